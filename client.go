@@ -1,0 +1,217 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// maxName bounds a lock's name, in bytes.
+const maxName = 512
+
+// Client holds locks on one set of nodes. It keeps one connection to each. It
+// is safe for concurrent use; a program needs one.
+type Client struct {
+	config Config
+	clock  clock.Clock
+	nodes  []*node.Node
+	census *node.Census
+	engine *quorum.Engine
+
+	// life ends when Close is called, with ErrClosed as its cause.
+	life context.Context
+	end  context.CancelCauseFunc
+
+	mu     sync.Mutex // guards what follows; nothing is called while it is held
+	closed bool
+	held   map[*Lock]struct{}
+	// calls counts the calls and renewals that Close waits for. It is added to
+	// under mu while not closed.
+	calls sync.WaitGroup
+}
+
+// Open returns a client for the nodes of config. It connects to all of them at
+// once and returns when all have answered or refused, a little after a quorum
+// has, or after a second. A node that cannot be reached is not an error: it may
+// come back.
+//
+// The error wraps ErrInvalid and names the setting to mend; two URLs that lead
+// to one server are found here when it can be reached, else by the first lock
+// that reaches it.
+func Open(config Config) (*Client, error) {
+	dial := func(e endpoint) (driver.Conn, error) { return redisconn.New(e.options) }
+	c, err := open(config, clock.System, dial)
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
+	return c, nil
+}
+
+// open is Open with the machine's parts given: tests bring their own time and
+// network.
+func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, error)) (*Client, error) {
+	config, endpoints, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		names[i] = e.name
+	}
+	c := &Client{config: config, clock: machine, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c.life, c.end = context.WithCancelCause(context.Background())
+	voters := make([]quorum.Voter, len(endpoints))
+	for i, e := range endpoints {
+		conn, err := dial(e)
+		if err != nil {
+			c.Close()
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+		n := node.New(conn, node.Options{
+			Name:   e.name,
+			Index:  i,
+			Census: c.census,
+			Deployment: node.Deployment{
+				Name:   config.Deployment,
+				MaxTTL: config.MaxTTL,
+				Fenced: config.RestartFence == FenceOn,
+				Strict: config.Strict,
+			},
+			ConnectTimeout: e.options.ConnectTimeout,
+			Patience:       config.NodeTimeout,
+			Logger:         config.Logger,
+		})
+		c.nodes = append(c.nodes, n)
+		voters[i] = n
+	}
+	c.engine = quorum.New(voters, c.clock, config.NodeTimeout)
+	c.connect()
+	if err := c.usable(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// connect waits for the first contact with the nodes: for all of them while a
+// quorum is missing, then for the others one step's time more.
+func (c *Client) connect() {
+	ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
+	defer cancel()
+	answers := make(chan error, len(c.nodes))
+	for _, n := range c.nodes {
+		c.calls.Go(func() { answers <- n.Connect(ctx) })
+	}
+	reached := 0
+	for range c.nodes {
+		if <-answers == nil {
+			reached++
+		}
+		if reached == quorum.Majority(len(c.nodes)) {
+			time.AfterFunc(c.config.NodeTimeout, cancel)
+		}
+	}
+}
+
+// usable returns an error when the nodes were found to be misnamed.
+func (c *Client) usable() error {
+	if err := c.census.Err(); err != nil {
+		return invalid("Config.%w", err)
+	}
+	return nil
+}
+
+// Close releases the locks that this client holds, waits for what is under way,
+// and closes the connections. Waiting calls return ErrClosed. It takes a few
+// times NodeTimeout at most, more where a node hangs; keys on nodes that cannot
+// be reached expire with their TTL. It returns an error that wraps
+// ErrNoQuorum for locks of which fewer than a quorum of records were seen
+// deleted. A second call does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	held := make([]*Lock, 0, len(c.held))
+	for lock := range c.held {
+		held = append(held, lock)
+	}
+	c.mu.Unlock()
+	c.end(ErrClosed)
+
+	errs := make([]error, len(held))
+	var releases sync.WaitGroup
+	for i, lock := range held {
+		releases.Go(func() {
+			if err := lock.release(); !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+				errs[i] = err
+			}
+		})
+	}
+	releases.Wait()
+	c.calls.Wait()
+	if c.engine != nil {
+		c.engine.Wait()
+	}
+	var closing sync.WaitGroup
+	for _, n := range c.nodes {
+		closing.Go(n.Close)
+	}
+	closing.Wait()
+	return errors.Join(errs...)
+}
+
+// enter begins a call that Close waits for. It must be followed by
+// c.calls.Done unless it fails.
+func (c *Client) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// record returns the key of the lock name.
+func (c *Client) record(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", invalid("the lock's name is empty")
+	case len(name) > maxName:
+		return "", invalid("the lock's name has %d bytes: use %d at most", len(name), maxName)
+	}
+	key := strings.Replace(c.config.KeyTemplate, nameMark, name, 1)
+	if strings.HasPrefix(key, node.KeyPrefix) {
+		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
+	}
+	return key, nil
+}
+
+// answers puts the votes on nodes into the words of an error.
+func (c *Client) answers(votes []ballot.Answer) []NodeAnswer {
+	answers := make([]NodeAnswer, len(c.nodes))
+	for i, n := range c.nodes {
+		answers[i] = NodeAnswer{Node: n.Name()}
+		if i < len(votes) {
+			v := votes[i]
+			answers[i].Verdict, answers[i].Left, answers[i].Err = v.Verdict, v.Left, v.Err
+			if v.Verdict == ballot.Held {
+				answers[i].Holder = parseHolder(v.Holder)
+			}
+		}
+	}
+	return answers
+}

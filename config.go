@@ -1,0 +1,243 @@
+package redlatch
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// FenceMode switches the restart fence.
+type FenceMode uint8
+
+const (
+	// FenceOn keeps a node that restarted, was promoted or lost its data from
+	// voting for longer than any lock it may have forgotten.
+	FenceOn FenceMode = iota
+	// FenceOff lets every node vote at once. A node that restarts empty then
+	// votes for locks that it has already given away, and two holders are
+	// possible. All clients of a deployment must choose the same.
+	FenceOff
+)
+
+// Config says which servers hold the locks, and how. The zero value of each
+// field but Nodes is its default. Durations are cut to whole milliseconds, the
+// grain of the servers' expiry.
+type Config struct {
+	// Nodes are the URLs of the servers that vote: one for a lock on one Redis
+	// or Valkey, an odd number of independent masters for Redlock.
+	//
+	//	redis://user:password@host:port/database
+	//	rediss://host:port              with TLS
+	//	unix:///path/to/socket?db=1
+	//
+	// All clients must name the same nodes. A node with several addresses can
+	// be given one name for all with a fragment: redis://10.0.0.7:6379#a.
+	Nodes []string
+
+	// TTL is how long the servers keep a lock whose holder is not heard of.
+	// Defaults to 10 s, or to MaxTTL if that is less.
+	TTL time.Duration
+
+	// MaxTTL is the longest TTL of the deployment. A node that may have
+	// forgotten locks stays out for 4 s longer than this. All clients must have
+	// the same. Defaults to 30 s, or to TTL if that is more.
+	MaxTTL time.Duration
+
+	// MaxHold bounds the renewal in the background: none is made later than this
+	// after the acquisition, and the lock runs out within a TTL. Defaults to
+	// 1 h.
+	MaxHold time.Duration
+
+	// NodeTimeout is how long one node is waited for in one step. It is to be
+	// small beside the TTL; raise it for distant nodes. At most 1 s. Defaults to
+	// 50 ms.
+	NodeTimeout time.Duration
+
+	// KeyTemplate makes the key of a lock from its name, which replaces {name},
+	// such as "redlock:{name}". The braces are not part of the key. Defaults to
+	// the name itself.
+	KeyTemplate string
+
+	// Label is what others are told of who holds a lock: printable, at most 64
+	// bytes. Defaults to host:pid.
+	Label string
+
+	// Deployment keeps several sets of clients on the same servers apart: each
+	// has its own admissions. It does not keep their locks apart. Letters,
+	// digits, dots and dashes. Defaults to "default".
+	Deployment string
+
+	// RestartFence is FenceOn or FenceOff. Defaults to FenceOn.
+	RestartFence FenceMode
+
+	// Strict refuses a node that may evict locks to make room (maxmemory with a
+	// policy other than noeviction), which is otherwise logged once.
+	Strict bool
+
+	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
+	// URL's host name.
+	TLS *tls.Config
+
+	// Logger is told of admissions, lost locks and what is left behind. Defaults
+	// to silence.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTTL         = 10 * time.Second
+	defaultMaxTTL      = 30 * time.Second
+	defaultMaxHold     = time.Hour
+	defaultNodeTimeout = 50 * time.Millisecond
+	maxNodeTimeout     = node.LongestAttempt / 2 // an attempt has two steps
+	nameMark           = "{name}"
+)
+
+// endpoint is one of Config.Nodes, read.
+type endpoint struct {
+	name    string
+	options redisconn.Options
+}
+
+// complete fills in the defaults, and refuses what cannot work.
+func (c Config) complete() (Config, []endpoint, error) {
+	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout} {
+		if *d < 0 || *d > 0 && *d < time.Millisecond {
+			return c, nil, invalid("Config.%s is %v: it must be at least 1ms, the servers' grain, or 0 for its default", setting, *d)
+		}
+		*d = d.Truncate(time.Millisecond)
+	}
+	switch {
+	case c.TTL == 0 && c.MaxTTL == 0:
+		c.TTL, c.MaxTTL = defaultTTL, defaultMaxTTL
+	case c.TTL == 0:
+		c.TTL = min(defaultTTL, c.MaxTTL)
+	case c.MaxTTL == 0:
+		c.MaxTTL = max(defaultMaxTTL, c.TTL)
+	}
+	orDefault(&c.MaxHold, defaultMaxHold)
+	orDefault(&c.NodeTimeout, defaultNodeTimeout)
+	orDefault(&c.KeyTemplate, nameMark)
+	orDefault(&c.Deployment, "default")
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Label == "" {
+		c.Label = defaultLabel()
+	}
+	endpoints, nodesErr := c.endpoints()
+	return c, endpoints, errors.Join(
+		nodesErr,
+		checkTTL("Config.TTL", c.TTL, c.MaxTTL),
+		checkLabel("Config.Label", c.Label),
+		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
+		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
+		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
+		check(c.RestartFence <= FenceOff, "Config.RestartFence is %d: use FenceOn or FenceOff", c.RestartFence),
+	)
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c Config) endpoints() ([]endpoint, error) {
+	if len(c.Nodes) == 0 {
+		return nil, invalid("Config.Nodes names no node: give at least one URL, such as redis://127.0.0.1:6379")
+	}
+	seen := make(map[string]int)
+	endpoints := make([]endpoint, 0, len(c.Nodes))
+	for i, raw := range c.Nodes {
+		options, name, err := redisconn.Parse(strings.TrimSpace(raw))
+		if err != nil {
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+		options.Secure(c.TLS)
+		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
+		for _, key := range []string{name, options.Network + " " + options.Address} {
+			if first, ok := seen[key]; ok && first != i {
+				return nil, invalid("Config.Nodes[%d] and Config.Nodes[%d] are both %s, which would vote twice: name each server once", first, i, name)
+			}
+			seen[key] = i
+		}
+		endpoints = append(endpoints, endpoint{name: name, options: options})
+	}
+	return endpoints, nil
+}
+
+// connectTimeout is the time for a connection's several round trips.
+func connectTimeout(nodeTimeout time.Duration) time.Duration {
+	return max(time.Second, 10*nodeTimeout)
+}
+
+func isDeploymentName(s string) bool {
+	if len(s) > 64 {
+		return false
+	}
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// checkTTL refuses a TTL that the servers cannot keep, that leaves no validity,
+// or that nodes would not be kept out for.
+func checkTTL(setting string, ttl, most time.Duration) error {
+	switch {
+	case ttl < time.Millisecond:
+		return invalid("%s is %v: it must be at least 1ms, and more than the drift of %v", setting, ttl, quorum.Drift(ttl))
+	case ttl <= quorum.Drift(ttl):
+		return invalid("%s is %v: nothing is left of it after the drift of %v", setting, ttl, quorum.Drift(ttl))
+	case ttl > most:
+		return invalid("%s is %v, more than Config.MaxTTL, %v: raise MaxTTL, for all clients of the deployment", setting, ttl, most)
+	}
+	return nil
+}
+
+func checkLabel(setting, label string) error {
+	if len(label) > maxLabel {
+		return invalid("%s has %d bytes: use %d at most", setting, len(label), maxLabel)
+	}
+	for _, r := range label {
+		if !strconv.IsPrint(r) {
+			return invalid("%s is %q: use printable characters", setting, label)
+		}
+	}
+	return nil
+}
+
+func check(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return invalid(format, args...)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}
+
+func defaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	label := fmt.Sprintf("%.48s:%d", host, os.Getpid())
+	if checkLabel("", label) != nil {
+		return strconv.Itoa(os.Getpid())
+	}
+	return label
+}

@@ -1,0 +1,173 @@
+package redlatch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// What callers branch on, with errors.Is.
+var (
+	// ErrHeld: another holder has the lock, or stood in the way of a quorum.
+	ErrHeld = errors.New("held by another")
+	// ErrLost: the lock was held and is not any more. It is final.
+	ErrLost = errors.New("lock lost")
+	// ErrReleased: the lock was released, by Unlock or by Close.
+	ErrReleased = errors.New("lock released")
+	// ErrNoQuorum: too few nodes could be reached, or answered in time.
+	ErrNoQuorum = errors.New("no quorum")
+	// ErrNotAdmitted: nodes that may have forgotten locks do not vote yet, and
+	// the others are too few.
+	ErrNotAdmitted = errors.New("nodes not admitted")
+	// ErrRefused: servers answered with errors that waiting does not cure.
+	ErrRefused = errors.New("refused by the server")
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("client closed")
+	// ErrInvalid: a setting or an argument cannot work.
+	ErrInvalid = errors.New("invalid")
+)
+
+// Verdict is what one node's answer amounts to.
+type Verdict = ballot.Verdict
+
+// The verdicts of a NodeAnswer.
+const (
+	Unknown     = ballot.Unknown     // sent, no reply: it may have been done or not
+	NotSent     = ballot.NotSent     // never left this process
+	Granted     = ballot.Granted     // done as asked
+	Held        = ballot.Held        // another holder has the lock on this node
+	NotOurs     = ballot.NotOurs     // this holder has nothing on this node
+	NotAdmitted = ballot.NotAdmitted // may have forgotten locks; does not vote yet
+	Refused     = ballot.Refused     // the server answered with an error
+)
+
+// NodeAnswer is one node's part in a vote.
+type NodeAnswer struct {
+	// Node is the node's address, or its #name.
+	Node    string
+	Verdict Verdict
+	// Holder is who has the lock there, of Held.
+	Holder Holder
+	// Left is how long the other's lock runs on (Held; negative for ever), or
+	// how long until the node may vote (NotAdmitted; 0 when not known).
+	Left time.Duration
+	// Err says more: the server's own words, or what kept it from answering.
+	Err error
+}
+
+func (a NodeAnswer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", a.Node, a.Verdict)
+	if a.Verdict == Held {
+		fmt.Fprintf(&b, " (%s", a.Holder)
+		if a.Left >= 0 {
+			fmt.Fprintf(&b, ", %v left", a.Left)
+		}
+		b.WriteString(")")
+	}
+	if a.Err != nil {
+		fmt.Fprintf(&b, ": %v", a.Err)
+	}
+	return b.String()
+}
+
+// QuorumError is the outcome of a vote that did not get its quorum. errors.Is
+// finds what it amounts to: ErrHeld, ErrNotAdmitted, ErrRefused, ErrNoQuorum or
+// ErrLost; errors.As finds the nodes' own errors.
+type QuorumError struct {
+	// Op is "lock", "extend" or "unlock".
+	Op   string
+	Name string
+	// Need of Of nodes had to say yes.
+	Need, Of int
+	// Nodes has one answer for each configured node, in their order. A node
+	// whose answer was not waited for is Unknown, with no Err.
+	Nodes []NodeAnswer
+
+	kind error
+}
+
+func (e *QuorumError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.kind)
+	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
+		fmt.Fprintf(&b, ": %s", holder)
+		if left >= 0 {
+			fmt.Fprintf(&b, ", for %v still unless extended", left)
+		}
+		return b.String()
+	}
+	yes := 0
+	for _, a := range e.Nodes {
+		if a.Verdict == Granted {
+			yes++
+		}
+	}
+	fmt.Fprintf(&b, ": %d of %d nodes said yes, %d needed", yes, e.Of, e.Need)
+	for _, a := range e.Nodes {
+		if a.Verdict != Granted {
+			fmt.Fprintf(&b, "; %s", a)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns what the vote amounts to, and the nodes' errors.
+func (e *QuorumError) Unwrap() []error {
+	errs := []error{e.kind}
+	for _, a := range e.Nodes {
+		if a.Err != nil {
+			errs = append(errs, a.Err)
+		}
+	}
+	return errs
+}
+
+// Holder returns who has the lock on most nodes, and how long it runs on there
+// at least unless it is extended or released; left is negative when it has no
+// expiry. ok is false when no node named a holder.
+func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
+	nodes := make(map[string]int)
+	most := 0
+	for _, a := range e.Nodes {
+		if a.Verdict != Held {
+			continue
+		}
+		nodes[a.Holder.ID]++
+		if nodes[a.Holder.ID] > most {
+			most, h, left, ok = nodes[a.Holder.ID], a.Holder, a.Left, true
+		}
+	}
+	return h, left, ok
+}
+
+// newQuorumError says what the answers of a failed vote amount to: what would
+// have to change for it to succeed, that which changes by itself soonest first.
+func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
+	e := &QuorumError{Op: op, Name: name, Need: quorum.Majority(len(nodes)), Of: len(nodes), Nodes: nodes}
+	of := make(map[Verdict]int)
+	for _, a := range nodes {
+		of[a.Verdict]++
+	}
+	// The answers not waited for might have been anything.
+	for _, a := range nodes {
+		if a.Verdict == Unknown && a.Err == nil {
+			of[Granted]++
+		}
+	}
+	switch {
+	case of[Held] > 0 && of[Granted]+of[Held] >= e.Need:
+		e.kind = ErrHeld
+	case of[NotAdmitted] > 0 && of[Granted]+of[Held]+of[NotAdmitted] >= e.Need:
+		e.kind = ErrNotAdmitted
+	case of[Refused] > e.Of-e.Need:
+		e.kind = ErrRefused
+	default:
+		e.kind = ErrNoQuorum
+	}
+	return e
+}

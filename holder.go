@@ -1,0 +1,49 @@
+package redlatch
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxLabel bounds the label, which every node stores with the lock.
+const maxLabel = 64
+
+// Holder is who has a lock, as far as the value of its key tells.
+type Holder struct {
+	// ID is the value of the key: one acquisition's own.
+	ID string
+	// Label and Since are what the holder said of itself when it acquired, by
+	// its own clock. Both are zero for a lock of another library.
+	Label string
+	Since time.Time
+}
+
+func (h Holder) String() string {
+	if h.Label == "" {
+		return "holder " + strconv.Quote(h.ID)
+	}
+	return fmt.Sprintf("%s since %s", h.Label, h.Since.Format(time.RFC3339))
+}
+
+// newHolderID returns a value that no other acquisition has: 128 random bits,
+// then the time and the label for those who wait to read. Ids are compared
+// whole, and only the first part makes them differ.
+func newHolderID(now time.Time, label string) string {
+	return rand.Text() + "." + strconv.FormatInt(now.UnixMilli(), 36) + "." + label
+}
+
+// parseHolder reads what newHolderID wrote. Any other value is a holder of
+// another kind.
+func parseHolder(id string) Holder {
+	h := Holder{ID: id}
+	secret, rest, ok := strings.Cut(id, ".")
+	since, label, ok2 := strings.Cut(rest, ".")
+	ms, err := strconv.ParseInt(since, 36, 64)
+	if ok && ok2 && err == nil && len(secret) >= 26 {
+		h.Label, h.Since = label, time.UnixMilli(ms)
+	}
+	return h
+}

@@ -1,0 +1,85 @@
+// Package driver says what the lock needs of a connection to one server: that
+// it keeps commands in order, sends none twice, and tells a command that was
+// never sent from one whose reply was lost.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Conn is one ordered, pipelined connection to one server. It is safe for
+// concurrent use.
+//
+// Order: when a call of Do or EvalSHA has returned, for whatever reason, a
+// command given to a later call is executed after it, as long as the
+// connection lives. A release that follows an abandoned acquire therefore
+// cannot overtake it.
+//
+// At most once: a command that may have been executed is never sent again.
+//
+// ctx ends the caller's wait, not the command. When ctx is done before the
+// command was handed to the connection the error wraps ErrNotSent.
+type Conn interface {
+	// Do sends one command and waits for its reply.
+	Do(ctx context.Context, args ...string) (Reply, error)
+	// EvalSHA runs a script that the server has loaded.
+	EvalSHA(ctx context.Context, sha string, keys, args []string) (Reply, error)
+	// Connections counts the connections made so far. A change between two
+	// commands means that the second may have reached another server.
+	Connections() uint64
+	// Close closes the connection; commands under way end with an error.
+	Close()
+}
+
+// Kind tells what a Reply holds.
+type Kind uint8
+
+// The kinds of reply that the scripts and commands of this library use.
+const (
+	Null Kind = iota
+	Int
+	Text
+	Array
+)
+
+// Reply is a server's answer, other than an error.
+type Reply struct {
+	Kind  Kind
+	Int   int64
+	Text  string
+	Array []Reply
+}
+
+// ErrNotSent says that the server cannot have executed the command: it never
+// left this process. Any other error that is not a *ServerError leaves the
+// outcome unknown.
+var ErrNotSent = errors.New("not sent")
+
+// NotSent wraps err, which kept a command from being sent.
+func NotSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
+
+// ServerError is an error reply. Text is the server's own.
+type ServerError struct{ Text string }
+
+func (e *ServerError) Error() string { return e.Text }
+
+// Code returns the first word of the reply, such as "WRONGTYPE", by which
+// servers tell errors apart (Redis documentation, RESP protocol: simple
+// errors).
+func (e *ServerError) Code() string {
+	code, _, _ := strings.Cut(e.Text, " ")
+	return code
+}
+
+// Passing reports whether the server said that the same command may succeed in
+// a while without anybody mending anything.
+func (e *ServerError) Passing() bool {
+	switch e.Code() {
+	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// isReply reports whether err is the server's own answer.
+func isReply(err error) bool {
+	_, ok := errors.AsType[*driver.ServerError](err)
+	return ok
+}
+
+func isNoScript(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Code() == "NOSCRIPT"
+}
+
+// answer puts a reply of a step into words.
+func answer(reply driver.Reply, err error) ballot.Answer {
+	switch {
+	case err == nil && reply.Kind == driver.Int && reply.Int > 0:
+		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Int)}
+	case err == nil && reply.Kind == driver.Int:
+		return ballot.Answer{Verdict: ballot.NotOurs}
+	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 2:
+		left := time.Duration(reply.Array[1].Int) * time.Millisecond
+		return ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[0].Text, Left: left}
+	case err == nil:
+		return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf("a script answered %+v", reply)}
+	}
+	return failure(err)
+}
+
+// failure tells a refusal, which waiting does not cure, from a lack of answer.
+func failure(err error) ballot.Answer {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	switch {
+	case ok && refusal.Passing(): // it was not executed
+		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
+	case isNotAdmitted(err):
+		return notAdmitted(err)
+	case errors.Is(err, errUnfit), redisconn.Unfit(err):
+		return ballot.Answer{Verdict: ballot.Refused, Err: err}
+	case errors.Is(err, driver.ErrNotSent):
+		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
+	}
+	return ballot.Answer{Verdict: ballot.Unknown, Err: err}
+}
+
+func isNotAdmitted(err error) bool {
+	_, ok := errors.AsType[*NotAdmittedError](err)
+	return ok
+}
+
+// notAdmitted answers for a node that inspection did not admit.
+func notAdmitted(err error) ballot.Answer {
+	if err == nil {
+		err = &NotAdmittedError{Reason: "its admission is changing"}
+	}
+	waiting, ok := errors.AsType[*NotAdmittedError](err)
+	if !ok {
+		return failure(err)
+	}
+	return ballot.Answer{Verdict: ballot.NotAdmitted, Left: waiting.Left, Err: waiting}
+}
+
+// standing answers for a step that only an admitted node can do: one that lost
+// its scripts may have lost the record with them, and its vote does not count
+// until somebody's acquire has had it admitted.
+func (n *Node) standing(reply driver.Reply, err error) ballot.Answer {
+	if isNoScript(err) {
+		return notAdmitted(&NotAdmittedError{Reason: "it restarted, was promoted or lost its scripts"})
+	}
+	return answer(reply, err)
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// LongestAttempt bounds the time from an attempt's start to the last answer it
+// uses. The quarantine rests on it: a proposed counter is at most this old.
+const LongestAttempt = 2 * time.Second
+
+// Deployment is what the clients of one set of nodes must agree on.
+type Deployment struct {
+	Name   string
+	MaxTTL time.Duration
+	// Fenced keeps nodes out that may have forgotten locks.
+	Fenced bool
+	// Strict keeps out nodes that may evict locks.
+	Strict bool
+}
+
+// Quarantine is how long a node that may have forgotten stays out: longer than
+// any lock that could have been on it, and than any token that could have been
+// proposed before (FENCING.md, "When a node forgets").
+func (d Deployment) Quarantine() time.Duration {
+	return d.MaxTTL + 2*script.Clamp + LongestAttempt
+}
+
+// agreement is the part of the voting script's text that differs between
+// clients that do not agree. names is the set of nodes as recorded.
+func (d Deployment) agreement(names []string) string {
+	return fmt.Sprintf("%s %dms fence=%t %s", d.Name, d.MaxTTL.Milliseconds(), d.Fenced, strings.Join(names, " "))
+}
+
+// record is what a node keeps of the deployment it was admitted to.
+type record struct {
+	// Run is the server process that was admitted. A script looks for it in
+	// the text.
+	Run string `json:"run"`
+	// Vouched is the run an operator spoke for.
+	Vouched string `json:"vouched,omitempty"`
+	// Nodes maps each node's name to the run last seen behind it, "" if none.
+	Nodes    map[string]string `json:"nodes"`
+	MaxTTLMS int64             `json:"max_ttl_ms"`
+}
+
+func parseRecord(text string) (*record, error) {
+	if text == "" {
+		return nil, nil
+	}
+	r := new(record)
+	if err := json.Unmarshal([]byte(text), r); err != nil {
+		return nil, fmt.Errorf("the deployment record %q is not ours: %w", text, err)
+	}
+	return r, nil
+}
+
+func (r *record) text() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(text)
+}
+
+func sortedNames(nodes map[string]string) []string {
+	names := make([]string, 0, len(nodes))
+	for name := range nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// OtherSetError says that a node belongs to a deployment of other nodes. Two
+// sets have quorums that need not meet.
+type OtherSetError struct {
+	Deployment     string
+	Recorded, Ours []string
+}
+
+func (e *OtherSetError) Error() string {
+	return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] here, this client names [%s]; "+
+		"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, or reset this one",
+		e.Deployment, strings.Join(e.Recorded, " "), strings.Join(e.Ours, " "))
+}
+
+// reconcile returns the names that stand for the node set in the agreement:
+// those recorded on the node, when they mean the same servers as ours.
+func (d Deployment) reconcile(r *record, census *Census) ([]string, error) {
+	members := census.members()
+	ours := sortedNames(members)
+	if r == nil {
+		return ours, nil
+	}
+	recorded := sortedNames(r.Nodes)
+	if slices.Equal(ours, recorded) || sameRuns(r.Nodes, members) {
+		return recorded, nil
+	}
+	return nil, &OtherSetError{Deployment: d.Name, Recorded: recorded, Ours: ours}
+}
+
+// sameRuns reports whether two differently named sets are known to be the same
+// servers: behind proxies and address translation they have several names.
+func sameRuns(recorded, ours map[string]string) bool {
+	if len(recorded) != len(ours) {
+		return false
+	}
+	runs := make(map[string]bool)
+	for _, run := range recorded {
+		runs[run] = true
+	}
+	for _, run := range ours {
+		if run == "" || !runs[run] {
+			return false
+		}
+		delete(runs, run) // each stands for one node
+	}
+	return true
+}

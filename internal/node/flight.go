@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// maxInFlight bounds the votes and, apart from them, the releases under way on
+// one connection. Both together stay below the connection's own queue, which
+// would block without looking at ctx.
+const maxInFlight = 800
+
+// flight keeps count of the commands under way on one connection.
+//
+// A command whose caller stopped waiting is still in the pipe of a node that
+// does not answer, and its slot must not be given to another. Replies come in
+// order, so one PING sent after it tells when it is over.
+type flight struct {
+	votes, releases chan struct{}
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// abandoned counts the slots of commands nobody waits for any more.
+	abandoned struct{ votes, releases int }
+	// silentSince is when the running probe found the pipe silent; zero when
+	// nothing is abandoned.
+	silentSince time.Time
+}
+
+func newFlight() *flight {
+	return &flight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
+}
+
+// take waits for a slot. The error wraps driver.ErrNotSent.
+func (f *flight) take(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return driver.NotSent(fmt.Errorf("%d commands are waiting for the node", cap(slots)))
+	}
+}
+
+func (f *flight) free(slots chan struct{}) { <-slots }
+
+// abandon leaves a slot to the probe, and reports whether one must be started.
+func (f *flight) abandon(slots chan struct{}) (start bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slots == f.votes {
+		f.abandoned.votes++
+	} else {
+		f.abandoned.releases++
+	}
+	start = f.silentSince.IsZero()
+	if start {
+		f.silentSince = time.Now()
+	}
+	return start
+}
+
+// probe gives abandoned slots back until there are none. ping returns when all
+// commands sent before it are over: answered, or lost with the connection.
+func (f *flight) probe(ping func()) {
+	for {
+		f.mu.Lock()
+		over := f.abandoned
+		f.abandoned.votes, f.abandoned.releases = 0, 0
+		if over.votes+over.releases == 0 {
+			f.silentSince = time.Time{}
+			f.mu.Unlock()
+			return
+		}
+		f.silentSince = time.Now()
+		f.mu.Unlock()
+
+		ping()
+		for range over.votes {
+			f.free(f.votes)
+		}
+		for range over.releases {
+			f.free(f.releases)
+		}
+	}
+}
+
+// silence returns for how long the node has owed an answer.
+func (f *flight) silence() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silentSince.IsZero() {
+		return 0
+	}
+	return time.Since(f.silentSince)
+}

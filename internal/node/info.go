@@ -1,0 +1,55 @@
+package node
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// info is a server's INFO reply.
+type info map[string]string
+
+func parseInfo(text string) info {
+	fields := make(info)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+func (f info) number(name string) int64 {
+	n, _ := strconv.ParseInt(f[name], 10, 64)
+	return n
+}
+
+// uptime is counted in whole seconds by the server's wall clock, rounded down.
+func (f info) uptime() time.Duration {
+	return time.Duration(f.number("uptime_in_seconds")) * time.Second
+}
+
+// promoted reports whether the server was a replica before it was a master: it
+// keeps its former master's replication id then.
+func (f info) promoted() bool {
+	return f["second_repl_offset"] != "" && f.number("second_repl_offset") >= 0
+}
+
+// flushed reports whether this run was ever told to delete all its keys.
+func (f info) flushed() bool {
+	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != ""
+}
+
+// evicting reports whether the server may delete keys with a TTL, locks among
+// them, to make room.
+func (f info) evicting() bool {
+	return f.number("maxmemory") > 0 && f["maxmemory_policy"] != "noeviction"
+}
+
+// keepsScripts reports whether scripts may outlive a restart or reach a
+// replica, which the restart fence builds on not being so.
+func (f info) keepsScripts() bool {
+	major, _, _ := strings.Cut(f["redis_version"], ".")
+	n, err := strconv.Atoi(major)
+	return err != nil || n < 7
+}

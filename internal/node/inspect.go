@@ -1,0 +1,200 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// inspectPause keeps a node that is not admitted from being inspected for every
+// attempt.
+const inspectPause = 50 * time.Millisecond
+
+// errUnfit marks what waiting does not cure.
+var errUnfit = errors.New("the node cannot serve this client")
+
+// admission is what is known of a node's right to vote.
+type admission struct {
+	mu      sync.Mutex // guards what follows; nothing is called while it is held
+	current *greeting
+	outcome error
+	at      time.Time
+	warned  bool
+}
+
+// admit inspects the node, unless somebody does or has just done, and returns
+// nil when it may vote now.
+func (n *Node) admit(ctx context.Context, markerLost bool) error {
+	a := &n.admission
+	a.mu.Lock()
+	g := a.current
+	if g == nil && a.outcome != nil && time.Since(a.at) < inspectPause {
+		outcome := a.outcome
+		a.mu.Unlock()
+		return outcome
+	}
+	if g == nil {
+		g = &greeting{done: make(chan struct{})}
+		a.current = g
+		n.background.Go(func() {
+			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
+			defer cancel()
+			_, err := n.inspect(ctx, markerLost)
+			a.mu.Lock()
+			g.err = a.outcome
+			if err != nil {
+				g.err = err
+			}
+			a.current = nil
+			a.mu.Unlock()
+			close(g.done)
+		})
+	}
+	a.mu.Unlock()
+	select {
+	case <-g.done:
+		return g.err
+	case <-ctx.Done():
+		return &NotAdmittedError{Reason: "it is being inspected"}
+	}
+}
+
+// inspect looks at the node and admits it if it may vote, which admission.outcome
+// says afterwards. It returns the number of the connection that it looked
+// through; the error is one of asking, not of what was seen.
+func (n *Node) inspect(ctx context.Context, markerLost bool) (connection uint64, err error) {
+	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys(), nil)
+	connection = n.conn.Connections()
+	if err != nil {
+		return connection, err
+	}
+	e, err := gather(reply)
+	if err != nil {
+		return connection, err
+	}
+	e.markerLost = markerLost
+	n.options.Census.report(n.options.Index, e.run())
+	outcome := n.judge(ctx, e)
+
+	n.admission.mu.Lock()
+	n.admission.outcome, n.admission.at = outcome, time.Now()
+	n.admission.mu.Unlock()
+	return connection, nil
+}
+
+// judge decides on the evidence and carries the decision out on the node.
+func (n *Node) judge(ctx context.Context, e *evidence) error {
+	if err := n.options.Census.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	names, err := n.options.Deployment.reconcile(e.record, n.options.Census)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	n.use(names)
+	n.warn(e)
+	if e.record != nil && e.info.number("aof_enabled") == 1 {
+		e.fsyncAlways = n.fsyncAlways(ctx)
+	}
+	switch d := n.options.Deployment.decide(e); {
+	case d.err == nil:
+		return n.open(ctx, e, names)
+	case d.watch:
+		if _, err := n.conn.Do(ctx, "SET", quarantineKey(n.options.Deployment.Name), e.quarantineText(),
+			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
+			return err
+		}
+		return d.err
+	case isNotAdmitted(d.err):
+		return d.err
+	default:
+		return fmt.Errorf("%w: %w", errUnfit, d.err)
+	}
+}
+
+// open admits the run that was looked at, which also loads the voting script.
+func (n *Node) open(ctx context.Context, e *evidence, names []string) error {
+	d := n.options.Deployment
+	r := &record{Run: e.run(), Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
+	if e.record != nil {
+		r.Nodes, r.Vouched = mergeRuns(e.record.Nodes, r.Nodes), e.record.Vouched
+	}
+	if e.vouched {
+		r.Vouched = e.run()
+	}
+	_ = names
+	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), []string{script.Admit, e.run(), r.text()})
+	switch {
+	case err != nil:
+		return err
+	case reply.Int != 1:
+		return &NotAdmittedError{Reason: "it restarted or lost its role while it was being admitted"}
+	}
+	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", e.run(), "deployment", d.Name)
+	return nil
+}
+
+// mergeRuns keeps the recorded names and brings their runs up to date.
+func mergeRuns(recorded, seen map[string]string) map[string]string {
+	merged := make(map[string]string, len(recorded))
+	for name, run := range recorded {
+		if fresh := seen[name]; fresh != "" {
+			run = fresh
+		}
+		merged[name] = run
+	}
+	return merged
+}
+
+func (n *Node) deploymentKeys() []string {
+	name := n.options.Deployment.Name
+	return []string{admissionKey(name), recordKey(name), quarantineKey(name)}
+}
+
+// gather reads the reply of inspect.lua.
+func gather(reply driver.Reply) (*evidence, error) {
+	if reply.Kind != driver.Array || len(reply.Array) != 5 {
+		return nil, fmt.Errorf("inspection answered %+v", reply)
+	}
+	field := reply.Array
+	r, err := parseRecord(field[2].Text)
+	if err != nil {
+		return nil, err
+	}
+	now, err := strconv.ParseInt(field[4].Text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("inspection answered the time %q", field[4].Text)
+	}
+	return &evidence{info: parseInfo(field[0].Text), admitted: field[1].Text, record: r, quarantine: field[3].Text, now: now}, nil
+}
+
+// fsyncAlways asks whether the append-only file is synced before each reply. A
+// server that does not say is taken not to.
+func (n *Node) fsyncAlways(ctx context.Context) bool {
+	reply, err := n.conn.Do(ctx, "CONFIG", "GET", "appendfsync")
+	if err != nil {
+		return false
+	}
+	for i := 0; i+1 < len(reply.Array); i += 2 {
+		if reply.Array[i].Text == "appendfsync" {
+			return reply.Array[i+1].Text == "always"
+		}
+	}
+	return false
+}
+
+func (n *Node) warn(e *evidence) {
+	n.admission.mu.Lock()
+	warned := n.admission.warned
+	n.admission.warned = true
+	n.admission.mu.Unlock()
+	if e.info.evicting() && !warned {
+		n.options.Logger.Warn("the node may evict locks to make room", "node", n.Name(), "maxmemory_policy", e.info["maxmemory_policy"])
+	}
+}

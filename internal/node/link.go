@@ -1,0 +1,99 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// redialPause keeps a node that refuses connections from being dialled for
+// every command.
+const redialPause = 50 * time.Millisecond
+
+// link is the state of a node's connection. Connecting does not depend on the
+// ctx of a caller: an attempt's short time must not end it half-way, or a
+// distant node would never be reached.
+type link struct {
+	// greeted is the number of the connection whose server was inspected, 0
+	// when there is none.
+	greeted atomic.Uint64
+
+	mu      sync.Mutex // guards what follows; nothing is called while it is held
+	current *greeting
+	failed  error
+	failure time.Time
+}
+
+// greeting is one attempt to connect and inspect.
+type greeting struct {
+	done chan struct{}
+	err  error // valid when done is closed
+}
+
+// connect waits until the connection stands and its server was inspected. The
+// error wraps driver.ErrNotSent.
+func (n *Node) connect(ctx context.Context) error {
+	if n.link.greeted.Load() != 0 {
+		return nil
+	}
+	g, err := n.link.join(n.startGreeting)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-g.done:
+		return g.err
+	case <-ctx.Done():
+		return driver.NotSent(errors.New("still connecting"))
+	}
+}
+
+// join returns the greeting under way, or starts one, unless the last has just
+// failed.
+func (l *link) join(start func(*greeting)) (*greeting, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		return l.current, nil
+	}
+	if l.failed != nil && time.Since(l.failure) < redialPause {
+		return nil, l.failed
+	}
+	l.current = &greeting{done: make(chan struct{})}
+	start(l.current)
+	return l.current, nil
+}
+
+func (n *Node) startGreeting(g *greeting) {
+	n.background.Go(func() {
+		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
+		defer cancel()
+		g.err = n.greet(ctx)
+		n.link.mu.Lock()
+		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
+		n.link.mu.Unlock()
+		close(g.done)
+	})
+}
+
+// greet connects, learns whose server answers, and admits it if it may vote.
+func (n *Node) greet(ctx context.Context) error {
+	connection, err := n.inspect(ctx, false)
+	switch {
+	case errors.Is(err, driver.ErrNotSent):
+		return err
+	case err != nil:
+		return driver.NotSent(err)
+	case connection != n.conn.Connections():
+		return driver.NotSent(errors.New("the connection broke as soon as it was made"))
+	}
+	n.link.greeted.Store(connection)
+	return nil
+}
+
+// broken forgets the connection, so that the next command inspects anew.
+func (l *link) broken() { l.greeted.Store(0) }

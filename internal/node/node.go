@@ -1,0 +1,242 @@
+// Package node is one voting server: its connection, the steps that run on it,
+// and whether it may vote.
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Options says what a node is to its client.
+type Options struct {
+	// Name is the node's name in errors and in the deployment's node set.
+	Name string
+	// Index is the node's place in Census.
+	Index  int
+	Census *Census
+	// Deployment is the same for all nodes of a client.
+	Deployment Deployment
+	// ConnectTimeout bounds connecting and inspecting.
+	ConnectTimeout time.Duration
+	// Patience is how long a node may owe an answer before it is asked for no
+	// further votes.
+	Patience time.Duration
+	Logger   *slog.Logger
+}
+
+// Node is one server. It is safe for concurrent use.
+type Node struct {
+	options Options
+	conn    driver.Conn
+
+	link      link
+	flight    *flight
+	leftovers leftovers
+	admission admission
+	// voting is the script of the deployment as this node's record names it.
+	voting atomic.Pointer[script.Script]
+
+	life       context.Context // ends in Close
+	end        context.CancelFunc
+	background sync.WaitGroup
+}
+
+// New returns the node behind conn, which it owns. Nothing is sent yet.
+func New(conn driver.Conn, o Options) *Node {
+	n := &Node{options: o, conn: conn, flight: newFlight()}
+	n.life, n.end = context.WithCancel(context.Background())
+	n.use(sortedNames(o.Census.members()))
+	return n
+}
+
+// Name returns the node's name.
+func (n *Node) Name() string { return n.options.Name }
+
+// Connect waits until the node was reached and inspected, or ctx is done.
+func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
+
+// Close closes the connection and waits for the work in the background.
+func (n *Node) Close() {
+	n.end()
+	n.conn.Close()
+	n.background.Wait()
+}
+
+// use chooses the voting script of the deployment with these nodes.
+func (n *Node) use(names []string) {
+	d := n.options.Deployment
+	voting := script.Voting(d.agreement(names), d.Fenced)
+	n.voting.Store(&voting)
+}
+
+// Acquire asks the node for the record. A node that does not know the script,
+// or has no admission, is inspected and asked once more if that admits it: what
+// was answered so was not executed.
+func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
+	proposed := strconv.FormatUint(c.Proposed, 10)
+	seconds := strconv.FormatUint(c.Proposed/1e6, 10)
+	admission := admissionKey(n.options.Deployment.Name)
+	keys := []string{c.Name, counterKey(c.Name), admission}
+	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL()}
+	for try := 0; ; try++ {
+		reply, err := n.vote(ctx, keys, args)
+		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
+		if !lost && !isNoScript(err) {
+			return answer(reply, err)
+		}
+		if err := n.admit(ctx, lost); err != nil || try > 0 {
+			return notAdmitted(err)
+		}
+	}
+}
+
+// Extend prolongs the record.
+func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
+	keys := []string{c.Name, counterKey(c.Name)}
+	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	return n.standing(n.vote(ctx, keys, args))
+}
+
+// Confirm stores the claim's token on a node that granted under a smaller one.
+func (n *Node) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
+	keys := []string{c.Name, counterKey(c.Name)}
+	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	return n.standing(n.vote(ctx, keys, args))
+}
+
+// Repair gives the record back to its holder on a node that lost it.
+func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
+	keys := []string{c.Name, counterKey(c.Name), admissionKey(n.options.Deployment.Name)}
+	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	reply, err := n.vote(ctx, keys, args)
+	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
+		return notAdmitted(nil)
+	}
+	return n.standing(reply, err)
+}
+
+// Release deletes the record if it is the claim's. When no answer comes the
+// node goes on trying in the background until the TTL has removed the record.
+func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
+	a := answer(n.release(ctx, c.Name, c.ID, c.Token))
+	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
+		l := leftover{record: c.Name, id: c.ID, gone: time.Now().Add(c.TTL)}
+		if n.life.Err() == nil && n.leftovers.add(l) {
+			n.background.Go(n.workOff)
+		}
+	}
+	return a
+}
+
+// vote sends a step of the voting script, which an answer counts for only if it
+// came over the connection whose server was inspected.
+func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, error) {
+	if silence := n.flight.silence(); silence > n.options.Patience {
+		return driver.Reply{}, driver.NotSent(errSilent)
+	}
+	if err := n.connect(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	return n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
+		connection := n.link.greeted.Load()
+		reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
+		if err == nil && connection != n.conn.Connections() {
+			n.link.broken()
+			return driver.Reply{}, errReconnected
+		}
+		return reply, err
+	})
+}
+
+var (
+	errSilent      = errors.New("it owes answers and is not asked again until it gives one")
+	errReconnected = errors.New("the connection was renewed under way")
+)
+
+// release runs the release script, which any server may load.
+func (n *Node) release(ctx context.Context, record, id string, token uint64) (driver.Reply, error) {
+	if err := n.connect(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
+		keys := []string{record, counterKey(record)}
+		args := []string{id, strconv.FormatUint(token, 10), n.counterTTL()}
+		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
+		if isNoScript(err) {
+			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
+		}
+		return reply, err
+	})
+}
+
+// send runs call, which sends one command, within the bounds of the flight.
+func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
+	if err := n.flight.take(ctx, slots); err != nil {
+		return driver.Reply{}, err
+	}
+	reply, err := call()
+	if err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil {
+		n.flight.free(slots)
+		return reply, err
+	}
+	if ctx.Err() != nil {
+		// The command goes on without its caller.
+		if n.flight.abandon(slots) {
+			n.background.Go(func() {
+				n.flight.probe(func() { n.conn.Do(context.Background(), "PING") })
+			})
+		}
+		return reply, err
+	}
+	n.link.broken()
+	n.flight.free(slots)
+	return reply, err
+}
+
+// workOff releases what is left over, at a pace that spares a node that is
+// down.
+func (n *Node) workOff() {
+	const first, last = 20 * time.Millisecond, time.Second
+	pause := first
+	for {
+		l, ok := n.leftovers.next()
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
+		_, err := n.release(ctx, l.record, l.id, 0)
+		cancel()
+		if err == nil || isReply(err) {
+			pause = first
+			continue
+		}
+		n.leftovers.back(l)
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, last)
+		case <-n.life.Done():
+			return
+		}
+	}
+}
+
+// counterTTL: a counter may be forgotten after the quarantine, when the node's
+// clock alone gives larger ones.
+func (n *Node) counterTTL() string { return milliseconds(n.options.Deployment.Quarantine()) }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// eval sends a script by its text: only for scripts that give nothing away.
+func eval(ctx context.Context, conn driver.Conn, text string, keys, args []string) (driver.Reply, error) {
+	command := append([]string{"EVAL", text, strconv.Itoa(len(keys))}, keys...)
+	return conn.Do(ctx, append(command, args...)...)
+}

@@ -1,0 +1,121 @@
+// Package quorum votes: it asks all nodes at once, decides as soon as the
+// answer cannot change, and sees to it that nothing is left of what did not
+// succeed. There is no Redis in it.
+//
+// Time. A validity runs from before the first send of the round that won it,
+// on both of the machine's clocks (package clock), and ends drift early.
+//
+// Order. On each node, a holder's steps are given to the connection one after
+// the other, so a release cannot overtake the step it undoes: a step that is
+// still under way when the lock is given up is told to stop waiting, and the
+// release follows from the same goroutine.
+package quorum
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// Voter is one node. Each method waits for the node's answer or for ctx, and
+// answers in either case.
+type Voter interface {
+	Acquire(ctx context.Context, c ballot.Claim) ballot.Answer
+	Extend(ctx context.Context, c ballot.Claim) ballot.Answer
+	Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer
+	Repair(ctx context.Context, c ballot.Claim) ballot.Answer
+	Release(ctx context.Context, c ballot.Claim) ballot.Answer
+}
+
+// Engine acquires locks over a fixed set of nodes. It is safe for concurrent
+// use.
+type Engine struct {
+	voters  []Voter
+	clock   clock.Clock
+	timeout time.Duration
+
+	background sync.WaitGroup // lanes that outlive their caller
+}
+
+// New returns an engine over voters that waits no longer than timeout for one
+// step on one node.
+func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
+	return &Engine{voters: voters, clock: c, timeout: timeout}
+}
+
+// Wait returns when no command is under way on behalf of a caller that has
+// gone. Call it when no round can start any more.
+func (e *Engine) Wait() { e.background.Wait() }
+
+// Drift is what a validity loses to clocks that run at different rates and to
+// the grain of the servers' expiry: 1 % of the TTL and 2 ms (Redis
+// documentation, "Distributed locks with Redis").
+func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Acquire makes one attempt for claim, whose ID no attempt has used before. The
+// answers are one a node; those that had not come when the attempt was decided
+// are Unknown without an error. The hold is nil when the attempt failed: then
+// what it may have left is being undone in the background. When ctx ends first
+// the attempt has failed.
+func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
+	start := e.clock.Now()
+	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
+	h := newHold(e, claim)
+	h.until = start.Add(claim.TTL - Drift(claim.TTL))
+	t := newTally(len(e.voters))
+
+	round := newSpan()
+	h.acquiring = round
+	votes := make(chan vote, 2*len(e.voters))
+	for i := range e.voters {
+		h.seats[i].busy = true
+	}
+	limit := e.clock.AfterFunc(e.timeout, round.end)
+	for i := range e.voters {
+		e.background.Go(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
+	}
+
+	answered := 0
+	for !t.held() && !t.failed() {
+		select {
+		case v := <-votes:
+			if v.confirm {
+				t.confirmed(v.seat, v.answer)
+				break
+			}
+			answered++
+			t.acquired(v.seat, v.answer)
+		case <-ctx.Done():
+			return nil, h.fail()
+		}
+		if ask := t.confirmations(); len(ask) > 0 {
+			// The second round has its own time.
+			limit.Stop()
+			limit = e.clock.AfterFunc(e.timeout, round.end)
+			for _, i := range ask {
+				confirmed, granted := claim, t.seats[i].granted
+				confirmed.Token = t.token
+				e.background.Go(func() {
+					votes <- vote{seat: i, confirm: true, answer: h.confirmLane(round, i, confirmed, granted)}
+				})
+			}
+		}
+	}
+	if answered == len(e.voters) {
+		limit.Stop() // else it ends the steps that the decision does not wait for
+	}
+	// Judged after the last answer that was used.
+	if !t.held() || e.clock.Now().Reached(h.until) {
+		return nil, h.fail()
+	}
+	return h.keep(t.token)
+}
+
+type vote struct {
+	seat    int
+	confirm bool
+	answer  ballot.Answer
+}

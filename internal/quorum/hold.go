@@ -1,0 +1,152 @@
+package quorum
+
+import (
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// Hold is one attempt's records on the nodes, from its first command to the
+// release of the last. It is safe for concurrent use.
+type Hold struct {
+	engine *Engine
+
+	mu sync.Mutex // guards what follows; never held across a command
+	// claim has the token once Acquire returned, and the longest TTL given.
+	claim ballot.Claim
+	seats []seat
+	// acquiring and extending are the spans of the steps that may be under way.
+	acquiring, extending *span
+	// confirmed is the span of the last extension that a quorum confirmed.
+	confirmed *span
+	// extension is closed when the extension under way is decided; nil when
+	// there is none.
+	extension chan struct{}
+	until     clock.Instant
+	// over: given up, released or failed. Nothing but releases is sent then.
+	over bool
+}
+
+// seat is what is known of the record on one node.
+type seat struct {
+	answer ballot.Answer
+	// ours: the node may hold our record.
+	ours bool
+	// gone: asked to extend, the node said that it does not. missing: nor does it
+	// hold another's.
+	gone, missing bool
+	// busy: a step is under way. Only the goroutine that made it true may send
+	// to the node, so that the node sees one step after the other.
+	busy bool
+	// then runs in the goroutine of the step under way when that is over.
+	then func()
+}
+
+func newHold(e *Engine, claim ballot.Claim) *Hold {
+	return &Hold{engine: e, claim: claim, seats: make([]seat, len(e.voters))}
+}
+
+// Token returns the attempt's fencing token.
+func (h *Hold) Token() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim.Token
+}
+
+// Until returns the end of the validity.
+func (h *Hold) Until() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// Impossible reports that more nodes have said they hold no record of ours than
+// a quorum can do without.
+func (h *Hold) Impossible() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gone := 0
+	for i := range h.seats {
+		if h.seats[i].gone {
+			gone++
+		}
+	}
+	return gone > len(h.seats)-Majority(len(h.seats))
+}
+
+// acquireLane runs the acquire step on node i, whose seat is busy already.
+func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer {
+	a := h.engine.voters[i].Acquire(round, claim)
+	h.leave(i, func(s *seat) {
+		s.answer = a
+		// A node that may have executed the step may hold the record.
+		s.ours = a.Verdict == ballot.Granted || a.Verdict == ballot.Unknown
+	})
+	return a
+}
+
+// confirmLane runs the confirm step on node i. Its seat is not busy: the node
+// has answered the acquire step.
+func (h *Hold) confirmLane(round *span, i int, claim ballot.Claim, granted uint64) ballot.Answer {
+	if !h.enter(i) {
+		return ballot.Answer{Verdict: ballot.NotSent}
+	}
+	a := h.engine.voters[i].Confirm(round, claim, granted)
+	h.leave(i, func(s *seat) { s.answer = a })
+	return a
+}
+
+// enter makes node i's seat busy, unless a step is under way there or the hold
+// is over.
+func (h *Hold) enter(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.seats[i].busy {
+		return false
+	}
+	h.seats[i].busy = true
+	return true
+}
+
+// leave ends the step under way on node i, after note took in its answer, and
+// runs what was to follow it.
+func (h *Hold) leave(i int, note func(*seat)) {
+	h.mu.Lock()
+	s := &h.seats[i]
+	note(s)
+	s.busy = false
+	then := s.then
+	s.then = nil
+	h.mu.Unlock()
+	if then != nil {
+		then()
+	}
+}
+
+// keep ends a successful attempt. Steps that no answer has come to go on in the
+// background.
+func (h *Hold) keep(token uint64) (*Hold, []ballot.Answer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claim.Token = token
+	return h, h.answers()
+}
+
+// fail gives an attempt up, and undoes it in the background.
+func (h *Hold) fail() []ballot.Answer {
+	h.mu.Lock()
+	answers := h.answers()
+	h.mu.Unlock()
+	(&releasing{hold: h}).start()
+	return answers
+}
+
+// answers returns the nodes' answers so far. The caller holds h.mu.
+func (h *Hold) answers() []ballot.Answer {
+	answers := make([]ballot.Answer, len(h.seats))
+	for i := range h.seats {
+		answers[i] = h.seats[i].answer
+	}
+	return answers
+}

@@ -1,0 +1,110 @@
+package quorum
+
+import (
+	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// Release deletes the records, and reports what each node said: Granted where
+// one was deleted. It waits until a quorum has, or the rest could not make one,
+// for one step's time at most; what is still under way then goes on in the
+// background. It asks no ctx: a caller that has gone wants its lock released
+// all the same. ok is false when the hold was given up before.
+func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
+	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
+	if !r.start() {
+		return nil, false
+	}
+	answers = make([]ballot.Answer, len(h.seats))
+	for i := range answers {
+		answers[i].Verdict = ballot.NotOurs
+	}
+	for _, i := range r.asked {
+		answers[i].Verdict = ballot.Unknown
+	}
+	need, deleted, left := Majority(len(h.seats)), 0, len(r.asked)
+	for deleted < need && left > 0 {
+		v := <-r.votes
+		answers[v.seat] = v.answer
+		left--
+		if v.answer.Verdict == ballot.Granted {
+			deleted++
+		}
+	}
+	return answers, true
+}
+
+// releasing is the round that ends a hold.
+type releasing struct {
+	hold *Hold
+	// votes, if wanted, gets one vote for each seat asked.
+	votes chan vote
+	asked []int
+
+	round *span
+	limit clock.Timer
+	left  atomic.Int32
+}
+
+// start ends the hold, and releases every record that may be there: at once
+// where no step is under way, else from the goroutine of the step, so that it
+// comes after it. It reports false when the hold was over before.
+func (r *releasing) start() bool {
+	h := r.hold
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return false
+	}
+	h.over = true
+	var idle []int
+	for i := range h.seats {
+		s := &h.seats[i]
+		if !s.busy && !s.ours {
+			continue
+		}
+		r.asked = append(r.asked, i)
+		if s.busy {
+			s.then = func() { r.lane(i) }
+		} else {
+			idle = append(idle, i)
+		}
+	}
+	r.left.Store(int32(len(r.asked)))
+	if len(r.asked) > 0 {
+		r.round = newSpan()
+		r.limit = h.engine.clock.AfterFunc(h.engine.timeout, r.round.end)
+	}
+	underWay := []*span{h.acquiring, h.extending}
+	h.mu.Unlock()
+
+	for _, step := range underWay {
+		if step != nil {
+			step.end()
+		}
+	}
+	for _, i := range idle {
+		h.engine.background.Go(func() { r.lane(i) })
+	}
+	return true
+}
+
+// lane releases the record on node i, if the step before it may have left one.
+func (r *releasing) lane(i int) {
+	h := r.hold
+	h.mu.Lock()
+	ours, claim := h.seats[i].ours, h.claim
+	h.mu.Unlock()
+	answer := ballot.Answer{Verdict: ballot.NotOurs}
+	if ours {
+		answer = h.engine.voters[i].Release(r.round, claim)
+	}
+	if r.votes != nil {
+		r.votes <- vote{seat: i, answer: answer}
+	}
+	if r.left.Add(-1) == 0 {
+		r.limit.Stop()
+	}
+}

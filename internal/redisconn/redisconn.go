@@ -1,0 +1,202 @@
+// Package redisconn connects to a server with rueidis, set up for one ordered
+// pipeline: one multiplexed connection, always pipelining, no retries and no
+// connection lifetime. It is the only set-up in which a release cannot overtake
+// its own acquire, and the fastest.
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Options says where and how to connect.
+type Options struct {
+	// Network is "tcp" or "unix"; Address as net.Dial takes it.
+	Network, Address   string
+	Username, Password string
+	Database           int
+	// TLS is nil for a plain connection.
+	TLS *tls.Config
+	// ConnectTimeout bounds the whole of a connection's set-up.
+	ConnectTimeout time.Duration
+}
+
+// A connection that answers nothing is given up after replyTimeout, though no
+// caller waits that long: commands that wait in a stopped server's socket are
+// executed, in order, if it goes on before then.
+const (
+	replyTimeout = 10 * time.Second
+	probeEvery   = 5 * time.Second
+	bufferSize   = 64 << 10
+)
+
+// RingSize is how many commands a connection can have under way before a
+// further one blocks without looking at its ctx: the caller keeps below it.
+const RingSize = 1 << ringScale
+
+const ringScale = 11
+
+// Conn is a driver.Conn over rueidis. It connects when a command needs it, and
+// again after the connection broke.
+type Conn struct {
+	client rueidis.Client
+	dials  atomic.Uint64
+}
+
+var _ driver.Conn = (*Conn)(nil)
+
+var errNotYet = errors.New("no command asked for a connection yet")
+
+// New prepares a connection. Nothing is sent before the first command.
+func New(o Options) (*Conn, error) {
+	c := new(Conn)
+	ready := false // written before New returns, read by later dials only
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{o.Address},
+		Username:    o.Username,
+		Password:    o.Password,
+		SelectDB:    o.Database,
+		TLSConfig:   o.TLS,
+		Dialer:      net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: probeEvery},
+		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			if !ready {
+				return nil, errNotYet
+			}
+			conn, err := dial(ctx, o.Network, address, dialer, config)
+			if err != nil {
+				return nil, driver.NotSent(err)
+			}
+			c.dials.Add(1)
+			return conn, nil
+		},
+		ConnWriteTimeout:    replyTimeout,
+		ReadBufferEachConn:  bufferSize,
+		WriteBufferEachConn: bufferSize,
+		RingScaleEachConn:   ringScale,
+		PipelineMultiplex:   -1,
+		ForceSingleClient:   true,
+		AlwaysPipelining:    true,
+		DisableRetry:        true,
+		DisableCache:        true,
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+	})
+	if client == nil {
+		return nil, err
+	}
+	c.client = client
+	ready = true
+	return c, nil
+}
+
+func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if config != nil {
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// Do implements driver.Conn.
+func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	cmd := c.client.B().Arbitrary(args...).Build()
+	return reply(c.client.Do(ctx, cmd))
+}
+
+// EvalSHA implements driver.Conn.
+func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	cmd := c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return reply(c.client.Do(ctx, cmd))
+}
+
+// Connections implements driver.Conn.
+func (c *Conn) Connections() uint64 { return c.dials.Load() }
+
+// Close implements driver.Conn.
+func (c *Conn) Close() { c.client.Close() }
+
+func reply(result rueidis.RedisResult) (driver.Reply, error) {
+	message, err := result.ToMessage()
+	if err == nil {
+		return convert(message)
+	}
+	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
+		if refusal.IsNil() {
+			return driver.Reply{}, nil
+		}
+		return driver.Reply{}, &driver.ServerError{Text: refusal.Error()}
+	}
+	return driver.Reply{}, err
+}
+
+func convert(message rueidis.RedisMessage) (driver.Reply, error) {
+	switch {
+	case message.IsNil():
+		return driver.Reply{}, nil
+	case message.IsMap():
+		// CONFIG GET answers so in RESP3, and as a flat list in RESP2.
+		fields, err := message.AsStrMap()
+		if err != nil {
+			return driver.Reply{}, err
+		}
+		flat := driver.Reply{Kind: driver.Array}
+		for name, value := range fields {
+			flat.Array = append(flat.Array, driver.Reply{Kind: driver.Text, Text: name}, driver.Reply{Kind: driver.Text, Text: value})
+		}
+		return flat, nil
+	case message.IsInt64():
+		n, err := message.AsInt64()
+		return driver.Reply{Kind: driver.Int, Int: n}, err
+	case message.IsArray():
+		messages, err := message.ToArray()
+		if err != nil {
+			return driver.Reply{}, err
+		}
+		array := make([]driver.Reply, len(messages))
+		for i, m := range messages {
+			if array[i], err = convert(m); err != nil {
+				return driver.Reply{}, err
+			}
+		}
+		return driver.Reply{Kind: driver.Array, Array: array}, nil
+	default:
+		text, err := message.ToString()
+		return driver.Reply{Kind: driver.Text, Text: text}, err
+	}
+}
+
+// Unfit reports whether err says that the two ends will not get along until
+// somebody mends a certificate, a name or a password, so that trying again is
+// of no use.
+func Unfit(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*driver.ServerError](err)
+	return ok
+}

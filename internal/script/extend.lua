@@ -1,0 +1,14 @@
+-- Prolongs the record if it is this holder's. Never shortens it: a round that
+-- misses its quorum must not take time from a validity that still runs.
+-- KEYS  record, counter
+-- ARGV  step, holder id, TTL in ms, token, counter TTL in ms
+-- Answers 1; {holder, remaining ms} when another's; 0 when there is none.
+local seen = redis.call('MGET', KEYS[1], KEYS[2])
+if seen[1] ~= ARGV[2] then
+  return seen[1] and {seen[1], redis.call('PTTL', KEYS[1])} or 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
+if seen[2] ~= ARGV[4] and (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
+  redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+end
+return 1

@@ -1,0 +1,20 @@
+-- Gives the record back to a holder whose quorum stands, on a node that lost it.
+-- Not where a later holder has been: its counter is past our token.
+-- KEYS  record, counter, admission
+-- ARGV  step, holder id, TTL in ms, token, counter TTL in ms
+-- Answers 1 or 0; -1 when not admitted.
+local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+if FENCED and seen[3] ~= AGREEMENT then
+  return -1
+end
+if seen[1] then
+  return seen[1] == ARGV[2] and 1 or 0
+end
+if (tonumber(seen[2]) or 0) > tonumber(ARGV[4]) then
+  return 0
+end
+if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then
+  return 0
+end
+redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+return 1

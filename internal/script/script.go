@@ -1,0 +1,88 @@
+// Package script holds the atomic steps that run on a node, and composes them
+// into the scripts that are sent.
+//
+// The steps that make a node vote are one script: a node either knows all of
+// them or none, and one hash stands for what the clients of a deployment must
+// agree on, because the agreement is part of the text. A server's script cache
+// does not survive a restart or a promotion (Redis ≥ 7.0, Valkey ≥ 7.2), so a
+// node that may have forgotten answers NOSCRIPT until somebody admits it anew.
+package script
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The first argument of a voting script, which chooses the step.
+const (
+	Acquire = "acquire"
+	Extend  = "extend"
+	Confirm = "confirm"
+	Repair  = "repair"
+	Admit   = "admit"
+)
+
+// Clamp is how far from a node's own clock a proposed counter may be. Only the
+// nodes' clocks matter for what a counter can be after a loss of memory.
+const Clamp = time.Second
+
+var (
+	//go:embed acquire.lua
+	acquireLua string
+	//go:embed extend.lua
+	extendLua string
+	//go:embed confirm.lua
+	confirmLua string
+	//go:embed repair.lua
+	repairLua string
+	//go:embed admit.lua
+	admitLua string
+	//go:embed release.lua
+	releaseLua string
+	//go:embed inspect.lua
+	inspectLua string
+)
+
+// Script is a text and the name a server knows it by once it is loaded.
+type Script struct {
+	Text string
+	SHA  string
+}
+
+func newScript(text string) Script {
+	sum := sha1.Sum([]byte(text))
+	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+// Release is the compare-and-delete. It gives nothing away, so it may be loaded
+// on any node at any time.
+var Release = newScript(releaseLua)
+
+// Inspect reads what admission depends on.
+var Inspect = newScript(inspectLua)
+
+// Voting composes the voting script of the clients that share agreement, a
+// text without quotes, backslashes or line breaks. With fenced false the node
+// votes without having been admitted.
+func Voting(agreement string, fenced bool) Script {
+	steps := []struct{ name, body string }{
+		{Acquire, acquireLua},
+		{Extend, extendLua},
+		{Confirm, confirmLua},
+		{Repair, repairLua},
+		{Admit, admitLua},
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())
+	word := "if"
+	for _, step := range steps {
+		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)
+		word = "elseif"
+	}
+	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
+	return newScript(text.String())
+}

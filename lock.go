@@ -1,0 +1,220 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Lock is one acquisition. It is safe for concurrent use, and shares nothing
+// with another.
+type Lock struct {
+	client  *Client
+	name    string
+	hold    *quorum.Hold
+	request request
+	started clock.Instant
+	context *lease
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// state is nil while held, else why it is not: it wraps ErrLost or
+	// ErrReleased. It is set once.
+	state error
+	timer clock.Timer
+	// renewal is when to renew next; renewing, that it is being done.
+	renewal  clock.Instant
+	renewing bool
+}
+
+func (c *Client) newLock(parent context.Context, name string, hold *quorum.Hold, r request) *Lock {
+	l := &Lock{client: c, name: name, hold: hold, request: r, started: c.clock.Now()}
+	l.context = newLease(parent, l)
+	l.renewal = l.started.Add(jitter(r.ttl / 3))
+
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.held[l] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		// Close was called while the lock was being acquired, and does not know
+		// of it: the caller learns at once.
+		l.release()
+		return l
+	}
+	l.mu.Lock()
+	l.timer = c.clock.AfterFunc(l.nextTick(l.started), l.tick)
+	l.mu.Unlock()
+	return l
+}
+
+// Name returns the name that was locked.
+func (l *Lock) Name() string { return l.name }
+
+// Token returns the fencing token: larger for every later holder of the same
+// lock, below 2^53, and not changed by an extension. A resource that refuses a
+// smaller token than it has seen is safe from a holder that does not know yet
+// that it lost its lock.
+func (l *Lock) Token() uint64 { return l.hold.Token() }
+
+// Until returns the time up to which the lock is certainly held unless it is
+// released, by the local clock and with its monotonic reading: compare it with
+// Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
+// that. It is no help across a suspend of the machine; Err and Context are.
+func (l *Lock) Until() time.Time { return l.hold.Until().Mono }
+
+// Context returns a context that is done when the lock is lost or released.
+// context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
+// lost, by the local clock and whatever the network does, when its validity has
+// run out but for the guard, and earlier when so many nodes have said that they
+// do not hold it that no quorum is left.
+//
+// Its Err looks at the clock, so that a process that was stopped finds the lock
+// lost before any timer has fired.
+func (l *Lock) Context() context.Context { return l.context }
+
+// Err returns nil while the lock is held, else an error that wraps ErrLost or
+// ErrReleased. It asks the clock, not the network.
+func (l *Lock) Err() error {
+	l.mu.Lock()
+	state := l.state
+	l.mu.Unlock()
+	if state == nil && l.client.clock.Now().Reached(l.end()) {
+		return l.lose(errRanOut)
+	}
+	return state
+}
+
+var (
+	errRanOut     = errors.New("its validity ran out")
+	errImpossible = errors.New("no quorum of nodes holds it any more")
+)
+
+// end is when the lock counts as lost.
+func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-*l.request.guard) }
+
+// lose makes the lock lost, if it was held, and returns what it is now.
+func (l *Lock) lose(why error) error {
+	l.mu.Lock()
+	if l.state != nil {
+		defer l.mu.Unlock()
+		return l.state
+	}
+	state := fmt.Errorf("%w: %q: %w", ErrLost, l.name, why)
+	l.state = state
+	if l.timer != nil {
+		// Work may go on until the end of the guard, so what is left of the
+		// records is released after it.
+		l.timer.Reset(max(0, l.client.clock.Now().Until(l.hold.Until())))
+	}
+	l.mu.Unlock()
+	l.context.cancel(state)
+	l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
+	return state
+}
+
+// Extend prolongs the lock to ttl from now, if that is later than now known; it
+// never shortens it. It waits for a quorum, NodeTimeout at most, or for ctx. An
+// extension counts when the quorum's answers came before the validity ran out.
+//
+// Errors: ErrLost or ErrReleased when the lock was not held any more, also when
+// it is free by now: a lapsed lock is not taken again. ErrInvalid for a ttl
+// beyond MaxTTL or a lock held for longer than MaxHold. ErrNoQuorum, ErrRefused
+// or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
+// the lock is then held as long as it was.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := checkTTL("ttl", ttl, l.client.config.MaxTTL); err != nil {
+		return err
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if l.client.clock.Now().Since(l.started) >= l.request.maxHold {
+		return invalid("the lock %q has been held for its MaxHold, %v, and is not extended any more", l.name, l.request.maxHold)
+	}
+	if err := l.client.enter(); err != nil {
+		return err
+	}
+	defer l.client.calls.Done()
+	return l.extend(ctx, ttl.Truncate(time.Millisecond))
+}
+
+func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
+	end, votes := l.hold.Extend(ctx, ttl)
+	switch {
+	case end == quorum.Lapsed:
+		return l.lose(errRanOut)
+	case l.hold.Impossible():
+		return l.lose(errImpossible)
+	case end == quorum.Extended:
+		return l.Err()
+	case end == quorum.Over:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.state
+	case ctx.Err() != nil:
+		return fmt.Errorf("extend %q: %w", l.name, context.Cause(ctx))
+	}
+	return newQuorumError("extend", l.name, l.client.answers(votes))
+}
+
+// Unlock releases the lock. It waits until a quorum of nodes has deleted its
+// records or cannot any more, NodeTimeout at most, whether or not ctx is done;
+// ctx gives its values only. Records on nodes that did not answer are deleted in
+// the background, or expire with their TTL.
+//
+// Errors: ErrLost when the lock was no longer ours, though what was left of it
+// is released; ErrReleased when it was released before; ErrNoQuorum in a
+// *QuorumError when too few nodes answered: it is not held then, but others may
+// have to wait for the TTL.
+func (l *Lock) Unlock(ctx context.Context) error {
+	_ = ctx
+	if l.client.enter() == nil {
+		defer l.client.calls.Done()
+	}
+	return l.release()
+}
+
+// release ends the lock, whatever it was, and deletes its records.
+func (l *Lock) release() error {
+	before := l.Err()
+	l.mu.Lock()
+	if l.state == nil {
+		l.state = fmt.Errorf("%w: %q", ErrReleased, l.name)
+	} else {
+		before = l.state
+	}
+	state, timer := l.state, l.timer
+	l.mu.Unlock()
+	if timer != nil {
+		timer.Stop()
+	}
+	l.context.cancel(state)
+	l.client.mu.Lock()
+	delete(l.client.held, l)
+	l.client.mu.Unlock()
+
+	votes, ok := l.hold.Release()
+	if before != nil || !ok {
+		return before
+	}
+	of := make(map[ballot.Verdict]int)
+	for _, v := range votes {
+		of[v.Verdict]++
+	}
+	need := quorum.Majority(len(votes))
+	switch {
+	case of[ballot.Granted] >= need:
+		return nil
+	case of[ballot.NotOurs]+of[ballot.Held] > len(votes)-need:
+		return fmt.Errorf("%w: %q: %w", ErrLost, l.name, errImpossible)
+	}
+	return newQuorumError("unlock", l.name, l.client.answers(votes))
+}

@@ -1,0 +1,65 @@
+package redlatch
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Option changes one call of Lock, TryLock or Do.
+type Option func(*request)
+
+// request is what one call asks for.
+type request struct {
+	ttl, maxHold time.Duration
+	guard        *time.Duration // nil for its default
+	renewal      bool
+	label        string
+	report       func(error)
+}
+
+// WithTTL sets how long the servers keep this lock when its holder is not heard
+// of. At most Config.MaxTTL. Defaults to Config.TTL.
+func WithTTL(d time.Duration) Option { return func(r *request) { r.ttl = d } }
+
+// WithoutRenewal leaves it to the caller to extend the lock; otherwise it is
+// renewed in the background until MaxHold.
+func WithoutRenewal() Option { return func(r *request) { r.renewal = false } }
+
+// WithMaxHold bounds the renewal of this lock. Defaults to Config.MaxHold.
+func WithMaxHold(d time.Duration) Option { return func(r *request) { r.maxHold = d } }
+
+// WithLabel sets who this lock's holder says it is. Defaults to Config.Label.
+func WithLabel(s string) Option { return func(r *request) { r.label = s } }
+
+// WithGuard sets how long before the end of its validity the lock counts as
+// lost: the time to stop the work that it protects. Defaults to a tenth of the
+// TTL.
+func WithGuard(d time.Duration) Option { return func(r *request) { r.guard = &d } }
+
+// WithWaitReport has fn called with the *QuorumError of a failed try while Lock
+// waits, at once and then about once a second. It is called on the waiting
+// goroutine, which waits for it.
+func WithWaitReport(fn func(error)) Option { return func(r *request) { r.report = fn } }
+
+func (c *Client) request(options []Option) (request, error) {
+	r := request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, label: c.config.Label}
+	for _, option := range options {
+		option(&r)
+	}
+	if err := checkTTL("WithTTL", r.ttl, c.config.MaxTTL); err != nil {
+		return r, err
+	}
+	r.ttl = r.ttl.Truncate(time.Millisecond)
+	if r.guard == nil {
+		tenth := r.ttl / 10
+		r.guard = &tenth
+	}
+	if *r.guard < 0 || *r.guard >= r.ttl-quorum.Drift(r.ttl) {
+		return r, invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", *r.guard, r.ttl)
+	}
+	if r.maxHold <= 0 {
+		return r, invalid("WithMaxHold is %v: it must be positive", r.maxHold)
+	}
+	return r, checkLabel("WithLabel", r.label)
+}

@@ -1,0 +1,83 @@
+package redlatch
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// longestTick bounds how late a lock is found lost after the machine slept: the
+// timer that would say so slept with it.
+const longestTick = 250 * time.Millisecond
+
+// tick looks after a held lock: it finds it lost, has it renewed, and sets
+// itself to be called again.
+func (l *Lock) tick() {
+	lost := l.Err() != nil
+	now := l.client.clock.Now()
+	l.mu.Lock()
+	if lost {
+		l.mu.Unlock()
+		l.afterLoss(now)
+		return
+	}
+	renew := l.request.renewal && !l.renewing && now.Reached(l.renewal) &&
+		now.Since(l.started) < l.request.maxHold && l.client.enter() == nil
+	if renew {
+		l.renewing = true
+	}
+	l.timer.Reset(l.nextTick(now))
+	l.mu.Unlock()
+	if renew {
+		defer l.client.calls.Done()
+		l.renew()
+	}
+}
+
+// nextTick is the time from now to what happens next. The caller holds l.mu.
+func (l *Lock) nextTick(now clock.Instant) time.Duration {
+	d := min(now.Until(l.end()), longestTick)
+	if l.request.renewal && !l.renewing {
+		d = min(d, now.Until(l.renewal))
+	}
+	return max(d, time.Millisecond)
+}
+
+// renew makes one round of extension. It runs on the timer's goroutine, which
+// Close waits for.
+func (l *Lock) renew() {
+	err := l.extend(l.context, l.request.ttl)
+	now := l.client.clock.Now()
+	next := jitter(l.request.ttl / 3)
+	if err != nil {
+		next = jitter(l.request.ttl / 12)
+		l.client.config.Logger.Debug("renewal failed", "name", l.name, "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewing = false
+	l.renewal = now.Add(next)
+	if l.state == nil {
+		l.timer.Reset(l.nextTick(now))
+	}
+}
+
+// afterLoss releases what is left of a lost lock once its validity is over.
+func (l *Lock) afterLoss(now clock.Instant) {
+	if left := now.Until(l.hold.Until()); left > 0 {
+		l.mu.Lock()
+		l.timer.Reset(left)
+		l.mu.Unlock()
+		return
+	}
+	if l.client.enter() == nil {
+		defer l.client.calls.Done()
+		l.release()
+	}
+}
+
+// jitter is d ± 10 %, so that what started together does not go on together.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
