@@ -33,20 +33,15 @@ func (e *NotAdmittedError) Error() string {
 
 // evidence is what admission is decided on.
 type evidence struct {
-	info info
-	// admitted is the value of the admission key.
-	admitted string
-	record   *record
+	circumstance
+	info   info
+	record *record
 	// quarantine is "run seconds", since when this run has been kept out.
 	quarantine string
 	// now is the node's clock in seconds.
 	now int64
-	// markerLost: the voting script was there and the admission key was not.
-	markerLost bool
 	// fsyncAlways: CONFIG GET appendfsync said so.
 	fsyncAlways bool
-	// vouched: an operator speaks for this run.
-	vouched bool
 }
 
 func (e *evidence) run() string { return e.info["run_id"] }

@@ -45,12 +45,8 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 			defer cancel()
-			_, err := n.inspect(ctx, markerLost)
+			_, g.err = n.inspect(ctx, circumstance{markerLost: markerLost})
 			a.mu.Lock()
-			g.err = a.outcome
-			if err != nil {
-				g.err = err
-			}
 			a.current = nil
 			a.mu.Unlock()
 			close(g.done)
@@ -65,11 +61,20 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 	}
 }
 
-// inspect looks at the node and admits it if it may vote, which admission.outcome
-// says afterwards. It returns the number of the connection that it looked
-// through; the error is one of asking, not of what was seen.
-func (n *Node) inspect(ctx context.Context, markerLost bool) (connection uint64, err error) {
-	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys(), nil)
+// circumstance is what the one who asks for an inspection knows beside what the
+// node says.
+type circumstance struct {
+	// markerLost: the voting script was there and the admission key was not.
+	markerLost bool
+	// vouched: an operator speaks for the node's present run.
+	vouched bool
+}
+
+// inspect looks at the node and admits it if it may vote; the error says why it
+// may not, or why it could not be looked at. It returns the number of the
+// connection that it looked through.
+func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64, err error) {
+	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
 	connection = n.conn.Connections()
 	if err != nil {
 		return connection, err
@@ -78,14 +83,26 @@ func (n *Node) inspect(ctx context.Context, markerLost bool) (connection uint64,
 	if err != nil {
 		return connection, err
 	}
-	e.markerLost = markerLost
+	e.circumstance = why
 	n.options.Census.report(n.options.Index, e.run())
-	outcome := n.judge(ctx, e)
-
+	err = n.judge(ctx, e)
+	if errors.Is(err, errUnfit) {
+		n.link.broken() // no vote counts, not even one that the server would give
+	}
 	n.admission.mu.Lock()
-	n.admission.outcome, n.admission.at = outcome, time.Now()
+	n.admission.outcome, n.admission.at = err, time.Now()
 	n.admission.mu.Unlock()
-	return connection, nil
+	return connection, err
+}
+
+// Vouch admits the node's present run on an operator's word. The error says why
+// it cannot be, or why it could not be asked.
+func (n *Node) Vouch(ctx context.Context) error {
+	if err := n.connect(ctx); err != nil {
+		return err
+	}
+	_, err := n.inspect(ctx, circumstance{vouched: true})
+	return err
 }
 
 // judge decides on the evidence and carries the decision out on the node.
@@ -104,7 +121,7 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	}
 	switch d := n.options.Deployment.decide(e); {
 	case d.err == nil:
-		return n.open(ctx, e, names)
+		return n.open(ctx, e)
 	case d.watch:
 		if _, err := n.conn.Do(ctx, "SET", quarantineKey(n.options.Deployment.Name), e.quarantineText(),
 			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
@@ -119,7 +136,7 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 }
 
 // open admits the run that was looked at, which also loads the voting script.
-func (n *Node) open(ctx context.Context, e *evidence, names []string) error {
+func (n *Node) open(ctx context.Context, e *evidence) error {
 	d := n.options.Deployment
 	r := &record{Run: e.run(), Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
 	if e.record != nil {
@@ -128,7 +145,6 @@ func (n *Node) open(ctx context.Context, e *evidence, names []string) error {
 	if e.vouched {
 		r.Vouched = e.run()
 	}
-	_ = names
 	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), []string{script.Admit, e.run(), r.text()})
 	switch {
 	case err != nil:
@@ -159,19 +175,19 @@ func (n *Node) deploymentKeys() []string {
 
 // gather reads the reply of inspect.lua.
 func gather(reply driver.Reply) (*evidence, error) {
-	if reply.Kind != driver.Array || len(reply.Array) != 5 {
+	if reply.Kind != driver.Array || len(reply.Array) != 4 {
 		return nil, fmt.Errorf("inspection answered %+v", reply)
 	}
 	field := reply.Array
-	r, err := parseRecord(field[2].Text)
+	r, err := parseRecord(field[1].Text)
 	if err != nil {
 		return nil, err
 	}
-	now, err := strconv.ParseInt(field[4].Text, 10, 64)
+	now, err := strconv.ParseInt(field[3].Text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("inspection answered the time %q", field[4].Text)
+		return nil, fmt.Errorf("inspection answered the time %q", field[3].Text)
 	}
-	return &evidence{info: parseInfo(field[0].Text), admitted: field[1].Text, record: r, quarantine: field[3].Text, now: now}, nil
+	return &evidence{info: parseInfo(field[0].Text), record: r, quarantine: field[2].Text, now: now}, nil
 }
 
 // fsyncAlways asks whether the append-only file is synced before each reply. A

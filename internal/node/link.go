@@ -82,13 +82,16 @@ func (n *Node) startGreeting(g *greeting) {
 
 // greet connects, learns whose server answers, and admits it if it may vote.
 func (n *Node) greet(ctx context.Context) error {
-	connection, err := n.inspect(ctx, false)
+	connection, err := n.inspect(ctx, circumstance{})
 	switch {
+	case isNotAdmitted(err):
+		// It may be by the time that it is asked to vote.
 	case errors.Is(err, driver.ErrNotSent):
 		return err
 	case err != nil:
 		return driver.NotSent(err)
-	case connection != n.conn.Connections():
+	}
+	if connection != n.conn.Connections() {
 		return driver.NotSent(errors.New("the connection broke as soon as it was made"))
 	}
 	n.link.greeted.Store(connection)

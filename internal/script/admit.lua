@@ -8,7 +8,7 @@
 -- Answers 1, or 0 when the server is not that run or not a master.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 local run = string.match(info, 'run_id:(%w+)') or ''
-if run == ARGV[2] and string.find(info, 'role:master', 1, true) then
+if not FENCED or run == ARGV[2] and string.find(info, 'role:master', 1, true) then
   redis.call('SET', KEYS[1], AGREEMENT)
   redis.call('SET', KEYS[2], ARGV[3])
   redis.call('DEL', KEYS[3])

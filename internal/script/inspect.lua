@@ -1,5 +1,5 @@
 -- Says all that admission depends on, in one round trip. Changes nothing.
--- KEYS  admission, deployment record, quarantine
+-- KEYS  deployment record, quarantine
 local info = {}
 for i, section in ipairs({'server', 'replication', 'persistence', 'memory', 'stats', 'commandstats'}) do
   info[i] = redis.call('INFO', section)
@@ -9,6 +9,5 @@ return {
   table.concat(info),
   redis.call('GET', KEYS[1]) or '',
   redis.call('GET', KEYS[2]) or '',
-  redis.call('GET', KEYS[3]) or '',
   now[1],
 }
