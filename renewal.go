@@ -14,23 +14,24 @@ const longestTick = 250 * time.Millisecond
 // tick looks after a held lock: it finds it lost, has it renewed, and sets
 // itself to be called again.
 func (l *Lock) tick() {
+	if l.client.enter() != nil {
+		return // Close releases it
+	}
+	defer l.client.calls.Done()
 	lost := l.Err() != nil
 	now := l.client.clock.Now()
-	l.mu.Lock()
 	if lost {
-		l.mu.Unlock()
 		l.afterLoss(now)
 		return
 	}
-	renew := l.request.renewal && !l.renewing && now.Reached(l.renewal) &&
-		now.Since(l.started) < l.request.maxHold && l.client.enter() == nil
-	if renew {
-		l.renewing = true
+	l.mu.Lock()
+	renew := l.request.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.request.maxHold
+	l.renewing = l.renewing || renew
+	if l.state == nil {
+		l.timer.Reset(l.nextTick(now))
 	}
-	l.timer.Reset(l.nextTick(now))
 	l.mu.Unlock()
 	if renew {
-		defer l.client.calls.Done()
 		l.renew()
 	}
 }
@@ -38,14 +39,13 @@ func (l *Lock) tick() {
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	d := min(now.Until(l.end()), longestTick)
-	if l.request.renewal && !l.renewing {
+	if l.request.renewal && !l.renewing && now.Since(l.started) < l.request.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
 }
 
-// renew makes one round of extension. It runs on the timer's goroutine, which
-// Close waits for.
+// renew makes one round of extension, on the goroutine of a tick.
 func (l *Lock) renew() {
 	err := l.extend(l.context, l.request.ttl)
 	now := l.client.clock.Now()
@@ -65,16 +65,14 @@ func (l *Lock) renew() {
 
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
-	if left := now.Until(l.hold.Until()); left > 0 {
-		l.mu.Lock()
-		l.timer.Reset(left)
-		l.mu.Unlock()
+	left := now.Until(l.hold.Until())
+	if left <= 0 {
+		l.release()
 		return
 	}
-	if l.client.enter() == nil {
-		defer l.client.calls.Done()
-		l.release()
-	}
+	l.mu.Lock()
+	l.timer.Reset(left)
+	l.mu.Unlock()
 }
 
 // jitter is d ± 10 %, so that what started together does not go on together.

@@ -1,0 +1,335 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// restartTTL makes the quarantine short: MaxTTL and 4 s.
+const (
+	restartTTL        = time.Second
+	restartQuarantine = restartTTL + 4*time.Second
+)
+
+// fencedClient opens a client whose nodes are vouched for unless fence is off.
+func fencedClient(t *testing.T, urls []string, fence redlatch.FenceMode, admit bool) *redlatch.Client {
+	t.Helper()
+	client, err := redlatch.Open(redlatch.Config{
+		Nodes: urls, TTL: restartTTL, MaxTTL: restartTTL, RestartFence: fence, Deployment: fmt.Sprint("f", fence),
+		NodeTimeout: 250 * time.Millisecond, // a starved machine is not the subject
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if admit && fence == redlatch.FenceOn {
+		for _, url := range urls {
+			if err := client.Admit(t.Context(), url); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return client
+}
+
+// verdictOf returns what the node at index i answered in err.
+func verdictOf(t *testing.T, err error, i int) redlatch.NodeAnswer {
+	t.Helper()
+	failure, ok := errors.AsType[*redlatch.QuorumError](err)
+	if !ok {
+		t.Fatalf("%v is no *QuorumError", err)
+	}
+	return failure.Nodes[i]
+}
+
+// awaitVote tries until the single node votes, and returns how long that took.
+func awaitVote(t *testing.T, client *redlatch.Client, name string) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*restartQuarantine)
+	defer cancel()
+	start := time.Now()
+	lock, err := client.Lock(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// A lock is held through three of five nodes, and one of the three restarts
+// empty: without the fence the two others and the forgetful one are a quorum.
+func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
+	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
+		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.Nodes(t, 5)
+			// A cannot reach nodes 3 and 4, which it knows by other addresses.
+			var direct, through []string
+			for i, server := range servers {
+				url := server.URL()
+				direct = append(direct, fmt.Sprintf("%s#n%d", url, i))
+				if i >= 3 {
+					proxy := redistest.NewProxy(t, server.Addr())
+					if err := proxy.Refuse(true); err != nil {
+						t.Fatal(err)
+					}
+					url = proxy.URL()
+				}
+				through = append(through, fmt.Sprintf("%s#n%d", url, i))
+			}
+			b := fencedClient(t, direct, fence, true)
+			a := fencedClient(t, through, fence, false)
+
+			held, err := a.TryLock(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			killAndRestart(t, servers[0])
+
+			// A goes on renewing through the two nodes it has left of its quorum
+			// until it is lost; B tries all that time.
+			violated := false
+			for held.Err() == nil && !violated {
+				if lock, err := b.TryLock(t.Context(), "x"); err == nil {
+					violated = held.Err() == nil
+					lock.Unlock(t.Context())
+				}
+			}
+			if want := fence == redlatch.FenceOff; violated != want {
+				t.Fatalf("two holders at once: %t, want %t", violated, want)
+			}
+		})
+	}
+}
+
+// What a node comes back as, and whether it may vote.
+func TestAdmission(t *testing.T) {
+	always := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	cases := []struct {
+		name   string
+		args   []string
+		happen func(t *testing.T, s *redistest.Server)
+		// trusted: it votes at once. Otherwise reason is part of why it does not.
+		trusted bool
+		reason  string
+	}{
+		{name: "killed, no persistence", happen: killAndRestart, reason: "started"},
+		{name: "killed, snapshot", args: []string{"--save", "3600 1"}, happen: func(t *testing.T, s *redistest.Server) {
+			do(t, s, "SAVE")
+			killAndRestart(t, s)
+		}, reason: "started"},
+		{name: "killed, append-only file, everysec", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, happen: killAndRestart, reason: "started"},
+		{name: "killed, append-only file, always", args: always, happen: killAndRestart, trusted: true},
+		{name: "killed and emptied, append-only file, always", args: always, happen: func(t *testing.T, s *redistest.Server) {
+			if err := s.RestartEmpty(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, reason: "started"},
+		{name: "FLUSHALL", happen: func(t *testing.T, s *redistest.Server) { do(t, s, "FLUSHALL") }, reason: "deleted"},
+		{name: "FLUSHDB", happen: func(t *testing.T, s *redistest.Server) { do(t, s, "FLUSHDB") }, reason: "deleted"},
+		{name: "FLUSHALL and SCRIPT FLUSH", happen: func(t *testing.T, s *redistest.Server) {
+			do(t, s, "FLUSHALL")
+			do(t, s, "SCRIPT", "FLUSH")
+		}, reason: "deleted"},
+		{name: "SCRIPT FLUSH", happen: func(t *testing.T, s *redistest.Server) { do(t, s, "SCRIPT", "FLUSH") }, trusted: true},
+	}
+	for _, binary := range redistest.Flavors() {
+		for _, c := range cases {
+			t.Run(binary+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				client := fencedClient(t, []string{server.URL()}, redlatch.FenceOn, true)
+				lock, err := client.TryLock(t.Context(), "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lock.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+
+				c.happen(t, server)
+				since := time.Now()
+				err = tryUntilAnswered(t, client, "x")
+				if c.trusted {
+					// The try that met the restart may stand in the next one's way for
+					// a moment, until it is undone.
+					if errors.Is(err, redlatch.ErrNotAdmitted) {
+						t.Fatalf("not trusted: %v", err)
+					}
+					if waited := awaitVote(t, client, "x"); waited > restartQuarantine/2 {
+						t.Fatalf("it voted after %v only", waited)
+					}
+					return
+				}
+				if !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Fatalf("got %v, want ErrNotAdmitted", err)
+				}
+				answer := verdictOf(t, err, 0)
+				if answer.Left <= 0 || answer.Left > restartQuarantine || !strings.Contains(answer.Err.Error(), c.reason) {
+					t.Errorf("got %v, with %v left; want the reason %q and at most %v", answer, answer.Left, c.reason, restartQuarantine)
+				}
+				awaitVote(t, client, "x")
+				// The server counts whole seconds, rounded in our favour by at most one.
+				if waited := time.Since(since); waited < restartQuarantine-2*time.Second {
+					t.Errorf("it voted after %v, want about %v", waited, restartQuarantine)
+				}
+			})
+		}
+	}
+}
+
+// tryUntilAnswered repeats TryLock until the node was reached, and returns its
+// verdict; the lock, if any, is released.
+func tryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		lock, err := client.TryLock(t.Context(), name)
+		if err == nil {
+			return lock.Unlock(t.Context())
+		}
+		if !errors.Is(err, redlatch.ErrNoQuorum) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func killAndRestart(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	s.Kill()
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func do(t *testing.T, s *redistest.Server, args ...string) any {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// The old master's last writes may be missing on the new one, and its uptime
+// says nothing.
+func TestPromotedReplicaIsNotAdmitted(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	replica := redistest.NewReplica(t, master)
+	proxy := redistest.NewProxy(t, master.Addr())
+	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	if err := tryUntilAnswered(t, client, "x"); err != nil {
+		t.Fatal(err)
+	}
+
+	proxy.Retarget(replica.Addr())
+	proxy.Cut()
+	if err := tryUntilAnswered(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "replica") {
+		t.Fatalf("got %v, want a replica refused", err)
+	}
+	master.Kill()
+	do(t, replica, "REPLICAOF", "NO", "ONE")
+	deadline := time.Now().Add(5 * time.Second)
+	err := tryUntilAnswered(t, client, "x")
+	for errors.Is(err, redlatch.ErrRefused) && time.Now().Before(deadline) {
+		err = tryUntilAnswered(t, client, "x")
+	}
+	if !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "promoted") {
+		t.Fatalf("got %v, want it not admitted because it was promoted", err)
+	}
+	awaitVote(t, client, "x")
+}
+
+// A proxy that keeps the client's connection open hides everything but the
+// answers.
+func TestRestartBehindAProxyIsSeen(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.KeepClientOpen(true)
+	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	if err := tryUntilAnswered(t, client, "x"); err != nil {
+		t.Fatal(err)
+	}
+	accepted := proxy.Stats().Accepted
+	killAndRestart(t, server)
+	if err := tryUntilAnswered(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	if now := proxy.Stats().Accepted; now != accepted {
+		t.Fatalf("the client reconnected (%d connections, before %d): the restart was not hidden", now, accepted)
+	}
+}
+
+// Two deployments on one server have their own admissions.
+func TestDeploymentsAreAdmittedApart(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	open := func(deployment string, maxTTL time.Duration) *redlatch.Client {
+		client, err := redlatch.Open(redlatch.Config{Nodes: []string{server.URL()}, Deployment: deployment, TTL: time.Second, MaxTTL: maxTTL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	one, other := open("one", time.Second), open("other", time.Second)
+	if err := one.Admit(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.TryLock(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.TryLock(t.Context(), "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+
+	// A larger MaxTTL is taken up at once by the run that was admitted; who
+	// has the smaller one is then told.
+	larger := open("one", 2*time.Second)
+	if _, err := larger.TryLock(t.Context(), "z"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.TryLock(t.Context(), "w"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "MaxTTL") {
+		t.Fatalf("got %v, want a refusal that names MaxTTL", err)
+	}
+}
+
+// Quorums of different sets need not meet.
+func TestAnotherNodeSetIsRefused(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 5)
+	urls := redistest.URLs(servers)
+	fencedClient(t, urls, redlatch.FenceOn, true)
+
+	three := fencedClient(t, urls[:3], redlatch.FenceOn, false)
+	_, err := three.TryLock(t.Context(), "x")
+	if !errors.Is(err, redlatch.ErrRefused) {
+		t.Fatalf("got %v, want ErrRefused", err)
+	}
+	for _, server := range servers {
+		if !strings.Contains(err.Error(), server.Addr()) {
+			t.Errorf("%v does not name %s", err, server.Addr())
+		}
+	}
+
+	// The same servers under other addresses are the same set.
+	var proxied []string
+	for _, proxy := range redistest.Proxies(t, servers) {
+		proxied = append(proxied, proxy.URL())
+	}
+	same := fencedClient(t, proxied, redlatch.FenceOn, false)
+	if _, err := same.TryLock(t.Context(), "y"); err != nil {
+		t.Fatal(err)
+	}
+}
