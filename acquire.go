@@ -101,19 +101,24 @@ func (c *Client) try(ctx, parent context.Context, name, record string, r request
 	return c.newLock(parent, name, hold, r), nil
 }
 
+// The shortest and the longest of the mean pauses between two tries.
+const (
+	firstPause = 8 * time.Millisecond
+	lastPause  = firstPause << 5
+)
+
 // pause is the time to the next try: drawn at random, so that those whose votes
 // split do not meet again (Redis documentation, "Distributed locks with Redis",
 // retry on failure), longer with each try, and no longer than the lock in the
 // way runs.
 func pause(failure *QuorumError, try int) time.Duration {
-	const first, last = 8 * time.Millisecond, 256 * time.Millisecond
-	longest := last
+	longest := lastPause
 	if try < 5 {
-		longest = first << try
+		longest = firstPause << try
 	}
 	d := longest/2 + rand.N(longest)
 	if _, left, ok := failure.Holder(); ok && left >= 0 {
-		d = min(d, left+rand.N(first))
+		d = min(d, left+rand.N(firstPause))
 	}
 	return d
 }

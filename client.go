@@ -110,7 +110,14 @@ func (c *Client) connect() {
 	defer cancel()
 	answers := make(chan error, len(c.nodes))
 	for _, n := range c.nodes {
-		c.calls.Go(func() { answers <- n.Connect(ctx) })
+		c.calls.Go(func() {
+			err := n.Connect(ctx)
+			for errors.Is(err, node.ErrUnseen) && ctx.Err() == nil {
+				time.Sleep(firstPause)
+				err = n.Connect(ctx)
+			}
+			answers <- err
+		})
 	}
 	reached := 0
 	for range c.nodes {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,27 +100,43 @@ func (d Deployment) reconcile(r *record, census *Census) ([]string, error) {
 		return ours, nil
 	}
 	recorded := sortedNames(r.Nodes)
-	if slices.Equal(ours, recorded) || sameRuns(r.Nodes, members) {
+	if slices.Equal(ours, recorded) {
 		return recorded, nil
 	}
-	return nil, &OtherSetError{Deployment: d.Name, Recorded: recorded, Ours: ours}
+	other := &OtherSetError{Deployment: d.Name, Recorded: recorded, Ours: ours}
+	switch known, unknown := compareRuns(r.Nodes, members); {
+	case known == len(ours):
+		return recorded, nil
+	case known+unknown == len(ours):
+		return nil, fmt.Errorf("%w: %w", ErrUnseen, other)
+	}
+	return nil, other
 }
 
-// sameRuns reports whether two differently named sets are known to be the same
-// servers: behind proxies and address translation they have several names.
-func sameRuns(recorded, ours map[string]string) bool {
+// ErrUnseen says that two node sets may be one under two names, which will be
+// known once all nodes were reached.
+var ErrUnseen = errors.New("not all nodes have been reached yet")
+
+// compareRuns counts how many of our nodes are known to be recorded ones, by the
+// run behind them, and how many were never reached: behind proxies and address
+// translation the same servers have several names. Both are 0 where the sets
+// differ in size.
+func compareRuns(recorded, ours map[string]string) (known, unknown int) {
 	if len(recorded) != len(ours) {
-		return false
+		return 0, 0
 	}
 	runs := make(map[string]bool)
 	for _, run := range recorded {
 		runs[run] = true
 	}
 	for _, run := range ours {
-		if run == "" || !runs[run] {
-			return false
+		switch {
+		case run == "":
+			unknown++
+		case runs[run]:
+			known++
+			delete(runs, run) // each stands for one node
 		}
-		delete(runs, run) // each stands for one node
 	}
-	return true
+	return known, unknown
 }

@@ -111,6 +111,9 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	names, err := n.options.Deployment.reconcile(e.record, n.options.Census)
+	if errors.Is(err, ErrUnseen) {
+		return driver.NotSent(err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
