@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/node"
 )
 
 // Lock acquires the lock name, and waits until it holds it or ctx is done. The
@@ -23,14 +24,14 @@ import (
 // ErrRefused, ErrInvalid, ErrClosed. After any error nothing is held, and what
 // a failed try may have left on a node is being removed.
 func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Lock, error) {
-	return c.lock(ctx, context.WithoutCancel(ctx), name, true, options)
+	return c.lock(ctx, detached, name, true, options)
 }
 
 // TryLock makes one try for the lock name. It waits for one step on the nodes,
 // NodeTimeout at most, or two in the rare case that they disagree about the
 // fencing token. Errors are those of Lock, at once.
 func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
-	return c.lock(ctx, context.WithoutCancel(ctx), name, false, options)
+	return c.lock(ctx, detached, name, false, options)
 }
 
 // Do runs fn while holding the lock name, for which it waits as Lock does. The
@@ -39,7 +40,7 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 // joined with ErrLost when the lock was lost before fn returned, or with the
 // error of the release.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) (err error) {
-	lock, err := c.lock(ctx, ctx, name, true, options)
+	lock, err := c.lock(ctx, bound, name, true, options)
 	if err != nil {
 		return err
 	}
@@ -48,8 +49,23 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(lock.Context())
 }
 
-// lock makes tries until one holds, with parent for the context of the lock.
-func (c *Client) lock(ctx, parent context.Context, name string, wait bool, options []Option) (*Lock, error) {
+// binding is what the ctx of a call has to say to the lock's own context.
+type binding bool
+
+const (
+	detached binding = false // its values
+	bound    binding = true  // its values and its end
+)
+
+func (b binding) parent(ctx context.Context) context.Context {
+	if b == bound {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// lock makes tries until one holds.
+func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, options []Option) (*Lock, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -70,7 +86,7 @@ func (c *Client) lock(ctx, parent context.Context, name string, wait bool, optio
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("lock %q: %w", name, context.Cause(ctx))
 		}
-		lock, failure := c.try(ctx, parent, name, record, r)
+		lock, failure := c.try(ctx, b, name, record, r)
 		if failure == nil {
 			return lock, nil
 		}
@@ -92,13 +108,13 @@ func (c *Client) lock(ctx, parent context.Context, name string, wait bool, optio
 }
 
 // try makes one attempt, under a holder id of its own.
-func (c *Client) try(ctx, parent context.Context, name, record string, r request) (*Lock, *QuorumError) {
+func (c *Client) try(ctx context.Context, b binding, name, record string, r request) (*Lock, *QuorumError) {
 	id := newHolderID(c.clock.Wall(), r.label)
-	hold, votes := c.engine.Acquire(ctx, ballot.Claim{Name: record, ID: id, TTL: r.ttl})
+	hold, votes := c.engine.Acquire(ctx, ballot.Claim{Record: record, Counter: node.CounterKey(record), ID: id, TTL: r.ttl})
 	if hold == nil {
 		return nil, newQuorumError("lock", name, c.answers(votes))
 	}
-	return c.newLock(parent, name, hold, r), nil
+	return c.newLock(ctx, b, name, hold, r), nil
 }
 
 // The shortest and the longest of the mean pauses between two tries.

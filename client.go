@@ -68,7 +68,7 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	for i, e := range endpoints {
 		names[i] = e.name
 	}
-	c := &Client{config: config, clock: machine, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c := &Client{config: config, clock: clock.NewAlarms(machine), census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	voters := make([]quorum.Voter, len(endpoints))
 	for i, e := range endpoints {
@@ -170,7 +170,7 @@ func (c *Client) Close() error {
 	releases.Wait()
 	c.calls.Wait()
 	if c.engine != nil {
-		c.engine.Wait()
+		c.engine.Close()
 	}
 	var closing sync.WaitGroup
 	for _, n := range c.nodes {
@@ -200,7 +200,10 @@ func (c *Client) record(name string) (string, error) {
 	case len(name) > maxName:
 		return "", invalid("the lock's name has %d bytes: use %d at most", len(name), maxName)
 	}
-	key := strings.Replace(c.config.KeyTemplate, nameMark, name, 1)
+	key := name
+	if c.config.KeyTemplate != nameMark {
+		key = strings.Replace(c.config.KeyTemplate, nameMark, name, 1)
+	}
 	if strings.HasPrefix(key, node.KeyPrefix) {
 		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
 	}

@@ -20,21 +20,25 @@ type Lock struct {
 	hold    *quorum.Hold
 	request request
 	started clock.Instant
-	context *lease
+	// acquired is the ctx of the call that acquired it, and binding what that
+	// means to the lock's own.
+	acquired context.Context
+	binding  binding
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// state is nil while held, else why it is not: it wraps ErrLost or
 	// ErrReleased. It is set once.
 	state error
-	timer clock.Timer
+	// context is made when it is first asked for.
+	context *lease
+	timer   clock.Timer
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
 }
 
-func (c *Client) newLock(parent context.Context, name string, hold *quorum.Hold, r request) *Lock {
-	l := &Lock{client: c, name: name, hold: hold, request: r, started: c.clock.Now()}
-	l.context = newLease(parent, l)
+func (c *Client) newLock(ctx context.Context, b binding, name string, hold *quorum.Hold, r request) *Lock {
+	l := &Lock{client: c, name: name, hold: hold, request: r, started: hold.Decided(), acquired: ctx, binding: b}
 	l.renewal = l.started.Add(jitter(r.ttl / 3))
 
 	c.mu.Lock()
@@ -78,7 +82,17 @@ func (l *Lock) Until() time.Time { return l.hold.Until().Mono }
 //
 // Its Err looks at the clock, so that a process that was stopped finds the lock
 // lost before any timer has fired.
-func (l *Lock) Context() context.Context { return l.context }
+func (l *Lock) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.context == nil {
+		l.context = newLease(l.binding.parent(l.acquired), l)
+		if l.state != nil {
+			l.context.cancel(l.state)
+		}
+	}
+	return l.context
+}
 
 // Err returns nil while the lock is held, else an error that wraps ErrLost or
 // ErrReleased. It asks the clock, not the network.
@@ -98,26 +112,37 @@ var (
 )
 
 // end is when the lock counts as lost.
-func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-*l.request.guard) }
+func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.request.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
 func (l *Lock) lose(why error) error {
-	l.mu.Lock()
-	if l.state != nil {
-		defer l.mu.Unlock()
-		return l.state
-	}
-	state := fmt.Errorf("%w: %q: %w", ErrLost, l.name, why)
-	l.state = state
-	if l.timer != nil {
+	state, first := l.finish(fmt.Errorf("%w: %q: %w", ErrLost, l.name, why))
+	if first {
 		// Work may go on until the end of the guard, so what is left of the
 		// records is released after it.
-		l.timer.Reset(max(0, l.client.clock.Now().Until(l.hold.Until())))
+		l.mu.Lock()
+		if l.timer != nil {
+			l.timer.Reset(max(0, l.client.clock.Now().Until(l.hold.Until())))
+		}
+		l.mu.Unlock()
+		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
 	}
-	l.mu.Unlock()
-	l.context.cancel(state)
-	l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
 	return state
+}
+
+// finish gives the lock its last state, unless it has one, and returns that.
+func (l *Lock) finish(state error) (last error, first bool) {
+	l.mu.Lock()
+	first = l.state == nil
+	if first {
+		l.state = state
+	}
+	last, lease := l.state, l.context
+	l.mu.Unlock()
+	if first && lease != nil {
+		lease.cancel(last)
+	}
+	return last, first
 }
 
 // Extend prolongs the lock to ttl from now, if that is later than now known; it
@@ -185,18 +210,14 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // release ends the lock, whatever it was, and deletes its records.
 func (l *Lock) release() error {
 	before := l.Err()
+	if last, first := l.finish(ErrReleased); !first {
+		before = last
+	}
 	l.mu.Lock()
-	if l.state == nil {
-		l.state = fmt.Errorf("%w: %q", ErrReleased, l.name)
-	} else {
-		before = l.state
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	state, timer := l.state, l.timer
 	l.mu.Unlock()
-	if timer != nil {
-		timer.Stop()
-	}
-	l.context.cancel(state)
 	l.client.mu.Lock()
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
@@ -205,15 +226,20 @@ func (l *Lock) release() error {
 	if before != nil || !ok {
 		return before
 	}
-	of := make(map[ballot.Verdict]int)
+	deleted, notOurs := 0, 0
 	for _, v := range votes {
-		of[v.Verdict]++
+		switch v.Verdict {
+		case ballot.Granted:
+			deleted++
+		case ballot.NotOurs, ballot.Held:
+			notOurs++
+		}
 	}
 	need := quorum.Majority(len(votes))
 	switch {
-	case of[ballot.Granted] >= need:
+	case deleted >= need:
 		return nil
-	case of[ballot.NotOurs]+of[ballot.Held] > len(votes)-need:
+	case notOurs > len(votes)-need:
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.name, errImpossible)
 	}
 	return newQuorumError("unlock", l.name, l.client.answers(votes))

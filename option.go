@@ -12,7 +12,8 @@ type Option func(*request)
 // request is what one call asks for.
 type request struct {
 	ttl, maxHold time.Duration
-	guard        *time.Duration // nil for its default
+	guard        time.Duration
+	guarded      bool // WithGuard was given
 	renewal      bool
 	label        string
 	report       func(error)
@@ -35,7 +36,7 @@ func WithLabel(s string) Option { return func(r *request) { r.label = s } }
 // WithGuard sets how long before the end of its validity the lock counts as
 // lost: the time to stop the work that it protects. Defaults to a tenth of the
 // TTL.
-func WithGuard(d time.Duration) Option { return func(r *request) { r.guard = &d } }
+func WithGuard(d time.Duration) Option { return func(r *request) { r.guard, r.guarded = d, true } }
 
 // WithWaitReport has fn called with the *QuorumError of a failed try while Lock
 // waits, at once and then about once a second. It is called on the waiting
@@ -51,15 +52,17 @@ func (c *Client) request(options []Option) (request, error) {
 		return r, err
 	}
 	r.ttl = r.ttl.Truncate(time.Millisecond)
-	if r.guard == nil {
-		tenth := r.ttl / 10
-		r.guard = &tenth
+	if !r.guarded {
+		r.guard = r.ttl / 10
 	}
-	if *r.guard < 0 || *r.guard >= r.ttl-quorum.Drift(r.ttl) {
-		return r, invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", *r.guard, r.ttl)
+	if r.guarded && (r.guard < 0 || r.guard >= r.ttl-quorum.Drift(r.ttl)) {
+		return r, invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", r.guard, r.ttl)
 	}
 	if r.maxHold <= 0 {
 		return r, invalid("WithMaxHold is %v: it must be positive", r.maxHold)
+	}
+	if r.label == c.config.Label {
+		return r, nil
 	}
 	return r, checkLabel("WithLabel", r.label)
 }

@@ -47,7 +47,7 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 
 // renew makes one round of extension, on the goroutine of a tick.
 func (l *Lock) renew() {
-	err := l.extend(l.context, l.request.ttl)
+	err := l.extend(l.client.life, l.request.ttl)
 	now := l.client.clock.Now()
 	next := jitter(l.request.ttl / 3)
 	if err != nil {

@@ -57,8 +57,8 @@ type Answer struct {
 
 // Claim is what an attempt asks for.
 type Claim struct {
-	// Name is the lock's name as the caller gave it.
-	Name string
+	// Record is the lock's key, and Counter the key of its fence counter.
+	Record, Counter string
 	// ID is this attempt's holder id: fresh for every attempt, or a late
 	// release of an earlier one could match a later one.
 	ID string

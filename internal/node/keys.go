@@ -8,9 +8,9 @@ import (
 // KeyPrefix begins every key that is not a lock.
 const KeyPrefix = "redlatch:"
 
-// counterKey names the side key that holds a lock's fence counter. It lies in
+// CounterKey names the side key that holds a lock's fence counter. It lies in
 // the record's Cluster hash slot, so that one script may touch both.
-func counterKey(record string) string {
+func CounterKey(record string) string {
 	return KeyPrefix + "{" + hashTag(record) + "}:token:" + record
 }
 

@@ -11,7 +11,7 @@ const maxLeftovers = 4096
 
 // leftover is a record that may lie on a node and whose release got no answer.
 type leftover struct {
-	record, id string
+	record, counter, id string
 	// gone is when its TTL has removed it at the latest.
 	gone time.Time
 }

@@ -37,6 +37,9 @@ type Options struct {
 type Node struct {
 	options Options
 	conn    driver.Conn
+	// admissionKey is the deployment's. counterTTL is how long a counter is
+	// kept: after the quarantine the node's clock alone gives larger ones.
+	admissionKey, counterTTL string
 
 	link      link
 	flight    *flight
@@ -52,7 +55,13 @@ type Node struct {
 
 // New returns the node behind conn, which it owns. Nothing is sent yet.
 func New(conn driver.Conn, o Options) *Node {
-	n := &Node{options: o, conn: conn, flight: newFlight()}
+	n := &Node{
+		options:      o,
+		conn:         conn,
+		admissionKey: admissionKey(o.Deployment.Name),
+		counterTTL:   milliseconds(o.Deployment.Quarantine()),
+		flight:       newFlight(),
+	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.use(sortedNames(o.Census.members()))
 	return n
@@ -84,9 +93,8 @@ func (n *Node) use(names []string) {
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	proposed := strconv.FormatUint(c.Proposed, 10)
 	seconds := strconv.FormatUint(c.Proposed/1e6, 10)
-	admission := admissionKey(n.options.Deployment.Name)
-	keys := []string{c.Name, counterKey(c.Name), admission}
-	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL()}
+	keys := []string{c.Record, c.Counter, n.admissionKey}
+	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL}
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
@@ -101,22 +109,22 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 
 // Extend prolongs the record.
 func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
-	keys := []string{c.Name, counterKey(c.Name)}
-	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	keys := []string{c.Record, c.Counter}
+	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
 	return n.standing(n.vote(ctx, keys, args))
 }
 
 // Confirm stores the claim's token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
-	keys := []string{c.Name, counterKey(c.Name)}
-	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	keys := []string{c.Record, c.Counter}
+	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL}
 	return n.standing(n.vote(ctx, keys, args))
 }
 
 // Repair gives the record back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
-	keys := []string{c.Name, counterKey(c.Name), admissionKey(n.options.Deployment.Name)}
-	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL()}
+	keys := []string{c.Record, c.Counter, n.admissionKey}
+	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
 	reply, err := n.vote(ctx, keys, args)
 	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
 		return notAdmitted(nil)
@@ -127,9 +135,9 @@ func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 // Release deletes the record if it is the claim's. When no answer comes the
 // node goes on trying in the background until the TTL has removed the record.
 func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
-	a := answer(n.release(ctx, c.Name, c.ID, c.Token))
+	a := answer(n.release(ctx, c.Record, c.Counter, c.ID, c.Token))
 	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
-		l := leftover{record: c.Name, id: c.ID, gone: time.Now().Add(c.TTL)}
+		l := leftover{record: c.Record, counter: c.Counter, id: c.ID, gone: time.Now().Add(c.TTL)}
 		if n.life.Err() == nil && n.leftovers.add(l) {
 			n.background.Go(n.workOff)
 		}
@@ -163,13 +171,13 @@ var (
 )
 
 // release runs the release script, which any server may load.
-func (n *Node) release(ctx context.Context, record, id string, token uint64) (driver.Reply, error) {
+func (n *Node) release(ctx context.Context, record, counter, id string, token uint64) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		keys := []string{record, counterKey(record)}
-		args := []string{id, strconv.FormatUint(token, 10), n.counterTTL()}
+		keys := []string{record, counter}
+		args := []string{id, strconv.FormatUint(token, 10), n.counterTTL}
 		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
@@ -213,7 +221,7 @@ func (n *Node) workOff() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.record, l.id, 0)
+		_, err := n.release(ctx, l.record, l.counter, l.id, 0)
 		cancel()
 		if err == nil || isReply(err) {
 			pause = first
@@ -228,10 +236,6 @@ func (n *Node) workOff() {
 		}
 	}
 }
-
-// counterTTL: a counter may be forgotten after the quarantine, when the node's
-// clock alone gives larger ones.
-func (n *Node) counterTTL() string { return milliseconds(n.options.Deployment.Quarantine()) }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

@@ -13,7 +13,6 @@ package quorum
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -37,18 +36,18 @@ type Engine struct {
 	clock   clock.Clock
 	timeout time.Duration
 
-	background sync.WaitGroup // lanes that outlive their caller
+	crew *crew
 }
 
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
-	return &Engine{voters: voters, clock: c, timeout: timeout}
+	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew()}
 }
 
-// Wait returns when no command is under way on behalf of a caller that has
-// gone. Call it when no round can start any more.
-func (e *Engine) Wait() { e.background.Wait() }
+// Close returns when no command is under way on behalf of a caller that has
+// gone. No round may be started any more.
+func (e *Engine) Close() { e.crew.dismiss() }
 
 // Drift is what a validity loses to clocks that run at different rates and to
 // the grain of the servers' expiry: 1 % of the TTL and 2 ms (Redis
@@ -69,13 +68,21 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 
 	round := newSpan()
 	h.acquiring = round
-	votes := make(chan vote, 2*len(e.voters))
-	for i := range e.voters {
+	for i := range h.seats {
 		h.seats[i].busy = true
 	}
 	limit := e.clock.AfterFunc(e.timeout, round.end)
-	for i := range e.voters {
-		e.background.Go(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
+	votes := make(chan vote, 2*len(e.voters))
+	if len(e.voters) == 1 {
+		// Nobody else to hear: the caller's own goroutine waits for the node.
+		if ctx.Done() != nil {
+			defer context.AfterFunc(ctx, round.end)()
+		}
+		votes <- vote{answer: h.acquireLane(round, 0, claim)}
+	} else {
+		for i := range e.voters {
+			e.crew.run(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
+		}
 	}
 
 	answered := 0
@@ -98,7 +105,7 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 			for _, i := range ask {
 				confirmed, granted := claim, t.seats[i].granted
 				confirmed.Token = t.token
-				e.background.Go(func() {
+				e.crew.run(func() {
 					votes <- vote{seat: i, confirm: true, answer: h.confirmLane(round, i, confirmed, granted)}
 				})
 			}
@@ -108,10 +115,11 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 		limit.Stop() // else it ends the steps that the decision does not wait for
 	}
 	// Judged after the last answer that was used.
-	if !t.held() || e.clock.Now().Reached(h.until) {
+	now := e.clock.Now()
+	if !t.held() || now.Reached(h.until) {
 		return nil, h.fail()
 	}
-	return h.keep(t.token)
+	return h.keep(t.token, now)
 }
 
 type vote struct {

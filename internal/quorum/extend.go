@@ -57,7 +57,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	for i := range e.voters {
 		if h.enter(i) {
 			asked++
-			e.background.Go(func() {
+			e.crew.run(func() {
 				a := h.extendLane(round, i, claim)
 				votes <- vote{seat: i, answer: a}
 				h.repairLane(round, i, claim)
@@ -99,7 +99,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	h.confirmed = round
 	for i := range h.seats {
 		if h.seats[i].missing {
-			e.background.Go(func() { h.repairLane(round, i, claim) })
+			e.crew.run(func() { h.repairLane(round, i, claim) })
 		}
 	}
 	return Extended, answers

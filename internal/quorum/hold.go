@@ -24,6 +24,8 @@ type Hold struct {
 	// there is none.
 	extension chan struct{}
 	until     clock.Instant
+	// decided is when the attempt was.
+	decided clock.Instant
 	// over: given up, released or failed. Nothing but releases is sent then.
 	over bool
 }
@@ -52,6 +54,13 @@ func (h *Hold) Token() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.claim.Token
+}
+
+// Decided returns when the attempt was decided.
+func (h *Hold) Decided() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.decided
 }
 
 // Until returns the end of the validity.
@@ -126,10 +135,11 @@ func (h *Hold) leave(i int, note func(*seat)) {
 
 // keep ends a successful attempt. Steps that no answer has come to go on in the
 // background.
-func (h *Hold) keep(token uint64) (*Hold, []ballot.Answer) {
+func (h *Hold) keep(token uint64, now clock.Instant) (*Hold, []ballot.Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claim.Token = token
+	h.decided = now
 	return h, h.answers()
 }
 

@@ -85,8 +85,12 @@ func (r *releasing) start() bool {
 			step.end()
 		}
 	}
+	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
+		r.lane(idle[0]) // nobody else to wait for
+		return true
+	}
 	for _, i := range idle {
-		h.engine.background.Go(func() { r.lane(i) })
+		h.engine.crew.run(func() { r.lane(i) })
 	}
 	return true
 }
