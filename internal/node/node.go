@@ -166,6 +166,7 @@ func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, err
 }
 
 var (
+	errNoAnswer    = errors.New("it did not answer in time")
 	errSilent      = errors.New("it owes answers and is not asked again until it gives one")
 	errReconnected = errors.New("the connection was renewed under way")
 )
@@ -203,7 +204,7 @@ func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (drive
 				n.flight.probe(func() { n.conn.Do(context.Background(), "PING") })
 			})
 		}
-		return reply, err
+		return reply, errNoAnswer
 	}
 	n.link.broken()
 	n.flight.free(slots)

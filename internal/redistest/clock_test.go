@@ -96,12 +96,16 @@ func TestStepClockBackCostsNothing(t *testing.T) {
 		if err := s.StepClock(-time.Hour); err != nil {
 			t.Fatal(err)
 		}
+		// Freed memory that is yet to be given back is what jemalloc's thread
+		// would wake up for.
+		do(t, s, "DEBUG", "POPULATE", "200000")
+		do(t, s, "FLUSHALL", "SYNC")
 		before, start := used(), time.Now()
 		// A blocking command is a wait on the server's own, monotonic, clock.
 		if v := do(t, s, "BLPOP", "none", "0.5"); v != nil {
 			t.Fatalf("BLPOP: %v", v)
 		}
-		if spent, took := used()-before, time.Since(start).Seconds(); spent > took/2 {
+		if spent, took := used()-before, time.Since(start).Seconds(); spent > took/10 {
 			t.Fatalf("the idle server used %.2f s of CPU in %.2f s", spent, took)
 		}
 	})

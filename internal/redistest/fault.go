@@ -78,7 +78,8 @@ func (p *Proxy) DropReplies(on bool) { p.BlackHole(Replies, on) }
 
 // HoldBack makes everything of the direction wait, the end of a connection too,
 // until it is lifted; then it is delivered in order. A direction of a
-// connection holds some 8 MiB, beyond which its sender is stopped.
+// connection holds some 8 MiB, beyond which its sender is stopped. Where there
+// is a black hole too, that wins.
 func (p *Proxy) HoldBack(dir Direction, on bool) {
 	p.change(dir, func(w *way) { w.hold = on })
 }
@@ -134,11 +135,13 @@ func (p *Proxy) Retarget(target string) {
 // connects anew, for as long as it takes. Commands wait meanwhile. The first
 // commands of a connection, as long as they are HELLO, AUTH, SELECT or CLIENT,
 // are repeated on the new one, their replies swallowed. Subscriptions, WATCH,
-// MULTI and tracked keys are lost without notice.
+// MULTI and tracked keys are lost without notice, and a server that is still
+// loading its data answers LOADING, as to anybody.
 //
-// A client whose commands the server had received but not answered is cut after
-// all, unless [Proxy.AnswerLost] has an answer for it, and so is one whose bytes
-// are not plain Redis protocol.
+// A client whose commands were sent but not answered is cut after all, unless
+// [Proxy.AnswerLost] has an answer for it, and so is one whose bytes are not
+// plain Redis protocol. A command that is sent before the proxy has noticed the
+// break is lost like that: wait for Stats.Connected to fall where it matters.
 func (p *Proxy) KeepClientOpen(on bool) { p.update(func() { p.rules.keepOpen = on }) }
 
 // AnswerLost sets the error that [Proxy.KeepClientOpen] answers to a command
@@ -170,7 +173,6 @@ func (p *Proxy) update(set func()) {
 }
 
 // gate blocks until an item of the link may be delivered or must be discarded.
-// extra and fraction are the item's share of chance.
 func (p *Proxy) gate(l *link, dir Direction, it item, luck luck) verdict {
 	for {
 		p.mu.Lock()

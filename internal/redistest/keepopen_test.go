@@ -16,9 +16,10 @@ func keptOpen(t *testing.T, o Options) (*Server, *Proxy) {
 	return s, p
 }
 
-func restart(t *testing.T, s *Server) {
+func restart(t *testing.T, s *Server, p *Proxy) {
 	t.Helper()
 	s.Kill()
+	settle(t, p, func(s Stats) bool { return s.Connected == 0 })
 	if err := s.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestKeepClientOpenHidesARestart(t *testing.T) {
 				ask(t, c, "OK", "SET", "k", "v")
 				ask(t, c, "OK", "SELECT", "4") // not of the handshake any more
 				for i := range 3 {
-					restart(t, s)
+					restart(t, s, p)
 					// Logged in, in its first database, under its name.
 					ask(t, c, "v", "GET", "k")
 					ask(t, c, "me", "CLIENT", "GETNAME")
@@ -57,10 +58,13 @@ func TestKeepClientOpenHidesARestart(t *testing.T) {
 }
 
 func TestKeepClientOpenWaitsForTheServer(t *testing.T) {
-	s, p := keptOpen(t, Options{})
+	// Without a file, the server has nothing to load: no command meets LOADING.
+	s, p := behind(t, Options{})
+	p.KeepClientOpen(true)
 	c := dial(t, p.Addr())
 	ask(t, c, "PONG", "PING")
 	s.Kill()
+	settle(t, p, func(s Stats) bool { return s.Connected == 0 })
 	// Sent to nobody: it waits in the proxy.
 	send(t, c, "SET", "k", "v")
 	if err := p.AwaitCommand(within(t), "SET", 1); err != nil {
@@ -99,7 +103,7 @@ func TestKeepClientOpenAndTheLostReply(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				restart(t, s)
+				restart(t, s, p)
 				if answer == "" {
 					broken(t, c)
 					return

@@ -195,44 +195,18 @@ func (l *link) forward(it item, action Action) bool {
 				continue // it broke; nothing of the command has been sent
 			}
 		}
-		if !up.write(it.data) {
-			return true // sent or not: the reader deals with what it leaves open
-		}
-		l.remember(it)
+		// Before it is sent: who has the reply finds the command counted.
 		l.p.count(func(s *Stats) {
 			s.RequestBytes += int64(len(it.data))
 			if len(it.args) > 0 {
 				s.Forwarded[strings.ToUpper(it.args[0])]++
 			}
 		})
-		return true
-	}
-}
-
-// prepare notes what a command changes about the bytes to come, before the
-// server can answer it.
-func (l *link) prepare(args []string) {
-	switch strings.ToUpper(args[0]) {
-	case "HELLO":
-		if len(args) > 1 {
-			l.resp3.Store(args[1] == "3")
+		if up.write(it.data) {
+			l.remember(it)
 		}
-	case "PSYNC", "SYNC":
-		l.raw.Store(true)
-	}
-}
-
-// remember keeps the first commands of a connection, which make it what the
-// client takes it for.
-func (l *link) remember(it item) {
-	if l.greeted || len(it.args) == 0 {
-		return
-	}
-	switch strings.ToUpper(it.args[0]) {
-	case "HELLO", "AUTH", "SELECT", "CLIENT":
-		l.handshake = append(l.handshake, Command{Conn: l.conn, N: l.commands, Args: it.args})
-	default:
-		l.greeted = true
+		// Sent or not: the reader deals with what is left open.
+		return true
 	}
 }
 
@@ -284,11 +258,11 @@ func (l *link) deliverReplies() {
 			l.p.count(func(s *Stats) { s.DiscardedBytes += int64(len(it.data)) })
 			continue
 		}
+		l.p.count(func(s *Stats) { s.ReplyBytes += int64(len(it.data)) })
 		if _, err := l.client.Write(it.data); err != nil {
 			l.sever(false)
 			return
 		}
-		l.p.count(func(s *Stats) { s.ReplyBytes += int64(len(it.data)) })
 	}
 }
 

@@ -44,7 +44,7 @@ type Proxy struct {
 	hook     func(Command) Action
 	listener net.Listener // nil while connections are refused
 	links    map[*link]bool
-	stats    Stats         // Open is left to snapshot
+	stats    Stats         // all but Open, which snapshot adds
 	counted  chan struct{} // closed and dropped when a count changes; nil while nobody waits
 	closed   bool
 }

@@ -7,15 +7,18 @@ import (
 )
 
 // Stats are a proxy's counts since it was started. Commands are counted by
-// their name in upper case; raw streams (TLS, replication) have none.
+// their name in upper case; raw streams (TLS, replication) have none. What is
+// passed on is counted just before: whoever has received a reply finds it and
+// its command counted.
 type Stats struct {
-	Accepted int // connections taken from clients
-	Open     int // of these, the ones that have not ended
+	Accepted  int // connections taken from clients
+	Open      int // of these, the ones that have not ended
+	Connected int // open connections to servers
 
 	Seen      map[string]int // commands read from clients
-	Forwarded map[string]int // of these, the ones written to a server
+	Forwarded map[string]int // of these, the ones passed on to a server
 
-	RequestBytes, ReplyBytes int64 // delivered to servers, to clients
+	RequestBytes, ReplyBytes int64 // passed on to servers, to clients
 	DiscardedBytes           int64 // thrown away by BlackHole, DropReplies and DropReply
 }
 

@@ -95,6 +95,7 @@ func (l *link) dial() (*upstream, error) {
 	}
 	l.up = up
 	l.mu.Unlock()
+	l.p.count(func(s *Stats) { s.Connected++ })
 	l.wg.Go(func() { up.read(l) })
 	for _, c := range l.handshake {
 		if up.add(awaited{replies: 1, swallow: true}) {
@@ -236,6 +237,7 @@ func (u *upstream) finish(l *link, rest []byte) {
 	pending := u.pending
 	u.pending = nil
 	u.mu.Unlock()
+	l.p.count(func(s *Stats) { s.Connected-- })
 
 	var lost int
 	for _, a := range pending {
@@ -258,8 +260,10 @@ func (u *upstream) finish(l *link, rest []byte) {
 		l.replies.put(l.ctx, item{data: []byte("-" + r.answerLost + "\r\n")})
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.up == u {
-		l.up = nil
+	l.up = nil
+	left := l.requestsEnded // since we looked: nobody will ask for another connection
+	l.mu.Unlock()
+	if left {
+		l.replies.put(l.ctx, item{kind: ending})
 	}
 }

@@ -1,0 +1,42 @@
+# Every target installs what it needs of a fresh Debian machine, as root.
+
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## install servers and tools (Debian, root)
+	./setup.sh
+
+demo: ## five nodes, racing workers, killed and hung nodes, and the tally
+	@command -v redis-server >/dev/null || ./setup.sh redis-server
+	go run ./cmd/redlatch demo
+
+test: ## the tests, without the slowest
+	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+
+race: ## all tests, under the race detector
+	go test -race -timeout 20m $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+
+lint: ## gofmt, go vet, go fix, staticcheck
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
+	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && go vet ./... && go fix -diff ./... && go run $(STATICCHECK) ./...); done
+
+bench: ## side by side with other libraries and with the floor
+	cd bench && go test -run=NONE -bench=. -benchtime=5x .
+
+bench-once: ## every benchmark once, so that none rots
+	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
+
+sim: ## simulated time and faults, from random seeds, until stopped
+	go test -run TestSim -timeout 0 -sim.for 1000h .
+
+spec: ## the model, at its larger size
+	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
+
+ci: setup lint race bench-once ## what every change must pass
+
+.PHONY: help setup demo test race lint bench bench-once sim spec ci

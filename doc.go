@@ -1,0 +1,68 @@
+// Package redlatch holds distributed locks on Redis and Valkey: so that two
+// machines do not do the same thing at once.
+//
+// # Usage
+//
+// Open a client for the servers, and run what must not run twice under Do:
+//
+//	client, err := redlatch.Open(redlatch.Config{Nodes: []string{"redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"}})
+//	...
+//	err = client.Do(ctx, "invoice/42", func(ctx context.Context) error {
+//		return charge(ctx, 42) // ctx is done when the lock is lost
+//	})
+//
+// One node makes it a lock on one Redis or Valkey. Three, five or more
+// independent masters make it Redlock (Redis documentation, "Distributed locks
+// with Redis"): a lock is held when a majority of all configured nodes granted
+// it, so any minority of them may be down, hung or slow. Lock and TryLock return
+// a handle to those who cannot wrap their work in a function. A lock is renewed
+// in the background until it is released, or for MaxHold at most.
+//
+// # What is promised
+//
+// Mutual exclusion: at any instant at most one holder's validity is running, as
+// long as the clocks of clients and nodes advance at rates within 1 % of each
+// other and no node's wall clock is stepped forward by more than the drift, 1 %
+// of the TTL and 2 ms. Servers expire keys by their wall clock: a step lets a
+// lock go early.
+//
+// Fencing: a later holder's token is larger than an earlier one's, also when
+// exclusion is broken by a step, a pause or a partition. A resource that
+// refuses a smaller token than it has seen, from its first access on, stays
+// correct. Package fence has such guards.
+//
+// A holder knows: Lock.Context ends, by the local clock and with no word from
+// the network, before its keys can expire anywhere.
+//
+// No deadlock: what a crashed holder held can be taken when its TTL has run out.
+// Nothing is left behind: a try that failed or was cancelled leaves no key on a
+// node that can be reached.
+//
+// # What is not
+//
+// A lock in memory cannot stop a process that was paused between a look at its
+// lock and its next write, by a garbage collector, a hypervisor or SIGSTOP. For
+// work whose double execution corrupts something, check the token where the
+// write lands.
+//
+// A replicated Redis promotes replicas that may lack the last writes. Name
+// masters; a promoted one is kept out by the restart fence, but the lock that it
+// never heard of is gone.
+//
+// # Restart fence
+//
+// A node that restarts without its keys would vote again for locks that it gave
+// away. It is kept out for longer than the longest TTL, by the servers
+// themselves: see FenceOn, Config.MaxTTL and Client.Admit. A server that has
+// just been set up is one that has just restarted, as far as anyone can tell;
+// an operator who knows better says so with Admit, or with the command
+// redlatch admit. It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL,
+// EVALSHA and INFO.
+//
+// # Other lockers
+//
+// A lock is a plain string under its own name, set with a TTL, whose value is
+// one holder's: what redsync, node-redlock, redis-py, StackExchange.Redis and
+// others use. They exclude this library and are excluded by it, on the same
+// servers. Holders of such locks have no token.
+package redlatch
