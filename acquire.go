@@ -109,11 +109,13 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 
 // try makes one attempt, under a holder id of its own.
 func (c *Client) try(ctx context.Context, b binding, name, record string, r request) (*Lock, *QuorumError) {
+	c.counters.tries.Add(1)
 	id := newHolderID(c.clock.Wall(), r.label)
 	hold, votes := c.engine.Acquire(ctx, ballot.Claim{Record: record, Counter: node.CounterKey(record), ID: id, TTL: r.ttl})
 	if hold == nil {
 		return nil, newQuorumError("lock", name, c.answers(votes))
 	}
+	c.counters.acquired.Add(1)
 	return c.newLock(ctx, b, name, hold, r), nil
 }
 

@@ -28,6 +28,8 @@ type Client struct {
 	census *node.Census
 	engine *quorum.Engine
 
+	counters counters
+
 	// life ends when Close is called, with ErrClosed as its cause.
 	life context.Context
 	end  context.CancelCauseFunc

@@ -118,6 +118,7 @@ func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.request.guard)
 func (l *Lock) lose(why error) error {
 	state, first := l.finish(fmt.Errorf("%w: %q: %w", ErrLost, l.name, why))
 	if first {
+		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
 		// records is released after it.
 		l.mu.Lock()

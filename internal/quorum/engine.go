@@ -13,6 +13,7 @@ package quorum
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -37,7 +38,13 @@ type Engine struct {
 	timeout time.Duration
 
 	crew *crew
+
+	secondRounds atomic.Uint64
 }
+
+// SecondRounds returns how many attempts found the nodes in disagreement about
+// the token and had it confirmed.
+func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
@@ -100,6 +107,7 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 		}
 		if ask := t.confirmations(); len(ask) > 0 {
 			// The second round has its own time.
+			e.secondRounds.Add(1)
 			limit.Stop()
 			limit = e.clock.AfterFunc(e.timeout, round.end)
 			for _, i := range ask {
