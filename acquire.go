@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -98,7 +97,7 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 			r.report(failure)
 		}
 		select {
-		case <-time.After(pause(failure, try)):
+		case <-time.After(c.pause(failure, try)):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w; %w", context.Cause(ctx), failure)
 		case <-c.life.Done():
@@ -129,14 +128,14 @@ const (
 // split do not meet again (Redis documentation, "Distributed locks with Redis",
 // retry on failure), longer with each try, and no longer than the lock in the
 // way runs.
-func pause(failure *QuorumError, try int) time.Duration {
+func (c *Client) pause(failure *QuorumError, try int) time.Duration {
 	longest := lastPause
 	if try < 5 {
 		longest = firstPause << try
 	}
-	d := longest/2 + rand.N(longest)
+	d := longest/2 + c.draw(longest)
 	if _, left, ok := failure.Holder(); ok && left >= 0 {
-		d = min(d, left+rand.N(firstPause))
+		d = min(d, left+c.draw(firstPause))
 	}
 	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type Client struct {
 	census *node.Census
 	engine *quorum.Engine
 
+	// draw returns a random duration below d, which is positive.
+	draw     func(d time.Duration) time.Duration
 	counters counters
 
 	// life ends when Close is called, with ErrClosed as its cause.
@@ -70,7 +73,7 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	for i, e := range endpoints {
 		names[i] = e.name
 	}
-	c := &Client{config: config, clock: clock.NewAlarms(machine), census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c := &Client{config: config, clock: clock.NewAlarms(machine), draw: rand.N[time.Duration], census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	voters := make([]quorum.Voter, len(endpoints))
 	for i, e := range endpoints {

@@ -39,7 +39,7 @@ type Lock struct {
 
 func (c *Client) newLock(ctx context.Context, b binding, name string, hold *quorum.Hold, r request) *Lock {
 	l := &Lock{client: c, name: name, hold: hold, request: r, started: hold.Decided(), acquired: ctx, binding: b}
-	l.renewal = l.started.Add(jitter(r.ttl / 3))
+	l.renewal = l.started.Add(c.jitter(r.ttl / 3))
 
 	c.mu.Lock()
 	closed := c.closed
@@ -66,6 +66,12 @@ func (l *Lock) Name() string { return l.name }
 // lock, below 2^53, and not changed by an extension. A resource that refuses a
 // smaller token than it has seen is safe from a holder that does not know yet
 // that it lost its lock.
+//
+// Nodes remember the last token of a name for as long as one that restarts is
+// kept out, MaxTTL and 4 s. A name that nobody used for so long, or a node that
+// lost its memory, gets a token from the nodes' clocks. Tokens therefore
+// increase as long as the nodes' clocks are within MaxTTL/2 + 1 s of each
+// other; how far the clients' clocks are off does not matter.
 func (l *Lock) Token() uint64 { return l.hold.Token() }
 
 // Until returns the time up to which the lock is certainly held unless it is

@@ -1,7 +1,6 @@
 package redlatch
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -49,9 +48,9 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 func (l *Lock) renew() {
 	err := l.extend(l.client.life, l.request.ttl)
 	now := l.client.clock.Now()
-	next := jitter(l.request.ttl / 3)
+	next := l.client.jitter(l.request.ttl / 3)
 	if err != nil {
-		next = jitter(l.request.ttl / 12)
+		next = l.client.jitter(l.request.ttl / 12)
 		l.client.config.Logger.Debug("renewal failed", "name", l.name, "error", err)
 	}
 	l.mu.Lock()
@@ -76,6 +75,6 @@ func (l *Lock) afterLoss(now clock.Instant) {
 }
 
 // jitter is d ± 10 %, so that what started together does not go on together.
-func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1)
+func (c *Client) jitter(d time.Duration) time.Duration {
+	return d - d/10 + c.draw(d/5+1)
 }
