@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -50,10 +51,14 @@ func (c *Client) node(address string) *node.Node {
 	return nil
 }
 
-// redacted returns address without the password that a URL may have.
+// redacted returns address without the password that a URL may have, well formed
+// or not.
 func redacted(address string) string {
 	if _, name, err := redisconn.Parse(address); err == nil {
 		return name
+	}
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "…" + address[at:]
 	}
 	return address
 }

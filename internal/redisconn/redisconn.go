@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,9 @@ const ringScale = 11
 type Conn struct {
 	client rueidis.Client
 	dials  atomic.Uint64
+	// asked: the server wanted a client certificate and there is none. answered:
+	// it answered a command all the same.
+	asked, answered atomic.Bool
 }
 
 var _ driver.Conn = (*Conn)(nil)
@@ -59,6 +63,13 @@ var errNotYet = errors.New("no command asked for a connection yet")
 // New prepares a connection. Nothing is sent before the first command.
 func New(o Options) (*Conn, error) {
 	c := new(Conn)
+	if o.TLS != nil && len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil {
+		o.TLS = o.TLS.Clone()
+		o.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			c.asked.Store(true)
+			return new(tls.Certificate), nil
+		}
+	}
 	ready := false // written before New returns, read by later dials only
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{o.Address},
@@ -110,7 +121,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
 	cmd := c.client.B().Arbitrary(args...).Build()
-	return reply(c.client.Do(ctx, cmd))
+	return c.reply(c.client.Do(ctx, cmd))
 }
 
 // EvalSHA implements driver.Conn.
@@ -119,7 +130,7 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
 	cmd := c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	return reply(c.client.Do(ctx, cmd))
+	return c.reply(c.client.Do(ctx, cmd))
 }
 
 // Connections implements driver.Conn.
@@ -128,9 +139,10 @@ func (c *Conn) Connections() uint64 { return c.dials.Load() }
 // Close implements driver.Conn.
 func (c *Conn) Close() { c.client.Close() }
 
-func reply(result rueidis.RedisResult) (driver.Reply, error) {
+func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 	message, err := result.ToMessage()
 	if err == nil {
+		c.answered.Store(true)
 		return convert(message)
 	}
 	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
@@ -139,8 +151,15 @@ func reply(result rueidis.RedisResult) (driver.Reply, error) {
 		}
 		return driver.Reply{}, &driver.ServerError{Text: refusal.Error()}
 	}
+	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
+		// With TLS 1.3 our handshake is over before the server misses the
+		// certificate, and all that is seen of its refusal is a reset.
+		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
+	}
 	return driver.Reply{}, err
 }
+
+var errCertificateWanted = errors.New("the server asks for a client certificate, and Config.TLS has none")
 
 func convert(message rueidis.RedisMessage) (driver.Reply, error) {
 	switch {
@@ -194,7 +213,10 @@ func Unfit(err error) bool {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[tls.AlertError](err); ok {
+	if remote, ok := errors.AsType[*net.OpError](err); ok && remote.Op == "remote error" {
+		return true // a TLS alert
+	}
+	if errors.Is(err, errCertificateWanted) {
 		return true
 	}
 	_, ok := errors.AsType[*driver.ServerError](err)

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
+var errNotURL = errors.New("not a URL: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH; check the host and the port, and write special characters of a password as %-escapes")
+
 // Parse reads the URL of one server: redis://, rediss:// (TLS), unix://, each
 // with user, password and database number; valkey:// and valkeys:// are the
 // same. name is the URL's fragment, or else the address with the database.
@@ -18,27 +20,28 @@ import (
 func Parse(raw string) (o Options, name string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The error's own text repeats the URL.
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err
-		}
-		return o, "", fmt.Errorf("not a URL: %w", err)
+		// What the parser says repeats parts of the URL, and where it went wrong
+		// these may be the password's.
+		return o, "", errNotURL
 	}
+	shown := *u
+	shown.RawQuery, shown.Fragment, shown.Opaque = "", "", ""
+	address := shown.Redacted()
 	switch u.Scheme {
 	case "redis", "rediss", "valkey", "valkeys", "unix":
 	case "":
-		return o, "", fmt.Errorf("%q has no scheme: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH", u.Redacted())
+		return o, "", fmt.Errorf("%q has no scheme: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH", address)
 	default:
 		return o, "", fmt.Errorf("unknown scheme %q: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH", u.Scheme)
 	}
 	for key := range u.Query() {
 		if key != "db" && key != "skip_verify" {
-			return o, "", fmt.Errorf("%s: unknown parameter %q: db and skip_verify are known", u.Redacted(), key)
+			return o, "", fmt.Errorf("%s: unknown parameter %q: db and skip_verify are known", address, key)
 		}
 	}
 	parsed, err := rueidis.ParseURL(raw)
 	if err != nil {
-		return o, "", fmt.Errorf("%s: %w", u.Redacted(), err)
+		return o, "", fmt.Errorf("%s: %w", address, err)
 	}
 	o = Options{
 		Network:  "tcp",
@@ -53,9 +56,9 @@ func Parse(raw string) (o Options, name string, err error) {
 	}
 	switch {
 	case o.Address == "":
-		return o, "", fmt.Errorf("%s names no socket: write unix:///PATH", u.Redacted())
+		return o, "", fmt.Errorf("%s names no socket: write unix:///PATH", address)
 	case o.Database < 0:
-		return o, "", fmt.Errorf("%s: database %d: it starts at 0", u.Redacted(), o.Database)
+		return o, "", fmt.Errorf("%s: database %d: it starts at 0", address, o.Database)
 	}
 	return o, nodeName(o, u.Fragment), nil
 }

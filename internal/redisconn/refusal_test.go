@@ -1,0 +1,105 @@
+package redisconn
+
+import (
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A server that will not have this client says why, in its own words, and no
+// number of tries cures it.
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		secret := redistest.New(t, redistest.Options{Binary: binary, Password: "right"})
+		secure := redistest.New(t, redistest.Options{Binary: binary, TLS: true})
+		mutual := redistest.New(t, redistest.Options{Binary: binary, TLS: true, TLSClientAuth: true})
+		plain := redistest.New(t, redistest.Options{Binary: binary})
+
+		withoutCertificate := mutual.TLSConfig()
+		withoutCertificate.Certificates = nil
+		withoutCertificate.GetClientCertificate = nil
+		anotherName := secure.TLSConfig()
+		anotherName.ServerName = "another.example"
+
+		cases := []struct {
+			name, url string
+			tls       *tls.Config
+			words     string
+		}{
+			{"wrong password", secret.URLAs("", "wrong"), nil, "WRONGPASS"},
+			{"unknown user", secret.URLAs("nobody", "right"), nil, "WRONGPASS"},
+			{"no password", plainURL(secret), nil, "NOAUTH"},
+			{"no such database", plain.URL() + "/99999", nil, "DB index"},
+			{"authority not known", secure.URL(), nil, "certificate signed by unknown authority"},
+			{"certificate for another name", secure.URL(), anotherName, "another.example"},
+			{"no client certificate", mutual.URL(), withoutCertificate, "certificate"},
+		}
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				o, _, err := Parse(c.url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Secure(c.tls)
+				conn := open(t, o)
+				for range 2 {
+					_, err = conn.Do(within(t, patience), "PING")
+					if !Unfit(err) || !strings.Contains(err.Error(), c.words) {
+						t.Errorf("unfit is %t, want the words %q: %v", Unfit(err), c.words, err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// plainURL is the server's URL without its password.
+func plainURL(s *redistest.Server) string { return "redis://" + s.Addr() }
+
+// A password that is right, and a certificate, work.
+func TestFit(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		mutual := redistest.New(t, redistest.Options{Binary: binary, TLS: true, TLSClientAuth: true, Password: "right",
+			Users: []string{"alice on >secret ~* +@all"}})
+		for _, url := range []string{mutual.URL(), mutual.URLAs("alice", "secret")} {
+			o, _, err := Parse(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Secure(mutual.TLSConfig())
+			must(t, open(t, o), "PING")
+		}
+	})
+}
+
+// The two ends speak different protocols. Neither may panic, hang or take it
+// for an answer.
+func TestWrongProtocol(t *testing.T) {
+	t.Parallel()
+	secure := redistest.New(t, redistest.Options{TLS: true})
+	plain := redistest.New(t)
+	for name, url := range map[string]string{
+		"plain client, TLS server": "redis://" + secure.Addr(),
+		"TLS client, plain server": "rediss://" + plain.Addr(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _, err := Parse(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = open(t, o).Do(within(t, patience), "PING")
+			if err == nil {
+				t.Error("it answered")
+			}
+			t.Logf("unfit %t, not sent %t: %v", Unfit(err), errors.Is(err, driver.ErrNotSent), err)
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package redisconn
+
+import (
+	"crypto/tls"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		url, network, address, user, password string
+		database                              int
+		tls                                   bool
+		name                                  string
+	}{
+		{url: "redis://127.0.0.1:7001", network: "tcp", address: "127.0.0.1:7001", name: "127.0.0.1:7001"},
+		{url: "redis://example", network: "tcp", address: "example:6379", name: "example:6379"},
+		{url: "valkey://example:7", network: "tcp", address: "example:7", name: "example:7"},
+		{url: "redis://[::1]:7001", network: "tcp", address: "[::1]:7001", name: "[::1]:7001"},
+		{url: "redis://alice:secret@example:7/3", network: "tcp", address: "example:7", user: "alice", password: "secret", database: 3, name: "example:7/3"},
+		{url: "redis://:secret@example:7?db=2", network: "tcp", address: "example:7", password: "secret", database: 2, name: "example:7/2"},
+		{url: "redis://alice:p%40ss%3A%2Fword%23@example:7", network: "tcp", address: "example:7", user: "alice", password: "p@ss:/word#", name: "example:7"},
+		{url: "rediss://example:7", network: "tcp", address: "example:7", tls: true, name: "example:7"},
+		{url: "valkeys://example:7", network: "tcp", address: "example:7", tls: true, name: "example:7"},
+		{url: "unix:///run/redis.sock", network: "unix", address: "/run/redis.sock", name: "/run/redis.sock"},
+		{url: "unix:///run/redis.sock?db=1", network: "unix", address: "/run/redis.sock", database: 1, name: "/run/redis.sock/1"},
+		{url: "unix://alice:secret@/run/redis.sock", network: "unix", address: "/run/redis.sock", user: "alice", password: "secret", name: "/run/redis.sock"},
+		{url: "redis://10.0.0.7:6379#a", network: "tcp", address: "10.0.0.7:6379", name: "a"},
+		{url: "redis://10.0.0.7:6379/5#eu west", network: "tcp", address: "10.0.0.7:6379", database: 5, name: "eu_west"},
+	}
+	for _, c := range cases {
+		t.Run(c.url, func(t *testing.T) {
+			t.Parallel()
+			o, name, err := Parse(c.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Network != c.network || o.Address != c.address || o.Username != c.user || o.Password != c.password ||
+				o.Database != c.database || (o.TLS != nil) != c.tls || name != c.name {
+				t.Errorf("%+v, name %q", o, name)
+			}
+			if c.tls && o.TLS.ServerName != "example" {
+				t.Errorf("the certificate is to be for %q", o.TLS.ServerName)
+			}
+		})
+	}
+}
+
+// What cannot be used is refused with a word on the remedy.
+func TestParseErrors(t *testing.T) {
+	t.Parallel()
+	cases := []struct{ url, mention string }{
+		{"", "redis://HOST:PORT"},
+		{"127.0.0.1:6379", "redis://HOST:PORT"},
+		{"localhost:6379", "redis://HOST:PORT"},
+		{"localhost", "redis://HOST:PORT"},
+		{"http://localhost:6379", "redis://HOST:PORT"},
+		{"redis://localhost:port", "port"},
+		{"redis://localhost:6379/one", "database"},
+		{"redis://localhost:6379/-1", "database"},
+		{"redis://localhost:6379?db=-1", "database"},
+		{"redis://localhost:6379?timeout=5s", "timeout"},
+		{"unix://", "unix:///PATH"},
+		{"redis://local host:6379", "host"},
+	}
+	for _, c := range cases {
+		t.Run(c.url, func(t *testing.T) {
+			t.Parallel()
+			o, name, err := Parse(c.url)
+			if err == nil {
+				t.Fatalf("taken as %+v, name %q", o, name)
+			}
+			if !strings.Contains(err.Error(), c.mention) {
+				t.Errorf("the error does not mention %q: %v", c.mention, err)
+			}
+		})
+	}
+}
+
+// No password is told to who reads errors, however malformed its URL.
+func TestParseErrorsHideThePassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://alice:hunter2@localhost:port",
+		"redis://alice:hunter2@localhost:6379/one",
+		"redis://alice:hunter2@localhost:6379?db=x",
+		"redis://alice:hunter2@localhost:6379?timeout=5s",
+		"http://alice:hunter2@localhost:6379",
+		"alice:hunter2@localhost:6379",
+		":hunter2@localhost:6379",
+		"//alice:hunter2@localhost:6379",
+		"redis://alice:hunter2 x@localhost:6379",
+		"redis://alice:hunter2%zz@localhost:6379",
+		"redis://alice:hunter2/x@localhost:6379", // the slash ends the host
+		"redis://alice:hunter2#x@localhost:6379",
+		"redis://alice:hunter2?x@localhost:6379",
+		"redis://:hunter2/x@localhost:6379",
+		"redis://localhost:6379?password=hunter2",
+		"redis://localhost:6379?user=alice&pass=hunter2",
+		"unix://alice:hunter2@",
+		"unix://alice:hunter2@/run/redis.sock?db=one",
+		"redis:alice:hunter2@localhost:6379",
+		"redis://alice:hunter2@[::1:6379",
+		"redis://alice:hunter2@localhost:6379\n",
+	} {
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			if o, _, err := Parse(url); err == nil {
+				t.Skipf("it is valid: %+v", o.Address)
+			} else if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("told: %v", err)
+			}
+		})
+	}
+}
+
+// The caller's TLS settings are used with rediss:// only, and never undo what
+// the URL says.
+func TestSecure(t *testing.T) {
+	t.Parallel()
+	plain, _, err := Parse("redis://example:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain.Secure(&tls.Config{ServerName: "other"})
+	if plain.TLS != nil {
+		t.Error("a plain URL was given TLS")
+	}
+
+	parse := func(url string, base *tls.Config) *tls.Config {
+		t.Helper()
+		o, _, err := Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Secure(base)
+		return o.TLS
+	}
+	if c := parse("rediss://example:7", nil); c == nil || c.ServerName != "example" || c.InsecureSkipVerify {
+		t.Errorf("%+v", c)
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS13}
+	if c := parse("rediss://example:7", base); c == base || c.ServerName != "example" || c.MinVersion != tls.VersionTLS13 {
+		t.Errorf("%+v", c)
+	}
+	if base.ServerName != "" {
+		t.Error("the caller's own settings were changed")
+	}
+	if c := parse("rediss://example:7", &tls.Config{ServerName: "other"}); c.ServerName != "other" {
+		t.Errorf("%+v", c)
+	}
+	if c := parse("rediss://example:7?skip_verify=true", base); !c.InsecureSkipVerify {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The parser takes anything without a panic, and what it takes has an address.
+func FuzzParse(f *testing.F) {
+	for _, url := range []string{"redis://a:b@h:1/2?db=3#n", "unix:///p", "rediss://[::1]", "", ":", "redis://%", "valkey://@:0/?skip_verify"} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		o, name, err := Parse(url)
+		if err == nil && (o.Address == "" || o.Network == "" || name == "" || o.Database < 0) {
+			t.Errorf("%q: %+v, name %q", url, o, name)
+		}
+	})
+}
