@@ -1,14 +1,20 @@
 package redlatch
 
 import (
+	"time"
+
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// OpenIn is Open with the machine's parts given: its clock, and the network to
-// the node of a name.
-func OpenIn(config Config, machine clock.Clock, dial func(node string) (driver.Conn, error)) (*Client, error) {
-	return open(config, machine, func(e endpoint) (driver.Conn, error) { return dial(e.name) })
+// OpenIn is Open with the machine's parts given: its clock, its chance, and the
+// network to the node of a name.
+func OpenIn(config Config, machine clock.Clock, draw func(below time.Duration) time.Duration, dial func(node string) (driver.Conn, error)) (*Client, error) {
+	c, err := open(config, machine, func(e endpoint) (driver.Conn, error) { return dial(e.name) })
+	if err == nil {
+		c.draw = draw // no call was made yet that draws
+	}
+	return c, err
 }
 
 // Deadline is the end of the validity on both clocks.

@@ -30,7 +30,7 @@ func openAt(t *testing.T, servers []*redistest.Server, offset time.Duration) *re
 	t.Helper()
 	client, err := redlatch.OpenIn(
 		redlatch.Config{Nodes: redistest.URLs(servers), TTL: restartTTL, MaxTTL: restartTTL, NodeTimeout: 250 * time.Millisecond},
-		wrongClock{clock.System, offset},
+		wrongClock{clock.System, offset}, rand.N[time.Duration],
 		func(address string) (driver.Conn, error) {
 			return redisconn.New(redisconn.Options{Network: "tcp", Address: address, ConnectTimeout: time.Second})
 		})

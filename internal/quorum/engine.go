@@ -62,9 +62,9 @@ func (e *Engine) Close() { e.crew.dismiss() }
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // Acquire makes one attempt for claim, whose ID no attempt has used before. The
-// answers are one a node; those that had not come when the attempt was decided
-// are Unknown without an error. The hold is nil when the attempt failed: then
-// what it may have left is being undone in the background. When ctx ends first
+// hold is nil when the attempt failed: then what it may have left is being undone
+// in the background, and the answers are one a node; those that had not come
+// when the attempt was decided are Unknown without an error. When ctx ends first
 // the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
@@ -79,20 +79,23 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 		h.seats[i].busy = true
 	}
 	limit := e.clock.AfterFunc(e.timeout, round.end)
-	votes := make(chan vote, 2*len(e.voters))
+	answered := 0
+	var votes chan vote
 	if len(e.voters) == 1 {
-		// Nobody else to hear: the caller's own goroutine waits for the node.
+		// Nobody else to hear: the caller's own goroutine waits for the node,
+		// whose answer decides.
 		if ctx.Done() != nil {
 			defer context.AfterFunc(ctx, round.end)()
 		}
-		votes <- vote{answer: h.acquireLane(round, 0, claim)}
+		t.acquired(0, h.acquireLane(round, 0, claim))
+		answered++
 	} else {
+		votes = make(chan vote, 2*len(e.voters))
 		for i := range e.voters {
 			e.crew.run(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
 		}
 	}
 
-	answered := 0
 	for !t.held() && !t.failed() {
 		select {
 		case v := <-votes:
@@ -127,7 +130,8 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 	if !t.held() || now.Reached(h.until) {
 		return nil, h.fail()
 	}
-	return h.keep(t.token, now)
+	h.keep(t.token, now)
+	return h, nil
 }
 
 type vote struct {

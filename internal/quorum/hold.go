@@ -135,28 +135,22 @@ func (h *Hold) leave(i int, note func(*seat)) {
 
 // keep ends a successful attempt. Steps that no answer has come to go on in the
 // background.
-func (h *Hold) keep(token uint64, now clock.Instant) (*Hold, []ballot.Answer) {
+func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claim.Token = token
 	h.decided = now
-	return h, h.answers()
 }
 
-// fail gives an attempt up, and undoes it in the background.
+// fail gives an attempt up, undoes it in the background, and returns the nodes'
+// answers so far.
 func (h *Hold) fail() []ballot.Answer {
-	h.mu.Lock()
-	answers := h.answers()
-	h.mu.Unlock()
-	(&releasing{hold: h}).start()
-	return answers
-}
-
-// answers returns the nodes' answers so far. The caller holds h.mu.
-func (h *Hold) answers() []ballot.Answer {
 	answers := make([]ballot.Answer, len(h.seats))
+	h.mu.Lock()
 	for i := range h.seats {
 		answers[i] = h.seats[i].answer
 	}
+	h.mu.Unlock()
+	(&releasing{hold: h}).start()
 	return answers
 }
