@@ -90,13 +90,23 @@ func (d Deployment) decide(e *evidence) decision {
 		return decision{watch: true, err: &NotAdmittedError{Reason: "it was promoted from replica, and may lack its master's last writes", Left: quarantine, RunID: run}}
 	case uptime >= quarantine:
 		return decision{}
-	case e.record != nil && e.info.number("aof_enabled") == 1 && e.fsyncAlways:
-		return decision{} // it came up with its word kept on disk
+	case e.keptItsWord():
+		return decision{}
 	}
 	return decision{err: &NotAdmittedError{
 		Reason: fmt.Sprintf("it started %v ago and may have forgotten locks of up to %v", uptime, d.MaxTTL),
 		Left:   quarantine - uptime, RunID: run,
 	}}
+}
+
+// keptItsWord reports that a restarted node has all that it ever granted: each
+// write was on disk before its answer was sent, and the run before was not itself
+// in doubt. A quarantine that is still noted was never over; and a node that has
+// had replicas may be one of them in its master's place, which a restart since
+// would hide.
+func (e *evidence) keptItsWord() bool {
+	return e.record != nil && !e.record.Replicated && e.quarantine == "" &&
+		e.info.number("aof_enabled") == 1 && e.fsyncAlways
 }
 
 // watchedSince returns the node's second at which this run was first seen to

@@ -16,6 +16,12 @@ func isReply(err error) bool {
 	return ok
 }
 
+// isFinal reports whether asking again would bring the same answer.
+func isFinal(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return err == nil || ok && !refusal.Passing()
+}
+
 func isNoScript(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	return ok && refusal.Code() == "NOSCRIPT"

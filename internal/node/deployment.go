@@ -48,6 +48,8 @@ type record struct {
 	// Nodes maps each node's name to the run last seen behind it, "" if none.
 	Nodes    map[string]string `json:"nodes"`
 	MaxTTLMS int64             `json:"max_ttl_ms"`
+	// Replicated: the node was once seen with a replica.
+	Replicated bool `json:"replicated,omitempty"`
 }
 
 func parseRecord(text string) (*record, error) {

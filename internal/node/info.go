@@ -24,9 +24,11 @@ func (f info) number(name string) int64 {
 	return n
 }
 
-// uptime is counted in whole seconds by the server's wall clock, rounded down.
+// uptime is how long the server has been up at least, by its wall clock: it
+// reports the difference of two times in whole seconds, which is up to a second
+// more than has passed.
 func (f info) uptime() time.Duration {
-	return time.Duration(f.number("uptime_in_seconds")) * time.Second
+	return max(0, time.Duration(f.number("uptime_in_seconds")-1)*time.Second)
 }
 
 // promoted reports whether the server was a replica before it was a master: it

@@ -144,7 +144,9 @@ func (n *Node) open(ctx context.Context, e *evidence) error {
 	r := &record{Run: e.run(), Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
 	if e.record != nil {
 		r.Nodes, r.Vouched = mergeRuns(e.record.Nodes, r.Nodes), e.record.Vouched
+		r.Replicated = e.record.Replicated
 	}
+	r.Replicated = r.Replicated || e.info.number("connected_slaves") > 0
 	if e.vouched {
 		r.Vouched = e.run()
 	}

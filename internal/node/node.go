@@ -224,7 +224,7 @@ func (n *Node) workOff() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		_, err := n.release(ctx, l.record, l.counter, l.id, 0)
 		cancel()
-		if err == nil || isReply(err) {
+		if isFinal(err) {
 			pause = first
 			continue
 		}
