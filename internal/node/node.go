@@ -92,7 +92,7 @@ func (n *Node) use(names []string) {
 // was answered so was not executed.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	proposed := strconv.FormatUint(c.Proposed, 10)
-	seconds := strconv.FormatUint(c.Proposed/1e6, 10)
+	seconds := proposed[:max(0, len(proposed)-6)]
 	keys := []string{c.Record, c.Counter, n.admissionKey}
 	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL}
 	for try := 0; ; try++ {

@@ -6,9 +6,9 @@
 // on both of the machine's clocks (package clock), and ends drift early.
 //
 // Order. On each node, a holder's steps are given to the connection one after
-// the other, so a release cannot overtake the step it undoes: a step that is
-// still under way when the lock is given up is told to stop waiting, and the
-// release follows from the same goroutine.
+// the other, so a release cannot overtake the step it undoes: where a step is
+// still under way when the lock is given up, the release follows from the same
+// goroutine, when the step was answered or its time is over.
 package quorum
 
 import (
@@ -74,7 +74,6 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 	t := newTally(len(e.voters))
 
 	round := newSpan()
-	h.acquiring = round
 	for i := range h.seats {
 		h.seats[i].busy = true
 	}

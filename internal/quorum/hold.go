@@ -16,8 +16,6 @@ type Hold struct {
 	// claim has the token once Acquire returned, and the longest TTL given.
 	claim ballot.Claim
 	seats []seat
-	// acquiring and extending are the spans of the steps that may be under way.
-	acquiring, extending *span
 	// confirmed is the span of the last extension that a quorum confirmed.
 	confirmed *span
 	// extension is closed when the extension under way is decided; nil when
@@ -35,6 +33,8 @@ type seat struct {
 	answer ballot.Answer
 	// ours: the node may hold our record.
 	ours bool
+	// stored is the counter that the node is known to have at least.
+	stored uint64
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
@@ -89,6 +89,7 @@ func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer
 	a := h.engine.voters[i].Acquire(round, claim)
 	h.leave(i, func(s *seat) {
 		s.answer = a
+		s.stored = a.Token
 		// A node that may have executed the step may hold the record.
 		s.ours = a.Verdict == ballot.Granted || a.Verdict == ballot.Unknown
 	})
@@ -101,8 +102,14 @@ func (h *Hold) confirmLane(round *span, i int, claim ballot.Claim, granted uint6
 	if !h.enter(i) {
 		return ballot.Answer{Verdict: ballot.NotSent}
 	}
+	token := claim.Token
 	a := h.engine.voters[i].Confirm(round, claim, granted)
-	h.leave(i, func(s *seat) { s.answer = a })
+	h.leave(i, func(s *seat) {
+		s.answer = a
+		if a.Verdict == ballot.Granted {
+			s.stored = token
+		}
+	})
 	return a
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Release deletes the records, and reports what each node said: Granted where
 // one was deleted. It waits until a quorum has, or the rest could not make one,
-// for one step's time at most; what is still under way then goes on in the
+// for a few steps' time at most; what is still under way then goes on in the
 // background. It asks no ctx: a caller that has gone wants its lock released
 // all the same. ok is false when the hold was given up before.
 func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
@@ -35,6 +35,11 @@ func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
 	}
 	return answers, true
 }
+
+// releasePatience is how many steps' time a release may take. Nobody works under
+// the lock any more, and an answer that is late, on a busy machine, is better
+// than none.
+const releasePatience = 4
 
 // releasing is the round that ends a hold.
 type releasing struct {
@@ -75,16 +80,10 @@ func (r *releasing) start() bool {
 	r.left.Store(int32(len(r.asked)))
 	if len(r.asked) > 0 {
 		r.round = newSpan()
-		r.limit = h.engine.clock.AfterFunc(h.engine.timeout, r.round.end)
+		r.limit = h.engine.clock.AfterFunc(releasePatience*h.engine.timeout, r.round.end)
 	}
-	underWay := []*span{h.acquiring, h.extending}
 	h.mu.Unlock()
 
-	for _, step := range underWay {
-		if step != nil {
-			step.end()
-		}
-	}
 	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
 		r.lane(idle[0]) // nobody else to wait for
 		return true
@@ -99,9 +98,12 @@ func (r *releasing) start() bool {
 func (r *releasing) lane(i int) {
 	h := r.hold
 	h.mu.Lock()
-	ours, claim := h.seats[i].ours, h.claim
+	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.claim
 	h.mu.Unlock()
 	answer := ballot.Answer{Verdict: ballot.NotOurs}
+	if claim.Token == stored {
+		claim.Token = 0 // nothing to repair
+	}
 	if ours {
 		answer = h.engine.voters[i].Release(r.round, claim)
 	}

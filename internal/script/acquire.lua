@@ -31,5 +31,5 @@ if not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   -- MGET says nothing for a key of another type: let the server say what it is.
   return redis.call('GET', KEYS[1])
 end
-redis.call('SET', KEYS[2], counter, 'PX', ARGV[6])
+redis.call('PSETEX', KEYS[2], ARGV[6], counter)
 return tonumber(counter)

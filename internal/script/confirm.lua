@@ -9,5 +9,5 @@ local seen = redis.call('MGET', KEYS[1], KEYS[2])
 if seen[1] ~= ARGV[2] or seen[2] ~= ARGV[3] then
   return 0
 end
-redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 return 1

@@ -9,6 +9,6 @@ if seen[1] ~= ARGV[2] then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
 if seen[2] ~= ARGV[4] and (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
-  redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+  redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 end
 return 1

@@ -16,5 +16,5 @@ end
 if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then
   return 0
 end
-redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 return 1

@@ -1,0 +1,282 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// condition is what a node is in when an attempt meets it.
+type condition struct {
+	name string
+	// set brings a server there.
+	set func(s *server)
+	// yes: it is part of a quorum. after is when its answer is known; the
+	// engine gives up at stepTime.
+	yes     bool
+	after   time.Duration
+	verdict ballot.Verdict
+}
+
+// theirs is the record of a holder that has nothing to do with the test.
+const theirs = "theirs"
+
+func conditions() []condition {
+	taken := func(s *server) { s.id = theirs }
+	return []condition{
+		{name: "up", set: func(*server) {}, yes: true, after: 2 * time.Millisecond, verdict: ballot.Granted},
+		{name: "taken", set: taken, after: 2 * time.Millisecond, verdict: ballot.Held},
+		{name: "refusing", set: func(s *server) { s.down = true }, verdict: ballot.NotSent},
+		{name: "hung", set: func(s *server) { s.lost = true }, after: stepTime, verdict: ballot.Unknown},
+		{name: "late", set: func(s *server) { s.there, s.back = 25*time.Millisecond, 35*time.Millisecond }, after: stepTime, verdict: ballot.Unknown},
+		{name: "overdue", set: func(s *server) { s.there, s.back = 70*time.Millisecond, time.Millisecond }, after: stepTime, verdict: ballot.Unknown},
+		{name: "slow", set: func(s *server) { s.there, s.back = 20*time.Millisecond, 15*time.Millisecond }, yes: true, after: 35 * time.Millisecond, verdict: ballot.Granted},
+		{name: "deaf", set: func(s *server) { s.deaf = true }, after: stepTime, verdict: ballot.Unknown},
+		{name: "erring", set: func(s *server) { s.refusal = &ballot.Answer{Verdict: ballot.Refused, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: ballot.Refused},
+		{name: "not admitted", set: func(s *server) { s.refusal = &ballot.Answer{Verdict: ballot.NotAdmitted, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: ballot.NotAdmitted},
+	}
+}
+
+// masks calls f with every way to put n nodes into the conditions.
+func masks(n int, of []condition, f func(mask []condition)) {
+	mask := make([]condition, n)
+	var fill func(i int)
+	fill = func(i int) {
+		if i == n {
+			f(mask)
+			return
+		}
+		for _, c := range of {
+			mask[i] = c
+			fill(i + 1)
+		}
+	}
+	fill(0)
+}
+
+func maskName(mask []condition) string {
+	names := make([]string, len(mask))
+	for i, c := range mask {
+		names[i] = c.name
+	}
+	return strings.Join(names, ",")
+}
+
+// decision says, from the mask alone, what the outcome must be and when it is
+// certain.
+func decision(mask []condition) (held bool, at time.Duration) {
+	need := len(mask)/2 + 1
+	if at, ok := nth(mask, need, true); ok {
+		return true, at
+	}
+	at, _ = nth(mask, len(mask)-need+1, false)
+	return false, at
+}
+
+// nth is when the n-th answer of one kind comes, if so many come.
+func nth(mask []condition, n int, yes bool) (time.Duration, bool) {
+	var times []time.Duration
+	for _, c := range mask {
+		if c.yes == yes {
+			times = append(times, c.after)
+		}
+	}
+	if len(times) < n {
+		return 0, false
+	}
+	slices.Sort(times)
+	return times[n-1], true
+}
+
+// settled is longer than any message of these tests is on its way.
+const settled = 300 * time.Millisecond
+
+// sweep runs one attempt, cut short after cut unless that is 0, against every
+// mask of the conditions, all in one bubble.
+func sweep(t *testing.T, n int, of []condition, cut time.Duration) {
+	t.Helper()
+	count := 0
+	synctest.Test(t, func(t *testing.T) {
+		masks(n, of, func(mask []condition) {
+			count++
+			if t.Failed() {
+				return
+			}
+			attempt(t, mask, cut)
+		})
+	})
+	t.Logf("%d masks", count)
+}
+
+// attempt meets one mask with one attempt and its release.
+func attempt(t *testing.T, mask []condition, cut time.Duration) {
+	nodes := make([]*server, len(mask))
+	for i, c := range mask {
+		nodes[i] = newServer()
+		defer nodes[i].close()
+		c.set(nodes[i])
+	}
+	engine := New(voters(nodes), newBubbleClock(), stepTime)
+	ctx := t.Context()
+	wantHeld, wantAt := decision(mask)
+	if cut > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cut)
+		defer cancel()
+		if cut < wantAt {
+			wantHeld, wantAt = false, cut
+		}
+	}
+	claim := ballot.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second}
+
+	start := time.Now()
+	hold, answers := engine.Acquire(ctx, claim)
+	at := time.Since(start)
+	switch name := maskName(mask); {
+	case (hold != nil) != wantHeld:
+		t.Errorf("%s, cut at %v: held is %t, want %t: %v", name, cut, hold != nil, wantHeld, answers)
+	case at != wantAt:
+		t.Errorf("%s, cut at %v: decided after %v, want %v", name, cut, at, wantAt)
+	case hold != nil && !hold.Until().Mono.Equal(start.Add(claim.TTL-Drift(claim.TTL))):
+		t.Errorf("%s: valid for %v from the first send", name, hold.Until().Mono.Sub(start))
+	}
+	if hold == nil {
+		checkAnswers(t, mask, answers, at)
+	}
+
+	if hold != nil {
+		released(t, mask, nodes, hold)
+	}
+	// A hundred milliseconds later nothing of it is on a node that a message
+	// reaches within that time; in the end, on none.
+	time.Sleep(100 * time.Millisecond)
+	checkGone(t, mask, nodes, cut)
+	time.Sleep(settled)
+	checkGone(t, mask, nodes, cut)
+	engine.Close()
+}
+
+// released unlocks what was held, and checks when and with what answers.
+func released(t *testing.T, mask []condition, nodes []*server, hold *Hold) {
+	t.Helper()
+	if hold.Token() == 0 {
+		t.Errorf("%s: held without a token", maskName(mask))
+	}
+	time.Sleep(settled) // the stragglers come to rest
+	for i, c := range mask {
+		if has := nodes[i].record() == "mine"; has != (c.yes || c.name == "late" || c.name == "overdue" || c.name == "deaf") {
+			t.Errorf("%s: node %d has our record: %t", maskName(mask), i, has)
+		}
+	}
+	start := time.Now()
+	answers, ok := hold.Release()
+	var deletions []time.Duration
+	for _, c := range mask {
+		if c.yes {
+			deletions = append(deletions, c.after)
+		}
+	}
+	slices.Sort(deletions)
+	want := deletions[Majority(len(mask))-1]
+	deleted := 0
+	for _, a := range answers {
+		if a.Verdict == ballot.Granted {
+			deleted++
+		}
+	}
+	if !ok || deleted < Majority(len(mask)) || time.Since(start) != want {
+		t.Errorf("%s: released %t, %d deleted, after %v, want %v", maskName(mask), ok, deleted, time.Since(start), want)
+	}
+	if _, ok := hold.Release(); ok {
+		t.Errorf("%s: released twice", maskName(mask))
+	}
+}
+
+// checkAnswers compares the answers with what was known at that time.
+func checkAnswers(t *testing.T, mask []condition, answers []ballot.Answer, at time.Duration) {
+	t.Helper()
+	if len(answers) != len(mask) {
+		t.Errorf("%s: %d answers", maskName(mask), len(answers))
+		return
+	}
+	for i, c := range mask {
+		a := answers[i]
+		// With a single node it is its own answer that ends with the caller.
+		unanswered := a.Verdict == ballot.Unknown && (a.Err == nil || len(mask) == 1)
+		switch {
+		case c.after < at && a.Verdict != c.verdict,
+			c.after == at && a.Verdict != c.verdict && !unanswered,
+			c.after > at && !unanswered:
+			t.Errorf("%s: node %d (%s) answered %v (%v) at %v", maskName(mask), i, c.name, a.Verdict, a.Err, at)
+		case a.Verdict == ballot.Held && a.Holder != theirs:
+			t.Errorf("%s: node %d is held by %q", maskName(mask), i, a.Holder)
+		}
+	}
+}
+
+// checkGone expects nothing of ours on any node, and what is another's in its
+// place.
+func checkGone(t *testing.T, mask []condition, nodes []*server, cut time.Duration) {
+	t.Helper()
+	for i, c := range mask {
+		want := ""
+		if c.name == "taken" {
+			want = theirs
+		}
+		if got := nodes[i].record(); got != want {
+			t.Errorf("%s, cut at %v: node %d (%s) has the record %q, want %q; it did %v", maskName(mask), cut, i, c.name, got, want, nodes[i].order())
+		}
+	}
+}
+
+func only(names ...string) []condition {
+	var some []condition
+	for _, c := range conditions() {
+		if slices.Contains(names, c.name) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// Every mask of conditions: the right outcome, at the first moment that it is
+// certain, and nothing left behind.
+func TestEveryMask(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 3; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			sweep(t, n, conditions(), 0)
+		})
+	}
+	for n := 4; n <= 5; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			sweep(t, n, only("up", "taken", "refusing", "hung", "late"), 0)
+		})
+	}
+}
+
+// The same when the caller goes at any stage: before the first answer, between
+// the quick ones and the slow, and before the slowest.
+func TestEveryMaskWithItsCallerGone(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []time.Duration{500 * time.Microsecond, 1500 * time.Microsecond, 17 * time.Millisecond, 41 * time.Millisecond} {
+		for n := 1; n <= 3; n++ {
+			t.Run(fmt.Sprintf("N=%d,cut=%v", n, cut), func(t *testing.T) {
+				t.Parallel()
+				sweep(t, n, conditions(), cut)
+			})
+		}
+		t.Run(fmt.Sprintf("N=5,cut=%v", cut), func(t *testing.T) {
+			t.Parallel()
+			sweep(t, 5, only("up", "taken", "overdue"), cut)
+		})
+	}
+}

@@ -1,0 +1,318 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// stepTime is the engine's time for one step on one node in these tests.
+const stepTime = 50 * time.Millisecond
+
+// seed returns what a random test draws from, and logs it. REDLATCH_SEED
+// replays a run.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if env := os.Getenv("REDLATCH_SEED"); env != "" {
+		var err error
+		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("REDLATCH_SEED=%d replays this", seed)
+	return seed
+}
+
+// bubbleClock is the time of a synctest bubble on both clocks. asleep is what
+// the second clock counted while the machine was suspended.
+type bubbleClock struct {
+	start time.Time
+
+	mu     sync.Mutex // guards asleep
+	asleep time.Duration
+}
+
+func newBubbleClock() *bubbleClock { return &bubbleClock{start: time.Now()} }
+
+func (c *bubbleClock) Now() clock.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	return clock.Instant{Mono: now, Boot: now.Sub(c.start) + c.asleep}
+}
+
+// suspend has the machine sleep for d: its monotonic clock stands still.
+func (c *bubbleClock) suspend(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asleep += d
+}
+
+func (c *bubbleClock) Mono() time.Time { return time.Now() }
+
+func (c *bubbleClock) Wall() time.Time { return time.Now() }
+
+func (c *bubbleClock) AfterFunc(d time.Duration, f func()) clock.Timer { return time.AfterFunc(d, f) }
+
+// server is one simulated node behind one ordered connection. Its steps are
+// those of the scripts.
+type server struct {
+	requests chan request
+	served   sync.WaitGroup
+
+	mu sync.Mutex // guards what follows
+	// there and back are how long a request and its reply travel.
+	there, back time.Duration
+	// down: connecting is refused. lost: requests vanish. deaf: replies do.
+	down, lost, deaf bool
+	// frozen is closed to let a stopped server run on; nil while it runs.
+	frozen chan struct{}
+	// refusal, if any, is what every step but a release is answered with.
+	refusal *ballot.Answer
+
+	id      string
+	expires time.Time // zero for never
+	counter uint64
+	steps   []string // what was executed, in order
+}
+
+type request struct {
+	arrives time.Time
+	execute func() ballot.Answer
+	answers chan ballot.Answer
+}
+
+var errSimulated = errors.New("simulated")
+
+// servers starts n nodes with a travel time of 1 ms each way. They end with the
+// bubble's test.
+func servers(t *testing.T, n int) []*server {
+	t.Helper()
+	nodes := make([]*server, n)
+	for i := range nodes {
+		nodes[i] = newServer()
+	}
+	t.Cleanup(func() {
+		for _, s := range nodes {
+			s.close()
+		}
+	})
+	return nodes
+}
+
+func newServer() *server {
+	s := &server{requests: make(chan request, 4096), there: time.Millisecond, back: time.Millisecond}
+	s.served.Go(s.serve)
+	return s
+}
+
+func (s *server) close() {
+	close(s.requests)
+	s.served.Wait()
+}
+
+func voters(nodes []*server) []Voter {
+	v := make([]Voter, len(nodes))
+	for i, s := range nodes {
+		v[i] = s
+	}
+	return v
+}
+
+func (s *server) serve() {
+	for r := range s.requests {
+		time.Sleep(time.Until(r.arrives))
+		s.mu.Lock()
+		frozen := s.frozen
+		s.mu.Unlock()
+		if frozen != nil {
+			<-frozen
+		}
+		s.mu.Lock()
+		a := r.execute()
+		back, deaf := s.back, s.deaf
+		s.mu.Unlock()
+		if !deaf {
+			time.AfterFunc(back, func() { r.answers <- a })
+		}
+	}
+}
+
+// set changes the node.
+func (s *server) set(change func(s *server)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// freeze stops the node until the function it returns is called.
+func (s *server) freeze() (thaw func()) {
+	frozen := make(chan struct{})
+	s.set(func(s *server) { s.frozen = frozen })
+	return func() {
+		s.set(func(s *server) { s.frozen = nil })
+		close(frozen)
+	}
+}
+
+// record returns the holder id on the node, "" for none.
+func (s *server) record() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.present()
+}
+
+// present expires the record, and returns it. The caller holds s.mu.
+func (s *server) present() string {
+	if !s.expires.IsZero() && !time.Now().Before(s.expires) {
+		s.id, s.expires = "", time.Time{}
+	}
+	return s.id
+}
+
+// put makes id the record for ttl, 0 for ever.
+func (s *server) put(id string, ttl time.Duration) {
+	s.set(func(s *server) {
+		s.id, s.expires = id, time.Time{}
+		if ttl > 0 {
+			s.expires = time.Now().Add(ttl)
+		}
+	})
+}
+
+// executed counts the steps of that kind.
+func (s *server) executed(kind string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, step := range s.steps {
+		if step == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// order returns the steps executed so far.
+func (s *server) order() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.steps)
+}
+
+// do carries one step to the node and its answer back.
+func (s *server) do(ctx context.Context, kind string, execute func() ballot.Answer) ballot.Answer {
+	s.mu.Lock()
+	arrives, lost, down := time.Now().Add(s.there), s.lost, s.down
+	s.mu.Unlock()
+	if ctx.Err() != nil || down {
+		return ballot.Answer{Verdict: ballot.NotSent, Err: errSimulated}
+	}
+	answers := make(chan ballot.Answer, 1)
+	if !lost {
+		s.requests <- request{arrives: arrives, answers: answers, execute: func() ballot.Answer {
+			s.steps = append(s.steps, kind)
+			if s.refusal != nil && kind != "release" {
+				return *s.refusal
+			}
+			return execute()
+		}}
+	}
+	select {
+	case a := <-answers:
+		return a
+	case <-ctx.Done():
+		return ballot.Answer{Verdict: ballot.Unknown, Err: errSimulated}
+	}
+}
+
+// held is the answer when another has the record. The caller holds s.mu.
+func (s *server) held() ballot.Answer {
+	left := time.Duration(-1)
+	if !s.expires.IsZero() {
+		left = time.Until(s.expires)
+	}
+	return ballot.Answer{Verdict: ballot.Held, Holder: s.id, Left: left}
+}
+
+func (s *server) grant(id string, ttl time.Duration) {
+	s.id, s.expires = id, time.Now().Add(ttl)
+}
+
+func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
+	return s.do(ctx, "acquire", func() ballot.Answer {
+		switch s.present() {
+		case c.ID:
+		case "":
+			s.grant(c.ID, c.TTL)
+			s.counter = max(s.counter+1, c.Proposed)
+		default:
+			return s.held()
+		}
+		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter}
+	})
+}
+
+func (s *server) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
+	return s.do(ctx, "extend", func() ballot.Answer {
+		switch s.present() {
+		case c.ID:
+			if end := time.Now().Add(c.TTL); end.After(s.expires) {
+				s.expires = end
+			}
+			s.counter = max(s.counter, c.Token)
+			return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+		case "":
+			return ballot.Answer{Verdict: ballot.NotOurs}
+		}
+		return s.held()
+	})
+}
+
+func (s *server) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
+	return s.do(ctx, "confirm", func() ballot.Answer {
+		if s.present() != c.ID || s.counter != granted {
+			return ballot.Answer{Verdict: ballot.NotOurs}
+		}
+		s.counter = c.Token
+		return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+	})
+}
+
+func (s *server) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
+	return s.do(ctx, "repair", func() ballot.Answer {
+		switch {
+		case s.present() == c.ID:
+		case s.id != "" || s.counter > c.Token:
+			return ballot.Answer{Verdict: ballot.NotOurs}
+		default:
+			s.grant(c.ID, c.TTL)
+			s.counter = c.Token
+		}
+		return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+	})
+}
+
+func (s *server) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
+	return s.do(ctx, "release", func() ballot.Answer {
+		switch s.present() {
+		case c.ID:
+			s.counter = max(s.counter, c.Token)
+			s.id, s.expires = "", time.Time{}
+			return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+		case "":
+			return ballot.Answer{Verdict: ballot.NotOurs}
+		}
+		return s.held()
+	})
+}

@@ -1,0 +1,173 @@
+package quorum
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// Every mask of what may have happened to the records before the release: each
+// node that may hold one is asked, what is another's stays, and the caller waits
+// no longer than a quorum takes.
+func TestReleaseEveryMask(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 4; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				of := losses()
+				combinations := 1
+				for range n {
+					combinations *= len(of)
+				}
+				for code := 0; code < combinations && !t.Failed(); code++ {
+					mask := make([]loss, n)
+					for i, rest := 0, code; i < n; i, rest = i+1, rest/len(of) {
+						mask[i] = of[rest%len(of)]
+					}
+					releaseOnce(t, mask)
+				}
+			})
+		})
+	}
+}
+
+func releaseOnce(t *testing.T, mask []loss) {
+	t.Helper()
+	nodes := make([]*server, len(mask))
+	name, deletable, waits := "", 0, false
+	for i, l := range mask {
+		nodes[i] = newServer()
+		defer nodes[i].close()
+		name += l.name + " "
+		if l.yes {
+			deletable++
+		}
+		waits = waits || l.name == "hung"
+	}
+	e := New(voters(nodes), newBubbleClock(), stepTime)
+	defer e.Close()
+	hold := acquired(t, e, "mine")
+	rest()
+	for i, l := range mask {
+		nodes[i].set(l.set)
+	}
+	start := time.Now()
+	answers, ok := hold.Release()
+	took := time.Since(start)
+	want := 2 * time.Millisecond
+	if deletable < Majority(len(mask)) && waits {
+		want = stepTime
+	}
+	if !ok || took > want {
+		t.Errorf("%s: released %t after %v, want %v at most", name, ok, took, want)
+	}
+	quorum := deletable >= Majority(len(mask))
+	deleted := 0
+	for i, l := range mask {
+		a := answers[i]
+		if a.Verdict == ballot.Granted {
+			deleted++
+		}
+		right := map[string]ballot.Verdict{
+			"kept": ballot.Granted, "lost": ballot.NotOurs, "another's": ballot.Held,
+			"had another's": ballot.NotOurs, "down": ballot.NotSent, "hung": ballot.Unknown,
+		}[l.name]
+		if a.Verdict != right && !(quorum && a.Verdict == ballot.Unknown) {
+			t.Errorf("%s: node %d answered %v", name, i, a.Verdict)
+		}
+	}
+	if quorum != (deleted >= Majority(len(mask))) {
+		t.Errorf("%s: %d deleted by the answers", name, deleted)
+	}
+	rest()
+	for i, l := range mask {
+		want := ""
+		switch l.name {
+		case "another's":
+			want = theirs
+		case "down", "hung":
+			want = "mine" // no message reaches it: the voter goes on trying
+		}
+		if got := nodes[i].record(); got != want {
+			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		}
+	}
+}
+
+// A node that said it holds nothing of ours, or never was sent anything, is not
+// asked to release.
+func TestReleaseAsksWhoMayHoldTheRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 5)
+		nodes[0].put(theirs, 0)
+		nodes[1].set(func(s *server) { s.down = true })
+		hold := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		nodes[1].set(func(s *server) { s.down = false })
+		answers, _ := hold.Release()
+		rest()
+		for i, want := range []int{0, 0, 1, 1, 1} {
+			if got := nodes[i].executed("release"); got != want {
+				t.Errorf("node %d was released %d times, want %d", i, got, want)
+			}
+		}
+		if answers[0].Verdict != ballot.NotOurs || answers[1].Verdict != ballot.NotOurs {
+			t.Errorf("nodes not asked answered %v and %v", answers[0].Verdict, answers[1].Verdict)
+		}
+	})
+}
+
+// Of many that release at once, one does.
+func TestReleasedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		hold := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		results := make(chan bool, 8)
+		for range cap(results) {
+			go func() {
+				_, ok := hold.Release()
+				results <- ok
+			}()
+		}
+		done := 0
+		for range cap(results) {
+			if <-results {
+				done++
+			}
+		}
+		rest()
+		if n := total(nodes, "release"); done != 1 || n != 3 {
+			t.Errorf("%d callers released, %d commands", done, n)
+		}
+	})
+}
+
+// The lock is released right after it was acquired, with the acquire step still
+// under way on two nodes: the release follows it there.
+func TestReleaseRightAfterTheQuorum(t *testing.T) {
+	t.Parallel()
+	for back := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 5)
+			for _, s := range nodes[3:] {
+				s.set(func(s *server) { s.there, s.back = 10*time.Millisecond, time.Duration(back)*20*time.Millisecond })
+			}
+			hold := acquired(t, newEngine(t, nodes), "mine")
+			hold.Release()
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			for i, s := range nodes {
+				if r := s.record(); r != "" {
+					t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+				}
+			}
+		})
+	}
+}
