@@ -8,7 +8,7 @@
 // Order. On each node, a holder's steps are given to the connection one after
 // the other, so a release cannot overtake the step it undoes: where a step is
 // still under way when the lock is given up, the release follows from the same
-// goroutine, when the step was answered or its time is over.
+// goroutine, when the step was answered or was told to wait no longer.
 package quorum
 
 import (
@@ -74,6 +74,7 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 	t := newTally(len(e.voters))
 
 	round := newSpan()
+	h.acquiring = round
 	for i := range h.seats {
 		h.seats[i].busy = true
 	}

@@ -47,6 +47,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	}
 	round := newSpan()
 	h.mu.Lock()
+	h.extending = round
 	claim := h.claim
 	h.claim.TTL = max(claim.TTL, ttl)
 	h.mu.Unlock()

@@ -16,6 +16,8 @@ type Hold struct {
 	// claim has the token once Acquire returned, and the longest TTL given.
 	claim ballot.Claim
 	seats []seat
+	// acquiring and extending are the spans of the steps that may be under way.
+	acquiring, extending *span
 	// confirmed is the span of the last extension that a quorum confirmed.
 	confirmed *span
 	// extension is closed when the extension under way is decided; nil when

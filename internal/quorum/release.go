@@ -82,8 +82,12 @@ func (r *releasing) start() bool {
 		r.round = newSpan()
 		r.limit = h.engine.clock.AfterFunc(releasePatience*h.engine.timeout, r.round.end)
 	}
+	underWay := []*span{h.acquiring, h.extending}
 	h.mu.Unlock()
 
+	if len(idle) < len(r.asked) {
+		r.hurry(underWay)
+	}
 	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
 		r.lane(idle[0]) // nobody else to wait for
 		return true
@@ -92,6 +96,24 @@ func (r *releasing) start() bool {
 		h.engine.crew.run(func() { r.lane(i) })
 	}
 	return true
+}
+
+// hurry tells the steps under way to wait no longer. After a lock that was held
+// they get a moment first: their answers are likely to be on their way, and an
+// abandoned command costs another to learn when it is over.
+func (r *releasing) hurry(underWay []*span) {
+	end := func() {
+		for _, step := range underWay {
+			if step != nil {
+				step.end()
+			}
+		}
+	}
+	if r.votes == nil {
+		end()
+		return
+	}
+	r.hold.engine.clock.AfterFunc(r.hold.engine.timeout/10, end)
 }
 
 // lane releases the record on node i, if the step before it may have left one.

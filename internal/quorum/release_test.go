@@ -60,7 +60,7 @@ func releaseOnce(t *testing.T, mask []loss) {
 	took := time.Since(start)
 	want := 2 * time.Millisecond
 	if deletable < Majority(len(mask)) && waits {
-		want = stepTime
+		want = releasePatience * stepTime
 	}
 	if !ok || took > want {
 		t.Errorf("%s: released %t after %v, want %v at most", name, ok, took, want)
