@@ -119,6 +119,10 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	}
 	n.use(names)
 	n.warn(e)
+	if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
+		// This run was admitted, and no longer knows: its keys were deleted.
+		e.markerLost = true
+	}
 	if e.record != nil && e.info.number("aof_enabled") == 1 {
 		e.fsyncAlways = n.fsyncAlways(ctx)
 	}
@@ -218,4 +222,11 @@ func (n *Node) warn(e *evidence) {
 	if e.info.evicting() && !warned {
 		n.options.Logger.Warn("the node may evict locks to make room", "node", n.Name(), "maxmemory_policy", e.info["maxmemory_policy"])
 	}
+}
+
+// hasScript reports whether the server has a voting script, by asking for a step
+// that there is none of: SCRIPT EXISTS is for administrators on some servers.
+func (n *Node) hasScript(ctx context.Context, sha string) bool {
+	_, err := n.conn.EvalSHA(ctx, sha, nil, []string{""})
+	return isReply(err) && !isNoScript(err)
 }

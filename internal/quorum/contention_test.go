@@ -52,7 +52,7 @@ func (w *witness) releasing(h *Hold) {
 func TestContentionAtRandom(t *testing.T) {
 	t.Parallel()
 	base := seed(t)
-	for run := range uint64(60) {
+	for run := range uint64(25) {
 		if t.Failed() {
 			t.Logf("it was run %d", run-1)
 			return

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +15,15 @@ import (
 // no longer than a quorum takes.
 func TestReleaseEveryMask(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 4; n++ {
+	rng := rand.New(rand.NewPCG(seed(t), 0))
+	for n := 1; n <= 5; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				of := losses()
-				combinations := 1
-				for range n {
-					combinations *= len(of)
-				}
-				for code := 0; code < combinations && !t.Failed(); code++ {
-					mask := make([]loss, n)
-					for i, rest := 0, code; i < n; i, rest = i+1, rest/len(of) {
-						mask[i] = of[rest%len(of)]
+				fates(n, rng, func(mask []loss) {
+					if !t.Failed() {
+						releaseOnce(t, mask)
 					}
-					releaseOnce(t, mask)
-				}
+				})
 			})
 		})
 	}

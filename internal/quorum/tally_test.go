@@ -222,6 +222,9 @@ func TestTallyInEveryOrder(t *testing.T) {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			options := []ballot.Answer{no, yes(1), yes(2), yes(3)}
+			if n > 3 {
+				options = options[:3]
+			}
 			answers := make([]ballot.Answer, n)
 			runs := 0
 			var assign func(i int)
@@ -250,7 +253,7 @@ func TestTallyInEveryOrder(t *testing.T) {
 func TestTallyAtRandom(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for range 20_000 {
+	for range 10_000 {
 		answers := make([]ballot.Answer, 5)
 		for i := range answers {
 			answers[i] = yes(uint64(1 + rng.IntN(4)))

@@ -1,0 +1,186 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// Standing is what a node's vote is worth to the client of a Config.
+type Standing = node.Standing
+
+// The standings of a NodeReport.
+const (
+	Unclear    = node.Unclear    // the node, or another that matters to it, was not reached
+	Admitted   = node.Admitted   // votes
+	Admissible = node.Admissible // votes as soon as a client asks it to
+	Waiting    = node.Waiting    // may have forgotten locks; votes after a time
+	Unfit      = node.Unfit      // does not vote until somebody mends something
+)
+
+// NodeReport is what one look at a node found.
+type NodeReport struct {
+	// Node is the node's address, or its #name.
+	Node string
+	// Err is why the node could not be reached, or what ended the look at it.
+	// What was found before that is there.
+	Err error
+
+	// Latency is the median round trip of a few PINGs.
+	Latency time.Duration
+	// Server is "redis", "valkey" or what else it calls itself; Version, its own
+	// version, not the one it is compatible with.
+	Server, Version string
+	// Role is "master" or "slave", as INFO has it.
+	Role string
+	// RunID names this run of the server process.
+	RunID string
+	// Uptime is counted by the server, in whole seconds.
+	Uptime time.Duration
+
+	// Standing says whether the node votes, as the restart fence would decide it
+	// now; Reason, why not; Left, how long it is Waiting still.
+	Standing Standing
+	Reason   error
+	Left     time.Duration
+	// OtherSet are the nodes of the deployment as this node has them recorded,
+	// when they are not those of the Config.
+	OtherSet []string
+	// SameAs is an earlier node of the Config that is the same server, or "".
+	SameAs string
+
+	// Persistence is what outlives a restart: "none", "RDB", "AOF everysec" and
+	// the like, "unknown" where CONFIG GET is not permitted. Durable: all that
+	// was answered (AOF with fsync always).
+	Persistence string
+	Durable     bool
+	// MaxMemory is in bytes, 0 for no limit; Policy is the maxmemory-policy.
+	// Evicting: the two together may delete locks.
+	MaxMemory int64
+	Policy    string
+	Evicting  bool
+
+	// ClockOffset is how far the node's wall clock is ahead of this machine's,
+	// give or take ClockError, half the quickest round trip. ClockKnown is false
+	// where TIME was not answered.
+	ClockOffset, ClockError time.Duration
+	ClockKnown              bool
+
+	// User is the ACL user, "" where the server does not tell.
+	User string
+	// Missing are the ACL rules that the user lacks, such as "+eval" or
+	// "~redlatch:*".
+	Missing []string
+	// Refusal is another error with which the node answers harmless commands,
+	// such as OOM or MISCONF: it would answer locks with it.
+	Refusal error
+}
+
+// examineTimeout bounds the look at one node once it is connected.
+const examineTimeout = 5 * time.Second
+
+// Examine looks at every node of config and says whether it is fit for locks:
+// one report a node, in their order. It is for operators and health checks, and
+// needs no client: it opens connections of its own. names are locks whose keys
+// the user's permissions are tried on, beside those of the library's own.
+//
+// It changes no key and no setting on any node, and admits none. Permissions are
+// tried with commands that cannot have an effect, such as SET XX on a key that
+// nobody has; those denied appear in the server's ACL LOG.
+//
+// It waits for all nodes, some seconds at most, or for ctx: what cannot be had
+// is in the reports. The error wraps ErrInvalid when config or a name cannot
+// work; then nothing was sent.
+func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport, error) {
+	config, endpoints, err := config.complete()
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
+	records := make([]string, len(names))
+	for i, name := range names {
+		if records[i], err = (&Client{config: config}).record(name); err != nil {
+			return nil, fmt.Errorf("redlatch: %w", err)
+		}
+	}
+	nodes, err := strangers(config, endpoints)
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout(config.NodeTimeout)+examineTimeout)
+	defer cancel()
+
+	found := make([]*node.Examination, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { found[i] = n.Look(ctx, records) })
+	}
+	all.Wait()
+	// Which set of nodes this is shows only when all have been looked at.
+	for i, n := range nodes {
+		all.Go(func() {
+			n.Judge(ctx, found[i])
+			n.Close()
+		})
+	}
+	all.Wait()
+
+	reports := make([]NodeReport, len(nodes))
+	first := make(map[string]string)
+	for i, x := range found {
+		reports[i] = report(nodes[i].Name(), x)
+		if same, ok := first[x.RunID]; ok && x.RunID != "" {
+			reports[i].SameAs = same
+			continue
+		}
+		first[x.RunID] = nodes[i].Name()
+	}
+	return reports, nil
+}
+
+// strangers returns the nodes at endpoints, which nothing is sent to yet and
+// which nobody waits for to be admitted.
+func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
+	names := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		names[i] = e.name
+	}
+	census := node.NewCensus(names)
+	nodes := make([]*node.Node, 0, len(endpoints))
+	for i, e := range endpoints {
+		conn, err := redisconn.New(e.options)
+		if err != nil {
+			for _, n := range nodes {
+				n.Close()
+			}
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+		nodes = append(nodes, node.New(conn, node.Options{
+			Name: e.name, Index: i, Census: census,
+			Deployment: node.Deployment{
+				Name: config.Deployment, MaxTTL: config.MaxTTL,
+				Fenced: config.RestartFence == FenceOn, Strict: config.Strict,
+			},
+			ConnectTimeout: e.options.ConnectTimeout,
+			Logger:         slog.New(slog.DiscardHandler),
+		}))
+	}
+	return nodes, nil
+}
+
+func report(name string, x *node.Examination) NodeReport {
+	return NodeReport{
+		Node: name, Err: x.Err,
+		Latency: x.Latency, Server: x.Server, Version: x.Version,
+		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
+		Standing: x.Standing, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
+		Persistence: x.Persistence, Durable: x.Durable,
+		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
+		ClockOffset: x.Offset, ClockError: x.OffsetError, ClockKnown: x.ClockKnown,
+		User: x.User, Missing: x.Missing, Refusal: x.Refusal,
+	}
+}

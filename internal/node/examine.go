@@ -1,0 +1,287 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Standing is what a node's vote is worth to one client.
+type Standing uint8
+
+const (
+	// Unclear: the node, or another on which it depends, could not be asked.
+	Unclear Standing = iota
+	// Admitted: it votes.
+	Admitted
+	// Admissible: it will be admitted by the first client that asks for a vote.
+	Admissible
+	// Waiting: it may have forgotten locks, and will be admissible after a time.
+	Waiting
+	// Unfit: it does not vote for this client until somebody mends something.
+	Unfit
+)
+
+var standings = [...]string{"unclear", "admitted", "admissible", "waiting", "unfit"}
+
+func (s Standing) String() string {
+	if int(s) < len(standings) {
+		return standings[s]
+	}
+	return "Standing(" + strconv.Itoa(int(s)) + ")"
+}
+
+// Examination is what one look at a node found.
+type Examination struct {
+	// Err is why the node could not be reached, or what ended the look. What was
+	// found before is kept.
+	Err error
+
+	// Latency is the median round trip.
+	Latency time.Duration
+	// Offset is how far the node's wall clock is ahead of this machine's, by
+	// OffsetError more or less.
+	Offset, OffsetError time.Duration
+	ClockKnown          bool
+
+	Server, Version, Role, RunID string
+	Uptime                       time.Duration
+
+	// Persistence is what outlives a restart, in words; Durable, that every
+	// answered command does.
+	Persistence string
+	Durable     bool
+
+	MaxMemory int64
+	Policy    string
+	Evicting  bool
+
+	User string
+	// Missing are the ACL rules that the user lacks, such as +eval.
+	Missing []string
+	// Refusal is the first error other than a missing permission with which the
+	// node answered a harmless command.
+	Refusal error
+
+	Standing Standing
+	// Reason says why the standing is less than Admissible; Left, for how long
+	// it is Waiting.
+	Reason error
+	Left   time.Duration
+	// OtherSet are the nodes that the deployment has according to this one, when
+	// they are not the client's.
+	OtherSet []string
+
+	// evidence is what admission would be decided on, and marker the admission
+	// key's value. They are incomplete where refused is set.
+	evidence evidence
+	marker   string
+	refused  error
+}
+
+const (
+	pings      = 7
+	clockReads = 5
+)
+
+// Look asks the node about itself. It waits for its answers, or for ctx. It
+// changes no key and no setting, and admits nothing. records are locks' keys for
+// which permission is tried as well.
+func (n *Node) Look(ctx context.Context, records []string) *Examination {
+	x := new(Examination)
+	for _, step := range []func(context.Context, *Examination) error{
+		n.lookAtInfo, n.lookAtLatency, n.lookAtClock, n.lookAtPersistence, n.lookAtRecord, n.lookAtUser,
+	} {
+		if err := step(ctx, x); err != nil {
+			x.Err = err
+			return x
+		}
+	}
+	x.Err = n.lookAtPermissions(ctx, x, records)
+	return x
+}
+
+// ask sends a command that admission depends on. A refusal is kept.
+func (n *Node) ask(ctx context.Context, x *Examination, command ...string) (driver.Reply, error) {
+	reply, err := n.conn.Do(ctx, command...)
+	if !isReply(err) {
+		return reply, err
+	}
+	if x.refused == nil {
+		x.refused = err
+	}
+	return driver.Reply{}, nil
+}
+
+func (n *Node) lookAtInfo(ctx context.Context, x *Examination) error {
+	reply, err := n.conn.Do(ctx, "INFO", "all")
+	if err != nil && !forbidden(err) {
+		return err // this was the first contact: a password, or a certificate
+	}
+	f := parseInfo(reply.Text)
+	x.refused, x.evidence.info = err, f
+	x.Persistence = "unknown"
+	if err != nil {
+		return nil
+	}
+	x.Server = cmp.Or(f["server_name"], "redis")
+	x.Version = cmp.Or(f[x.Server+"_version"], f["redis_version"])
+	x.Role, x.RunID, x.Uptime = f["role"], f["run_id"], f.uptime()
+	x.MaxMemory, x.Policy, x.Evicting = f.number("maxmemory"), f["maxmemory_policy"], f.evicting()
+	n.options.Census.report(n.options.Index, x.RunID)
+	return nil
+}
+
+// lookAtLatency takes the median round trip.
+func (n *Node) lookAtLatency(ctx context.Context, x *Examination) error {
+	trips := make([]time.Duration, pings)
+	for i := range trips {
+		sent := time.Now()
+		if _, err := n.conn.Do(ctx, "PING"); err != nil && !isReply(err) {
+			return err
+		}
+		trips[i] = time.Since(sent)
+	}
+	slices.Sort(trips)
+	x.Latency = trips[pings/2]
+	return nil
+}
+
+// lookAtClock compares the node's wall clock with this machine's. The node read
+// its own at some time during the round trip, so the quickest one tells most
+// (Cristian, "Probabilistic clock synchronization", 1989).
+func (n *Node) lookAtClock(ctx context.Context, x *Examination) error {
+	for range clockReads {
+		sent := time.Now()
+		reply, err := n.ask(ctx, x, "TIME")
+		half := time.Since(sent) / 2
+		if err != nil || len(reply.Array) != 2 {
+			return err
+		}
+		seconds, err1 := strconv.ParseInt(reply.Array[0].Text, 10, 64)
+		micros, err2 := strconv.ParseInt(reply.Array[1].Text, 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		x.evidence.now = seconds
+		if !x.ClockKnown || half < x.OffsetError {
+			x.ClockKnown, x.OffsetError = true, half
+			x.Offset = time.Unix(seconds, micros*1000).Sub(sent.Add(half))
+		}
+	}
+	return nil
+}
+
+// lookAtPersistence says what outlives a restart, as far as the server tells.
+func (n *Node) lookAtPersistence(ctx context.Context, x *Examination) error {
+	fsync, err := n.setting(ctx, "appendfsync")
+	if err != nil {
+		return err
+	}
+	save, err := n.setting(ctx, "save")
+	if err != nil {
+		return err
+	}
+	var kept []string
+	if x.evidence.info.number("aof_enabled") == 1 {
+		x.Durable = fsync == "always"
+		x.evidence.fsyncAlways = x.Durable
+		kept = append(kept, "AOF "+cmp.Or(fsync, "fsync unknown"))
+	}
+	if save != "" {
+		kept = append(kept, "RDB")
+	}
+	switch {
+	case len(kept) > 0:
+		x.Persistence = strings.Join(kept, " and ")
+	case fsync != "": // else the settings are not shown to this user
+		x.Persistence = "none"
+	}
+	return nil
+}
+
+// setting returns a configuration value, "" where the server does not tell.
+func (n *Node) setting(ctx context.Context, name string) (string, error) {
+	reply, err := n.conn.Do(ctx, "CONFIG", "GET", name)
+	if err != nil && !isReply(err) {
+		return "", err
+	}
+	if len(reply.Array) != 2 {
+		return "", nil
+	}
+	return reply.Array[1].Text, nil
+}
+
+// lookAtRecord reads what the deployment keeps on the node.
+func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
+	reply, err := n.ask(ctx, x, append([]string{"MGET"}, n.deploymentKeys()...)...)
+	if err != nil || len(reply.Array) != 3 {
+		return err
+	}
+	x.marker, x.evidence.quarantine = reply.Array[0].Text, reply.Array[2].Text
+	x.evidence.record, err = parseRecord(reply.Array[1].Text)
+	if err != nil && x.refused == nil {
+		x.refused = err
+	}
+	return nil
+}
+
+func (n *Node) lookAtUser(ctx context.Context, x *Examination) error {
+	reply, err := n.conn.Do(ctx, "ACL", "WHOAMI")
+	if err != nil && !isReply(err) {
+		return err
+	}
+	x.User = reply.Text
+	return nil
+}
+
+// Judge decides what the node's vote is worth, as the restart fence would, once
+// all nodes of the census were looked at. It changes nothing on the node.
+func (n *Node) Judge(ctx context.Context, x *Examination) {
+	switch {
+	case x.Err != nil:
+		x.Standing, x.Reason = Unclear, x.Err
+		return
+	case x.refused != nil:
+		x.Standing, x.Reason = Unfit, x.refused
+		return
+	}
+	if double, ok := errors.AsType[*DuplicateError](n.options.Census.Err()); ok && double.RunID == x.RunID {
+		x.Standing, x.Reason = Unfit, double
+		return
+	}
+	d := n.options.Deployment
+	names, err := d.reconcile(x.evidence.record, n.options.Census)
+	if errors.Is(err, ErrUnseen) {
+		x.Standing, x.Reason = Unclear, err
+		return
+	}
+	if err != nil {
+		x.Standing, x.Reason = Unfit, err
+		if other, ok := errors.AsType[*OtherSetError](err); ok {
+			x.OtherSet = other.Recorded
+		}
+		return
+	}
+	agreement := d.agreement(names)
+	loaded := n.hasScript(ctx, script.Voting(agreement, d.Fenced).SHA)
+	x.evidence.markerLost = loaded && x.marker != agreement
+	switch err := d.decide(&x.evidence).err; {
+	case err == nil && loaded && x.marker == agreement:
+		x.Standing = Admitted
+	case err == nil:
+		x.Standing = Admissible
+	default:
+		x.Standing, x.Reason = Unfit, err
+		if waiting, ok := errors.AsType[*NotAdmittedError](err); ok {
+			x.Standing, x.Left = Waiting, waiting.Left
+		}
+	}
+}

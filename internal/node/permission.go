@@ -1,0 +1,149 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// forbidden reports whether the server denied a command to this user.
+func forbidden(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Code() == "NOPERM"
+}
+
+// lookAtPermissions tries every command that the scripts and this library use,
+// in a form that changes nothing. That tells more than ACL DRYRUN would, which
+// few users may send: it also finds a node that is out of memory or a proxy
+// that does not know a command. Permissions are checked before a command looks
+// at its keys (Redis documentation, "ACL").
+func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []string) error {
+	tries := n.harmless(records)
+	errs := make([]error, len(tries))
+	var all sync.WaitGroup
+	for i, t := range tries {
+		all.Go(func() { _, errs[i] = n.conn.Do(ctx, t.command...) })
+	}
+	all.Wait()
+	var denied []try
+	for i, err := range errs {
+		refusal, ok := errors.AsType[*driver.ServerError](err)
+		switch {
+		case err == nil:
+		case !ok:
+			return err
+		case forbidden(err):
+			denied = append(denied, tries[i])
+		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX":
+		case x.Refusal == nil && x.Role != "slave": // a replica refuses all writes
+			x.Refusal = err
+		}
+	}
+	x.Missing = rules(tries, denied)
+	return nil
+}
+
+// try is one harmless command, key what it is tried on, "" where it has none.
+type try struct {
+	key     string
+	command []string
+}
+
+// rules returns what an ACL would have to add for the denied tries to pass:
+// the keys on which every command was denied, and the commands that were denied
+// elsewhere. Where all was denied nobody can tell which it is, and both are
+// named.
+func rules(tries, denied []try) []string {
+	tried, refused := make(map[string]int), make(map[string]int)
+	for _, t := range tries {
+		tried[keyRule(t.key)]++
+	}
+	for _, t := range denied {
+		refused[keyRule(t.key)]++
+	}
+	var missing []string
+	wholly := 0
+	for rule, n := range refused {
+		if rule != "" && n == tried[rule] {
+			missing = append(missing, rule)
+			wholly++
+		}
+	}
+	delete(tried, "")
+	for _, t := range denied {
+		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
+			missing = append(missing, "+"+strings.ToLower(t.command[0]))
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+// keyRule gives access to key: to all keys of this library at once.
+func keyRule(key string) string {
+	switch {
+	case key == "":
+		return ""
+	case strings.HasPrefix(key, KeyPrefix):
+		return "~" + KeyPrefix + "*"
+	}
+	return "~" + key
+}
+
+// forms has a form of each command that changes nothing on any server, whatever
+// keys it has, and is permitted only where the command is.
+var forms = map[string]struct {
+	keys  scope
+	words []string // behind the command and its key
+}{
+	"INFO":    {noKey, []string{"server"}},
+	"TIME":    {noKey, nil},
+	"EVAL":    {noKey, []string{"return 1", "0"}},
+	"EVALSHA": {noKey, []string{strings.Repeat("0", 40), "0"}}, // answers NOSCRIPT
+	"GET":     {anyKey, nil},
+	"MGET":    {anyKey, nil},
+	"PTTL":    {anyKey, nil},
+	"PEXPIRE": {anyKey, []string{"0", "GT"}}, // cannot prolong to a time that is past
+	"SET":     {absentKey, []string{"", "XX", "PX", "1"}},
+	"DEL":     {absentKey, nil},
+	"PSETEX":  {absentKey, []string{"0", ""}}, // answers that the time is invalid
+}
+
+// scope is the keys that a harmless form may be tried on.
+type scope uint8
+
+const (
+	noKey     scope = iota
+	anyKey          // also one that is there
+	absentKey       // one that nobody has
+)
+
+// harmless returns the commands of the scripts and of this library, once for
+// each key they are to be permitted on.
+func (n *Node) harmless(records []string) []try {
+	keys := n.deploymentKeys()
+	for _, record := range records {
+		keys = append(keys, record, CounterKey(record))
+	}
+	absent := CounterKey(rand.Text())
+	var tries []try
+	for _, name := range append(script.Commands(), "EVAL", "EVALSHA") {
+		switch form := forms[name]; form.keys {
+		case noKey:
+			tries = append(tries, try{"", append([]string{name}, form.words...)})
+		case absentKey:
+			tries = append(tries, try{absent, append([]string{name, absent}, form.words...)})
+		case anyKey:
+			for _, key := range keys {
+				tries = append(tries, try{key, append([]string{name, key}, form.words...)})
+			}
+		}
+	}
+	return tries
+}

@@ -1,0 +1,21 @@
+package script
+
+import (
+	"regexp"
+	"slices"
+)
+
+var call = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
+
+// Commands returns the commands that the scripts send, in order: what a user
+// must be permitted beside running them.
+func Commands() []string {
+	var commands []string
+	for _, text := range []string{acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, inspectLua} {
+		for _, found := range call.FindAllStringSubmatch(text, -1) {
+			commands = append(commands, found[1])
+		}
+	}
+	slices.Sort(commands)
+	return slices.Compact(commands)
+}
