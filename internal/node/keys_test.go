@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -89,7 +90,7 @@ func TestCountersAreApart(t *testing.T) {
 func TestSlot(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]uint16{"123456789": 12739, "foo": 12182, "": 0} {
-		if got := slot(text); got != want {
+		if got := hashslot.Of(text); got != want {
 			t.Errorf("slot of %q is %d, want %d", text, got, want)
 		}
 	}

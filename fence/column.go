@@ -1,0 +1,112 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Column guards rows of a table you already have by a BIGINT column in them, in PostgreSQL or SQLite:
+//
+//	ALTER TABLE account ADD COLUMN fencing_token BIGINT
+//
+// Against [Table] it saves a row and a lock, there is nothing to forget, and a copy of the row takes its token along.
+// It needs the row to exist; one that is inserted by a holder is inserted with the holder's token. What [Table] says
+// about isolation levels and SQLite holds here as well. It is safe for concurrent use.
+//
+// Entering is an UPDATE of the row, after which the transaction has it locked and reads and writes what it likes:
+//
+//	UPDATE account SET fencing_token = $token WHERE id = $id AND COALESCE(fencing_token, 0) <= $token
+//
+// # In your own statements
+//
+// The same comparison can be part of statements of yours, at no extra round trip. To enter and read at once:
+//
+//	UPDATE account SET fencing_token = $token
+//	 WHERE id = $id AND COALESCE(fencing_token, 0) <= $token RETURNING balance
+//
+// and to write, in a later transaction even, as long as the holder entered before it read:
+//
+//	UPDATE account SET balance = $balance, fencing_token = $token
+//	 WHERE id = $id AND COALESCE(fencing_token, 0) <= $token
+//
+// No row returned or affected means: nothing was written, as the token is stale or the row is not there. [Column.Enter],
+// called then with the same key and token, returns the error that says which.
+type Column struct {
+	// Table has the rows to guard. It goes into statements as it is. Required.
+	Table string
+
+	// Key is the column that tells one row from all others, of any type. Defaults to "id".
+	Key string
+
+	// Token is the column, BIGINT, that holds the largest token; NULL stands for none. Defaults to "fencing_token".
+	Token string
+
+	// TxOptions is what Do begins transactions with. Defaults to nil, the driver's default. ReadOnly is refused.
+	TxOptions *sql.TxOptions
+}
+
+// Enter announces token at the row with the given key as part of tx and locks that row until tx ends. When to call it,
+// what it waits for and what a rollback means is as for [Table.Enter]. A refusal is a *StaleError ([ErrStale]); if
+// there is no such row, errors.Is finds sql.ErrNoRows; [ErrInvalid] is found in the error for an argument that cannot
+// be right.
+func (c Column) Enter(ctx context.Context, tx Tx, key any, token uint64) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	return c.enter(ctx, tx, key, token)
+}
+
+// Do begins a transaction, enters the row, runs fn and commits. Failures leave what [Table.Do] says.
+func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
+	enter := func(tx *sql.Tx) error { return c.enter(ctx, tx, key, token) }
+	return inTx(ctx, db, c.TxOptions, enter, fn)
+}
+
+func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
+	if c.Key == "" {
+		c.Key = "id"
+	}
+	if c.Token == "" {
+		c.Token = "fencing_token"
+	}
+	if err := errors.Join(
+		checkToken(token),
+		checkIdentifier("Column.Table", c.Table),
+		checkIdentifier("Column.Key", c.Key),
+		checkIdentifier("Column.Token", c.Token),
+	); err != nil {
+		return err
+	}
+	resource := fmt.Sprintf("%s[%v]", c.Table, key)
+	update := fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s = $2 AND COALESCE(%s, 0) <= $1", c.Table, c.Token, c.Key, c.Token)
+	query := fmt.Sprintf("SELECT COALESCE(%s, 0) FROM %s WHERE %s = $1", c.Token, c.Table, c.Key)
+
+	// The second turn is for a row that was inserted between the two statements of the first.
+	for range 2 {
+		result, err := tx.ExecContext(ctx, update, int64(token), key)
+		if err != nil {
+			return fmt.Errorf("fence: entering %s: %w", resource, err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return fmt.Errorf("fence: entering %s: %w", resource, err)
+		}
+		switch {
+		case n == 1:
+			return nil
+		case n > 1:
+			// Others with the same key may have refused the token: then neither answer would be right.
+			return fmt.Errorf("%w: %s matches %d rows: Column.Key must be a unique column", ErrInvalid, resource, n)
+		}
+		var largest int64
+		if err := tx.QueryRowContext(ctx, query, key).Scan(&largest); err != nil {
+			return fmt.Errorf("fence: entering %s: %w", resource, err)
+		}
+		if uint64(largest) > token {
+			return &StaleError{Resource: resource, Token: token, Largest: uint64(largest)}
+		}
+	}
+	return fmt.Errorf("fence: entering %s: the database took no token and names no larger one: look for triggers, rules or row security on the table", resource)
+}

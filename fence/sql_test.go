@@ -1,0 +1,57 @@
+package fence
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+)
+
+// The guards are tested with real databases in the module guardtest; here is what needs none.
+
+func TestCheckIdentifier(t *testing.T) {
+	for _, name := range []string{"a", "redlatch_fence", "_x9", "app.account", `"order"`, `"my schema"."T"`, `app."order"`, "A.B.c"} {
+		if err := checkIdentifier("Table.Name", name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", " ", "a b", "9a", "a;", "a.", ".a", "a..b", `"a`, `""`, `"a"b`, `a"b"`, "a--", "a'", "a.9", "tâche", "\"a\x00\"", "a.b;c"} {
+		if err := checkIdentifier("Table.Name", name); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// pool embeds a pool, as sqlx and others do.
+type pool struct{ *sql.DB }
+
+func TestSQLRefusesInvalid(t *testing.T) {
+	ctx := t.Context()
+	var noDB sql.DB // touching it would panic, so this also pins that nothing is sent
+	var noTx sql.Tx
+	fn := func(*sql.Tx) error { t.Error("fn ran"); return nil }
+	readOnly := &sql.TxOptions{ReadOnly: true}
+	account := Column{Table: "account"}
+	for name, err := range map[string]error{
+		"Table.Enter on a pool":           Table{}.Enter(ctx, &noDB, "a", 1),
+		"Table.Enter on an embedded pool": Table{}.Enter(ctx, pool{&noDB}, "a", 1),
+		"Table.Enter on nil":              Table{}.Enter(ctx, nil, "a", 1),
+		"Column.Enter on a pool":          account.Enter(ctx, &noDB, 1, 1),
+		"token 0":                         Table{}.Enter(ctx, &noTx, "a", 0),
+		"token 2^53":                      Table{}.Enter(ctx, &noTx, "a", MaxToken+1),
+		"empty resource":                  Table{}.Enter(ctx, &noTx, "", 1),
+		"Table.Name":                      Table{Name: "a; DROP TABLE a"}.Enter(ctx, &noTx, "a", 1),
+		"Table.Name in Create":            Table{Name: "a b"}.Create(ctx, &noDB),
+		"Table.Name in Forget":            Table{Name: "a b"}.Forget(ctx, &noTx, "a"),
+		"Table.TxOptions":                 Table{TxOptions: readOnly}.Do(ctx, &noDB, "a", 1, fn),
+		"Store token 0":                   Table{}.Store(&noDB).Enter(ctx, "a", 0),
+		"Column.Table missing":            Column{}.Enter(ctx, &noTx, 1, 1),
+		"Column.Key":                      Column{Table: "a", Key: "a b"}.Enter(ctx, &noTx, 1, 1),
+		"Column.Token":                    Column{Table: "a", Token: "a b"}.Enter(ctx, &noTx, 1, 1),
+		"Column token 0":                  account.Enter(ctx, &noTx, 1, 0),
+		"Column.TxOptions":                Column{Table: "a", TxOptions: readOnly}.Do(ctx, &noDB, 1, 1, fn),
+	} {
+		if !errors.Is(err, ErrInvalid) || errors.Is(err, ErrStale) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}

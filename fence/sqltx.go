@@ -1,0 +1,114 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Tx is the part of a database/sql transaction that a guard needs: *sql.Tx, what embeds one, or a *sql.Conn on which
+// the caller has begun a transaction by hand. A connection pool such as *sql.DB is refused with [ErrInvalid]: there the
+// comparison would be committed before the write it is to protect.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// TxBeginner begins transactions: *sql.DB or *sql.Conn.
+type TxBeginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// checkTx refuses a pool, told by a method that only pools have, also when it is embedded in another type.
+func checkTx(tx Tx) error {
+	if _, pool := tx.(interface{ SetMaxOpenConns(n int) }); pool || tx == nil {
+		return fmt.Errorf("%w: %T is no transaction: pass the transaction that also does the write, or use Do", ErrInvalid, tx)
+	}
+	return nil
+}
+
+// inTx runs enter and then fn in one transaction and commits it.
+func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn func(*sql.Tx) error) error {
+	if opts != nil && opts.ReadOnly {
+		return fmt.Errorf("%w: TxOptions.ReadOnly is set: entering writes the token, also before a read; leave it false", ErrInvalid)
+	}
+	tx, err := enterTx(ctx, db, opts, enter)
+	if err != nil {
+		return err
+	}
+	// Without effect once committed; ends the transaction when fn fails, panics or calls runtime.Goexit.
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("fence: commit: %w", err)
+	}
+	return nil
+}
+
+// enterTx begins a transaction and enters. Above READ COMMITTED, PostgreSQL takes the snapshot before it waits for the
+// guard row, and answers a wait that ended in somebody's commit with a serialization failure. Nothing of the caller's
+// has run by then, so a new transaction with a new snapshot is the whole cure. Each turn of the loop takes another
+// transaction's commit, or ctx's end, to need a further one.
+func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func(*sql.Tx) error) (*sql.Tx, error) {
+	for {
+		tx, err := db.BeginTx(ctx, opts)
+		if err != nil {
+			return nil, fmt.Errorf("fence: begin: %w", err)
+		}
+		if err = enter(tx); err == nil {
+			return tx, nil
+		}
+		tx.Rollback()
+		if ctx.Err() != nil || !serializationFailure(err) {
+			return nil, err
+		}
+	}
+}
+
+// serializationFailure finds SQLSTATE 40001 in the errors of pgx and lib/pq without depending on either.
+func serializationFailure(err error) bool {
+	state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return ok && state.SQLState() == "40001"
+}
+
+// checkIdentifier refuses what could not be a table or column name: plain or double-quoted parts joined by dots. Names
+// are put into statements as they are, so this is also what keeps anything else out of them.
+func checkIdentifier(setting, name string) error {
+	rest := name
+	for {
+		n := identifierPart(rest)
+		if n == 0 {
+			return fmt.Errorf("%w: %s %q: want a SQL identifier such as account, app.account or \"order\" in double quotes", ErrInvalid, setting, name)
+		}
+		if rest = rest[n:]; rest == "" {
+			return nil
+		}
+		var dot bool
+		if rest, dot = strings.CutPrefix(rest, "."); !dot {
+			rest = "" // identifierPart refuses it
+		}
+	}
+}
+
+// identifierPart returns the length of the identifier s starts with, 0 if none.
+func identifierPart(s string) int {
+	if quoted, ok := strings.CutPrefix(s, `"`); ok {
+		end := strings.IndexAny(quoted, "\"\x00")
+		if end < 1 || quoted[end] == 0 {
+			return 0
+		}
+		return end + 2
+	}
+	n := 0
+	for n < len(s) && (s[n] == '_' || 'a' <= s[n]|0x20 && s[n]|0x20 <= 'z' || n > 0 && '0' <= s[n] && s[n] <= '9') {
+		n++
+	}
+	return n
+}

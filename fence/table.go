@@ -1,0 +1,192 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Table guards resources by a table of its own, one row for each, in the database that the resources are in: PostgreSQL
+// from 9.5 or SQLite from 3.24, through any database/sql driver. The comparison is one statement of the transaction that
+// does the write, and the row stays locked until that transaction ends. The zero value is usable once [Table.Create]
+// has run. It is safe for concurrent use. To compare in a row you already have, see [Column].
+//
+// # Isolation levels on PostgreSQL
+//
+// At READ COMMITTED, the server's default, Enter waits for the row and then compares with what was committed last;
+// every statement after it sees all that earlier holders committed. What the transaction read before Enter may be old:
+// enter first. At REPEATABLE READ and SERIALIZABLE the snapshot is taken by the transaction's first statement. If another
+// transaction has entered the same resource and committed since then, Enter fails with SQLSTATE 40001, so an Enter that
+// succeeds says that the snapshot is up to date. Do begins again by itself then; who calls Enter repeats the transaction.
+// SERIALIZABLE can fail like that at any later statement and at commit, which Do passes on.
+//
+// A transaction that enters several resources enters them in one order everywhere, sorted say, or PostgreSQL ends one
+// of two that wait for each other (SQLSTATE 40P01).
+//
+// # SQLite
+//
+// SQLite has one writer at a time, and Enter makes the transaction that writer. Set a busy timeout, or Enter fails with
+// SQLITE_BUSY where it should wait. Entered first, a deferred BEGIN (the usual default of drivers) is as good as BEGIN
+// IMMEDIATE. After a SELECT it is not: in WAL mode, a transaction that has read and finds that another has written since
+// then fails at once with SQLITE_BUSY, whatever the timeout, and must be repeated. It is never let through wrongly.
+type Table struct {
+	// Name is the guard table, with its schema if you like. It goes into statements as it is. Defaults to "redlatch_fence".
+	Name string
+
+	// TxOptions is what Do begins transactions with. Defaults to nil, the driver's default. ReadOnly is refused.
+	TxOptions *sql.TxOptions
+}
+
+// Statements are what [Table] sends, for migrations and for drivers that do not speak database/sql.
+type Statements struct {
+	Create  string // makes the table, unless it is there
+	Enter   string // $1 resource, $2 token as a 64-bit integer; stale if it affected no row
+	Largest string // $1 resource; one row, one column: the largest token, or no row
+	Forget  string // $1 resource
+}
+
+// Statements returns the table's statements. The error is [ErrInvalid], for a Name that is no identifier.
+func (t Table) Statements() (Statements, error) {
+	name := t.Name
+	if name == "" {
+		name = "redlatch_fence"
+	} else if err := checkIdentifier("Table.Name", name); err != nil {
+		return Statements{}, err
+	}
+	return Statements{
+		Create: "CREATE TABLE IF NOT EXISTS " + name + " (resource TEXT NOT NULL PRIMARY KEY, " +
+			"token BIGINT NOT NULL CHECK (token > 0 AND token < 9007199254740992))",
+		// The row is locked, and its newest version compared, whether or not the condition lets the update through.
+		Enter: "INSERT INTO " + name + " AS guard (resource, token) VALUES ($1, $2) " +
+			"ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE guard.token <= excluded.token",
+		Largest: "SELECT token FROM " + name + " WHERE resource = $1",
+		Forget:  "DELETE FROM " + name + " WHERE resource = $1",
+	}, nil
+}
+
+// Create makes the guard table, unless it is there. Several processes may do so at once.
+func (t Table) Create(ctx context.Context, db *sql.DB) error {
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, stmts.Create)
+	if err == nil {
+		return nil
+	}
+	// In PostgreSQL, IF NOT EXISTS looks before it creates: of two at once, one fails on a catalog's unique index although
+	// the table is there. A user who may use the table but not create tables ends up here as well.
+	var token int64
+	if probe := db.QueryRowContext(ctx, stmts.Largest, "").Scan(&token); probe == nil || errors.Is(probe, sql.ErrNoRows) {
+		return nil
+	}
+	return fmt.Errorf("fence: creating the guard table: %w", err)
+}
+
+// Enter announces token at resource as part of tx and holds resource's guard row until tx ends. Call it before tx reads
+// or writes anything that resource stands for. It counts when tx commits: after a rollback the token has not been
+// announced, and nothing read in tx may be built on.
+//
+// Enter blocks while another transaction that has entered resource is open, until ctx is done or the database gives up.
+// A refusal is a *StaleError ([ErrStale]); tx is then to be rolled back, and until it is, others wait for the row.
+// [ErrInvalid] is found in the error for an argument that cannot be right. Any other error is the database's, wrapped.
+func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	return t.enter(ctx, tx, resource, token)
+}
+
+// Do begins a transaction, enters resource, runs fn and commits. It is all that most callers need.
+//
+// If Enter fails, fn does not run. If fn fails, the transaction is rolled back, the announcement with it, and fn's error
+// returned as it is: throw away what fn read. If the commit fails with a lost connection, whether it took place is
+// not known. When ctx is done the transaction is rolled back, so that with the lock's own context nothing is committed
+// that begins to commit after the lock was found lost.
+func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
+	enter := func(tx *sql.Tx) error { return t.enter(ctx, tx, resource, token) }
+	return inTx(ctx, db, t.TxOptions, enter, fn)
+}
+
+// Largest returns the largest token announced at resource by a committed transaction or by tx itself, 0 if none.
+func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, error) {
+	stmts, err := t.Statements()
+	if err != nil {
+		return 0, err
+	}
+	var token int64
+	switch err := tx.QueryRowContext(ctx, stmts.Largest, resource).Scan(&token); {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("fence: reading the largest token of %q: %w", resource, err)
+	}
+	return uint64(token), nil
+}
+
+// Forget deletes resource's row. A guard that has forgotten accepts the old holder, so call it only where the resource
+// itself is deleted for good, best in the same transaction.
+func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, stmts.Forget, resource); err != nil {
+		return fmt.Errorf("fence: forgetting %q: %w", resource, err)
+	}
+	return nil
+}
+
+// Store returns a [Store] that announces tokens in transactions of their own. It is for [HTTP] and [Admit], and for a
+// holder that announces itself before it reads elsewhere; a write needs Enter in its own transaction.
+func (t Table) Store(db *sql.DB) Store { return tableStore{t, db} }
+
+type tableStore struct {
+	table Table
+	db    *sql.DB
+}
+
+func (s tableStore) Enter(ctx context.Context, resource string, token uint64) error {
+	for {
+		err := s.table.enter(ctx, s.db, resource, token)
+		// A database whose default is above READ COMMITTED lets the statement fail when it had to wait, see enterTx.
+		if err == nil || ctx.Err() != nil || !serializationFailure(err) {
+			return err
+		}
+	}
+}
+
+// enter compares and announces in one statement.
+func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) error {
+	if err := check(resource, token); err != nil {
+		return err
+	}
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	// The second turn is for a row that was deleted between the two statements of the first, outside a transaction.
+	for range 2 {
+		result, err := tx.ExecContext(ctx, stmts.Enter, resource, int64(token))
+		if err != nil {
+			return fmt.Errorf("fence: entering %q: %w", resource, err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return fmt.Errorf("fence: entering %q: %w", resource, err)
+		}
+		if n > 0 {
+			return nil
+		}
+		// In a transaction the row is locked by now, so this is the token that refused us.
+		largest, err := t.Largest(ctx, tx, resource)
+		if err != nil {
+			return err
+		}
+		if largest > token {
+			return &StaleError{Resource: resource, Token: token, Largest: largest}
+		}
+	}
+	return fmt.Errorf("fence: entering %q: the database took no token and names no larger one: look for triggers, rules or row security on the guard table", resource)
+}
