@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch"
+)
+
+// locker is a contestant's client, connected.
+type locker interface {
+	// pair locks name and unlocks it. ctx can end, as a caller's mostly can.
+	pair(ctx context.Context, name string) error
+	close()
+}
+
+// contestant is one way to lock.
+type contestant struct {
+	name string
+	// nodes is over how many independent nodes it can lock at most.
+	nodes int
+	// key is what it locks a name under.
+	key  func(name string) string
+	open func(addrs []string) (locker, error)
+}
+
+// contestants begin with the floor, by which the others are divided.
+var contestants = []contestant{
+	{name: "floor", nodes: 5, key: plain, open: openFloor},
+	{name: "redlatch", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOff)},
+	{name: "redlatch-fenced", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOn)},
+	{name: "redsync", nodes: 5, key: plain, open: openRedsync},
+	{name: "redsync-rueidis", nodes: 5, key: plain, open: openRedsyncRueidis},
+	{name: "redislock", nodes: 1, key: plain, open: openRedislock},
+	{name: "rueidislock", nodes: 1, key: rueidislockKey, open: openRueidislock},
+}
+
+func plain(name string) string { return name }
