@@ -89,6 +89,9 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		if failure == nil {
 			return lock, nil
 		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w; %w", context.Cause(ctx), failure)
+		}
 		if !wait || errors.Is(failure.kind, ErrRefused) {
 			return nil, failure
 		}

@@ -32,6 +32,8 @@ type Lock struct {
 	// context is made when it is first asked for.
 	context *lease
 	timer   clock.Timer
+	// lostUntil is the end of the validity that a lost lock had when it was.
+	lostUntil clock.Instant
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
@@ -127,9 +129,11 @@ func (l *Lock) lose(why error) error {
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
 		// records is released after it.
+		until := l.hold.Until()
 		l.mu.Lock()
+		l.lostUntil = until
 		if l.timer != nil {
-			l.timer.Reset(max(0, l.client.clock.Now().Until(l.hold.Until())))
+			l.timer.Reset(max(0, l.client.clock.Now().Until(until)))
 		}
 		l.mu.Unlock()
 		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)

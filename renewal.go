@@ -64,14 +64,15 @@ func (l *Lock) renew() {
 
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
-	left := now.Until(l.hold.Until())
+	l.mu.Lock()
+	left := now.Until(l.lostUntil)
+	if left > 0 {
+		l.timer.Reset(left)
+	}
+	l.mu.Unlock()
 	if left <= 0 {
 		l.release()
-		return
 	}
-	l.mu.Lock()
-	l.timer.Reset(left)
-	l.mu.Unlock()
 }
 
 // jitter is d ± 10 %, so that what started together does not go on together.

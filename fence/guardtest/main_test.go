@@ -49,6 +49,14 @@ func atExit(stop func() error) {
 }
 
 func TestMain(m *testing.M) {
+	if assignment := os.Getenv(taskEnv); assignment != "" {
+		os.Exit(stoppedClient(assignment))
+	}
+	flag.Parse()
+	if !parallelGiven() {
+		// The parallel tests mostly wait for a TTL.
+		flag.Set("test.parallel", "16")
+	}
 	code := m.Run()
 	for _, stop := range started {
 		if err := stop(); err != nil {
@@ -57,6 +65,11 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+func parallelGiven() (given bool) {
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	return given
 }
 
 // schemas numbers the schemas that keep tests apart on the one PostgreSQL server.

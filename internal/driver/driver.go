@@ -27,8 +27,9 @@ type Conn interface {
 	Do(ctx context.Context, args ...string) (Reply, error)
 	// EvalSHA runs a script that the server has loaded.
 	EvalSHA(ctx context.Context, sha string, keys, args []string) (Reply, error)
-	// Connections counts the connections made so far. A change between two
-	// commands means that the second may have reached another server.
+	// Connections counts the connections made and those broken so far. A change
+	// between two commands means that the second may have reached another
+	// server.
 	Connections() uint64
 	// Close closes the connection; commands under way end with an error.
 	Close()

@@ -37,7 +37,7 @@ type greeting struct {
 // connect waits until the connection stands and its server was inspected. The
 // error wraps driver.ErrNotSent.
 func (n *Node) connect(ctx context.Context) error {
-	if n.link.greeted.Load() != 0 {
+	if greeted := n.link.greeted.Load(); greeted != 0 && greeted == n.conn.Connections() {
 		return nil
 	}
 	g, err := n.link.join(n.startGreeting)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +51,8 @@ const ringScale = 11
 // again after the connection broke.
 type Conn struct {
 	client rueidis.Client
-	dials  atomic.Uint64
+	// changes counts connections made and broken.
+	changes atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
@@ -86,8 +88,8 @@ func New(o Options) (*Conn, error) {
 			if err != nil {
 				return nil, driver.NotSent(err)
 			}
-			c.dials.Add(1)
-			return conn, nil
+			c.changes.Add(1)
+			return &watched{Conn: conn, broke: sync.OnceFunc(func() { c.changes.Add(1) })}, nil
 		},
 		ConnWriteTimeout:    replyTimeout,
 		ReadBufferEachConn:  bufferSize,
@@ -134,7 +136,36 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 }
 
 // Connections implements driver.Conn.
-func (c *Conn) Connections() uint64 { return c.dials.Load() }
+func (c *Conn) Connections() uint64 { return c.changes.Load() }
+
+// watched tells at once when a connection breaks, though nobody uses it: the
+// next command is then not sent before the next connection's server was looked
+// at.
+type watched struct {
+	net.Conn
+	broke func()
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if err != nil {
+		w.broke()
+	}
+	return n, err
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	if err != nil {
+		w.broke()
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.broke()
+	return w.Conn.Close()
+}
 
 // Close implements driver.Conn.
 func (c *Conn) Close() { c.client.Close() }
