@@ -78,21 +78,25 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		return nil, err
 	}
 	var reported time.Time
+	var failure *QuorumError // what stood in the way of the last whole try
 	for try := 0; ; try++ {
 		if err := c.usable(); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("lock %q: %w", name, context.Cause(ctx))
+			return nil, ended(ctx, name, failure)
 		}
-		lock, failure := c.try(ctx, b, name, record, r)
-		if failure == nil {
+		lock, outcome := c.try(ctx, b, name, record, r)
+		if outcome == nil {
 			return lock, nil
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w; %w", context.Cause(ctx), failure)
+		if failure == nil || ctx.Err() == nil {
+			failure = outcome // one that ctx cut short says less than the one before
 		}
-		if !wait || errors.Is(failure.kind, ErrRefused) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ended(ctx, name, failure)
+		case !wait || errors.Is(failure.kind, ErrRefused):
 			return nil, failure
 		}
 		if r.report != nil && time.Since(reported) > time.Second {
@@ -102,11 +106,20 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		select {
 		case <-time.After(c.pause(failure, try)):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w; %w", context.Cause(ctx), failure)
+			return nil, ended(ctx, name, failure)
 		case <-c.life.Done():
 			return nil, fmt.Errorf("%w; %w", ErrClosed, failure)
 		}
 	}
+}
+
+// ended is the error of a call whose ctx ended, with what stood in the way if a
+// try was made.
+func ended(ctx context.Context, name string, failure *QuorumError) error {
+	if failure == nil {
+		return fmt.Errorf("lock %q: %w", name, context.Cause(ctx))
+	}
+	return fmt.Errorf("%w; %w", context.Cause(ctx), failure)
 }
 
 // try makes one attempt, under a holder id of its own.

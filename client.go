@@ -82,20 +82,7 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 			c.Close()
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		n := node.New(conn, node.Options{
-			Name:   e.name,
-			Index:  i,
-			Census: c.census,
-			Deployment: node.Deployment{
-				Name:   config.Deployment,
-				MaxTTL: config.MaxTTL,
-				Fenced: config.RestartFence == FenceOn,
-				Strict: config.Strict,
-			},
-			ConnectTimeout: e.options.ConnectTimeout,
-			Patience:       config.NodeTimeout,
-			Logger:         config.Logger,
-		})
+		n := node.New(conn, config.nodeOptions(i, e, c.census))
 		c.nodes = append(c.nodes, n)
 		voters[i] = n
 	}

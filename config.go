@@ -101,6 +101,24 @@ const (
 	nameMark           = "{name}"
 )
 
+// nodeOptions says what the node at e, the i-th, is to a client.
+func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
+	return node.Options{
+		Name:   e.name,
+		Index:  i,
+		Census: census,
+		Deployment: node.Deployment{
+			Name:   c.Deployment,
+			MaxTTL: c.MaxTTL,
+			Fenced: c.RestartFence == FenceOn,
+			Strict: c.Strict,
+		},
+		ConnectTimeout: e.options.ConnectTimeout,
+		Patience:       c.NodeTimeout,
+		Logger:         c.Logger,
+	}
+}
+
 // endpoint is one of Config.Nodes, read.
 type endpoint struct {
 	name    string
@@ -167,7 +185,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
 		for _, key := range []string{name, options.Network + " " + options.Address} {
 			if first, ok := seen[key]; ok && first != i {
-				return nil, invalid("Config.Nodes[%d] and Config.Nodes[%d] are both %s, which would vote twice: name each server once", first, i, name)
+				return nil, invalid("Config.Nodes[%d], %s, and Config.Nodes[%d], %s, are one server, which would vote twice: name each server once", first, endpoints[first].name, i, name)
 			}
 			seen[key] = i
 		}
@@ -191,6 +209,15 @@ func isDeploymentName(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// wholeTTL cuts a TTL to the servers' grain, and refuses it as checkTTL does.
+func wholeTTL(setting string, ttl, most time.Duration) (time.Duration, error) {
+	whole := ttl.Truncate(time.Millisecond)
+	if whole < time.Millisecond {
+		whole = ttl // the error is to name what was given
+	}
+	return whole, checkTTL(setting, whole, most)
 }
 
 // checkTTL refuses a TTL that the servers cannot keep, that leaves no validity,

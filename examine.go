@@ -1,9 +1,9 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -71,7 +71,7 @@ type NodeReport struct {
 	ClockOffset, ClockError time.Duration
 	ClockKnown              bool
 
-	// User is the ACL user, "" where the server does not tell.
+	// User is the ACL user as the server says, or else as the URL does.
 	User string
 	// Missing are the ACL rules that the user lacks, such as "+eval" or
 	// "~redlatch:*".
@@ -133,6 +133,7 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	first := make(map[string]string)
 	for i, x := range found {
 		reports[i] = report(nodes[i].Name(), x)
+		reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
 		if same, ok := first[x.RunID]; ok && x.RunID != "" {
 			reports[i].SameAs = same
 			continue
@@ -159,15 +160,7 @@ func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 			}
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		nodes = append(nodes, node.New(conn, node.Options{
-			Name: e.name, Index: i, Census: census,
-			Deployment: node.Deployment{
-				Name: config.Deployment, MaxTTL: config.MaxTTL,
-				Fenced: config.RestartFence == FenceOn, Strict: config.Strict,
-			},
-			ConnectTimeout: e.options.ConnectTimeout,
-			Logger:         slog.New(slog.DiscardHandler),
-		}))
+		nodes = append(nodes, node.New(conn, config.nodeOptions(i, e, census)))
 	}
 	return nodes, nil
 }
@@ -181,6 +174,6 @@ func report(name string, x *node.Examination) NodeReport {
 		Persistence: x.Persistence, Durable: x.Durable,
 		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
 		ClockOffset: x.Offset, ClockError: x.OffsetError, ClockKnown: x.ClockKnown,
-		User: x.User, Missing: x.Missing, Refusal: x.Refusal,
+		Missing: x.Missing, Refusal: x.Refusal,
 	}
 }

@@ -18,4 +18,4 @@ func OpenIn(config Config, machine clock.Clock, draw func(below time.Duration) t
 }
 
 // Deadline is the end of the validity on both clocks.
-func (l *Lock) Deadline() clock.Instant { return l.hold.Until() }
+func (l *Lock) Deadline() clock.Instant { return l.until() }

@@ -32,8 +32,9 @@ type Lock struct {
 	// context is made when it is first asked for.
 	context *lease
 	timer   clock.Timer
-	// lostUntil is the end of the validity that a lost lock had when it was.
-	lostUntil clock.Instant
+	// finalUntil is the end of the validity that the lock had when it was lost or
+	// released.
+	finalUntil clock.Instant
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
@@ -80,7 +81,19 @@ func (l *Lock) Token() uint64 { return l.hold.Token() }
 // released, by the local clock and with its monotonic reading: compare it with
 // Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
 // that. It is no help across a suspend of the machine; Err and Context are.
-func (l *Lock) Until() time.Time { return l.hold.Until().Mono }
+func (l *Lock) Until() time.Time { return l.until().Mono }
+
+// until is the end of the validity. That of a lost lock stays what it was: an
+// extension whose answers came afterwards does not count.
+func (l *Lock) until() clock.Instant {
+	until := l.hold.Until()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != nil {
+		return l.finalUntil
+	}
+	return until
+}
 
 // Context returns a context that is done when the lock is lost or released.
 // context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
@@ -129,11 +142,9 @@ func (l *Lock) lose(why error) error {
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
 		// records is released after it.
-		until := l.hold.Until()
 		l.mu.Lock()
-		l.lostUntil = until
 		if l.timer != nil {
-			l.timer.Reset(max(0, l.client.clock.Now().Until(until)))
+			l.timer.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		}
 		l.mu.Unlock()
 		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
@@ -143,10 +154,11 @@ func (l *Lock) lose(why error) error {
 
 // finish gives the lock its last state, unless it has one, and returns that.
 func (l *Lock) finish(state error) (last error, first bool) {
+	until := l.hold.Until()
 	l.mu.Lock()
 	first = l.state == nil
 	if first {
-		l.state = state
+		l.state, l.finalUntil = state, until
 	}
 	last, lease := l.state, l.context
 	l.mu.Unlock()
@@ -166,7 +178,8 @@ func (l *Lock) finish(state error) (last error, first bool) {
 // or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
 // the lock is then held as long as it was.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if err := checkTTL("ttl", ttl, l.client.config.MaxTTL); err != nil {
+	ttl, err := wholeTTL("ttl", ttl, l.client.config.MaxTTL)
+	if err != nil {
 		return err
 	}
 	if err := l.Err(); err != nil {
@@ -179,7 +192,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	defer l.client.calls.Done()
-	return l.extend(ctx, ttl.Truncate(time.Millisecond))
+	return l.extend(ctx, ttl)
 }
 
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {

@@ -48,14 +48,15 @@ func (c *Client) request(options []Option) (request, error) {
 	for _, option := range options {
 		option(&r)
 	}
-	if err := checkTTL("WithTTL", r.ttl, c.config.MaxTTL); err != nil {
+	ttl, err := wholeTTL("WithTTL", r.ttl, c.config.MaxTTL)
+	if err != nil {
 		return r, err
 	}
-	r.ttl = r.ttl.Truncate(time.Millisecond)
+	r.ttl = ttl
 	if !r.guarded {
 		r.guard = r.ttl / 10
 	}
-	if r.guarded && (r.guard < 0 || r.guard >= r.ttl-quorum.Drift(r.ttl)) {
+	if validity := r.ttl - quorum.Drift(r.ttl); r.guard < 0 || r.guard >= validity {
 		return r, invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", r.guard, r.ttl)
 	}
 	if r.maxHold <= 0 {

@@ -65,7 +65,7 @@ func (l *Lock) renew() {
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
 	l.mu.Lock()
-	left := now.Until(l.lostUntil)
+	left := now.Until(l.finalUntil)
 	if left > 0 {
 		l.timer.Reset(left)
 	}

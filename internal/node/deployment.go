@@ -1,6 +1,8 @@
 package node
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,9 +35,12 @@ func (d Deployment) Quarantine() time.Duration {
 }
 
 // agreement is the part of the voting script's text that differs between
-// clients that do not agree. names is the set of nodes as recorded.
+// clients that do not agree: a hash, since names may hold anything. names is the
+// set of nodes as recorded.
 func (d Deployment) agreement(names []string) string {
-	return fmt.Sprintf("%s %dms fence=%t %s", d.Name, d.MaxTTL.Milliseconds(), d.Fenced, strings.Join(names, " "))
+	terms := fmt.Sprintf("%q %d %t %q", d.Name, d.MaxTTL.Milliseconds(), d.Fenced, names)
+	sum := sha256.Sum256([]byte(terms))
+	return hex.EncodeToString(sum[:])
 }
 
 // record is what a node keeps of the deployment it was admitted to.

@@ -214,12 +214,16 @@ func (n *Node) fsyncAlways(ctx context.Context) bool {
 	return false
 }
 
+// warn logs once that a node may evict locks.
 func (n *Node) warn(e *evidence) {
+	if !e.info.evicting() {
+		return
+	}
 	n.admission.mu.Lock()
 	warned := n.admission.warned
 	n.admission.warned = true
 	n.admission.mu.Unlock()
-	if e.info.evicting() && !warned {
+	if !warned {
 		n.options.Logger.Warn("the node may evict locks to make room", "node", n.Name(), "maxmemory_policy", e.info["maxmemory_policy"])
 	}
 }

@@ -83,7 +83,11 @@ func (n *Node) Close() {
 // use chooses the voting script of the deployment with these nodes.
 func (n *Node) use(names []string) {
 	d := n.options.Deployment
-	voting := script.Voting(d.agreement(names), d.Fenced)
+	agreement := d.agreement(names)
+	if known := n.voting.Load(); known != nil && known.Agreement == agreement {
+		return
+	}
+	voting := script.Voting(agreement, d.Fenced)
 	n.voting.Store(&voting)
 }
 

@@ -39,7 +39,10 @@ func Parse(raw string) (o Options, name string, err error) {
 			return o, "", fmt.Errorf("%s: unknown parameter %q: db and skip_verify are known", address, key)
 		}
 	}
-	parsed, err := rueidis.ParseURL(raw)
+	if u.Scheme != "unix" {
+		u.Path = strings.TrimSuffix(u.Path, "/")
+	}
+	parsed, err := rueidis.ParseURL(u.String())
 	if err != nil {
 		return o, "", fmt.Errorf("%s: %w", address, err)
 	}

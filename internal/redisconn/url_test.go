@@ -15,6 +15,7 @@ func TestParse(t *testing.T) {
 		name                                  string
 	}{
 		{url: "redis://127.0.0.1:7001", network: "tcp", address: "127.0.0.1:7001", name: "127.0.0.1:7001"},
+		{url: "redis://example:7/", network: "tcp", address: "example:7", name: "example:7"},
 		{url: "redis://example", network: "tcp", address: "example:6379", name: "example:6379"},
 		{url: "valkey://example:7", network: "tcp", address: "example:7", name: "example:7"},
 		{url: "redis://[::1]:7001", network: "tcp", address: "[::1]:7001", name: "[::1]:7001"},

@@ -1,0 +1,344 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// fenced is config with the restart fence on, whose quarantine is over
+// restartQuarantine after a server's start.
+func fenced(urls ...string) redlatch.Config {
+	c := config(urls...)
+	c.TTL, c.MaxTTL, c.RestartFence = restartTTL, restartTTL, redlatch.FenceOn
+	return c
+}
+
+func examine(t *testing.T, c redlatch.Config, names ...string) []redlatch.NodeReport {
+	t.Helper()
+	reports, err := redlatch.Examine(t.Context(), c, names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != len(c.Nodes) {
+		t.Fatalf("%d reports for %d nodes", len(reports), len(c.Nodes))
+	}
+	return reports
+}
+
+func vouch(t *testing.T, client *redlatch.Client, urls ...string) {
+	t.Helper()
+	for _, url := range urls {
+		if err := client.Admit(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is reported of a node's right to vote is what a client then meets.
+func TestExamineForetellsTheVote(t *testing.T) {
+	cases := []struct {
+		name string
+		args []string
+		// happen is done to a node that has been vouched for and has granted a
+		// lock, when it is not nil.
+		happen   func(t *testing.T, c redlatch.Config, s *redistest.Server)
+		strict   bool
+		standing redlatch.Standing
+		reason   string
+		verdict  redlatch.Verdict
+	}{
+		{name: "just started", standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
+		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: redlatch.Admitted, verdict: redlatch.Granted},
+		{name: "scripts flushed", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "SCRIPT", "FLUSH") },
+			standing: redlatch.Admissible, verdict: redlatch.Granted},
+		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
+			standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
+		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"},
+			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
+			standing: redlatch.Admissible, verdict: redlatch.Granted},
+		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "FLUSHALL") },
+			standing: redlatch.Waiting, reason: "its data was", verdict: redlatch.NotAdmitted},
+		{name: "keys deleted one by one, and nobody counted", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
+			do(t, s, "DEL", "redlatch:{"+c.Deployment+"}:admitted", "redlatch:{"+c.Deployment+"}:deployment")
+		}, standing: redlatch.Waiting, reason: "its data was", verdict: redlatch.NotAdmitted},
+		{name: "may evict", args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, strict: true,
+			standing: redlatch.Unfit, reason: "noeviction", verdict: redlatch.Refused},
+		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
+			c.MaxTTL = time.Minute
+			if err := tryUntilAnswered(t, open(t, c), "y"); err != nil {
+				t.Fatal(err)
+			}
+		}, standing: redlatch.Unfit, reason: "MaxTTL", verdict: redlatch.Refused},
+		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
+			do(t, s, "CONFIG", "SET", "maxmemory", "1")
+		},
+			standing: redlatch.Admitted, reason: "OOM", verdict: redlatch.Refused},
+	}
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				cfg := fenced(server.URL())
+				cfg.Strict = c.strict
+				client := open(t, cfg)
+				if c.happen != nil {
+					vouch(t, client, cfg.Nodes...)
+					if err := tryUntilAnswered(t, client, "x"); err != nil {
+						t.Fatal(err)
+					}
+					c.happen(t, cfg, server)
+				}
+
+				node := examine(t, cfg)[0]
+				reason := node.Reason
+				if reason == nil {
+					reason = node.Refusal
+				}
+				if node.Err != nil || node.Standing != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
+					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Standing, reason, node.Err, c.standing, c.reason)
+				}
+				if left := node.Left; (left > 0) != (c.standing == redlatch.Waiting) || left > restartQuarantine {
+					t.Errorf("%v left", left)
+				}
+
+				// A client that was there before, and one that comes anew.
+				for _, client := range []*redlatch.Client{client, open(t, cfg)} {
+					err := tryUntilAnswered(t, client, "x")
+					if c.verdict == redlatch.Granted {
+						// The try that met a restart may stand in the next one's way for a
+						// moment, until it is undone.
+						if err != nil && !errors.Is(err, redlatch.ErrHeld) {
+							t.Errorf("it does not vote: %v", err)
+						}
+						continue
+					}
+					if met := verdictOf(t, err, 0); met.Verdict != c.verdict || !strings.Contains(fmt.Sprint(met.Err), c.reason) {
+						t.Errorf("a client met %v, want %v because of %q", met, c.verdict, c.reason)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestExamineTellsWhatTheServerIs(t *testing.T) {
+	cases := []struct {
+		args        []string
+		persistence string
+		durable     bool
+		evicting    bool
+	}{
+		{nil, "none", false, false},
+		{[]string{"--save", "3600 1"}, "RDB", false, false},
+		{[]string{"--appendonly", "yes"}, "AOF everysec", false, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no", "--save", "3600 1"}, "AOF no and RDB", false, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always"}, "AOF always", true, false},
+		{[]string{"--maxmemory", "50mb", "--maxmemory-policy", "volatile-ttl"}, "none", false, true},
+		{[]string{"--maxmemory-policy", "volatile-ttl"}, "none", false, false},
+	}
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, c := range cases {
+			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				node := examine(t, fenced(server.URL()))[0]
+				want, _, _ := strings.Cut(binary[strings.LastIndexByte(binary, '/')+1:], "-")
+				if node.Server != want || node.Version != server.Version() {
+					t.Errorf("got %s %s, want %s %s", node.Server, node.Version, want, server.Version())
+				}
+				if node.Persistence != c.persistence || node.Durable != c.durable || node.Evicting != c.evicting {
+					t.Errorf("got %+v, want %+v", node, c)
+				}
+				if node.Role != "master" || node.User != "default" || len(node.RunID) != 40 || node.Latency <= 0 || node.Refusal != nil || node.Missing != nil {
+					t.Errorf("got %+v", node)
+				}
+			})
+		}
+	})
+}
+
+// The servers count every write that had an effect. A lock is held meanwhile,
+// and its name is among those looked at.
+func TestExamineChangesNothing(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		c := fenced(server.URL())
+		changes := func() string {
+			t.Helper()
+			info, err := server.Info("persistence")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info["rdb_changes_since_last_save"]
+		}
+		before := changes()
+		examine(t, c, "x") // it has never been used
+		if after := changes(); after != before {
+			t.Fatalf("on a new node, changes went from %s to %s", before, after)
+		}
+
+		client := open(t, c)
+		vouch(t, client, c.Nodes...)
+		if _, err := client.TryLock(t.Context(), "x", redlatch.WithoutRenewal()); err != nil {
+			t.Fatal(err)
+		}
+		before = changes()
+		if before == "0" {
+			t.Fatal("a lock was taken and no change counted: the measure is wrong")
+		}
+		node := examine(t, c, "x")[0]
+		if after := changes(); after != before || node.Standing != redlatch.Admitted {
+			t.Fatalf("changes went from %s to %s; %+v", before, after, node)
+		}
+	})
+}
+
+// What of the ACL is missing is found, and what is asked for is enough.
+func TestExamineFindsMissingPermissions(t *testing.T) {
+	t.Parallel()
+	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire", "~redlatch:*", "~job/*"}
+	missing := func(rule string) []string {
+		if rule == "~job/*" {
+			return []string{"~job/1"} // the name that was asked for
+		}
+		return []string{rule}
+	}
+	eachFlavor(t, func(t *testing.T, binary string) {
+		users := []string{"none on >p resetkeys -@all", "app on >p -@all " + strings.Join(needed, " ")}
+		for i := range needed {
+			rest := slices.Delete(slices.Clone(needed), i, i+1)
+			users = append(users, fmt.Sprintf("u%d on >p -@all %s", i, strings.Join(rest, " ")))
+		}
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
+		as := func(user string) redlatch.Config { return fenced(server.URLAs(user, "p")) }
+
+		for i, rule := range needed {
+			node := examine(t, as(fmt.Sprintf("u%d", i)), "job/1")[0]
+			if node.Err != nil || node.User != fmt.Sprint("u", i) || !slices.Equal(node.Missing, missing(rule)) {
+				t.Errorf("without %s: %s is missing %q (%v)", rule, node.User, node.Missing, node.Err)
+			}
+		}
+		node := examine(t, as("none"), "job/1")[0]
+		for _, rule := range needed {
+			if !slices.Contains(node.Missing, missing(rule)[0]) {
+				t.Errorf("without all: %s is not among %q", rule, node.Missing)
+			}
+		}
+		if node.Standing != redlatch.Unfit {
+			t.Errorf("without all: %v", node.Standing)
+		}
+
+		c := as("app")
+		if node := examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil {
+			t.Fatalf("with all that is needed: %+v", node)
+		}
+		one, other := open(t, c), open(t, c)
+		vouch(t, one, c.Nodes...)
+		lock, err := one.TryLock(t.Context(), "job/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.TryLock(t.Context(), "job/1"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("got %v, want ErrHeld", err)
+		}
+		if err := lock.Extend(t.Context(), restartTTL); err != nil {
+			t.Error(err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A look ends, whatever the nodes do, and tells one from another.
+func TestExamineUnreachableNodes(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3, redistest.Options{Password: "secret"})
+	proxies := redistest.Proxies(t, servers)
+	if err := proxies[0].Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers[1].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	c := fenced(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
+	reports := examine(t, c)
+	for i, word := range []string{"refused", "", "NOAUTH"} {
+		if node := reports[i]; node.Err == nil || node.Standing != redlatch.Unclear || !strings.Contains(node.Err.Error(), word) {
+			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Standing, node.Err, word)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	reports, err := redlatch.Examine(ctx, c)
+	if err != nil || len(reports) != 3 || reports[2].Err == nil {
+		t.Errorf("with ctx done: got %v, %v", reports, err)
+	}
+}
+
+func TestExamineRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, c := range []redlatch.Config{{}, {Nodes: []string{"http://127.0.0.1"}}} {
+		if _, err := redlatch.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%+v: got %v, want ErrInvalid", c, err)
+		}
+	}
+	if _, err := redlatch.Examine(t.Context(), config("redis://127.0.0.1:1"), ""); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("an empty name: got %v, want ErrInvalid", err)
+	}
+}
+
+// A replica, one server under two addresses, and the nodes of another set.
+func TestExamineFindsMisnamedNodes(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	replica := redistest.NewReplica(t, servers[0])
+	proxy := redistest.NewProxy(t, servers[1].Addr())
+
+	reports := examine(t, fenced(replica.URL(), servers[1].URL(), proxy.URL()))
+	if node := reports[0]; node.Role != "slave" || node.Standing != redlatch.Unfit || node.Refusal != nil {
+		t.Errorf("a replica: got %+v", node)
+	}
+	if node := reports[2]; node.SameAs != "n1" || node.Standing != redlatch.Unfit {
+		t.Errorf("a second address: got %+v", node)
+	}
+	if node := reports[1]; node.SameAs != "" || node.Standing != redlatch.Unfit {
+		t.Errorf("the first address: got %+v", node)
+	}
+
+	three := fenced(redistest.URLs(servers)...)
+	vouch(t, open(t, three), three.Nodes...)
+	two := three
+	two.Nodes = three.Nodes[:2]
+	for _, node := range examine(t, two) {
+		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Standing != redlatch.Unfit {
+			t.Errorf("another set: got %+v", node)
+		}
+	}
+}
+
+func TestExamineMeasuresTheClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{ClockShim: true})
+	for _, step := range []time.Duration{0, 30 * time.Second, -time.Minute} {
+		if err := server.StepClock(step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = -30 * time.Second
+	node := examine(t, fenced(server.URL()))[0]
+	if off := (node.ClockOffset - want).Abs(); !node.ClockKnown || node.ClockError <= 0 || off > node.ClockError+time.Millisecond {
+		t.Errorf("got %v ± %v, want %v", node.ClockOffset, node.ClockError, want)
+	}
+}

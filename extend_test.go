@@ -1,0 +1,273 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// counterOf names the side key that holds a lock's fence counter, as the wire
+// format has it.
+func counterOf(name string) string { return "redlatch:{" + name + "}:token:" + name }
+
+// A lock that lapsed is not extended, though nobody else has it.
+func TestExtendAfterLapse(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 3)
+		client := open(t, config(redistest.URLs(nodes)...))
+		lock := tryLock(t, client, t.Name(), redlatch.WithTTL(200*time.Millisecond), redlatch.WithoutRenewal())
+		<-lock.Context().Done()
+		for _, s := range nodes {
+			awaitValue(t, s, t.Name(), "")
+		}
+		if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("extend: %v", err)
+		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		for _, s := range nodes {
+			if v := value(t, s, t.Name()); v != "" {
+				t.Errorf("it was taken again: %q on %s", v, s.Addr())
+			}
+		}
+	})
+}
+
+// The servers extend in time, and their answers come when the lock has been
+// lost: before the end of the guard, or after the end of the validity. Lost is
+// final, and what was extended is released.
+func TestExtensionThatCompletesTooLate(t *testing.T) {
+	t.Parallel()
+	for _, guard := range []time.Duration{0, 400 * time.Millisecond} {
+		t.Run(fmt.Sprintf("guard=%v", guard), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, 3)
+			proxies := redistest.Proxies(t, nodes)
+			c := config(proxyURLs(proxies)...)
+			c.NodeTimeout = time.Second // longer than the lock is valid
+			client := open(t, c)
+			lock := tryLock(t, client, t.Name(), redlatch.WithTTL(600*time.Millisecond), redlatch.WithoutRenewal(), redlatch.WithGuard(guard))
+			for _, p := range proxies {
+				p.HoldBack(redistest.Replies, true)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- lock.Extend(context.Background(), 30*time.Second) }()
+			<-lock.Context().Done()
+			for _, p := range proxies {
+				p.HoldBack(redistest.Replies, false)
+			}
+			if err := <-ended; !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("extend: %v", err)
+			}
+			if !errors.Is(lock.Err(), redlatch.ErrLost) || !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) {
+				t.Errorf("%v, %v", lock.Err(), context.Cause(lock.Context()))
+			}
+			for _, s := range nodes {
+				awaitValue(t, s, t.Name(), "") // long before the 30 s are over
+			}
+		})
+	}
+}
+
+// A node that lost the record is given it back by an extension that a quorum
+// confirmed.
+func TestLostRecordIsRepaired(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 3)
+		client := open(t, config(redistest.URLs(nodes)...))
+		lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+		for _, s := range nodes {
+			await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+		}
+		id := value(t, nodes[0], t.Name())
+		for _, s := range nodes { // one after the other
+			do(t, s, "DEL", t.Name(), counterOf(t.Name()))
+			if err := lock.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			awaitValue(t, s, t.Name(), id)
+			if got := value(t, s, counterOf(t.Name())); got != fmt.Sprint(lock.Token()) {
+				t.Errorf("the counter that was given back is %s, the token %d", got, lock.Token())
+			}
+			if left := remaining(t, s, t.Name()); left <= 0 || left > 20*time.Second {
+				t.Errorf("the record that was given back has %v left", left)
+			}
+		}
+		unlock(t, lock)
+		for _, s := range nodes {
+			awaitValue(t, s, t.Name(), "")
+		}
+	})
+}
+
+// Renewal repairs by itself.
+func TestRenewalRepairs(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(1500*time.Millisecond))
+	await(t, "the node has it", func() bool { return value(t, nodes[2], t.Name()) != "" })
+	id := value(t, nodes[2], t.Name())
+	do(t, nodes[2], "DEL", t.Name())
+	awaitValue(t, nodes[2], t.Name(), id)
+	unlock(t, lock)
+}
+
+// Without a quorum nothing is repaired: one node lost the record, one does not
+// answer. When the second is back, both are fine.
+func TestNoRepairWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := open(t, config(proxyURLs(proxies)...))
+	wires := []*wire{tap(proxies[0]), tap(proxies[1]), tap(proxies[2])}
+	lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	for _, s := range nodes {
+		await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+	}
+	do(t, nodes[0], "DEL", t.Name())
+	proxies[1].HoldBack(redistest.Replies, true)
+	err := lock.Extend(t.Context(), 20*time.Second)
+	if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
+		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
+	}
+	failure := failureOf(t, err)
+	if failure.Nodes[0].Verdict != redlatch.NotOurs || failure.Nodes[2].Verdict != redlatch.Granted && failure.Nodes[2].Verdict != redlatch.Unknown {
+		t.Errorf("%v", failure)
+	}
+	if v := value(t, nodes[0], t.Name()); v != "" {
+		t.Errorf("repaired without a quorum: %q", v)
+	}
+	for i, w := range wires {
+		w.mu.Lock()
+		for what := range w.sent {
+			if what[:6] == "repair" {
+				t.Errorf("node %d was repaired without a quorum", i)
+			}
+		}
+		w.mu.Unlock()
+	}
+	proxies[1].HoldBack(redistest.Replies, false)
+	await(t, "extended", func() bool { return lock.Extend(t.Context(), 20*time.Second) == nil })
+	await(t, "repaired", func() bool { return value(t, nodes[0], t.Name()) != "" })
+	unlock(t, lock)
+}
+
+// Where a later holder has been its counter is larger, and the record is not
+// given back there. Where another is, it stays.
+func TestNoRepairAfterALaterHolder(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 5)
+		client := open(t, config(redistest.URLs(nodes)...))
+		lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+		for _, s := range nodes {
+			await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+		}
+		do(t, nodes[0], "DEL", t.Name())
+		do(t, nodes[0], "SET", counterOf(t.Name()), fmt.Sprint(lock.Token()+1), "PX", "60000")
+		do(t, nodes[1], "SET", t.Name(), "theirs", "PX", "60000")
+		for range 3 {
+			if err := lock.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unlock(t, lock) // it follows a repair, if there was one
+		if v := value(t, nodes[0], t.Name()); v != "" {
+			t.Errorf("repaired where a later holder has been: %q", v)
+		}
+		if v := value(t, nodes[1], t.Name()); v != "theirs" {
+			t.Errorf("another's record is now %q", v)
+		}
+		do(t, nodes[1], "DEL", t.Name())
+	})
+}
+
+// More nodes than a quorum can do without say that they have nothing: the lock
+// is lost at once, not at the end of its validity, and what is left of it goes.
+func TestLockIsLostAtOnceWhenImpossible(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, n)
+			client := open(t, config(redistest.URLs(nodes)...))
+			lock := tryLock(t, client, t.Name(), redlatch.WithTTL(20*time.Second), redlatch.WithGuard(19*time.Second))
+			// By its guard alone the lock would be lost after some 0.8 s; prolong
+			// it, so that the loss has one reason.
+			if err := lock.Extend(t.Context(), 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range nodes[:n/2+1] {
+				do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
+			}
+			// A node that is still busy with the round before is not asked.
+			await(t, "it is found lost", func() bool {
+				err := lock.Extend(t.Context(), 30*time.Second)
+				if err == nil {
+					t.Fatal("extended")
+				}
+				return errors.Is(err, redlatch.ErrLost)
+			})
+			if lock.Context().Err() == nil || time.Until(lock.Until()) < 10*time.Second {
+				t.Errorf("context %v, %v before the end of the validity", lock.Context().Err(), time.Until(lock.Until()))
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("unlock: %v", err)
+			}
+			for i, s := range nodes {
+				want := ""
+				if i < n/2+1 {
+					want = "theirs"
+				}
+				awaitValue(t, s, t.Name(), want)
+				do(t, s, "DEL", t.Name())
+			}
+		})
+	}
+}
+
+// What Extend refuses, and what state it leaves.
+func TestExtendErrors(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	until := lock.Until()
+	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Microsecond, 2 * time.Millisecond, time.Hour} {
+		if err := lock.Extend(t.Context(), ttl); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("extend by %v: %v", ttl, err)
+		}
+	}
+	cause := errors.New("the caller's own cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if err := lock.Extend(ctx, 30*time.Second); err != nil && !errors.Is(err, cause) {
+		t.Errorf("extend with a ctx that is done: %v", err)
+	}
+	if lock.Err() != nil {
+		t.Errorf("the lock is %v", lock.Err())
+	}
+	// A shorter one takes nothing away, here or on the nodes.
+	await(t, "extended", func() bool { return lock.Extend(t.Context(), time.Second) == nil })
+	if lock.Until().Before(until) {
+		t.Errorf("valid until %v, was %v", lock.Until(), until)
+	}
+	for i, s := range nodes {
+		if left := remaining(t, s, t.Name()); left < time.Until(until) {
+			t.Errorf("node %d keeps it for %v, it is valid for %v", i, left, time.Until(until))
+		}
+	}
+	unlock(t, lock)
+	if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("extend after the release: %v", err)
+	}
+}

@@ -1,0 +1,232 @@
+package redlatch_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// patience bounds what must happen; it says nothing about how fast.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childNodes) != "" {
+		child()
+		return
+	}
+	flag.Parse()
+	if !parallelGiven() {
+		// The tests mostly wait: for servers, for TTLs, for what must not happen.
+		flag.Set("test.parallel", "12")
+	}
+	code := m.Run()
+	pool.close()
+	if code == 0 {
+		if leaked := leakedGoroutines(); leaked != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left after all tests:\n%s\n", leaked)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func parallelGiven() (given bool) {
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	return given
+}
+
+// pool has the servers that tests share: they take names and a deployment of
+// their own, and break nothing but their own proxies.
+var pool servers
+
+type servers struct {
+	mu sync.Mutex // guards of; held while servers are started, on purpose
+	of map[string][]*redistest.Server
+}
+
+// shared returns n servers that no test stops, flushes or configures.
+func shared(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	return sharedOf(t, flavors(t)[0], n)
+}
+
+func sharedOf(t *testing.T, binary string, n int) []*redistest.Server {
+	t.Helper()
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if missing := n - len(pool.of[binary]); missing > 0 {
+		more, err := redistest.StartNodes(context.Background(), missing, redistest.Options{Binary: binary})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pool.of == nil {
+			pool.of = make(map[string][]*redistest.Server)
+		}
+		pool.of[binary] = append(pool.of[binary], more...)
+	}
+	return pool.of[binary][:n:n]
+}
+
+func (p *servers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, list := range p.of {
+		for _, s := range list {
+			s.Close()
+		}
+	}
+}
+
+// flavors are the kinds of server to test on. A missing server fails a test.
+func flavors(t *testing.T) []string {
+	t.Helper()
+	found := redistest.Flavors()
+	if len(found) == 0 {
+		t.Fatal(redistest.ErrNoServer)
+	}
+	return found
+}
+
+// eachFlavor runs f on every kind of server installed.
+func eachFlavor(t *testing.T, f func(t *testing.T, binary string)) {
+	t.Helper()
+	for _, binary := range flavors(t) {
+		t.Run(binary, func(t *testing.T) {
+			t.Parallel()
+			f(t, binary)
+		})
+	}
+}
+
+var deployments struct {
+	mu sync.Mutex // guards n
+	n  int
+}
+
+// config names the nodes n0, n1, … behind urls in a deployment of their own,
+// without the restart fence, and with time enough for a starved machine.
+func config(urls ...string) redlatch.Config {
+	deployments.mu.Lock()
+	defer deployments.mu.Unlock()
+	deployments.n++
+	named := make([]string, len(urls))
+	for i, url := range urls {
+		named[i] = fmt.Sprintf("%s#n%d", url, i)
+	}
+	return redlatch.Config{
+		Nodes:        named,
+		TTL:          20 * time.Second,
+		NodeTimeout:  500 * time.Millisecond,
+		Deployment:   fmt.Sprintf("t%d", deployments.n),
+		RestartFence: redlatch.FenceOff,
+	}
+}
+
+// through is config with other ways to the same nodes.
+func through(c redlatch.Config, urls ...string) redlatch.Config {
+	c.Nodes = config(urls...).Nodes
+	return c
+}
+
+func open(t *testing.T, c redlatch.Config) *redlatch.Client {
+	t.Helper()
+	client, err := redlatch.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func proxyURLs(proxies []*redistest.Proxy) []string {
+	urls := make([]string, len(proxies))
+	for i, p := range proxies {
+		urls[i] = p.URL()
+	}
+	return urls
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func tryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) *redlatch.Lock {
+	t.Helper()
+	lock, err := c.TryLock(t.Context(), name, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func unlock(t *testing.T, lock *redlatch.Lock) {
+	t.Helper()
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock %q: %v", lock.Name(), err)
+	}
+}
+
+// value returns the string at key, "" when there is none.
+func value(t *testing.T, s *redistest.Server, key string) string {
+	t.Helper()
+	text, _ := do(t, s, "GET", key).(string)
+	return text
+}
+
+// remaining returns the key's TTL; it is negative when there is no key or no
+// expiry.
+func remaining(t *testing.T, s *redistest.Server, key string) time.Duration {
+	t.Helper()
+	return time.Duration(do(t, s, "PTTL", key).(int64)) * time.Millisecond
+}
+
+// await asks check until it reports true, and returns how long that took.
+func await(t *testing.T, what string, check func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !check() {
+		if time.Since(start) > patience {
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
+}
+
+// awaitValue waits until key has that value on the server.
+func awaitValue(t *testing.T, s *redistest.Server, key, want string) time.Duration {
+	t.Helper()
+	return await(t, fmt.Sprintf("%s is %q on %s", key, want, s.Addr()), func() bool { return value(t, s, key) == want })
+}
+
+// seed returns what a random test draws from, and logs it.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if env := os.Getenv("REDLATCH_SEED"); env != "" {
+		var err error
+		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("REDLATCH_SEED=%d replays this", seed)
+	return seed
+}
+
+// lines joins what is listed in a log.
+func lines(all []string) string { return strings.Join(all, "\n") }

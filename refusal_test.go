@@ -1,0 +1,281 @@
+package redlatch_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// refused expects that TryLock and Lock give the server's own words at once,
+// as a refusal and never as "held".
+func refused(t *testing.T, client *redlatch.Client, name string, words ...string) {
+	t.Helper()
+	attempts := map[string]func() (*redlatch.Lock, error){
+		"TryLock": func() (*redlatch.Lock, error) { return client.TryLock(t.Context(), name) },
+		"Lock":    func() (*redlatch.Lock, error) { return client.Lock(within(t, patience), name) },
+	}
+	for what, attempt := range attempts {
+		lock, err := attempt()
+		if lock != nil {
+			t.Errorf("%s: held", what)
+			continue
+		}
+		if !errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("%s is not refused: %v", what, err)
+		}
+		for _, w := range words {
+			if !strings.Contains(fmt.Sprint(err), w) {
+				t.Errorf("%s does not pass on %q: %v", what, w, err)
+			}
+		}
+		if failure, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failure.Nodes[0].Verdict != redlatch.Refused {
+			t.Errorf("%s does not tell of the node: %#v", what, err)
+		}
+	}
+}
+
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 3)
+		client := open(t, config(redistest.URLs(nodes)...))
+		for _, kind := range [][]string{{"RPUSH", "x"}, {"HSET", "f", "x"}, {"SADD", "x"}, {"XADD", "*", "f", "x"}} {
+			name := t.Name() + kind[0]
+			for _, s := range nodes[:2] {
+				do(t, s, append([]string{kind[0], name}, kind[1:]...)...)
+			}
+			refused(t, client, name, "WRONGTYPE")
+			// Nothing of ours is left where it was free.
+			awaitValue(t, nodes[2], name, "")
+			for _, s := range nodes[:2] {
+				do(t, s, "DEL", name)
+			}
+			unlock(t, tryLock(t, client, name))
+		}
+	})
+}
+
+// One node's refusal leaves a quorum.
+func TestRefusalOfAMinority(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	do(t, nodes[1], "RPUSH", t.Name(), "x")
+	unlock(t, tryLock(t, client, t.Name()))
+	if n := do(t, nodes[1], "LLEN", t.Name()); n != int64(1) {
+		t.Errorf("the list has %v elements", n)
+	}
+	do(t, nodes[1], "DEL", t.Name())
+}
+
+// Users of the server who may not do what is needed.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		users := map[string]string{
+			"nokeys":    "on >secret ~other:* +@all",
+			"noscripts": "on >secret ~* +@all -@scripting",
+			"noset":     "on >secret ~* +@all -set",
+			"noinfo":    "on >secret ~* +@all -info",
+			"readonly":  "on >secret %R~* +@all",
+			"nothing":   "on >secret ~* -@all",
+		}
+		var acl []string
+		for user, rules := range users {
+			acl = append(acl, user+" "+rules)
+		}
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: append(acl, "enough on >secret ~* +@all")})
+		for user := range users {
+			t.Run(user, func(t *testing.T) {
+				client := open(t, config(server.URLAs(user, "secret")))
+				refused(t, client, t.Name())
+				_, err := client.TryLock(t.Context(), t.Name())
+				if text := fmt.Sprint(err); !strings.Contains(text, "NOPERM") && !strings.Contains(text, "permission") && !strings.Contains(text, "can't run this command") {
+					t.Errorf("the server's words are missing: %v", err)
+				}
+				if v := value(t, server, t.Name()); v != "" {
+					t.Errorf("left: %q", v)
+				}
+			})
+		}
+		client := open(t, config(server.URLAs("enough", "secret")))
+		unlock(t, tryLock(t, client, "x"))
+	})
+}
+
+// Permissions are taken away while a lock is held: extension and release tell
+// the server's words, and the lock is held as long as it was.
+func TestPermissionIsTakenAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~* +@all"}})
+	client := open(t, config(server.URLAs("alice", "secret")))
+	lock := tryLock(t, client, "x", redlatch.WithoutRenewal())
+	do(t, server, "ACL", "SETUSER", "alice", "resetkeys", "~other:*")
+	if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("extend: %v", err)
+	}
+	if lock.Err() != nil {
+		t.Errorf("the lock is %v", lock.Err())
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("unlock: %v", err)
+	}
+	refused(t, client, "y", "NOPERM")
+}
+
+// A replica never votes, whether it is one from the start or became one; and
+// what it says of writing reaches the caller.
+func TestReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		master := redistest.New(t, redistest.Options{Binary: binary})
+		replica := redistest.NewReplica(t, master)
+		refused(t, open(t, config(replica.URL())), "x", "replica", "name its master")
+
+		// Demoted under a client that has seen it as a master.
+		other := redistest.New(t, redistest.Options{Binary: binary})
+		client := open(t, config(other.URL()))
+		unlock(t, tryLock(t, client, "x"))
+		host, port, _ := strings.Cut(master.Addr(), ":")
+		do(t, other, "REPLICAOF", host, port)
+		if err := other.AwaitLink(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := client.TryLock(t.Context(), "x")
+		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "READONLY") && !strings.Contains(err.Error(), "replica") {
+			t.Errorf("demoted: %v", err)
+		}
+		refused(t, client, "x")
+	})
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		client := open(t, config(server.URL()))
+		unlock(t, tryLock(t, client, "x"))
+		held := tryLock(t, client, "held")
+		do(t, server, "CONFIG", "SET", "maxmemory", "1")
+		refused(t, client, "x", "OOM")
+		// What frees memory goes on.
+		unlock(t, held)
+		awaitValue(t, server, "held", "")
+		do(t, server, "CONFIG", "SET", "maxmemory", "0")
+		unlock(t, tryLock(t, client, "x"))
+	})
+}
+
+// A server that is busy with somebody's long script has refused nothing: it is
+// waited for, and what could not be released meanwhile goes when it is over.
+func TestBusyServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--busy-reply-threshold", "1"}})
+		client := open(t, config(server.URL()))
+		held := tryLock(t, client, "held")
+		busy, err := server.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer busy.Close()
+		if err := busy.Send("EVAL", "while true do end", "0"); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the server says that it is busy", func() bool {
+			_, err := server.Do("GET", "held")
+			refusal, ok := errors.AsType[redistest.ServerError](err)
+			return ok && refusal.Code() == "BUSY"
+		})
+		if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "BUSY") {
+			t.Errorf("unlock: %v", err)
+		}
+		_, err = client.TryLock(t.Context(), "x")
+		if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "BUSY") {
+			t.Errorf("lock: %v", err)
+		}
+		waiting := make(chan error, 1)
+		ctx := within(t, patience)
+		go func() {
+			lock, err := client.Lock(ctx, "x")
+			if err == nil {
+				err = lock.Unlock(ctx)
+			}
+			waiting <- err
+		}()
+		do(t, server, "SCRIPT", "KILL")
+		if err := <-waiting; err != nil {
+			t.Errorf("waiting: %v", err)
+		}
+		awaitValue(t, server, "held", "")
+	})
+}
+
+// Names, passwords and certificates that do not fit: Open takes them, since a
+// node may be mended, and the first lock says what is wrong, in the words of
+// the server or of TLS, without the password.
+func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		secret := redistest.New(t, redistest.Options{Binary: binary, Password: "right"})
+		secure := redistest.New(t, redistest.Options{Binary: binary, TLS: true})
+		mutual := redistest.New(t, redistest.Options{Binary: binary, TLS: true, TLSClientAuth: true})
+		bare := mutual.TLSConfig()
+		bare.Certificates, bare.GetClientCertificate = nil, nil
+		another := secure.TLSConfig()
+		another.ServerName = "another.example"
+		cases := []struct {
+			name, url string
+			tls       *tls.Config
+			words     string
+		}{
+			{"wrong password", secret.URLAs("", "hunter2"), nil, "WRONGPASS"},
+			{"unknown user", secret.URLAs("nobody", "hunter2"), nil, "WRONGPASS"},
+			{"no password", "redis://" + secret.Addr(), nil, "NOAUTH"},
+			{"unknown authority", secure.URL(), nil, "unknown authority"},
+			{"another name", secure.URL(), another, "another.example"},
+			{"no client certificate", mutual.URL(), bare, "certificate"},
+		}
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				cfg := config(c.url)
+				cfg.TLS = c.tls
+				client := open(t, cfg)
+				refused(t, client, "x", c.words)
+				if _, err := client.TryLock(t.Context(), "x"); strings.Contains(fmt.Sprint(err), "hunter2") {
+					t.Errorf("the password is told: %v", err)
+				}
+			})
+		}
+		// The right ones.
+		cfg := config(mutual.URL())
+		cfg.TLS = mutual.TLSConfig()
+		unlock(t, tryLock(t, open(t, cfg), "x"))
+		unlock(t, tryLock(t, open(t, config(secret.URL())), "x"))
+	})
+}
+
+// A password that is mended on the server is enough: the client need not be
+// opened anew.
+func TestRefusalIsNotForEver(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~* +@all"}})
+	client := open(t, config(server.URLAs("alice", "other")))
+	refused(t, client, "x", "WRONGPASS")
+	do(t, server, "ACL", "SETUSER", "alice", ">other")
+	await(t, "the lock is acquired", func() bool {
+		lock, err := client.TryLock(t.Context(), "x")
+		if err != nil {
+			return false
+		}
+		unlock(t, lock)
+		return true
+	})
+}

@@ -1,0 +1,182 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Renewal keeps a lock for many TTLs, under one token, and stops with the
+// release.
+func TestRenewalKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		const ttl = time.Second
+		nodes := sharedOf(t, binary, 3)
+		proxies := redistest.Proxies(t, nodes)
+		wires := []*wire{tap(proxies[0]), tap(proxies[1]), tap(proxies[2])}
+		client := open(t, config(proxyURLs(proxies)...))
+		lock := tryLock(t, client, t.Name(), redlatch.WithTTL(ttl))
+		token, first := lock.Token(), lock.Until()
+		await(t, "held for four TTLs", func() bool {
+			if lock.Err() != nil {
+				t.Fatal(lock.Err())
+			}
+			return lock.Until().Sub(first) > 4*ttl
+		})
+		if lock.Token() != token {
+			t.Errorf("the token changed from %d to %d", token, lock.Token())
+		}
+		unlock(t, lock)
+		// Every third of a TTL and a tenth of jitter, or after a failed round
+		// every twelfth: some 13, and no more than 60.
+		for _, w := range wires {
+			w.mu.Lock()
+			for what, n := range w.sent {
+				if what[:6] == "extend" && (n < 9 || n > 60) {
+					t.Errorf("%d extensions in four TTLs", n)
+				}
+			}
+			w.mu.Unlock()
+		}
+		for _, s := range nodes {
+			awaitValue(t, s, t.Name(), "")
+		}
+	})
+}
+
+// Without renewal a lock ends with its TTL: first its context, then its
+// records.
+func TestWithoutRenewal(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(300*time.Millisecond), redlatch.WithoutRenewal())
+	until := lock.Until()
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	if !lock.Until().Equal(until) || time.Until(until) > 30*time.Millisecond {
+		t.Errorf("ended %v before the end of its validity", time.Until(until))
+	}
+	if !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) || !errors.Is(lock.Err(), redlatch.ErrLost) {
+		t.Errorf("%v, %v", context.Cause(lock.Context()), lock.Err())
+	}
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), "")
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+// Renewal stops after MaxHold: the lock runs out within a TTL of it, and is not
+// extended by hand either.
+func TestMaxHoldEndsRenewal(t *testing.T) {
+	t.Parallel()
+	const ttl, maxHold = time.Second, 1500 * time.Millisecond
+	nodes := shared(t, 3)
+	for _, byOption := range []bool{true, false} {
+		c := config(redistest.URLs(nodes)...)
+		options := []redlatch.Option{redlatch.WithTTL(ttl)}
+		if byOption {
+			options = append(options, redlatch.WithMaxHold(maxHold))
+		} else {
+			c.MaxHold = maxHold
+		}
+		client := open(t, c)
+		start := time.Now()
+		lock := tryLock(t, client, t.Name(), options...)
+		acquired := time.Now()
+		<-lock.Context().Done()
+		if held := lock.Until().Sub(start); held < maxHold-ttl/3 || lock.Until().After(acquired.Add(maxHold+ttl)) {
+			t.Errorf("held for %v with a MaxHold of %v", held, maxHold)
+		}
+		if !errors.Is(lock.Err(), redlatch.ErrLost) {
+			t.Errorf("%v", lock.Err())
+		}
+		for _, s := range nodes {
+			awaitValue(t, s, t.Name(), "")
+		}
+	}
+	lock := tryLock(t, open(t, config(redistest.URLs(nodes)...)), t.Name(), redlatch.WithMaxHold(time.Millisecond))
+	await(t, "extending is refused after MaxHold", func() bool { return lock.Extend(t.Context(), 20*time.Second) != nil })
+	if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrInvalid) || lock.Err() != nil {
+		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
+	}
+	unlock(t, lock)
+}
+
+// The guard is the time between the loss and the end of the validity, and the
+// records outlive both.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(3*time.Second), redlatch.WithGuard(2900*time.Millisecond), redlatch.WithoutRenewal())
+	<-lock.Context().Done()
+	left := time.Until(lock.Until())
+	if left > 2900*time.Millisecond {
+		t.Errorf("lost %v before the end of the validity, the guard is 2.9s", left)
+	}
+	if left < time.Second {
+		t.Skipf("this machine stood still for %v", 2900*time.Millisecond-left)
+	}
+	for i, s := range nodes {
+		if remaining(t, s, t.Name()) <= 0 && time.Until(lock.Until()) > 0 {
+			t.Errorf("node %d has nothing any more within the guard", i)
+		}
+	}
+	if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("extend within the guard: %v", err)
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), "") // released, not expired: there are seconds left
+	}
+}
+
+// Renewal goes through what passes: a node that is late, a connection that
+// breaks, a minute's worth of it.
+func TestRenewalThroughTrouble(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := open(t, config(proxyURLs(proxies)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(2*time.Second))
+	start := lock.Until()
+	for round := 0; lock.Until().Sub(start) < 4*time.Second; round++ {
+		before := lock.Until()
+		p := proxies[round%3]
+		switch round % 4 {
+		case 0:
+			p.Cut()
+		case 1:
+			p.HoldBack(redistest.Both, true)
+		case 2:
+			p.DropReplies(true)
+		case 3:
+			do(t, nodes[round%3], "DEL", t.Name())
+		}
+		await(t, "renewed", func() bool {
+			if lock.Err() != nil {
+				t.Fatalf("round %d: %v", round, lock.Err())
+			}
+			return lock.Until().After(before)
+		})
+		p.HoldBack(redistest.Both, false)
+		p.DropReplies(false)
+	}
+	unlock(t, lock)
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), "")
+	}
+}

@@ -1,0 +1,218 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// fault is what one node of several suffers.
+type fault struct {
+	name       string
+	begin, end func(s *redistest.Server, p *redistest.Proxy) error
+}
+
+func faults() []fault {
+	return []fault{
+		{"refusing",
+			func(_ *redistest.Server, p *redistest.Proxy) error { defer p.Cut(); return p.Refuse(true) },
+			func(_ *redistest.Server, p *redistest.Proxy) error { return p.Refuse(false) }},
+		{"stopped",
+			func(s *redistest.Server, _ *redistest.Proxy) error { return s.Pause() },
+			func(s *redistest.Server, _ *redistest.Proxy) error { return s.Resume() }},
+		{"black-holed",
+			func(_ *redistest.Server, p *redistest.Proxy) error { p.BlackHole(redistest.Both, true); return nil },
+			func(_ *redistest.Server, p *redistest.Proxy) error { p.BlackHole(redistest.Both, false); return nil }},
+	}
+}
+
+func cycle(ctx context.Context, client *redlatch.Client, name string) error {
+	lock, err := client.TryLock(ctx, name)
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if err := lock.Extend(ctx, 20*time.Second); err != nil {
+		return fmt.Errorf("extend: %w", err)
+	}
+	if err := lock.Unlock(ctx); err != nil {
+		return fmt.Errorf("unlock: %w", err)
+	}
+	return nil
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// One node of several refuses, stands still or swallows everything: lock, extend
+// and unlock go on at the pace of the others. The time for one node is set to a
+// second, so that whoever waits for it shows. When it is back nothing is left on
+// it. Each of its servers is stopped, so they are the test's own.
+func TestOneBadNodeIsNotWaitedFor(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		nodes := redistest.Nodes(t, n)
+		for _, f := range faults() {
+			t.Run(fmt.Sprintf("N=%d %s", n, f.name), func(t *testing.T) {
+				proxies := redistest.Proxies(t, nodes)
+				c := config(proxyURLs(proxies)...)
+				c.NodeTimeout = time.Second
+				bad, good := open(t, c), open(t, through(c, redistest.URLs(nodes)...))
+				// The client that is compared with sees all nodes up, so it goes
+				// first where the fault is the server's own.
+				const samples = 100
+				measure := func(client *redlatch.Client, what string) []time.Duration {
+					took := make([]time.Duration, samples)
+					for i := range took {
+						start := time.Now()
+						if err := cycle(t.Context(), client, fmt.Sprintf("%s/%s%d", t.Name(), what, i)); err != nil {
+							t.Fatalf("%s, cycle %d: %v", what, i, err)
+						}
+						took[i] = time.Since(start)
+					}
+					return took
+				}
+				measure(bad, "warm")
+				measure(good, "warm")
+				up := measure(bad, "up")
+				if err := f.begin(nodes[n-1], proxies[n-1]); err != nil {
+					t.Fatal(err)
+				}
+				down := measure(bad, "down")
+				longest := slices.Max(down)
+				all, one := median(up), median(down)
+				t.Logf("lock+extend+unlock, median: all up %v, one %s %v, ratio %.2f, longest %v", all, f.name, one, float64(one)/float64(all), longest)
+				if one > c.NodeTimeout/4 {
+					t.Errorf("the median of lock, extend and unlock is %v with one node %s", one, f.name)
+				}
+				if err := f.end(nodes[n-1], proxies[n-1]); err != nil {
+					t.Fatal(err)
+				}
+				for i := range samples {
+					awaitValue(t, nodes[n-1], fmt.Sprintf("%s/down%d", t.Name(), i), "")
+				}
+			})
+		}
+	}
+}
+
+// Ten thousand locks while one node is bad: neither goroutines nor memory grow
+// with their number. Not parallel: it counts those of the process.
+func TestManyLocksWithABadNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10 000 locks for each fault")
+	}
+	const callers = 16
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			locks := int64(10_000)
+			if f.name != "stopped" {
+				locks = 3000
+			}
+			nodes := redistest.Nodes(t, 3)
+			proxies := redistest.Proxies(t, nodes[2:])
+			c := config(nodes[0].URL(), nodes[1].URL(), proxies[0].URL())
+			c.NodeTimeout = 250 * time.Millisecond
+			client := open(t, c)
+			var next, failed atomic.Int64
+			run := func(upTo int64) {
+				var group sync.WaitGroup
+				for range callers {
+					group.Go(func() {
+						for i := next.Add(1); i <= upTo; i = next.Add(1) {
+							name := fmt.Sprintf("%s/%d", t.Name(), i%1000)
+							lock, err := client.TryLock(t.Context(), name)
+							if err == nil {
+								err = lock.Unlock(t.Context())
+							}
+							if err != nil && failed.Add(1) <= 3 {
+								t.Log(err)
+							}
+						}
+					})
+				}
+				group.Wait()
+			}
+			run(1000)
+			goroutines := runtime.NumGoroutine()
+			if err := f.begin(nodes[2], proxies[0]); err != nil {
+				t.Fatal(err)
+			}
+			next.Store(0)
+			run(1000)
+			heap := heapInUse()
+			next.Store(0)
+			start := time.Now()
+			most := peakGoroutines(func() { run(locks) })
+			t.Logf("%d locks in %v, %d failed; goroutines: %d before, %d at most, %d after; heap: %d kB before, %d kB after",
+				locks, time.Since(start).Round(time.Millisecond), failed.Load(), goroutines, most, runtime.NumGoroutine(), heap>>10, heapInUse()>>10)
+			// Those who wait for the bad node are as many as the callers start
+			// before it is known to be silent. Ten thousand locks must not show.
+			if most > goroutines+2500 {
+				t.Errorf("%d goroutines at most, %d before", most, goroutines)
+			}
+			if after := heapInUse(); after > heap+16<<20 {
+				t.Errorf("the heap grew from %d to %d kB", heap>>10, after>>10)
+			}
+			if failed.Load() > locks/10 {
+				t.Errorf("%d of %d failed", failed.Load(), locks)
+			}
+			if err := f.end(nodes[2], proxies[0]); err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range nodes {
+				await(t, fmt.Sprintf("no lock is left on node %d", i), func() bool { return len(lockKeys(t, s)) == 0 })
+			}
+			// The connection to the third node may be a new one, and some are kept
+			// for the next lock.
+			await(t, "about as few goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines+100 })
+		})
+	}
+}
+
+// lockKeys returns the keys on the server that are not the library's own.
+func lockKeys(t *testing.T, s *redistest.Server) []string {
+	t.Helper()
+	var keys []string
+	for _, key := range do(t, s, "KEYS", "*").([]any) {
+		if key := key.(string); len(key) < 9 || key[:9] != "redlatch:" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// peakGoroutines runs f and returns the largest number of goroutines seen.
+func peakGoroutines(f func()) int {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	most := 0
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		most = max(most, runtime.NumGoroutine())
+		select {
+		case <-done:
+			return most
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// lockIn starts a Lock and returns where its outcome will be.
+func lockIn(ctx context.Context, c *redlatch.Client, name string, options ...redlatch.Option) <-chan outcomeOf {
+	out := make(chan outcomeOf, 1)
+	go func() {
+		lock, err := c.Lock(ctx, name, options...)
+		out <- outcomeOf{lock, err}
+	}()
+	return out
+}
+
+type outcomeOf struct {
+	lock *redlatch.Lock
+	err  error
+}
+
+// waiting returns an option that reports failed tries, and what is closed at
+// the first.
+func waiting(report func(error)) (redlatch.Option, <-chan struct{}) {
+	first := make(chan struct{})
+	var once sync.Once
+	return redlatch.WithWaitReport(func(err error) {
+		if report != nil {
+			report(err)
+		}
+		once.Do(func() { close(first) })
+	}), first
+}
+
+// Who waits has the lock when it is released, long before its TTL is over, with
+// a larger token.
+func TestLockWaitsForTheRelease(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3, 5} {
+			c := config(redistest.URLs(sharedOf(t, binary, n))...)
+			name := fmt.Sprintf("%s/%d", t.Name(), n)
+			first := tryLock(t, open(t, c), name)
+			var told atomic.Pointer[redlatch.QuorumError]
+			report, waits := waiting(func(err error) {
+				failure, _ := errors.AsType[*redlatch.QuorumError](err)
+				told.Store(failure)
+			})
+			out := lockIn(within(t, patience/2), open(t, c), name, report)
+			<-waits
+			if failure := told.Load(); failure == nil || !errors.Is(failure, redlatch.ErrHeld) {
+				t.Errorf("what was reported while waiting is %v", failure)
+			}
+			select {
+			case o := <-out:
+				t.Fatalf("it did not wait: %v, %v", o.lock, o.err)
+			default:
+			}
+			start := time.Now()
+			unlock(t, first)
+			o := <-out
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			t.Logf("N=%d: had %v after the release", n, time.Since(start).Round(time.Microsecond))
+			if o.lock.Token() <= first.Token() {
+				t.Errorf("token %d follows %d", o.lock.Token(), first.Token())
+			}
+			unlock(t, o.lock)
+		}
+	})
+}
+
+// Who waits has the lock when its holder's TTL is over.
+func TestLockWaitsForTheExpiry(t *testing.T) {
+	t.Parallel()
+	c := config(redistest.URLs(shared(t, 3))...)
+	first := tryLock(t, open(t, c), t.Name(), redlatch.WithTTL(400*time.Millisecond), redlatch.WithoutRenewal())
+	second, err := open(t, c).Lock(within(t, patience/2), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(first.Err(), redlatch.ErrLost) {
+		t.Errorf("the first lock is %v", first.Err())
+	}
+	if err := first.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("the first one's unlock: %v", err)
+	}
+	if second.Err() != nil {
+		t.Errorf("the second lock is %v", second.Err())
+	}
+	unlock(t, second)
+}
+
+// The error says who holds the lock, since when, and for how long still.
+func TestHeldTellsOfTheHolder(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 3)
+		c := config(redistest.URLs(nodes)...)
+		c.Label = "the first: a.b, ü"
+		client, other := open(t, c), open(t, c)
+		start := time.Now()
+		for _, label := range []string{"", "the job's own"} {
+			var options []redlatch.Option
+			want := c.Label
+			if label != "" {
+				options, want = append(options, redlatch.WithLabel(label)), label
+			}
+			lock := tryLock(t, client, t.Name(), options...)
+			_, err := other.TryLock(t.Context(), t.Name())
+			if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Fatalf("%v", err)
+			}
+			failure := failureOf(t, err)
+			holder, left, ok := failure.Holder()
+			if !ok || holder.Label != want || left <= 0 || left > 20*time.Second {
+				t.Errorf("holder %+v, %v left, %t", holder, left, ok)
+			}
+			if d := holder.Since.Sub(start); d < -time.Second || d > patience {
+				t.Errorf("held since %v, it is %v", holder.Since, time.Now())
+			}
+			if holder.ID != value(t, nodes[0], t.Name()) {
+				t.Errorf("holder id %q", holder.ID)
+			}
+			if text := err.Error(); !strings.Contains(text, want) || !strings.Contains(text, t.Name()) || !strings.Contains(text, "held by another") {
+				t.Errorf("the text tells less: %s", text)
+			}
+			unlock(t, lock)
+		}
+		// Nobody is told of a holder where there is none.
+		if _, _, ok := (&redlatch.QuorumError{}).Holder(); ok {
+			t.Error("a holder of nothing")
+		}
+	})
+}
+
+// Ctx ends the waiting. Its cause comes with what stood in the way.
+func TestCtxEndsTheWaiting(t *testing.T) {
+	t.Parallel()
+	c := config(redistest.URLs(shared(t, 3))...)
+	holder, other := open(t, c), open(t, c)
+	lock := tryLock(t, holder, t.Name())
+	cause := errors.New("the caller's own cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	report, waits := waiting(nil)
+	out := lockIn(ctx, other, t.Name(), report)
+	<-waits
+	cancel(cause)
+	o := <-out
+	if o.lock != nil || !errors.Is(o.err, cause) || !errors.Is(o.err, redlatch.ErrHeld) {
+		t.Errorf("%v, %v", o.lock, o.err)
+	}
+	if holder, _, ok := failureOf(t, o.err).Holder(); !ok || holder.ID == "" {
+		t.Errorf("the holder is not told: %v", o.err)
+	}
+
+	deadline, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := other.Lock(deadline, t.Name()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("%v", err)
+	}
+	// With a ctx that is done nothing is tried.
+	if _, err := other.Lock(ctx, t.Name()+"/free"); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	if _, err := other.TryLock(ctx, t.Name()+"/free"); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	unlock(t, lock)
+}
+
+// No quorum of nodes can be reached: Lock waits for them, too, and tells of
+// each when ctx ends.
+func TestLockWaitsForNodes(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := config(proxyURLs(proxies)...)
+	client := open(t, c)
+	for _, p := range proxies[:2] {
+		if err := p.Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+		p.Cut()
+	}
+	if _, err := client.Lock(within(t, 100*time.Millisecond), t.Name()); !errors.Is(err, context.DeadlineExceeded) ||
+		!errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrHeld) || !strings.Contains(err.Error(), "n0") {
+		t.Errorf("%v", err)
+	}
+	report, waits := waiting(nil)
+	out := lockIn(within(t, patience), client, t.Name(), report)
+	<-waits
+	for _, p := range proxies[:2] {
+		if err := p.Refuse(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := <-out
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	unlock(t, o.lock)
+}
+
+// Many callers in several clients: each has it once, one at a time.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := config(redistest.URLs(sharedOf(t, binary, 3))...)
+		var inside, most atomic.Int32
+		var last atomic.Uint64
+		unguarded := 0 // -race tells if it is not
+		var group sync.WaitGroup
+		for range 3 {
+			client := open(t, c)
+			for range 4 {
+				group.Go(func() {
+					for range 3 {
+						err := client.Do(within(t, patience), t.Name(), func(ctx context.Context) error {
+							if n := inside.Add(1); n > most.Load() {
+								most.Store(n)
+							}
+							unguarded++
+							inside.Add(-1)
+							return ctx.Err()
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		group.Wait()
+		lock := tryLock(t, open(t, c), t.Name())
+		if most.Load() != 1 || unguarded != 3*4*3 || lock.Token() <= last.Load() {
+			t.Errorf("%d at once, %d in all", most.Load(), unguarded)
+		}
+		unlock(t, lock)
+	})
+}
+
+// Reports come at once and then about once a second, from the goroutine that
+// waits.
+func TestWaitReport(t *testing.T) {
+	t.Parallel()
+	c := config(redistest.URLs(shared(t, 1))...)
+	client := open(t, c)
+	lock := tryLock(t, client, t.Name())
+	var times []time.Duration // no lock: one goroutine
+	start := time.Now()
+	_, err := open(t, c).Lock(within(t, 2500*time.Millisecond), t.Name(), redlatch.WithWaitReport(func(err error) {
+		times = append(times, time.Since(start))
+		if !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("reported: %v", err)
+		}
+	}))
+	if !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("%v", err)
+	}
+	if len(times) < 1 || len(times) > 3 {
+		t.Errorf("reported after %v", times)
+	}
+	for i := range times[1:] {
+		if d := times[i+1] - times[i]; d < time.Second {
+			t.Errorf("reported again after %v", d)
+		}
+	}
+	unlock(t, lock)
+}
