@@ -51,6 +51,8 @@ var (
 type Script struct {
 	Text string
 	SHA  string
+	// Agreement is that of a voting script.
+	Agreement string
 }
 
 func newScript(text string) Script {
@@ -65,8 +67,8 @@ var Release = newScript(releaseLua)
 // Inspect reads what admission depends on.
 var Inspect = newScript(inspectLua)
 
-// Voting composes the voting script of the clients that share agreement, a
-// text without quotes, backslashes or line breaks. With fenced false the node
+// Voting composes the voting script of the clients that share agreement, which
+// is letters and digits. With fenced false the node
 // votes without having been admitted.
 func Voting(agreement string, fenced bool) Script {
 	steps := []struct{ name, body string }{
@@ -84,5 +86,7 @@ func Voting(agreement string, fenced bool) Script {
 		word = "elseif"
 	}
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
-	return newScript(text.String())
+	voting := newScript(text.String())
+	voting.Agreement = agreement
+	return voting
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line: one field a command, and a file for each.
+type cli struct {
+	Run    runCmd    `cmd:"" help:"Run a command while holding a lock."`
+	Admit  admitCmd  `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
+	Doctor doctorCmd `cmd:"" help:"Look at the nodes and say what is wrong with them."`
+	demoCommands
+	Version versionCmd `cmd:"" help:"Show the version."`
+	Guard   guardCmd   `cmd:"" name:"guard-process" hidden:""`
+}
+
+// command is what every field of cli does. A nil error is exit code 0; an
+// *outcome chooses another.
+type command interface {
+	Run(out *printer) error
+}
+
+var _ = []command{(*runCmd)(nil), (*admitCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+
+// execute parses args, runs the command they name and returns the exit code.
+func execute(args []string) int {
+	out := &printer{level: normal, out: os.Stderr}
+	err := parseAndRun(args, out)
+	if err == nil {
+		return 0
+	}
+	end, ok := errors.AsType[*outcome](err)
+	if !ok {
+		end = &outcome{code: exitInternal, err: err}
+	}
+	out.fail(end)
+	return end.code
+}
+
+func parseAndRun(args []string, out *printer) error {
+	parser, err := kong.New(new(cli),
+		kong.Name("redlatch"),
+		kong.Description("Distributed locks on Redis and Valkey."),
+		kong.Writers(os.Stdout, os.Stderr),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
+		kong.Help(showHelp),
+	)
+	if err != nil {
+		return err
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		hint := "see redlatch --help"
+		if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
+			if selected := parse.Context.Selected(); selected != nil {
+				hint = "see redlatch " + selected.Name + " --help"
+			}
+		}
+		return &outcome{code: exitUsage, err: err, hints: []string{hint}}
+	}
+	return ctx.Run(out)
+}
+
+// showHelp prints a command's help, under the usage line of its own that it may
+// have.
+func showHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if selected := ctx.Selected(); selected != nil {
+		if cmd, ok := selected.Target.Addr().Interface().(interface{ Usage() string }); ok {
+			fmt.Fprintf(ctx.Stdout, "Usage: %s\n", cmd.Usage())
+			options.NoAppSummary = true
+		}
+	}
+	return kong.DefaultHelpPrinter(options, ctx)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+const (
+	defaultDeployment = "default"
+	defaultMaxTTL     = 30 * time.Second
+	// defaultNodeTimeout is longer than the library's: a command line is in
+	// less of a hurry than a server, and a release that is given up too soon
+	// keeps the next one waiting for the TTL.
+	defaultNodeTimeout = 250 * time.Millisecond
+)
+
+// connection has the flags of every command that talks to nodes.
+type connection struct {
+	Nodes        []string      `env:"REDLATCH_NODES" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed. A command line is visible to everybody in ps: give passwords by the environment or by --password-file."`
+	PasswordFile string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
+	Deployment   string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
+	MaxTTL       time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
+	NodeTimeout  time.Duration `placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
+	KeyTemplate  string        `placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
+	NoFence      bool          `env:"REDLATCH_NO_FENCE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
+}
+
+// config turns the flags into the library's. Its errors are usage errors.
+func (c *connection) config() (redlatch.Config, error) {
+	if len(c.Nodes) == 0 {
+		return redlatch.Config{}, usage("give --nodes redis://HOST:PORT,... or unset REDLATCH_NODES for redis://127.0.0.1:6379", "no node: --nodes or REDLATCH_NODES is empty")
+	}
+	password, err := c.password()
+	if err != nil {
+		return redlatch.Config{}, err
+	}
+	nodes := slices.Clone(c.Nodes)
+	if password != "" {
+		for i, node := range nodes {
+			nodes[i] = withPassword(node, password)
+		}
+	}
+	cfg := redlatch.Config{
+		Nodes:       nodes,
+		MaxTTL:      c.MaxTTL,
+		NodeTimeout: cmp.Or(c.NodeTimeout, defaultNodeTimeout),
+		KeyTemplate: c.KeyTemplate,
+		Deployment:  c.Deployment,
+	}
+	if c.NoFence {
+		cfg.RestartFence = redlatch.FenceOff
+	}
+	return cfg, nil
+}
+
+// open connects; the caller closes the client.
+func open(cfg redlatch.Config) (*redlatch.Client, error) {
+	client, err := redlatch.Open(cfg)
+	switch {
+	case errors.Is(err, redlatch.ErrInvalid):
+		return nil, &outcome{code: exitUsage, err: err}
+	case err != nil:
+		return nil, &outcome{code: exitInternal, err: err}
+	}
+	return client, nil
+}
+
+func (c *connection) password() (string, error) {
+	if c.PasswordFile == "" {
+		return os.Getenv("REDLATCH_PASSWORD"), nil
+	}
+	text, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		return "", usage("--password-file and REDLATCH_PASSWORD_FILE name a file that holds nothing but the password", "cannot read the password: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// withPassword adds a password to a URL that has none. What is not a URL is
+// left for the library to refuse in its own words.
+func withPassword(node, password string) string {
+	u, err := url.Parse(node)
+	if err != nil {
+		return node
+	}
+	if _, has := u.User.Password(); has {
+		return node
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String()
+}
+
+// endpoint is what tells one node from another: neither the password nor the
+// node's own name in the URL do.
+func endpoint(node string) string {
+	u, err := url.Parse(node)
+	if err != nil {
+		return node
+	}
+	if u.Host == "" {
+		return u.Path + "?" + cmp.Or(u.Query().Get("db"), "0")
+	}
+	host := strings.ToLower(u.Hostname())
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		host = "loopback"
+	}
+	return net.JoinHostPort(host, cmp.Or(u.Port(), "6379")) + "?" + cmp.Or(strings.Trim(u.Path, "/"), "0")
+}
+
+// admitCommand is the command line with which an operator vouches for node in
+// the deployment that c describes.
+func (c *connection) admitCommand(node string) string {
+	words := []string{"redlatch", "admit"}
+	if os.Getenv("REDLATCH_NODES") != strings.Join(c.Nodes, ",") {
+		shown := make([]string, len(c.Nodes))
+		for i, node := range c.Nodes {
+			shown[i] = withoutPassword(node)
+		}
+		words = append(words, "--nodes", strings.Join(shown, ","))
+	}
+	if c.Deployment != defaultDeployment && os.Getenv("REDLATCH_DEPLOYMENT") != c.Deployment {
+		words = append(words, "--deployment", c.Deployment)
+	}
+	if c.MaxTTL != defaultMaxTTL && os.Getenv("REDLATCH_MAX_TTL") == "" {
+		words = append(words, "--max-ttl", c.MaxTTL.String())
+	}
+	return strings.Join(append(words, node), " ")
+}
+
+func withoutPassword(node string) string {
+	u, err := url.Parse(node)
+	if err != nil {
+		return "URL"
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String()
+}
+
+// answers shows what each node said, a line each.
+func answers(quorum *redlatch.QuorumError) []string {
+	lines := make([]string, len(quorum.Nodes))
+	for i, node := range quorum.Nodes {
+		said := node.Verdict.String()
+		switch {
+		case node.Verdict == redlatch.Unknown && node.Err == nil:
+			said = "not waited for"
+		case node.Verdict == redlatch.Held && node.Holder.Label != "":
+			said += fmt.Sprintf(" (%s, for %s still)", node.Holder.Label, short(node.Left))
+		case node.Verdict == redlatch.NotAdmitted && node.Left > 0:
+			said += fmt.Sprintf(" for %s still", short(node.Left))
+		}
+		if node.Err != nil {
+			said += ": " + strings.TrimPrefix(node.Err.Error(), said+": ")
+		}
+		lines[i] = node.Node + ": " + said
+	}
+	return lines
+}
+
+// short rounds a duration to what a person reads.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	default:
+		return d.Round(time.Millisecond)
+	}
+}

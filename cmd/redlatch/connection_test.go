@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWithPassword(t *testing.T) {
+	for node, want := range map[string]string{
+		"redis://h:1":            "redis://:p%40ss@h:1",
+		"redis://user@h:1/2#a":   "redis://user:p%40ss@h:1/2#a",
+		"redis://user:own@h:1":   "redis://user:own@h:1",
+		"redis://:own@h:1":       "redis://:own@h:1",
+		"rediss://h":             "rediss://:p%40ss@h",
+		"unix:///run/redis?db=1": "unix://:p%40ss@/run/redis?db=1",
+		"redis://h:%zz":          "redis://h:%zz",
+	} {
+		if got := withPassword(node, "p@ss"); got != want {
+			t.Errorf("%s: %s, want %s", node, got, want)
+		}
+	}
+}
+
+// The command that is shown has what the environment does not say, and no
+// password.
+func TestAdmitCommand(t *testing.T) {
+	c := connection{Nodes: []string{"redis://u:secret@a:1", "redis://b:2"}, Deployment: defaultDeployment, MaxTTL: defaultMaxTTL}
+	check := func(want string) {
+		t.Helper()
+		if got := c.admitCommand("a:1"); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+	t.Setenv("REDLATCH_NODES", "")
+	check("redlatch admit --nodes redis://u@a:1,redis://b:2 a:1")
+	c.Deployment, c.MaxTTL = "blue", time.Minute
+	check("redlatch admit --nodes redis://u@a:1,redis://b:2 --deployment blue --max-ttl 1m0s a:1")
+	t.Setenv("REDLATCH_NODES", "redis://u:secret@a:1,redis://b:2")
+	t.Setenv("REDLATCH_DEPLOYMENT", "blue")
+	t.Setenv("REDLATCH_MAX_TTL", "1m")
+	check("redlatch admit a:1")
+}

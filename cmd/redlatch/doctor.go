@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/redlatch/redlatch"
+)
+
+// doctorCmd is `redlatch doctor`. What it prints is what was asked for, so it
+// goes to stdout.
+type doctorCmd struct {
+	connection
+
+	Lock []string `placeholder:"NAME" help:"Locks whose keys the user's permissions are tried on. Nothing is done to them."`
+	JSON bool     `name:"json" help:"Print JSON instead of a table."`
+}
+
+// doctorName is the lock whose key is tried when none was named.
+const doctorName = "redlatch-doctor"
+
+// Help says what is looked at.
+func (*doctorCmd) Help() string {
+	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-fence and --key-template must be those of the clients.
+
+Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
+
+Exit codes:
+
+	0   all is well
+	1   warnings: locks are safe, and something should be mended or waited for
+	2   unsafe or unusable: two holders of a lock are possible, or none
+	64  usage`
+}
+
+// Run looks at the nodes and says what it found.
+func (d *doctorCmd) Run(*printer) error {
+	cfg, err := d.config()
+	if err != nil {
+		return err
+	}
+	names := d.Lock
+	if len(names) == 0 {
+		names = []string{doctorName}
+	}
+	reports, err := redlatch.Examine(context.Background(), cfg, names...)
+	switch {
+	case errors.Is(err, redlatch.ErrInvalid):
+		return &outcome{code: exitUsage, err: err}
+	case err != nil:
+		return &outcome{code: exitInternal, err: err}
+	}
+	found := d.diagnose(reports)
+	if d.JSON {
+		err = writeJSON(os.Stdout, reports, found)
+	} else {
+		err = writeTable(os.Stdout, reports, found)
+	}
+	if err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	if code := exitCode(found); code != 0 {
+		return &outcome{code: code}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+const (
+	// outOfService is what a node is kept out for beyond the longest TTL.
+	outOfService = 4 * time.Second
+	// clamp is how far a token may be from a node's clock.
+	clamp = time.Second
+	// typicalTTL and typicalNodeTimeout are the library's defaults.
+	typicalTTL         = 10 * time.Second
+	typicalNodeTimeout = 50 * time.Millisecond
+)
+
+// diagnose turns what was seen into findings, the worst first.
+func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
+	var f findings
+	d.diagnoseSet(&f, reports)
+	d.diagnoseClocks(&f, reports)
+	twice := make(map[string]bool)
+	for _, node := range reports {
+		twice[node.SameAs] = true
+	}
+	for _, node := range reports {
+		if node.Err != nil {
+			f.add(warning, node.Node, "it cannot be asked: "+strings.TrimPrefix(node.Err.Error(), "not sent: "),
+				"see that it runs, that this machine may connect to it, and that its URL has the right scheme and password")
+			continue
+		}
+		if !twice[node.Node] { // what is wrong with the pair is said of the second
+			d.diagnoseVote(&f, node)
+		}
+		d.diagnoseServer(&f, node)
+		d.diagnoseUser(&f, node)
+	}
+	f.worstFirst()
+	return f
+}
+
+// diagnoseSet looks at the nodes together.
+func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
+	of := len(reports)
+	need := of/2 + 1
+	reached, vote, waiting := 0, 0, 0
+	for _, node := range reports {
+		if node.Err == nil {
+			reached++
+		}
+		switch node.Standing {
+		case redlatch.Admitted, redlatch.Admissible:
+			vote++
+		case redlatch.Waiting:
+			waiting++
+		}
+	}
+	switch {
+	case reached < need:
+		f.add(danger, "", fmt.Sprintf("only %d of %d nodes can be asked, and it takes %d: no lock can be acquired", reached, of, need),
+			"bring back nodes of those that are said below not to answer")
+	case vote < need && vote+waiting < need:
+		f.add(danger, "", fmt.Sprintf("only %d of %d nodes vote, and it takes %d: no lock can be acquired, and waiting does not cure it", vote, of, need),
+			"mend what is said of the nodes below")
+	case vote < need:
+		f.add(warning, "", fmt.Sprintf("only %d of %d nodes vote yet, and it takes %d: no lock can be acquired until more are admitted", vote, of, need),
+			"wait, or vouch for nodes as said below")
+	}
+	switch {
+	case of == 1:
+		f.add(note, "", "one node: there are no locks while it is down, and after each of its restarts until it is admitted", "name 3 or 5 independent masters")
+	case of%2 == 0:
+		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: it takes %d, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
+			"name an odd number of nodes; to change a deployment's set see redlatch admit --reset")
+	}
+	if d.NoFence {
+		s := danger
+		if !slices.ContainsFunc(reports, func(node redlatch.NodeReport) bool { return !node.Durable }) {
+			s = warning
+		}
+		f.add(s, "", "the restart fence is off: a node that restarts without its last keys gives locks away that are held",
+			"drop --no-fence and REDLATCH_NO_FENCE, on all clients of the deployment")
+	}
+}
+
+// diagnoseVote says why a node does not vote.
+func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport) {
+	switch {
+	case node.SameAs != "":
+		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
+			"name each server once")
+	case node.Role != "" && node.Role != "master":
+		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
+	case node.OtherSet != nil:
+		f.add(danger, node.Node, fmt.Sprintf("the deployment %q has the nodes [%s] there, and --nodes names others: their quorums need not meet, so it does not vote for both", d.Deployment, strings.Join(node.OtherSet, " ")),
+			"name the same nodes everywhere, or another --deployment; to move the deployment to these nodes: "+d.resetCommand())
+	case node.Standing == redlatch.Waiting:
+		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason),
+			"wait, or if no lock was held on it before: "+d.admitCommand(node.Node))
+	case node.Standing == redlatch.Unclear:
+		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
+	case node.Standing == redlatch.Unfit && len(node.Missing) == 0:
+		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
+	}
+}
+
+// diagnoseServer looks at how the server is set up.
+func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
+	if node.Evicting {
+		f.add(danger, node.Node, fmt.Sprintf("it may delete locks to make room (maxmemory %s, %s)", size(node.MaxMemory), node.Policy),
+			"CONFIG SET maxmemory-policy noeviction, and the same in its configuration file")
+	}
+	if node.Refusal != nil {
+		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), "mend what the server says")
+	}
+	if limit := cmp.Or(d.NodeTimeout, typicalNodeTimeout); node.Latency >= limit/2 {
+		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
+			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
+	}
+	if d.NoFence || node.Durable || node.Role != "master" {
+		return
+	}
+	out := d.MaxTTL + outOfService
+	switch node.Persistence {
+	case "unknown":
+		f.add(note, node.Node, fmt.Sprintf("what it keeps on disk is not shown to this user, so it is taken to forget at each restart: it does not vote for %s then", out),
+			"permit CONFIG GET, if it syncs its append-only file always")
+	default:
+		f.add(note, node.Node, fmt.Sprintf("persistence: %s: it may forget locks at a restart, and does not vote for %s after each; locks stay safe", node.Persistence, out),
+			"restart one node at a time, "+out.String()+" apart; appendonly yes with appendfsync always saves the wait and costs a disk sync for each lock")
+	}
+}
+
+// diagnoseUser looks at what the nodes' user may do.
+func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
+	guessed := "~" + strings.Replace(d.keyTemplate(), "{name}", doctorName, 1)
+	switch {
+	case len(node.Missing) == 0:
+	case len(d.Lock) == 0 && slices.Equal(node.Missing, []string{guessed}):
+		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which was tried because no lock was named", node.User, guessed[1:]),
+			"name locks of yours with --lock; if their keys are refused too, permit them")
+	default:
+		f.add(danger, node.Node, fmt.Sprintf("the user %s lacks %s", node.User, strings.Join(node.Missing, " ")),
+			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(node.Missing, " ")))
+	}
+}
+
+func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}") }
+
+// diagnoseClocks compares the nodes' wall clocks with this machine's. What most
+// nodes agree on is right.
+func (d *doctorCmd) diagnoseClocks(f *findings, reports []redlatch.NodeReport) {
+	limit := drift(min(typicalTTL, d.MaxTTL))
+	var known []redlatch.NodeReport
+	for _, node := range reports {
+		if node.ClockKnown {
+			known = append(known, node)
+		}
+	}
+	if len(known) == 0 {
+		return
+	}
+	slices.SortFunc(known, func(a, b redlatch.NodeReport) int { return cmp.Compare(a.ClockOffset, b.ClockOffset) })
+	middle := known[len(known)/2]
+	agree := 0
+	for _, node := range known {
+		if apart(node, middle.ClockOffset) <= limit {
+			agree++
+		}
+	}
+	right := time.Duration(0)
+	if off := apart(middle, 0); off > limit && len(known) > 1 && agree > len(known)/2 {
+		right = middle.ClockOffset
+		f.add(warning, "", fmt.Sprintf("this machine's wall clock is %s, by those of %d of %d nodes%s", aside(-right), agree, len(known), clamped(off)),
+			"keep it in step (chrony, ntpd)")
+	}
+	for _, node := range reports {
+		if off := apart(node, right); node.ClockKnown && off > limit {
+			f.add(warning, node.Node, fmt.Sprintf("its wall clock is %s%s: locks on it end early by as much as it is ever set forward at once, and more than %s is unsafe",
+				aside(node.ClockOffset-right), clamped(off), short(limit)),
+				"keep it in step by small steps (chrony, ntpd); set it right while no lock is held")
+		}
+	}
+}
+
+// apart is how far the node's clock is off for certain.
+func apart(node redlatch.NodeReport, right time.Duration) time.Duration {
+	return max(0, (node.ClockOffset-right).Abs()-node.ClockError)
+}
+
+// drift is what a lock of this TTL allows for.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+func aside(d time.Duration) string {
+	if d < 0 {
+		return short(-d).String() + " behind"
+	}
+	return short(d).String() + " ahead"
+}
+
+// clamped says what a clock does to fencing tokens.
+func clamped(off time.Duration) string {
+	if off <= clamp {
+		return ""
+	}
+	return fmt.Sprintf(" (beyond %s nodes disagree about fencing tokens, and locks take a second round trip)", clamp)
+}
+
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1<<10 {
+		return fmt.Sprint(n, "B")
+	}
+	value, unit := float64(n), -1
+	for value >= 1<<10 && unit < len(units)-1 {
+		value, unit = value/(1<<10), unit+1
+	}
+	return strconv.FormatFloat(value, 'g', 4, 64) + units[unit:unit+1]
+}
+
+// resetCommand is the command line that moves the deployment to --nodes.
+func (d *doctorCmd) resetCommand() string {
+	nodes := make([]string, len(d.Nodes))
+	for i, node := range d.Nodes {
+		nodes[i] = withoutPassword(node)
+	}
+	return strings.Replace(d.admitCommand(strings.Join(nodes, " ")), "redlatch admit", "redlatch admit --reset", 1)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// writeTable prints a row a node, then the findings.
+func writeTable(w io.Writer, reports []redlatch.NodeReport, found findings) error {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tANSWERS\tLATENCY\tSERVER\tROLE\tUP\tVOTES\tKEEPS\tMAXMEMORY\tCLOCK\tLACKS\tSAME AS")
+	for _, node := range reports {
+		fmt.Fprintln(table, strings.Join(row(node), "\t"))
+	}
+	table.Flush()
+	fmt.Fprintln(&text)
+	for _, one := range found {
+		about := ""
+		if len(one.nodes) > 0 {
+			about = strings.Join(one.nodes, ", ") + ": "
+		}
+		fmt.Fprintf(&text, "%-7s  %s%s\n", one.severity, about, oneLine(one.text))
+		if one.remedy != "" {
+			fmt.Fprintf(&text, "%-7s  remedy: %s\n", "", one.remedy)
+		}
+	}
+	if exitCode(found) == 0 {
+		fmt.Fprintf(&text, "all well: of %d nodes all vote, and it takes %d\n", len(reports), len(reports)/2+1)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// row has a cell for each column of the table; "-" is what is not known or not
+// the case.
+func row(node redlatch.NodeReport) []string {
+	cells := []string{node.Node, "no", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"}
+	set := func(i int, known bool, text string) {
+		if known {
+			cells[i] = text
+		}
+	}
+	informed := node.Server != ""
+	set(1, node.Err == nil, "yes")
+	set(2, node.Latency > 0, microseconds(node.Latency))
+	set(3, informed, node.Server+" "+node.Version)
+	set(4, node.Role != "", node.Role)
+	set(5, informed, age(node.Uptime))
+	set(6, node.Err == nil, votes(node))
+	set(7, informed && node.Err == nil, node.Persistence)
+	set(8, node.MaxMemory > 0, size(node.MaxMemory)+" "+node.Policy)
+	set(9, node.ClockKnown, clockText(node))
+	set(10, len(node.Missing) > 0, strings.Join(node.Missing, " "))
+	set(11, node.SameAs != "", node.SameAs)
+	return cells
+}
+
+// votes says whether the node votes, in a word or two.
+func votes(node redlatch.NodeReport) string {
+	switch node.Standing {
+	case redlatch.Admitted, redlatch.Admissible:
+		return "yes"
+	case redlatch.Waiting:
+		return "in " + short(node.Left).String()
+	case redlatch.Unfit:
+		return "no"
+	}
+	return "?"
+}
+
+func clockText(node redlatch.NodeReport) string {
+	sign, offset := "+", node.ClockOffset.Round(time.Microsecond)
+	if offset < 0 {
+		sign = "-"
+	}
+	return sign + microseconds(offset.Abs()) + " ±" + microseconds(node.ClockError)
+}
+
+// microseconds rounds what may be short.
+func microseconds(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return short(d).String()
+}
+
+// age writes the two largest units of a duration.
+func age(d time.Duration) string {
+	units := []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, unit := range units[:3] {
+		if d >= unit.size {
+			next := units[i+1]
+			return fmt.Sprintf("%d%s%d%s", d/unit.size, unit.name, d%unit.size/next.size, next.name)
+		}
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// nodeJSON is a node in the output of --json. Times are in seconds.
+type nodeJSON struct {
+	Node      string   `json:"node"`
+	Error     string   `json:"error,omitempty"`
+	Latency   float64  `json:"latency"`
+	Server    string   `json:"server,omitempty"`
+	Version   string   `json:"version,omitempty"`
+	Role      string   `json:"role,omitempty"`
+	RunID     string   `json:"run_id,omitempty"`
+	Uptime    float64  `json:"uptime"`
+	Standing  string   `json:"standing"`
+	Reason    string   `json:"reason,omitempty"`
+	Left      float64  `json:"left"`
+	OtherSet  []string `json:"other_set,omitempty"`
+	SameAs    string   `json:"same_as,omitempty"`
+	Persists  string   `json:"persistence,omitempty"`
+	Durable   bool     `json:"durable"`
+	MaxMemory int64    `json:"maxmemory"`
+	Policy    string   `json:"maxmemory_policy,omitempty"`
+	Evicting  bool     `json:"evicting"`
+	Offset    *float64 `json:"clock_offset,omitempty"`
+	OffError  *float64 `json:"clock_error,omitempty"`
+	User      string   `json:"user,omitempty"`
+	Missing   []string `json:"missing,omitempty"`
+	Refusal   string   `json:"refusal,omitempty"`
+}
+
+type findingJSON struct {
+	Severity string   `json:"severity"`
+	Nodes    []string `json:"nodes,omitempty"`
+	Text     string   `json:"text"`
+	Remedy   string   `json:"remedy,omitempty"`
+}
+
+// writeJSON prints one object: nodes, findings, and the exit code.
+func writeJSON(w io.Writer, reports []redlatch.NodeReport, found findings) error {
+	answer := struct {
+		Nodes    []nodeJSON    `json:"nodes"`
+		Findings []findingJSON `json:"findings"`
+		Exit     int           `json:"exit"`
+	}{[]nodeJSON{}, []findingJSON{}, exitCode(found)}
+	for _, node := range reports {
+		answer.Nodes = append(answer.Nodes, asJSON(node))
+	}
+	for _, one := range found {
+		answer.Findings = append(answer.Findings, findingJSON{one.severity.String(), one.nodes, one.text, one.remedy})
+	}
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(answer)
+}
+
+func asJSON(node redlatch.NodeReport) nodeJSON {
+	n := nodeJSON{
+		Node: node.Node, Error: words(node.Err), Latency: node.Latency.Seconds(),
+		Server: node.Server, Version: node.Version, Role: node.Role, RunID: node.RunID, Uptime: node.Uptime.Seconds(),
+		Standing: node.Standing.String(), Reason: words(node.Reason), Left: node.Left.Seconds(),
+		OtherSet: node.OtherSet, SameAs: node.SameAs,
+		Persists: node.Persistence, Durable: node.Durable,
+		MaxMemory: node.MaxMemory, Policy: node.Policy, Evicting: node.Evicting,
+		User: node.User, Missing: node.Missing, Refusal: words(node.Refusal),
+	}
+	if node.ClockKnown {
+		offset, margin := node.ClockOffset.Seconds(), node.ClockError.Seconds()
+		n.Offset, n.OffError = &offset, &margin
+	}
+	return n
+}
+
+func words(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

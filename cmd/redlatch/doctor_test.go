@@ -1,0 +1,194 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// sound is a node of which there is nothing to say.
+func sound(name string) redlatch.NodeReport {
+	return redlatch.NodeReport{
+		Node: name, Latency: 100 * time.Microsecond,
+		Server: "valkey", Version: "8.0.1", Role: "master", RunID: name, Uptime: time.Hour,
+		Standing: redlatch.Admitted, Persistence: "AOF always", Durable: true, Policy: "noeviction",
+		ClockKnown: true, ClockError: 50 * time.Microsecond, User: "default",
+	}
+}
+
+func TestDiagnose(t *testing.T) {
+	behind := func(d time.Duration) func(*redlatch.NodeReport) {
+		return func(n *redlatch.NodeReport) { n.ClockOffset = -d }
+	}
+	down := func(n *redlatch.NodeReport) {
+		*n = redlatch.NodeReport{Node: n.Node, Err: errors.New("not sent: connection refused"), Standing: redlatch.Unclear}
+	}
+	waiting := func(n *redlatch.NodeReport) {
+		n.Standing, n.Left, n.Reason = redlatch.Waiting, 9*time.Second, errors.New("it started 25s ago")
+	}
+	cases := []struct {
+		name string
+		// nodes is how many there are, 3 by default; change, what is not sound
+		// about the first ones.
+		nodes  int
+		change []func(*redlatch.NodeReport)
+		doctor doctorCmd
+		exit   int
+		// want are the beginnings of all findings as they are printed, in order.
+		want []string
+	}{
+		{name: "all well", exit: 0},
+		{name: "one node", nodes: 1, exit: 0, want: []string{"note: one node"}},
+		{name: "an even number", nodes: 4, exit: 1, want: []string{"warning: an even number of nodes, 4: it takes 3, so 1 may be down, no more than with 3 nodes"}},
+		{name: "a minority down", change: []func(*redlatch.NodeReport){down}, exit: 1,
+			want: []string{"warning: a: it cannot be asked: connection refused"}},
+		{name: "a majority down", change: []func(*redlatch.NodeReport){down, down}, exit: 2,
+			want: []string{"unsafe: only 1 of 3 nodes can be asked, and it takes 2", "warning: a, b: it cannot be asked"}},
+		{name: "a minority waits", change: []func(*redlatch.NodeReport){waiting}, exit: 1,
+			want: []string{"warning: a: it started 25s ago"}},
+		{name: "a majority waits", change: []func(*redlatch.NodeReport){waiting, waiting}, exit: 1,
+			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a: it started", "warning: b: it started"}},
+		{name: "restarts cost a wait", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "RDB", false },
+			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },
+			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "unknown", false },
+		}, exit: 0, want: []string{
+			"note: a: persistence: RDB: it may forget locks at a restart, and does not vote for 34s after each",
+			"note: b: persistence: AOF everysec", "note: c: what it keeps on disk is not shown",
+		}},
+		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoFence: true}}, exit: 1,
+			want: []string{"warning: the restart fence is off"}},
+		{name: "no fence, forgetful", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Durable = false }},
+			doctor: doctorCmd{connection: connection{NoFence: true}}, exit: 2, want: []string{"unsafe: the restart fence is off"}},
+		{name: "a replica", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Role, n.Standing = "slave", redlatch.Unfit }},
+			exit: 2, want: []string{"unsafe: a: it is a replica"}},
+		{name: "one server twice", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Standing, n.Reason = redlatch.Unfit, errors.New("twice") },
+			func(n *redlatch.NodeReport) { n.Standing, n.SameAs = redlatch.Unfit, "a" },
+		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote", "unsafe: b: it is the same server as a"}},
+		{name: "another set", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Standing, n.OtherSet = redlatch.Unfit, []string{"x", "y"} },
+		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has the nodes [x y] there`}},
+		{name: "too old, or another MaxTTL", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Standing, n.Reason = redlatch.Unfit, errors.New("use Redis 7.0") },
+		}, exit: 2, want: []string{"unsafe: a: it does not vote: use Redis 7.0"}},
+		{name: "whether it votes depends on others", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.Standing, n.Reason = redlatch.Unclear, errors.New("not all nodes have been reached yet")
+			},
+		}, exit: 1, want: []string{"warning: a: whether it votes cannot be told"}},
+		{name: "evicting", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Evicting, n.MaxMemory, n.Policy = true, 3<<29, "allkeys-lru" },
+		}, exit: 2, want: []string{"unsafe: a: it may delete locks to make room (maxmemory 1.5G, allkeys-lru)"}},
+		{name: "refuses writes", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Refusal = errors.New("MISCONF disk") }},
+			exit: 2, want: []string{"unsafe: a: it refuses harmless commands, and would refuse locks: MISCONF disk"}},
+		{name: "slow", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Latency = 30 * time.Millisecond }},
+			exit: 1, want: []string{"warning: a: a round trip takes 30ms of the 50ms"}},
+		{name: "slow for one, and patient clients", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Latency = 30 * time.Millisecond }},
+			doctor: doctorCmd{connection: connection{NodeTimeout: 300 * time.Millisecond}}},
+		{name: "permissions", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.Standing, n.Reason, n.User, n.Missing = redlatch.Unfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
+			},
+		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
+		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
+		}, doctor: doctorCmd{connection: connection{KeyTemplate: "l:{name}"}}, exit: 1, want: []string{"warning: a: the user app may not use the key l:redlatch-doctor"}},
+		{name: "a key that matters", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~job"} },
+		}, doctor: doctorCmd{Lock: []string{"job"}}, exit: 2, want: []string{"unsafe: a: the user app lacks ~job"}},
+		{name: "clocks within a lock's drift", change: []func(*redlatch.NodeReport){behind(102 * time.Millisecond), behind(-102 * time.Millisecond)}},
+		{name: "a clock that is behind", change: []func(*redlatch.NodeReport){behind(103 * time.Millisecond)}, exit: 1,
+			want: []string{"warning: a: its wall clock is 103ms behind: locks on it end early"}},
+		{name: "a measurement too coarse to tell", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) {
+			n.ClockOffset, n.ClockError = 200*time.Millisecond, 150*time.Millisecond
+		}}},
+		{name: "a clock that costs round trips", change: []func(*redlatch.NodeReport){behind(-2 * time.Second)}, exit: 1,
+			want: []string{"warning: a: its wall clock is 2s ahead (beyond 1s nodes disagree about fencing tokens"}},
+		{name: "this machine's clock", change: []func(*redlatch.NodeReport){behind(time.Minute), behind(time.Minute), behind(59 * time.Second)}, exit: 1,
+			want: []string{"warning: this machine's wall clock is 1m0s ahead, by those of 2 of 3 nodes", "warning: c: its wall clock is 1s ahead"}},
+		{name: "the worst first", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Durable, n.Persistence = false, "none" },
+			waiting,
+			func(n *redlatch.NodeReport) { n.Evicting, n.Policy = true, "allkeys-lfu" },
+		}, exit: 2, want: []string{"unsafe: c:", "warning: b:", "note: a:"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var reports []redlatch.NodeReport
+			for i := range cmp.Or(c.nodes, 3) {
+				node := sound(string(rune('a' + i)))
+				if i < len(c.change) {
+					c.change[i](&node)
+				}
+				reports = append(reports, node)
+			}
+			c.doctor.Deployment, c.doctor.MaxTTL, c.doctor.Nodes = "default", 30*time.Second, []string{"redis://a"}
+			found := c.doctor.diagnose(reports)
+			if code := exitCode(found); code != c.exit {
+				t.Errorf("exit code %d, want %d", code, c.exit)
+			}
+			var got []string
+			for _, one := range found {
+				text := one.severity.String() + ": "
+				if len(one.nodes) > 0 {
+					text += strings.Join(one.nodes, ", ") + ": "
+				}
+				got = append(got, text+one.text)
+				if one.remedy == "" && !strings.Contains(one.text, "it does not vote") {
+					t.Errorf("%q has no remedy", one.text)
+				}
+			}
+			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+
+			// What is printed has it all, whatever is not known of a node.
+			var table, object bytes.Buffer
+			if err := errors.Join(writeTable(&table, reports, found), writeJSON(&object, reports, found)); err != nil {
+				t.Fatal(err)
+			}
+			var parsed struct {
+				Nodes, Findings []any
+				Exit            int
+			}
+			if err := json.Unmarshal(object.Bytes(), &parsed); err != nil || len(parsed.Nodes) != len(reports) || len(parsed.Findings) != len(found) || parsed.Exit != c.exit {
+				t.Errorf("JSON: %v\n%s", err, object.String())
+			}
+			for _, one := range found {
+				if !strings.Contains(table.String(), one.text) || !strings.Contains(table.String(), one.remedy) {
+					t.Errorf("%q is not in\n%s", one.text, table.String())
+				}
+			}
+		})
+	}
+}
+
+func TestAge(t *testing.T) {
+	for want, d := range map[string]time.Duration{"0s": 0, "59s": 59 * time.Second, "1m0s": time.Minute, "2h3m": 2*time.Hour + 3*time.Minute + 4*time.Second, "10d5h": 245 * time.Hour} {
+		if got := age(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+// An operator at a terminal is asked, and only yes is yes.
+func TestResetAsks(t *testing.T) {
+	t.Parallel()
+	for answer, outcome := range map[string]string{"yes": `was reset`, "y": "nothing was reset"} {
+		k := onTerminal(t, "sh", "-c", `redlatch admit --reset "$REDLATCH_NODES"`)
+		k.sees("to be drained first")
+		k.sees("type yes when they are stopped: ")
+		k.keys(answer + "\n")
+		k.sees(outcome)
+	}
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package demo
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// TestMain has the test binary play the hidden commands, which are started as
+// processes of their own.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 {
+		var err error
+		switch os.Args[1] {
+		case WorkerCommand:
+			err = Work(os.Stdin, os.Stdout)
+		case NodeCommand:
+			err = Serve(os.Stdin, os.Stdout)
+		default:
+			os.Exit(m.Run())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,8 @@
+package demo
+
+import "syscall"
+
+func attributes(a *syscall.SysProcAttr) *syscall.SysProcAttr {
+	a.Pdeathsig = syscall.SIGKILL
+	return a
+}

@@ -1,0 +1,111 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// view writes what happens: in a terminal, lines that stay and below them a
+// block that is drawn anew; elsewhere lines only, and the block's head once a
+// second. One goroutine uses it.
+type view struct {
+	out   *os.File
+	live  bool
+	color bool
+	drawn int // lines of the block that are on the screen
+	block []line
+	told  time.Duration // when the head was last written as a line
+	err   error         // of the first write that failed
+}
+
+// line is a line of the block, in one tone.
+type line struct {
+	text string
+	tone tone
+}
+
+type tone uint8
+
+const (
+	plain tone = iota
+	good
+	fair
+	bad
+	faint
+)
+
+// The tones' colours (ECMA-48, "SGR").
+var colors = [...]string{plain: "", good: "\x1b[32m", fair: "\x1b[33m", bad: "\x1b[31m", faint: "\x1b[2m"}
+
+const plainColor = "\x1b[0m"
+
+func newView(out *os.File) *view {
+	kind := os.Getenv("TERM")
+	v := &view{out: out, live: term.IsTerminal(int(out.Fd())) && kind != "" && kind != "dumb"}
+	v.color = v.live && os.Getenv("NO_COLOR") == ""
+	return v
+}
+
+// say writes a line that stays.
+func (v *view) say(format string, args ...any) {
+	v.frame(fmt.Sprintf(format, args...)+"\n", v.block)
+}
+
+// happen writes a line that stays, with its time of the race.
+func (v *view) happen(at time.Duration, format string, args ...any) {
+	v.say("%6.1f s  %s", at.Seconds(), fmt.Sprintf(format, args...))
+}
+
+// draw shows how things stand.
+func (v *view) draw(now time.Duration, block []line) {
+	if v.live {
+		v.frame("", block)
+		return
+	}
+	if now-v.told >= time.Second {
+		v.told = now.Truncate(time.Second)
+		v.happen(now, "%s", block[0].text)
+	}
+}
+
+// clear takes the block away, for good.
+func (v *view) clear() { v.frame("", nil) }
+
+// frame replaces the block on the screen by text and a new block, in one write,
+// so that no half of it is ever seen.
+func (v *view) frame(text string, block []line) {
+	var b bytes.Buffer
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", v.drawn)
+	}
+	b.WriteString(text)
+	v.block, v.drawn = block, 0
+	if v.live {
+		// A line that wraps, or scrolls away at the top, could not be taken back.
+		width, height, err := term.GetSize(int(v.out.Fd()))
+		if err != nil || width <= 0 || height <= 0 {
+			width, height = 80, 24
+		}
+		for _, l := range block[:min(len(block), max(0, height-1))] {
+			b.WriteString(v.paint(l, max(0, width-1)))
+			v.drawn++
+		}
+	}
+	if b.Len() == 0 || v.err != nil {
+		return
+	}
+	_, v.err = v.out.Write(b.Bytes())
+}
+
+func (v *view) paint(l line, width int) string {
+	text := []rune(l.text)
+	cut := string(text[:min(len(text), width)])
+	if !v.color || l.tone == plain {
+		return cut + "\n"
+	}
+	return colors[l.tone] + cut + plainColor + "\n"
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package main
+
+// increments is how often each of the processes increments.
+const increments = 200

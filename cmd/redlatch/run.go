@@ -1,0 +1,226 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// runCmd is `redlatch run`.
+type runCmd struct {
+	connection
+
+	TTL              time.Duration  `name:"ttl" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
+	Wait             *time.Duration `placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
+	ConflictExitCode int            `name:"conflict-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another. Defaults to 75."`
+	Label            string         `placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
+	MinHold          time.Duration  `placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
+	MaxRun           time.Duration  `placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
+	Grace            time.Duration  `placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
+	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another. Other errors are told."`
+	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
+
+	Name    string   `arg:"" help:"The lock's name."`
+	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
+}
+
+// Usage is the first line of `redlatch run --help`.
+func (*runCmd) Usage() string { return "redlatch run [flags] NAME -- COMMAND [ARG...]" }
+
+// Help is its long text.
+func (*runCmd) Help() string {
+	return `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
+
+INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to COMMAND's process group; the first four end the wait for the lock. What COMMAND leaves running when it ends by itself goes on without the lock.
+
+When the lock is lost, COMMAND's group gets SIGTERM at once and SIGKILL before the lock can pass to another. A guard process kills the group when redlatch itself is killed or stopped for too long. A job stopped with Ctrl-Z is not renewed: it goes on if it is continued within the TTL, else it is killed.
+
+Exit codes:
+
+` + exitTable()
+}
+
+// terms are the times around a lost lock.
+type terms struct {
+	// grace is COMMAND's between SIGTERM and SIGKILL.
+	grace time.Duration
+	// margin is left between SIGKILL and the end of validity, for a machine
+	// that is slow to kill. After that end the keys live on for the drift.
+	margin time.Duration
+}
+
+// guard is how long before the end of validity the lock counts as lost.
+func (t terms) guard() time.Duration { return t.grace + t.margin }
+
+// killAt is when COMMAND is killed for a validity that ends at until.
+func (t terms) killAt(until time.Time) time.Time { return until.Add(-t.margin) }
+
+// guardAt is when the guard process does it: a little later, so that it acts
+// only when this one did not.
+func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin / 2) }
+
+func (r *runCmd) terms() terms {
+	t := terms{grace: r.Grace, margin: r.TTL / 20}
+	if t.grace == 0 {
+		t.grace = r.TTL / 5
+	}
+	return t
+}
+
+// check refuses flags that cannot work, before anything is sent.
+func (r *runCmd) check() error {
+	switch {
+	case len(r.Command) == 0 || r.Command[0] != "--":
+		return usage("redlatch run NAME -- COMMAND [ARG...]", "no \"--\" between NAME and COMMAND")
+	case len(r.Command) == 1 || r.Command[1] == "":
+		return usage("redlatch run NAME -- COMMAND [ARG...]", "no COMMAND after \"--\"")
+	case r.TTL > r.MaxTTL:
+		return usage("raise --max-ttl, for all clients of the deployment", "--ttl %v is more than --max-ttl %v", r.TTL, r.MaxTTL)
+	case r.TTL < time.Millisecond:
+		return usage("a few seconds are usual", "--ttl %v is less than 1ms", r.TTL)
+	case r.Wait != nil && *r.Wait < 0:
+		return usage("0 makes one try; without --wait it waits for ever", "--wait %v is negative", *r.Wait)
+	case r.MinHold < 0:
+		return usage("leave it out for none", "--min-hold %v is negative", r.MinHold)
+	case r.MaxRun < 0:
+		return usage("leave it out for none", "--max-run %v is negative", r.MaxRun)
+	case r.Grace < 0 || r.Grace > r.TTL/2:
+		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
+	case r.ConflictExitCode < 0 || r.ConflictExitCode > 255:
+		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is no exit code", r.ConflictExitCode)
+	}
+	return nil
+}
+
+// Run takes the lock, runs COMMAND and releases the lock. Its error is an
+// *outcome.
+func (r *runCmd) Run(out *printer) error {
+	switch {
+	case r.Quiet:
+		out.level = quiet
+	case r.Verbose:
+		out.level = verbose
+	}
+	out, flush := out.detached()
+	defer flush()
+	if err := r.check(); err != nil {
+		return err
+	}
+	argv := r.Command[1:]
+	cfg, err := r.config()
+	if err != nil {
+		return err
+	}
+	ours := ourHold(r.Name, cfg)
+	if err := refuseNested(ours); err != nil {
+		return err
+	}
+	path, err := lookup(argv[0])
+	if err != nil {
+		return err
+	}
+	cfg.TTL = r.TTL
+	if r.NodeTimeout == 0 {
+		cfg.NodeTimeout = min(cfg.NodeTimeout, max(r.TTL/20, 50*time.Millisecond))
+	}
+	cfg.Logger = out.logger()
+
+	sigs := catchSignals()
+	client, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	// Close is not deferred: it releases the lock, and after a panic COMMAND
+	// would still be running. The guard kills it then.
+	end := r.locked(client, sigs, out, path, argv, ours)
+	if !end.abrupt {
+		if err := client.Close(); err != nil {
+			out.detail("closing: %v", err)
+		}
+	}
+	return end
+}
+
+// locked is what happens between open and close.
+func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, path string, argv []string, ours held) *outcome {
+	lock, end := r.acquire(client, sigs, out)
+	if end != nil {
+		return end
+	}
+	since := time.Now()
+	out.detail("holding %q, token %d, until %s at least", r.Name, lock.Token(), lock.Until().Format(time.TimeOnly))
+	if sig := sigs.pending(); sig != nil {
+		release(lock, out)
+		return interrupted(sig, r.Name)
+	}
+	if err := lock.Err(); err != nil { // stopped since it was granted
+		release(lock, out)
+		return &outcome{code: exitLost, err: err}
+	}
+	tty := openTerminal()
+	defer tty.close()
+	sigs.catchJobControl()
+	child, end := start(path, argv, environment(os.Environ(), lock, ours), tty, r.terms().guardAt(lock.Until()))
+	if end != nil {
+		release(lock, out)
+		return end
+	}
+	code, lost := supervise(r, lock, child, sigs, out)
+	if lost {
+		release(lock, out)
+		return &outcome{code: exitLost}
+	}
+	if left := r.MinHold - time.Since(since); left > 0 {
+		lost = r.keep(lock, left, sigs, out)
+	} else {
+		lost = release(lock, out)
+	}
+	if lost {
+		return &outcome{code: exitLost, err: fmt.Errorf("%q was not held any more when COMMAND ended with exit code %d", r.Name, code)}
+	}
+	return &outcome{code: code}
+}
+
+// keep holds the lock for what is left of --min-hold, releases it, and reports
+// whether it was lost before COMMAND ended. What becomes of it later is no
+// longer COMMAND's business: the nodes are asked once more at the start.
+func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out *printer) (lost bool) {
+	if err := lock.Extend(context.Background(), r.TTL); errors.Is(err, redlatch.ErrLost) {
+		release(lock, out)
+		return true
+	}
+	out.detail("COMMAND ended; %q is held for %v more", r.Name, short(left))
+	over := time.After(left)
+	for waiting := true; waiting; {
+		select {
+		case <-over:
+			waiting = false
+		case <-lock.Context().Done():
+			waiting = false
+		case sig := <-sigs:
+			waiting = !stops(sig)
+		}
+	}
+	if release(lock, out) {
+		out.warn("%q was lost before --min-hold was over", r.Name)
+	}
+	return false
+}
+
+// release gives the lock back and reports whether it turned out to be lost.
+func release(lock *redlatch.Lock, out *printer) (lost bool) {
+	err := lock.Unlock(context.Background())
+	switch {
+	case errors.Is(err, redlatch.ErrLost):
+		return true
+	case err != nil:
+		out.warn("could not release %q everywhere, the rest expires by itself: %v", lock.Name(), err)
+	}
+	return false
+}

@@ -1,0 +1,22 @@
+//go:build !unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+// runCmd is `redlatch run`, which needs process groups.
+type runCmd struct {
+	Arguments []string `arg:"" optional:"" passthrough:""`
+}
+
+func (*runCmd) Run(*printer) error {
+	return &outcome{code: exitSystem, err: fmt.Errorf("redlatch run: %w on %s: it needs process groups", errors.ErrUnsupported, runtime.GOOS)}
+}
+
+type guardCmd struct{}
+
+func (guardCmd) Run(*printer) error { return errors.ErrUnsupported }

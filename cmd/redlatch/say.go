@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Rules for what redlatch prints:
+//
+//   - stderr only: stdout and stdin belong to COMMAND;
+//   - one line a fact, each with the prefix "redlatch: ", lower case, no full
+//     stop;
+//   - an error says what could not be done, then why; a node's answer is an
+//     indented line of its own; a remedy is a line that starts with "hint: ";
+//   - never a password: nodes are shown by their address;
+//   - durations are rounded to what a person reads, points in time are local.
+
+// level says how much is printed.
+type level int
+
+const (
+	// quiet leaves out progress, and that the lock is held by another.
+	quiet level = iota
+	normal
+	verbose
+)
+
+// printer writes to the terminal. It is safe for concurrent use.
+type printer struct {
+	level level
+
+	// mu keeps the lines of one message together. It is held across a write
+	// to stderr, which blocks as long as stderr does: see detached.
+	mu  sync.Mutex
+	out io.Writer
+}
+
+const (
+	// backlog is how many messages wait for a stderr that blocks.
+	backlog = 256
+	// flushTime is how long the end of a program waits for it.
+	flushTime = time.Second
+)
+
+// detached returns a printer that never blocks: a terminal stopped with Ctrl-S,
+// or a reader of stderr that does not read, must not keep the holder of a lock
+// from killing what it has to. Messages beyond the backlog are lost. flush waits
+// for what was written, a second at most, and ends the printer.
+func (p *printer) detached() (q *printer, flush func()) {
+	lines := make(queue, backlog)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for line := range lines {
+			p.mu.Lock()
+			_, _ = p.out.Write(line)
+			p.mu.Unlock()
+		}
+	}()
+	q = &printer{level: p.level, out: lines}
+	return q, func() {
+		q.mu.Lock()
+		q.out = io.Discard // whoever writes now comes too late
+		q.mu.Unlock()
+		close(lines)
+		select {
+		case <-done:
+		case <-time.After(flushTime):
+		}
+	}
+}
+
+// queue is a writer that drops what does not fit.
+type queue chan []byte
+
+func (q queue) Write(line []byte) (int, error) {
+	select {
+	case q <- bytes.Clone(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// say tells what happened when nobody needs to act on it.
+func (p *printer) say(format string, args ...any) {
+	if p.level >= normal {
+		p.write(fmt.Sprintf(format, args...))
+	}
+}
+
+// detail tells what only those want to know who look for something.
+func (p *printer) detail(format string, args ...any) {
+	if p.level >= verbose {
+		p.write(fmt.Sprintf(format, args...))
+	}
+}
+
+// warn tells what somebody should look at though the command goes on.
+func (p *printer) warn(format string, args ...any) {
+	p.write("warning: " + fmt.Sprintf(format, args...))
+}
+
+// fail tells why a command ends.
+func (p *printer) fail(o *outcome) {
+	if o.err == nil {
+		return
+	}
+	lines := []string{o.err.Error()}
+	for _, detail := range o.details {
+		lines = append(lines, "  "+detail)
+	}
+	for _, hint := range o.hints {
+		lines = append(lines, "hint: "+hint)
+	}
+	p.write(lines...)
+}
+
+func (p *printer) write(lines ...string) {
+	var text strings.Builder
+	for _, line := range lines {
+		// A server's own words may span lines.
+		for part := range strings.Lines(line) {
+			fmt.Fprintf(&text, "redlatch: %s\n", strings.TrimRight(part, "\r\n"))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	io.WriteString(p.out, text.String())
+}
+
+// logger is the library's log: shown with --verbose only.
+func (p *printer) logger() *slog.Logger {
+	if p.level < verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(logLines{p}, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
+			if len(groups) == 0 && (attr.Key == slog.TimeKey || attr.Key == slog.LevelKey) {
+				return slog.Attr{}
+			}
+			return attr
+		},
+	}))
+}
+
+// logLines puts each record of a slog handler, one Write, on a line.
+type logLines struct{ printer *printer }
+
+func (l logLines) Write(line []byte) (int, error) {
+	l.printer.write(string(line))
+	return len(line), nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestPrinterLevels(t *testing.T) {
+	for lvl, want := range map[level]string{
+		quiet:   "redlatch: warning: c\n",
+		normal:  "redlatch: a\nredlatch: warning: c\n",
+		verbose: "redlatch: a\nredlatch: b\nredlatch: warning: c\n",
+	} {
+		var got bytes.Buffer
+		p := &printer{level: lvl, out: &got}
+		p.say("a")
+		p.detail("b")
+		p.warn("c")
+		if got.String() != want {
+			t.Errorf("level %d: %q, want %q", lvl, got.String(), want)
+		}
+	}
+}
+
+// What a server says may have lines of its own: each gets the prefix.
+func TestPrinterLines(t *testing.T) {
+	var got bytes.Buffer
+	p := &printer{out: &got}
+	p.fail(&outcome{err: io.ErrUnexpectedEOF, details: []string{"one\r\ntwo"}, hints: []string{"three"}})
+	const want = "redlatch: unexpected EOF\nredlatch:   one\nredlatch: two\nredlatch: hint: three\n"
+	if got.String() != want {
+		t.Errorf("%q, want %q", got.String(), want)
+	}
+}
+
+// A writer that blocks holds nobody up; what it has room for comes in order.
+func TestPrinterDetached(t *testing.T) {
+	r, w := io.Pipe()
+	p, flush := (&printer{level: normal, out: w}).detached()
+	const lines = 3 * backlog
+	for range lines {
+		p.say("line")
+	}
+	got := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(r)
+		got <- string(text)
+	}()
+	flush()
+	p.say("too late")
+	w.Close()
+	// One more may have been taken off the queue before the rest came.
+	if n := strings.Count(<-got, "redlatch: line\n"); n != backlog && n != backlog+1 {
+		t.Errorf("%d of %d lines, want %d", n, lines, backlog)
+	}
+}

@@ -1,0 +1,133 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// node is a server and the proxy through which redlatch sees it.
+type node struct {
+	server *redistest.Server
+	proxy  *redistest.Proxy
+}
+
+func (n *node) close() {
+	n.proxy.Close()
+	n.server.Close()
+}
+
+func nodeOf(ts *testscript.TestScript, name string) *node {
+	n, ok := worldOf(ts).nodes[name]
+	if !ok {
+		ts.Fatalf("no node %q", name)
+	}
+	return n
+}
+
+func nodes(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 1, "nodes N [password]")
+	count, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var options redistest.Options
+	if len(args) > 1 {
+		options.Password = args[1]
+	}
+	servers, err := redistest.StartNodes(context.Background(), count, options)
+	ts.Check(err)
+	var urls []string
+	for i, server := range servers {
+		proxy, err := redistest.StartProxy(server.Addr(), redistest.ProxyOptions{})
+		ts.Check(err)
+		name := fmt.Sprintf("n%d", i+1)
+		worldOf(ts).nodes[name] = &node{server, proxy}
+		ts.Setenv(name, proxy.URL())
+		urls = append(urls, proxy.URL())
+	}
+	ts.Setenv("REDLATCH_NODES", strings.Join(urls, ","))
+}
+
+func pause(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		ts.Check(nodeOf(ts, name).server.Pause())
+	}
+}
+
+func resume(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		ts.Check(nodeOf(ts, name).server.Resume())
+	}
+}
+
+func killNode(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		nodeOf(ts, name).server.Kill()
+		nodeOf(ts, name).proxy.Cut()
+	}
+}
+
+func partition(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		nodeOf(ts, name).proxy.BlackHole(redistest.Both, true)
+	}
+}
+
+func redis(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 3, "redis NODE WANT CMD...")
+	reply, err := nodeOf(ts, args[0]).server.Do(args[2:]...)
+	ts.Check(err)
+	if ok, err := regexp.MatchString("^(?:"+args[1]+")$", fmt.Sprint(reply)); err != nil || !ok {
+		ts.Fatalf("%s: want %s, got %v", strings.Join(args[2:], " "), args[1], reply)
+	}
+}
+
+func hasKey(ts *testscript.TestScript, node, lock string) bool {
+	reply, err := nodeOf(ts, node).server.Do("EXISTS", lock)
+	ts.Check(err)
+	return reply == int64(1)
+}
+
+func locked(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "[!] locked NODE LOCK")
+	if hasKey(ts, args[0], args[1]) == neg {
+		ts.Fatalf("the key %s is there: %t", args[1], neg)
+	}
+}
+
+func awaitLocked(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "await-locked NODE LOCK")
+	eventually(ts, args[1]+" is locked", func() bool { return hasKey(ts, args[0], args[1]) })
+}
+
+// expiry looks at the server until the key is gone, and keeps the last time at
+// which it was to expire.
+func expiry(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 3, "expiry NODE LOCK FILE")
+	conn, err := nodeOf(ts, args[0]).server.Dial(context.Background())
+	ts.Check(err)
+	defer conn.Close()
+	last := int64(0)
+	eventually(ts, args[1]+" has expired", func() bool {
+		reply, err := conn.Do("PEXPIRETIME", args[1])
+		ts.Check(err)
+		at, _ := reply.(int64)
+		if at > 0 {
+			last = at
+		}
+		return at < 0
+	})
+	if last == 0 {
+		ts.Fatalf("the key %s was gone before it was looked at, at %v", args[1], time.Now())
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(strconv.FormatInt(last, 10)), 0o666))
+}

@@ -1,0 +1,196 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// process is a background command of a script.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it was waited for
+}
+
+// end kills it, if it still runs.
+func (p *process) end() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "exits CODE CMD...")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func startProcess(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "start PROC CMD...")
+	path := args[1]
+	if !strings.Contains(path, "/") {
+		for dir := range strings.SplitSeq(ts.Getenv("PATH"), ":") {
+			if candidate := dir + "/" + path; unix.Access(candidate, unix.X_OK) == nil {
+				path = candidate
+				break
+			}
+		}
+	}
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Args[0] = args[1]
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = environmentOf(ts)
+	stdout, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	defer stdout.Close()
+	stderr, err := os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	ts.Check(cmd.Start())
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		_ = cmd.Wait() // the status is in cmd.ProcessState
+	}()
+	worldOf(ts).processes[args[0]] = p
+}
+
+// environmentOf is the environment testscript gives to its own commands.
+func environmentOf(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "REDLATCH_NODES", "REDLATCH_NO_FENCE", "REDLATCH_HELD", "REDLATCH_MAX_TTL", "GOCOVERDIR", "GORACE", "EACH", "n1", "n2", "n3"} {
+		if value := ts.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "ends CODE PROC...")
+	for _, name := range args[1:] {
+		p, ok := worldOf(ts).processes[name]
+		if !ok {
+			ts.Fatalf("no process %q", name)
+		}
+		select {
+		case <-p.ended:
+		case <-time.After(limit):
+			ts.Fatalf("%s runs still after %v", name, limit)
+		}
+		status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if got := fmt.Sprint(statusCode(status)); got != args[0] {
+			ts.Fatalf("%s: exit code %s, want %s\n%s", name, got, args[0], readable(ts.MkAbs(name+".err")))
+		}
+	}
+}
+
+func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "signal SIG PROC|FILE|FILE@")
+	sig := unix.SignalNum("SIG" + args[0])
+	if sig == 0 {
+		ts.Fatalf("no signal %q", args[0])
+	}
+	if p, ok := worldOf(ts).processes[args[1]]; ok {
+		ts.Check(syscall.Kill(p.cmd.Process.Pid, sig))
+		return
+	}
+	file, group := strings.CutSuffix(args[1], "@")
+	for _, pid := range pidsIn(ts, file) {
+		if group {
+			pid = -pid
+		}
+		ts.Check(syscall.Kill(pid, sig))
+	}
+}
+
+func guardOf(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "guard-of PROC FILE")
+	p, ok := worldOf(ts).processes[args[0]]
+	if !ok {
+		ts.Fatalf("no process %q", args[0])
+	}
+	children, err := descendants(p.cmd.Process.Pid, 0)
+	ts.Check(err)
+	for _, pid := range children {
+		if strings.Contains(readable("/proc/"+strconv.Itoa(pid)+"/cmdline"), "guard-process") {
+			ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strconv.Itoa(pid)), 0o666))
+			return
+		}
+	}
+	ts.Fatalf("%s has no guard process", args[0])
+}
+
+func pidsIn(ts *testscript.TestScript, file string) []int {
+	var pids []int
+	for word := range strings.FieldsSeq(ts.ReadFile(file)) {
+		pid, err := strconv.Atoi(word)
+		ts.Check(err)
+		pids = append(pids, pid)
+	}
+	if len(pids) == 0 {
+		ts.Fatalf("no pid in %s", file)
+	}
+	return pids
+}
+
+// runs reports whether pid is a process that has not ended. One that nobody
+// waited for has.
+func runs(pid int) bool {
+	if !processExists(pid) {
+		return false
+	}
+	text := readable("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, rest, _ := strings.Cut(text, ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 1, "await FILE [PATTERN]")
+	pattern := regexp.MustCompile("\n") // a line that was written to its end
+	if len(args) > 1 {
+		pattern = regexp.MustCompile("(?m)" + args[1])
+	}
+	path := ts.MkAbs(args[0])
+	eventually(ts, fmt.Sprintf("%s matches %s", args[0], pattern), func() bool { return pattern.MatchString(readable(path)) })
+}
+
+func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			eventually(ts, fmt.Sprintf("the process %d of %s has ended", pid, file), func() bool { return !runs(pid) })
+		}
+	}
+}
+
+func running(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			if runs(pid) == neg {
+				ts.Fatalf("the process %d of %s runs: %t", pid, file, neg)
+			}
+		}
+	}
+}

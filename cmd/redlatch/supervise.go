@@ -1,0 +1,195 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+const (
+	// poll is how often the end of a tree of processes is looked for.
+	poll = 10 * time.Millisecond
+	// patience is how long processes are waited for that SIGKILL does not end:
+	// those of another user, or in the kernel.
+	patience = 5 * time.Second
+)
+
+// supervisor watches COMMAND and the lock. One goroutine runs all of it.
+type supervisor struct {
+	name  string
+	terms terms
+
+	lock  *redlatch.Lock
+	child *child
+	tty   *terminal
+	sigs  signals
+	out   *printer
+
+	// told is the end of validity that the guard knows.
+	told time.Time
+	// status is how COMMAND ended, once child.reaped is set.
+	status syscall.WaitStatus
+	// ending is why COMMAND and all it started have to end, and killAt is when
+	// SIGKILL is due; killed is when it was first sent.
+	ending         reason
+	killAt, killed time.Time
+}
+
+// reason is why COMMAND is ended before it ends by itself, in the order in
+// which one overrides another.
+type reason uint8
+
+const (
+	notEnding reason = iota
+	ranTooLong
+	lockLost
+)
+
+// supervise waits for COMMAND to end, or ends it, and returns its exit code and
+// whether the lock was lost before that. When it returns, COMMAND is dead; when
+// COMMAND had to be ended, so is everything that it started.
+func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *printer) (code int, lost bool) {
+	s := &supervisor{
+		name:  r.Name,
+		terms: r.terms(),
+		lock:  lock,
+		child: child,
+		tty:   child.tty,
+		sigs:  sigs,
+		out:   out,
+	}
+	s.watch(r.MaxRun)
+	// In this order: the lock is judged when COMMAND is known to have ended.
+	lost = s.lock.Err() != nil
+	s.tty.takeBack()
+	if child.finish() || lost || s.ending == lockLost {
+		return exitLost, true
+	}
+	if s.ending == ranTooLong {
+		return exitMaxRun, false
+	}
+	return statusCode(s.status), false
+}
+
+func (s *supervisor) watch(maxRun time.Duration) {
+	lost := s.lock.Context().Done()
+	var limit <-chan time.Time
+	if maxRun > 0 {
+		limit = time.After(maxRun)
+	}
+	next := time.NewTimer(s.check())
+	for !s.done() {
+		select {
+		case ev := <-s.child.events:
+			s.changed(ev)
+		case sig := <-s.sigs:
+			s.forward(sig)
+		case <-lost:
+			lost = nil
+			s.lose(s.lock.Err())
+		case <-limit:
+			s.out.warn("COMMAND runs for longer than --max-run %v", maxRun)
+			s.end(ranTooLong, time.Now().Add(s.terms.grace))
+		case <-next.C:
+		}
+		next.Reset(s.check())
+	}
+}
+
+func (s *supervisor) done() bool {
+	switch {
+	case !s.child.reaped:
+		return false
+	case s.ending == notEnding, s.child.gone():
+		return true
+	case !s.killed.IsZero() && time.Since(s.killed) > patience:
+		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
+		return true
+	}
+	return false
+}
+
+// check does what the clock asks for, and returns when to look again.
+func (s *supervisor) check() time.Duration {
+	until := s.lock.Until()
+	if until != s.told {
+		s.child.guard.extend(s.terms.guardAt(until))
+		s.told = until
+	}
+	last := time.Until(s.terms.killAt(until))
+	if last <= 0 && s.ending != lockLost {
+		// The library said nothing yet: this process was stopped until now.
+		s.lose(s.lock.Err())
+	}
+	if s.ending == notEnding {
+		// A renewal moves the end on. Looking again halfway to it tells the
+		// guard in time, in a handful of looks a TTL.
+		return max(last/2, time.Millisecond)
+	}
+	left := time.Until(s.killAt)
+	if left <= 0 {
+		if s.killed.IsZero() {
+			s.killed = time.Now()
+		}
+		s.child.kill()
+		return poll
+	}
+	return min(left, poll)
+}
+
+// lose ends COMMAND because of the lock.
+func (s *supervisor) lose(why error) {
+	if why == nil {
+		why = fmt.Errorf("%w: %q", redlatch.ErrLost, s.name)
+	}
+	s.out.warn("%v", why)
+	killAt := time.Now().Add(s.terms.grace)
+	if last := s.terms.killAt(s.lock.Until()); last.Before(killAt) {
+		killAt = last
+	}
+	s.end(lockLost, killAt)
+}
+
+// end asks COMMAND's group to end, and has all that is left killed at killAt.
+// A later call can only bring that forward.
+func (s *supervisor) end(why reason, killAt time.Time) {
+	first := s.ending == notEnding
+	s.ending = max(s.ending, why)
+	if first || killAt.Before(s.killAt) {
+		s.killAt = killAt
+	}
+	if left := time.Until(s.killAt); left <= 0 {
+		s.out.say("killing COMMAND")
+	} else if first {
+		s.out.say("ending COMMAND: SIGTERM, and SIGKILL in %v", short(left))
+		s.child.signal(syscall.SIGTERM)
+		s.child.signal(syscall.SIGCONT) // a stopped process would not see it
+	}
+}
+
+// changed takes note of a change of state.
+func (s *supervisor) changed(ev event) {
+	switch {
+	case ev.ofGuard && s.child.reaped:
+	case ev.ofGuard && ev.status.ExitStatus() == exitLost:
+		s.lose(s.lock.Err())
+	case ev.ofGuard:
+		s.out.warn("the guard process has ended (%v): what COMMAND started is not killed if redlatch is", describe(ev.status))
+	case ev.status.Stopped():
+		s.stopped(ev.status.StopSignal())
+	default:
+		s.child.reaped, s.status = true, ev.status
+		s.out.detail("COMMAND ended: %s", describe(ev.status))
+	}
+}
+
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return signalName(status.Signal())
+	}
+	return fmt.Sprintf("exit code %d", status.ExitStatus())
+}

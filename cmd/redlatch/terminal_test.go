@@ -1,0 +1,212 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// keyboard is a program on a terminal of its own.
+type keyboard struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	tty  *os.File
+	seen string
+	text chan string // what it prints; closed at its end
+}
+
+// onTerminal starts a program as the leader of a session on a new terminal,
+// with a server.
+func onTerminal(t *testing.T, name string, args ...string) *keyboard {
+	t.Helper()
+	server := redistest.New(t)
+	cmd := exec.Command(name, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_FENCE=true", "PS1=$ ", "TERM=dumb", "GORACE=atexit_sleep_ms=0")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keyboard{t: t, cmd: cmd, tty: tty, text: make(chan string)}
+	go func() {
+		defer close(k.text)
+		for buf := make([]byte, 4096); ; {
+			n, err := tty.Read(buf)
+			if n > 0 {
+				k.text <- string(buf[:n])
+			}
+			if err != nil {
+				return // EIO, when the last process has closed the terminal
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		// The terminal ends when nobody has it open any more.
+		left, _ := descendants(cmd.Process.Pid, 0)
+		for _, pid := range append(left, cmd.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		for range k.text {
+		}
+		tty.Close()
+		_ = cmd.Wait()
+	})
+	return k
+}
+
+// keys types.
+func (k *keyboard) keys(text string) {
+	k.t.Helper()
+	if _, err := io.WriteString(k.tty, text); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// sees waits for what is printed next to match, and drops it up to there.
+func (k *keyboard) sees(pattern string) {
+	k.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for deadline := time.After(limit); ; {
+		if at := re.FindStringIndex(k.seen); at != nil {
+			k.seen = k.seen[at[1]:]
+			return
+		}
+		select {
+		case text, ok := <-k.text:
+			if !ok {
+				k.t.Fatalf("it ended, and did not print %q: %q", pattern, k.seen)
+			}
+			k.seen += strings.ReplaceAll(text, "\r\n", "\n")
+		case <-deadline:
+			k.t.Fatalf("after %v it has not printed %q, but %q", limit, pattern, k.seen)
+		}
+	}
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+// probe is a COMMAND that tells what it sees of its terminal. It never forks: a
+// shell that is stopped while it starts a program hangs in vfork(2), with or
+// without us.
+//
+//	probe front  wait until its group is in the foreground
+//	probe where  tell whether it is
+//	probe stop   say when it was continued, and whether it is in front then
+func probe() {
+	where := func() string {
+		group, err := unix.IoctlGetInt(2, unix.TIOCGPGRP)
+		if err == nil && group == syscall.Getpgrp() {
+			return "in front"
+		}
+		return "in back"
+	}
+	switch os.Args[1] {
+	case "front":
+		for where() != "in front" {
+			time.Sleep(time.Millisecond)
+		}
+	case "stop":
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, syscall.SIGCONT)
+		fmt.Println("ready")
+		<-continued
+		fmt.Println("continued")
+	}
+	fmt.Println(where())
+}
+
+// COMMAND reads the keyboard, and whoever started us has it back afterwards.
+func TestForeground(t *testing.T) {
+	k := onTerminal(t, "sh", "-c", "redlatch run job -- sh -c 'probe front; read line; echo got $line'; echo then; probe where")
+	k.sees("in front\n")
+	k.keys("some words\n")
+	k.sees("got some words\n")
+	k.sees("then\nin front\n")
+}
+
+// Ctrl-C reaches COMMAND, which decides what it means.
+func TestInterruptKey(t *testing.T) {
+	k := onTerminal(t, "sh", "-c", "trap : INT; redlatch run job -- sh -c 'trap \"echo caught; exit 4\" INT; echo ready; while :; do sleep 0.01; done'; echo exit code $?")
+	k.sees("ready\n")
+	k.keys(ctrlC)
+	k.sees("caught\nexit code 4\n")
+}
+
+// Ctrl-Z stops the job, and the shell has the terminal; fg goes on with it.
+func TestStopKey(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("redlatch run job -- probe stop\n")
+	k.sees("ready\n")
+	k.keys(ctrlZ)
+	k.sees(`redlatch: stopped: "job" is not renewed; COMMAND is killed at`)
+	k.sees("Stopped")
+	k.keys("fg\n")
+	k.sees("continued\nin front\n")
+	k.keys("echo exit code $?\n")
+	k.sees("exit code 0\n")
+}
+
+// A job that is stopped for longer than its TTL is dead when it comes back, and
+// others had the lock meanwhile.
+func TestStopKeyForTooLong(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("redlatch run --ttl 1s job -- probe stop\n")
+	k.sees("ready\n")
+	k.keys(ctrlZ)
+	k.sees("Stopped")
+	k.keys("redlatch run job -- echo number $((1+1))\n")
+	k.sees("number 2\n")
+	k.keys("fg\n")
+	k.sees("lock lost")
+	k.keys("echo exit code $?\n")
+	k.sees("exit code 76\n")
+}
+
+// In a pipeline the others may need the keyboard: COMMAND has it when it asks.
+func TestPipeline(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("redlatch run job -- sh -c 'probe where; read line; echo got $line; probe where' | cat\n")
+	k.sees("in back\n")
+	k.keys("words\n")
+	k.sees("got words\nin front\n")
+	k.keys("echo exit code $?\n")
+	k.sees("exit code 0\n")
+}
+
+// A job in the background that wants the keyboard stops, as any does.
+func TestBackground(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("set -b; redlatch run job -- sh -c 'read line; echo got $line' &\n") // -b: tell of a stop at once
+	k.sees("redlatch: stopped: ")
+	k.sees("Stopped")
+	k.keys("fg\n")
+	k.sees("redlatch run")
+	k.keys("words\n")
+	k.sees("got words\n")
+}
+
+// Where nobody could continue us, as in a container's first process, Ctrl-Z
+// does not stop the job for good.
+func TestStopKeyWithoutShell(t *testing.T) {
+	k := onTerminal(t, "redlatch", "run", "job", "--", "probe", "stop")
+	k.sees("ready\n")
+	k.keys(ctrlZ)
+	k.sees("continued\nin front\n")
+}
