@@ -29,6 +29,7 @@ bench: ## side by side with other libraries and with the floor
 	cd bench && go test -run=NONE -bench=. -benchtime=5x .
 
 bench-once: ## every benchmark once, so that none rots
+	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
 sim: ## simulated time and faults, from random seeds, until stopped

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -227,6 +226,3 @@ func seed(t *testing.T) uint64 {
 	t.Logf("REDLATCH_SEED=%d replays this", seed)
 	return seed
 }
-
-// lines joins what is listed in a log.
-func lines(all []string) string { return strings.Join(all, "\n") }
