@@ -1,0 +1,16 @@
+// Package spec holds the checked model of the lock: what the quorum engine,
+// the nodes and their scripts do, small enough that spin can look at every
+// state it may get into. lock.pml has time, crashes and extensions in it, and
+// is about mutual exclusion; token.pml has none of these, and is about the
+// order of fencing tokens. README.md maps them to the code.
+//
+// There is nothing here to import. The package's tests run spin over the
+// models as they are, and over every mutation: a model with one rule of the
+// design turned off, in which spin must find the harm that rule prevents. A
+// rule that changes in the code changes here first.
+//
+// The tests need spin and a C compiler (apt-get install spin gcc) and are left
+// out by -short. They run larger sizes when the environment variable
+// REDLATCH_SPEC is "large", and print the shortest way to each violation when
+// it is "story".
+package spec

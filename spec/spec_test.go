@@ -1,0 +1,199 @@
+package spec
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// size picks what is run: "" or "large" or "story".
+var size = os.Getenv("REDLATCH_SPEC")
+
+// TestModel looks at every state of the models as they are: every property
+// holds in each of them. And every statement of the model must have been
+// reached somewhere, where the size allows it: a rule so strict that nobody
+// ever holds a lock, or is extended, would keep all promises too.
+func TestModel(t *testing.T) {
+	needSpin(t)
+	for _, tt := range []struct {
+		name    string
+		model   string
+		defines []string
+		cover   bool // every statement is reached
+		large   bool // left out but for REDLATCH_SPEC=large
+		memory  int  // MB
+		depth   int
+	}{
+		{name: "lock 3 nodes 2 clients", model: "lock", cover: true},
+		{name: "lock 1 node", model: "lock", defines: []string{"N=1"}},
+		{name: "lock 4 nodes", model: "lock", defines: []string{"N=4", "SORTED"}},
+		{name: "lock 5 nodes", model: "lock", defines: []string{"N=5", "SORTED"}},
+		{name: "lock 3 clients", model: "lock", defines: []string{"CLIENTS=3", "SORTED"}},
+		{name: "lock both clocks wrong", model: "lock", defines: []string{"TTL=4", "CLIENT_SLOW=1", "SORTED"}},
+		{name: "lock shortest quarantine", model: "lock", defines: []string{"QUARANTINE=3"}},
+		{name: "token 3 nodes 2 attempts to 3", model: "token", defines: []string{"MAX=3"}, cover: true},
+		{name: "token 3 nodes 2 attempts to 4", model: "token", defines: []string{"SORTED"}},
+
+		{name: "lock 5 nodes 3 clients", model: "lock", defines: []string{"N=5", "CLIENTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "lock 5 nodes both clocks wrong", model: "lock", defines: []string{"N=5", "TTL=4", "CLIENT_SLOW=1", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "lock 3 clients both clocks wrong", model: "lock", defines: []string{"CLIENTS=3", "TTL=5", "CLIENT_SLOW=1", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "token 3 nodes 2 attempts to 4 not sorted", model: "token", cover: true, large: true, memory: 8192, depth: 10_000_000},
+		{name: "token 3 nodes 2 attempts to 6", model: "token", defines: []string{"MAX=6", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "token 3 nodes 3 attempts", model: "token", defines: []string{"ATTEMPTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "token 5 nodes 2 attempts to 3", model: "token", defines: []string{"N=5", "MAX=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.large && size != "large" {
+				t.Skip("only with REDLATCH_SPEC=large")
+			}
+			s := search{model: tt.model, defines: tt.defines, memory: tt.memory, depth: tt.depth}
+			if tt.cover {
+				s.defines = append(slices.Clone(tt.defines), "COVER")
+			}
+			f := s.run(t)
+			t.Log(f)
+			switch {
+			case f.errors > 0:
+				s.defines = tt.defines
+				t.Fatalf("%s does not hold:\n%s", f.violated, shortest(t, s))
+			case f.cut != "":
+				t.Fatalf("not every state was looked at: %s", f.cut)
+			case tt.cover && len(f.unreached) > 0:
+				t.Fatalf("statements that are never reached:\n%s", strings.Join(f.unreached, "\n"))
+			}
+		})
+	}
+}
+
+// TestMutations turns off one rule of the design at a time, and wants the
+// property broken that the rule is there for.
+func TestMutations(t *testing.T) {
+	needSpin(t)
+	for _, tt := range []struct {
+		name    string
+		model   string
+		defines []string
+		breaks  string
+	}{
+		// A node that restarts without its keys votes again at once.
+		{"no restart fence", "lock", []string{"NO_FENCE"}, "exclusive"},
+		// It is admitted one tick before the last validity it may have voted for is over.
+		{"quarantine too short", "lock", []string{"QUARANTINE=2"}, "exclusive"},
+		// It refuses to acquire, but runs a holder's extension and repair.
+		{"fence for acquire only", "lock", []string{"FENCE_ACQUIRE_ONLY"}, "exclusive"},
+		// The client relies on the whole TTL, though a node's clock may run ahead of its own.
+		{"no drift", "lock", []string{"NO_DRIFT"}, "exclusive"},
+		// A holder goes on until it releases.
+		{"validity not checked", "lock", []string{"VALIDITY_UNCHECKED"}, "exclusive"},
+		// A quorum has granted, but it took the whole validity.
+		{"won after validity", "lock", []string{"LATE_QUORUM"}, "exclusive"},
+		// The nodes out of reach are taken off N.
+		{"quorum of the reachable", "lock", []string{"QUORUM_OF_REACHABLE"}, "exclusive"},
+		// Two of four.
+		{"half is enough", "lock", []string{"N=4", "HALF_IS_ENOUGH"}, "exclusive"},
+		// A late release deletes whatever it finds.
+		{"release without compare", "lock", []string{"RELEASE_WITHOUT_COMPARE"}, "exclusive"},
+		// A late release of one try deletes the record of the next.
+		{"one id for all tries", "lock", []string{"ONE_ID"}, "exclusive"},
+		// A quorum's yes is counted though validity had run out by then.
+		{"extension counted after lapse", "lock", []string{"EXTEND_AFTER_LAPSE"}, "lost_is_final"},
+		// And extending makes a record again that is gone: another has held in between.
+		{"extension after lapse re-creates", "lock", []string{"EXTEND_AFTER_LAPSE", "EXTEND_RECREATES", "PROPERTY=unbroken"}, "unbroken"},
+		// Validity runs from the answer that completed the quorum.
+		{"extension counted from the answer", "lock", []string{"EXTENSION_FROM_ANSWER"}, "exclusive"},
+		// Answers to an earlier round complete the quorum of a later one.
+		{"answers of two rounds mixed", "lock", []string{"MIX_ROUNDS"}, "exclusive"},
+
+		// The largest answer is the token, and a quorum of grants is enough.
+		{"write-back off", "token", []string{"NO_WRITE_BACK"}, "distinct"},
+		// The later holder's token is not larger than that of one who held before it began.
+		{"write-back off, order", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered"}, "ordered"},
+		// Nor than that of one who held before, while its own records are all there.
+		{"write-back off, order while stored", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered_while_stored"}, "ordered_while_stored"},
+		// The token is stored at any node, granted or not.
+		{"write-back unguarded", "token", []string{"WRITE_BACK_UNGUARDED"}, "distinct"},
+		// A grant executed twice gives the record back after another came and went.
+		{"write-back guarded by id only", "token", []string{"WRITE_BACK_BY_ID_ONLY"}, "distinct"},
+		// The client's time is the answer where the counter has just that value.
+		{"grant does not raise", "token", []string{"GRANT_NOT_RAISING"}, "distinct"},
+		// The next try finds its own id, and with it the token of the last.
+		{"one id for all tries, tokens", "token", []string{"ONE_ID"}, "distinct"},
+		// A record made again where it was lost counts towards the quorum.
+		{"repair before the quorum", "token", []string{"REPAIR_BEFORE_QUORUM"}, "distinct"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := search{model: tt.model, defines: tt.defines}
+			f := s.run(t)
+			t.Log(f)
+			switch {
+			case f.errors == 0 && f.cut != "":
+				t.Fatalf("nothing found, but not every state was looked at: %s", f.cut)
+			case f.errors == 0:
+				t.Fatal("nothing is broken without this rule: it is not needed, or the model does not show what it is for")
+			case f.violated != tt.breaks:
+				t.Fatalf("it breaks %s, not %s:\n%s", f.violated, tt.breaks, shortest(t, s))
+			}
+			if size == "story" {
+				t.Logf("\n%s", shortest(t, s))
+			}
+		})
+	}
+}
+
+// TestSpareRules turns off rules that the models can do without. The design
+// keeps them for what the models do not show; that nothing breaks is a finding
+// that README.md reports, and must not change unnoticed.
+func TestSpareRules(t *testing.T) {
+	needSpin(t)
+	for _, tt := range []struct {
+		name    string
+		model   string
+		defines []string
+	}{
+		// An extension that is counted only while validity lasts excludes all others also where it takes a free, admitted node.
+		{"extension takes free nodes", "lock", []string{"EXTEND_RECREATES"}},
+		// An unchanged counter shows that nobody else was granted the record, also where it has expired.
+		{"write-back guarded by counter only", "token", []string{"WRITE_BACK_BY_COUNTER_ONLY", "SORTED"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := search{model: tt.model, defines: tt.defines}
+			f := s.run(t)
+			t.Log(f)
+			if f.errors > 0 || f.cut != "" {
+				t.Fatalf("this rule is needed after all: move it to the mutations (%s%s)\n%s", f.violated, f.cut, shortest(t, s))
+			}
+		})
+	}
+}
+
+// TestSearchCutShort sees to it that a search which did not look at everything
+// is not taken for one that found nothing.
+func TestSearchCutShort(t *testing.T) {
+	needSpin(t)
+	for _, tt := range []struct {
+		name string
+		s    search
+	}{
+		{"depth", search{model: "token", defines: []string{"MAX=3"}, depth: 12}},
+		{"memory", search{model: "token", defines: []string{"MAX=3"}, depth: 1000, memory: 140}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := tt.s.run(t)
+			if f.errors != 0 || f.cut == "" {
+				t.Fatalf("a search cut short by %s passes: %v", tt.name, f)
+			}
+			t.Logf("%v, cut: %s", f, f.cut)
+		})
+	}
+}
+
+// shortest returns the shortest way to a violation, a line for each step.
+func shortest(t *testing.T, s search) string {
+	t.Helper()
+	s.breadth = true
+	if f := s.run(t); f.errors == 0 {
+		return "(breadth first found no violation: " + f.cut + ")"
+	}
+	return s.story(t)
+}
