@@ -1,0 +1,104 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// exampleNodes starts three servers, for the examples to have some.
+func exampleNodes() (urls []string, stop func()) {
+	servers, err := redistest.StartNodes(context.Background(), 3, redistest.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return redistest.URLs(servers), func() {
+		for _, server := range servers {
+			server.Close()
+		}
+	}
+}
+
+// What must not run twice at once runs under Do, which ends its ctx when the
+// lock is lost.
+func ExampleClient_Do() {
+	urls, stop := exampleNodes()
+	defer stop()
+	client, err := redlatch.Open(redlatch.Config{
+		Nodes:        urls,
+		RestartFence: redlatch.FenceOff, // these servers have only just started
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+
+	err = client.Do(context.Background(), "invoice/42", func(ctx context.Context) error {
+		fmt.Println("charging, while it is held:", ctx.Err() == nil)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// charging, while it is held: true
+	// <nil>
+}
+
+// A job that somebody else does already is left to them.
+func ExampleClient_TryLock() {
+	urls, stop := exampleNodes()
+	defer stop()
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, RestartFence: redlatch.FenceOff, Label: "web-3"})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	lock, err := client.TryLock(ctx, "nightly-report")
+	if err != nil {
+		panic(err)
+	}
+	_, err = client.TryLock(ctx, "nightly-report")
+	if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok && errors.Is(err, redlatch.ErrHeld) {
+		holder, _, _ := failure.Holder()
+		fmt.Println("held by", holder.Label)
+	}
+	fmt.Println(lock.Unlock(ctx))
+	// Output:
+	// held by web-3
+	// <nil>
+}
+
+// An operator vouches for servers that have never been used. Otherwise they vote
+// once they have been up for longer than any lock that they might have
+// forgotten.
+func ExampleClient_Admit() {
+	urls, stop := exampleNodes()
+	defer stop()
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	_, err = client.TryLock(ctx, "invoice/42")
+	fmt.Println("before:", errors.Is(err, redlatch.ErrNotAdmitted))
+	for _, url := range urls {
+		if err := client.Admit(ctx, url); err != nil {
+			panic(err)
+		}
+	}
+	lock, err := client.TryLock(ctx, "invoice/42", redlatch.WithTTL(5*time.Second))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("after:", lock.Name(), lock.Err())
+	// Output:
+	// before: true
+	// after: invoice/42 <nil>
+}
