@@ -33,7 +33,7 @@ bench-once: ## every benchmark once, so that none rots
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
 sim: ## simulated time and faults, from random seeds, until stopped
-	go test -run TestSim -timeout 0 -sim.for 1000h .
+	go test -tags sim -run "TestSim$$" -timeout 0 -sim.for 1000h .
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec

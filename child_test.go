@@ -26,7 +26,7 @@ const (
 )
 
 // child is the program of a child process: it acquires one lock, says so, and
-// at each line on its input says what it knows of it, the first thing first.
+// at each line on its input says what it knows of it.
 func child() {
 	fail := func(err error) {
 		fmt.Println("failed:", err)
@@ -50,10 +50,19 @@ func child() {
 	fmt.Println("held")
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		// In this order: what a holder looks at before it goes on.
-		state, done, cause := lock.Err(), ctx.Err(), context.Cause(ctx)
+		// The first look at the lock is the one that was asked for.
+		var state, done, cause error
+		looks := map[string]func(){
+			"err":   func() { state = lock.Err() },
+			"ctx":   func() { done = ctx.Err() },
+			"cause": func() { cause = context.Cause(ctx) },
+		}
+		looks[in.Text()]()
+		first := errors.Join(state, done, cause)
+		state, done, cause = lock.Err(), ctx.Err(), context.Cause(ctx)
 		extended := lock.Extend(context.Background(), childTTL)
 		released := lock.Unlock(context.Background())
+		fmt.Print(first != nil, "; ")
 		for _, err := range []error{state, done, cause, extended, released} {
 			fmt.Print(errors.Is(err, redlatch.ErrLost), " ", errors.Is(err, context.Canceled), "; ")
 		}
@@ -108,8 +117,8 @@ func (p *childProcess) says(t *testing.T) string {
 // whether the lock is free or somebody else's by then.
 func TestStoppedProcessFindsItsLockLost(t *testing.T) {
 	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprintf("taken=%t", taken), func(t *testing.T) {
+	for look, taken := range map[string]bool{"err": true, "ctx": false, "cause": false} {
+		t.Run(fmt.Sprintf("%s taken=%t", look, taken), func(t *testing.T) {
 			t.Parallel()
 			nodes := shared(t, 3)
 			c := config(redistest.URLs(nodes)...)
@@ -137,15 +146,15 @@ func TestStoppedProcessFindsItsLockLost(t *testing.T) {
 				next = value(t, nodes[0], t.Name())
 			}
 			// The question is there before the child runs on.
-			if _, err := io.WriteString(p.in, "\n"); err != nil {
+			if _, err := fmt.Fprintln(p.in, look); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
 			said := p.says(t)
-			if want := "true false; false true; true false; true false; true false;"; said != want {
-				t.Errorf("lost or canceled, of Err, Context.Err, Cause, Extend, Unlock:\n got %s\nwant %s", said, want)
+			if want := "true; true false; false true; true false; true false; true false;"; said != want {
+				t.Errorf("whether the first look told; lost or canceled, of Err, Context.Err, Cause, Extend, Unlock:\n got %s\nwant %s", said, want)
 			}
 			p.in.Close()
 			if err := p.Wait(); err != nil {

@@ -19,7 +19,7 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
-			const ttl, guard = 3 * time.Second, 1500 * time.Millisecond
+			const ttl, guard = 4 * time.Second, 3 * time.Second
 			nodes := shared(t, n)
 			proxies := redistest.Proxies(t, nodes)
 			c := config(proxyURLs(proxies)...)
@@ -41,19 +41,16 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("the holder does not notice")
 			}
-			late := time.Now().After(lock.Until())
+			if left := time.Until(lock.Until()); left <= 0 {
+				t.Errorf("it noticed %v after the end of the validity", -left)
+			}
 			for i, s := range nodes {
-				if left := remaining(t, s, t.Name()); left <= 0 && !time.Now().After(lock.Until()) {
+				if left := remaining(t, s, t.Name()); left <= 0 && time.Now().Before(lock.Until()) {
 					t.Errorf("the record on node %d is gone %v before the end of the validity", i, time.Until(lock.Until()))
-				} else if left < guard/4 {
-					t.Logf("node %d: %v left when its holder was told", i, left)
 				}
 			}
 			if cause := context.Cause(lock.Context()); !errors.Is(cause, redlatch.ErrLost) || !errors.Is(lock.Err(), redlatch.ErrLost) {
 				t.Errorf("cause %v, error %v", cause, lock.Err())
-			}
-			if late {
-				t.Logf("this machine stood still for longer than the guard")
 			}
 
 			next, err := other.Lock(within(t, patience), t.Name())

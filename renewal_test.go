@@ -35,13 +35,9 @@ func TestRenewalKeepsTheLock(t *testing.T) {
 		// Every third of a TTL and a tenth of jitter, or after a failed round
 		// every twelfth: some 13, and no more than 60.
 		for _, w := range wires {
-			w.mu.Lock()
-			for what, n := range w.sent {
-				if what[:6] == "extend" && (n < 9 || n > 60) {
-					t.Errorf("%d extensions in four TTLs", n)
-				}
+			if n := w.count("extend"); n < 9 || n > 60 {
+				t.Errorf("%d extensions in four TTLs", n)
 			}
-			w.mu.Unlock()
 		}
 		for _, s := range nodes {
 			awaitValue(t, s, t.Name(), "")
@@ -119,28 +115,36 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	nodes := shared(t, 3)
 	client := open(t, config(redistest.URLs(nodes)...))
-	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(3*time.Second), redlatch.WithGuard(2900*time.Millisecond), redlatch.WithoutRenewal())
-	<-lock.Context().Done()
-	left := time.Until(lock.Until())
-	if left > 2900*time.Millisecond {
-		t.Errorf("lost %v before the end of the validity, the guard is 2.9s", left)
-	}
-	if left < time.Second {
-		t.Skipf("this machine stood still for %v", 2900*time.Millisecond-left)
-	}
-	for i, s := range nodes {
-		if remaining(t, s, t.Name()) <= 0 && time.Until(lock.Until()) > 0 {
-			t.Errorf("node %d has nothing any more within the guard", i)
+	const ttl, guard = 3 * time.Second, 2900 * time.Millisecond
+	// This machine may stand still for longer than a guard, but not each time.
+	for try := 0; ; try++ {
+		lock := tryLock(t, client, t.Name(), redlatch.WithTTL(ttl), redlatch.WithGuard(guard), redlatch.WithoutRenewal())
+		<-lock.Context().Done()
+		left := time.Until(lock.Until())
+		if left > guard {
+			t.Errorf("lost %v before the end of the validity, the guard is %v", left, guard)
 		}
-	}
-	if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrLost) {
-		t.Errorf("extend within the guard: %v", err)
-	}
-	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
-		t.Errorf("unlock: %v", err)
-	}
-	for _, s := range nodes {
-		awaitValue(t, s, t.Name(), "") // released, not expired: there are seconds left
+		for i, s := range nodes[:2] {
+			if remaining(t, s, t.Name()) <= 0 && time.Until(lock.Until()) > 0 {
+				t.Errorf("node %d has nothing any more within the guard", i)
+			}
+		}
+		if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("extend within the guard: %v", err)
+		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		released := time.Now()
+		for _, s := range nodes {
+			awaitValue(t, s, t.Name(), "")
+		}
+		if left > guard/2 && time.Since(released) < guard/4 {
+			return
+		}
+		if try == 4 {
+			t.Fatalf("lost %v before the end of the validity, gone %v after its release; the guard is %v", left, time.Since(released), guard)
+		}
 	}
 }
 

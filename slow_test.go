@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -101,6 +102,51 @@ func TestOneBadNodeIsNotWaitedFor(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A node that owes answers for longer than its time is not asked, and not waited
+// for, until it has given one. Here its answer would matter: one of the two
+// others is taken.
+func TestSilentNodeIsNotAsked(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxy := redistest.NewProxy(t, nodes[2].Addr())
+	c := config(nodes[0].URL(), nodes[1].URL(), proxy.URL())
+	c.NodeTimeout = 200 * time.Millisecond
+	client := open(t, c)
+	do(t, nodes[0], "SET", t.Name(), "theirs", "PX", "60000")
+	proxy.HoldBack(redistest.Both, true)
+	await(t, "it is known to be silent", func() bool {
+		_, err := client.TryLock(t.Context(), t.Name())
+		if !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatal(err)
+		}
+		return failureOf(t, err).Nodes[2].Verdict == redlatch.NotSent
+	})
+	sent := proxy.Commands()["EVALSHA"]
+	for range 20 {
+		_, err := client.TryLock(t.Context(), t.Name())
+		a := failureOf(t, err).Nodes[2]
+		if answered := a.Verdict == redlatch.NotSent || a.Verdict == redlatch.Unknown && a.Err == nil; !answered {
+			t.Errorf("the silent node is %v", a)
+		}
+	}
+	if more := proxy.Commands()["EVALSHA"] - sent; more > 0 {
+		t.Errorf("%d steps were sent to a silent node", more)
+	}
+	proxy.HoldBack(redistest.Both, false)
+	await(t, "it votes again", func() bool {
+		lock, err := client.TryLock(t.Context(), t.Name())
+		if err != nil {
+			return false
+		}
+		unlock(t, lock)
+		return true
+	})
+	do(t, nodes[0], "DEL", t.Name())
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), "")
 	}
 }
 

@@ -180,6 +180,48 @@ func TestCtxEndsTheWaiting(t *testing.T) {
 	unlock(t, lock)
 }
 
+// Ctx ends while a try is under way that nobody answers: what stood in the way
+// is what the last whole try found.
+func TestCtxEndsATry(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, n)
+			proxies := redistest.Proxies(t, nodes)
+			client := open(t, config(proxyURLs(proxies)...))
+			for _, s := range nodes {
+				do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var once sync.Once
+			under := make(chan int, 1)
+			out := lockIn(ctx, client, t.Name(), redlatch.WithWaitReport(func(error) {
+				// Between two tries.
+				once.Do(func() {
+					for _, p := range proxies {
+						p.HoldBack(redistest.Replies, true)
+					}
+					under <- proxies[0].Commands()["EVALSHA"]
+				})
+			}))
+			if err := proxies[0].AwaitCommand(within(t, patience), "EVALSHA", <-under+1); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			o := <-out
+			if !errors.Is(o.err, context.Canceled) || !errors.Is(o.err, redlatch.ErrHeld) || errors.Is(o.err, redlatch.ErrNoQuorum) {
+				t.Errorf("%v", o.err)
+			}
+			for i, s := range nodes {
+				proxies[i].HoldBack(redistest.Replies, false)
+				awaitValue(t, s, t.Name(), "theirs")
+				do(t, s, "DEL", t.Name())
+			}
+		})
+	}
+}
+
 // No quorum of nodes can be reached: Lock waits for them, too, and tells of
 // each when ctx ends.
 func TestLockWaitsForNodes(t *testing.T) {

@@ -43,7 +43,7 @@ type guard struct {
 }
 
 func startGuard() (*guard, error) {
-	self, err := os.Executable()
+	self, err := ownProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,16 @@ func startGuard() (*guard, error) {
 		return nil, err
 	}
 	return &guard{pid: pid, pipe: w}, nil
+}
+
+// ownProgram is this program's file. On Linux it is found though the file was
+// replaced or deleted meanwhile: a wait for a lock may outlast an upgrade.
+func ownProgram() (string, error) {
+	const running = "/proc/self/exe"
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	return os.Executable()
 }
 
 // watch names the group to kill.

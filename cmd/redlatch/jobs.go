@@ -48,10 +48,10 @@ func (s *supervisor) suspend() {
 		return
 	}
 	s.out.say("stopped: %q is not renewed; COMMAND is killed at %s unless it is continued before", s.name, s.terms.killAt(s.told).Format(time.TimeOnly))
+	s.out.flush(100 * time.Millisecond) // who is stopped does not write
 	if s.tty.isTheirs() {
 		// Ctrl-Z reached COMMAND's group alone: the rest of a pipeline, which
-		// is in our group, has to stop as well.
-		s.tty.takeBack()
+		// is in our group, has to stop as well. The shell takes the terminal.
 		s.sigs.sparing(func() { _ = syscall.Kill(0, syscall.SIGTSTP) })
 	}
 	// SIGTSTP would not do for ourselves: os/signal cannot give a signal that

@@ -107,8 +107,8 @@ func (r *runCmd) Run(out *printer) error {
 	case r.Verbose:
 		out.level = verbose
 	}
-	out, flush := out.detached()
-	defer flush()
+	out, end := out.detached()
+	defer end()
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -138,13 +138,13 @@ func (r *runCmd) Run(out *printer) error {
 	}
 	// Close is not deferred: it releases the lock, and after a panic COMMAND
 	// would still be running. The guard kills it then.
-	end := r.locked(client, sigs, out, path, argv, ours)
-	if !end.abrupt {
+	result := r.locked(client, sigs, out, path, argv, ours)
+	if !result.abrupt {
 		if err := client.Close(); err != nil {
 			out.detail("closing: %v", err)
 		}
 	}
-	return end
+	return result
 }
 
 // locked is what happens between open and close.

@@ -49,25 +49,29 @@ const (
 
 // detached returns a printer that never blocks: a terminal stopped with Ctrl-S,
 // or a reader of stderr that does not read, must not keep the holder of a lock
-// from killing what it has to. Messages beyond the backlog are lost. flush waits
+// from killing what it has to. Messages beyond the backlog are lost. end waits
 // for what was written, a second at most, and ends the printer.
-func (p *printer) detached() (q *printer, flush func()) {
-	lines := make(queue, backlog)
+func (p *printer) detached() (q *printer, end func()) {
+	waiting := make(queue, backlog)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for line := range lines {
+		for m := range waiting {
+			if m.reached != nil {
+				close(m.reached)
+				continue
+			}
 			p.mu.Lock()
-			_, _ = p.out.Write(line)
+			_, _ = p.out.Write(m.text)
 			p.mu.Unlock()
 		}
 	}()
-	q = &printer{level: p.level, out: lines}
+	q = &printer{level: p.level, out: waiting}
 	return q, func() {
 		q.mu.Lock()
 		q.out = io.Discard // whoever writes now comes too late
 		q.mu.Unlock()
-		close(lines)
+		close(waiting)
 		select {
 		case <-done:
 		case <-time.After(flushTime):
@@ -75,15 +79,43 @@ func (p *printer) detached() (q *printer, flush func()) {
 	}
 }
 
-// queue is a writer that drops what does not fit.
-type queue chan []byte
-
-func (q queue) Write(line []byte) (int, error) {
+// flush waits until what a detached printer was given so far is written, for
+// limit at most.
+func (p *printer) flush(limit time.Duration) {
+	p.mu.Lock()
+	waiting, ok := p.out.(queue)
+	p.mu.Unlock()
+	if !ok {
+		return
+	}
+	m := message{reached: make(chan struct{})}
 	select {
-	case q <- bytes.Clone(line):
+	case waiting <- m:
+	default:
+		return // full: it does not move
+	}
+	select {
+	case <-m.reached:
+	case <-time.After(limit):
+	}
+}
+
+// queue is a writer that drops what does not fit.
+type queue chan message
+
+// message is a text to write, or a mark: reached is closed when all before it
+// were written.
+type message struct {
+	text    []byte
+	reached chan struct{}
+}
+
+func (q queue) Write(text []byte) (int, error) {
+	select {
+	case q <- message{text: bytes.Clone(text)}:
 	default:
 	}
-	return len(line), nil
+	return len(text), nil
 }
 
 // say tells what happened when nobody needs to act on it.

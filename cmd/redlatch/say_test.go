@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -5,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPrinterLevels(t *testing.T) {
@@ -38,7 +41,7 @@ func TestPrinterLines(t *testing.T) {
 // A writer that blocks holds nobody up; what it has room for comes in order.
 func TestPrinterDetached(t *testing.T) {
 	r, w := io.Pipe()
-	p, flush := (&printer{level: normal, out: w}).detached()
+	p, end := (&printer{level: normal, out: w}).detached()
 	const lines = 3 * backlog
 	for range lines {
 		p.say("line")
@@ -48,11 +51,31 @@ func TestPrinterDetached(t *testing.T) {
 		text, _ := io.ReadAll(r)
 		got <- string(text)
 	}()
-	flush()
+	end()
 	p.say("too late")
 	w.Close()
 	// One more may have been taken off the queue before the rest came.
 	if n := strings.Count(<-got, "redlatch: line\n"); n != backlog && n != backlog+1 {
 		t.Errorf("%d of %d lines, want %d", n, lines, backlog)
+	}
+}
+
+// flush returns when the lines before it are out, and not never when they stay.
+func TestPrinterFlush(t *testing.T) {
+	r, w := io.Pipe()
+	p, end := (&printer{level: normal, out: w}).detached()
+	p.say("stuck")
+	p.flush(time.Millisecond)
+	got := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(r)
+		got <- string(text)
+	}()
+	p.flush(limit)
+	w.Close() // from here on every write fails
+	p.say("late")
+	end()
+	if text := <-got; text != "redlatch: stuck\n" {
+		t.Errorf("written before the flush was over: %q", text)
 	}
 }

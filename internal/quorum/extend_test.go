@@ -137,6 +137,9 @@ func extendOnce(t *testing.T, mask []loss) {
 		if end != Extended && nodes[i].executed("repair") > 0 {
 			t.Errorf("%s: node %d was repaired without a quorum", name, i)
 		}
+		if l.name != "lost" && l.name != "had another's" && nodes[i].executed("repair") > 0 {
+			t.Errorf("%s: node %d was repaired, and had no need", name, i)
+		}
 	}
 
 	hold.Release()
@@ -472,30 +475,38 @@ func TestOneExtensionAtATime(t *testing.T) {
 // follows there, and nothing is left.
 func TestReleaseDuringExtension(t *testing.T) {
 	t.Parallel()
-	for _, moment := range []time.Duration{0, 500 * time.Microsecond, 1500 * time.Microsecond, 2 * time.Millisecond, 2500 * time.Microsecond, 3500 * time.Microsecond, 12 * time.Millisecond} {
-		t.Run(moment.String(), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				nodes := servers(t, 5)
-				hold := acquired(t, newEngine(t, nodes), "mine")
-				rest()
-				nodes[0].put("", 0)                                                        // to be repaired
-				nodes[1].set(func(s *server) { s.there, s.back = 10*time.Millisecond, 0 }) // extends late
-				go hold.Extend(context.Background(), 10*time.Second)
-				synctest.Wait()
-				time.Sleep(moment)
-				hold.Release()
-				rest()
-				for i, s := range nodes {
-					if r := s.record(); r != "" {
-						t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+	for _, moment := range []time.Duration{0, 500 * time.Microsecond, 1500 * time.Microsecond, 2 * time.Millisecond, 2500 * time.Microsecond,
+		3500 * time.Microsecond, 5 * time.Millisecond, 7 * time.Millisecond, 12 * time.Millisecond} {
+		for _, confirmed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v confirmed=%t", moment, confirmed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					nodes := servers(t, 5)
+					hold := acquired(t, newEngine(t, nodes), "mine")
+					rest()
+					late := 10 * time.Millisecond
+					nodes[0].put("", 0) // to be repaired
+					nodes[1].put("", 0) // to be repaired, and says so late
+					nodes[1].set(func(s *server) { s.back = late })
+					if !confirmed {
+						nodes[2].set(func(s *server) { s.there = late })
 					}
-				}
-				if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Over {
-					t.Errorf("an extension after the release: %v", end)
-				}
+					go hold.Extend(context.Background(), 10*time.Second)
+					synctest.Wait()
+					time.Sleep(moment)
+					hold.Release()
+					rest()
+					for i, s := range nodes {
+						if r := s.record(); r != "" {
+							t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+						}
+					}
+					if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Over {
+						t.Errorf("an extension after the release: %v", end)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -1,0 +1,256 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Lease is a lock that was acquired, as the judge sees it.
+type Lease interface {
+	// Deadline is the end of the validity.
+	Deadline() clock.Instant
+	Token() uint64
+	Err() error
+}
+
+// Judge watches all holders and says what was broken. It is safe for concurrent
+// use.
+type Judge struct {
+	world *World
+	// Outlaw: a clock has been stepped by more than the drift, so that two
+	// validities may overlap. Tokens are ordered all the same.
+	Outlaw bool
+
+	mu       sync.Mutex // guards what follows; held while leases and clocks are asked, which ask nobody
+	names    map[string]*story
+	verdicts []string
+	held     int
+}
+
+// story is all that is known of one name.
+type story struct {
+	running []*Holding
+	past    []tenure // by acquisition
+}
+
+type tenure struct {
+	token    uint64
+	acquired time.Duration
+	label    string
+}
+
+// Holding is one acquisition, from the moment its caller learns of it.
+type Holding struct {
+	judge    *Judge
+	machine  *Machine
+	name     string
+	label    string
+	lease    Lease
+	token    uint64
+	acquired time.Duration
+	lapsed   bool // it was seen after the end of its validity
+}
+
+func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]*story)} }
+
+// Acquired tells that m's process holds name. label is that of the Lock call.
+func (j *Judge) Acquired(m *Machine, name, label string, l Lease) *Holding {
+	w := j.world
+	h := &Holding{judge: j, machine: m, name: name, label: label, lease: l, token: l.Token(), acquired: w.Now()}
+	began := w.lastAttempt(label)
+	left := m.Clock().Now().Until(l.Deadline())
+	w.History.Add(m.Name, "holds %s as %s, token %d, for %v", name, label, h.token, left)
+	alive, stopped := m.alive()
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.names[name]
+	if s == nil {
+		s = new(story)
+		j.names[name] = s
+	}
+	j.held++
+	if left <= 0 && stopped < began {
+		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
+	}
+	for _, past := range s.past {
+		switch {
+		case past.token == h.token:
+			j.condemn("token order: %s and %s both hold %s with token %d", past.label, label, name, h.token)
+		case past.token > h.token && (past.acquired < began || !j.Outlaw):
+			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
+		}
+	}
+	s.past = append(s.past, tenure{h.token, h.acquired, label})
+	if len(s.past) > 64 {
+		s.past = s.past[1:]
+	}
+	if alive {
+		s.running = append(s.running, h)
+	}
+	j.check(name, s)
+	return h
+}
+
+// Ended tells that the holder gives the lock up, before it says so to anybody.
+func (h *Holding) Ended() {
+	j := h.judge
+	j.world.History.Add(h.machine.Name, "ends %s as %s", h.name, h.label)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.names[h.name]
+	j.check(h.name, s)
+	s.drop(h)
+}
+
+func (s *story) drop(h *Holding) {
+	for i, r := range s.running {
+		if r == h {
+			s.running = append(s.running[:i], s.running[i+1:]...)
+			return
+		}
+	}
+}
+
+// Gone tells that m's process is about to close its client, or is no more: it
+// holds nothing.
+func (j *Judge) Gone(m *Machine) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.names {
+		for i := len(s.running) - 1; i >= 0; i-- {
+			if s.running[i].machine == m {
+				s.drop(s.running[i])
+			}
+		}
+	}
+}
+
+// Look checks the holders of name.
+func (j *Judge) Look(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s := j.names[name]; s != nil {
+		j.check(name, s)
+	}
+}
+
+// check says when more than one validity runs. The caller holds j.mu.
+func (j *Judge) check(name string, s *story) {
+	var first *Holding
+	for i := 0; i < len(s.running); i++ {
+		h := s.running[i]
+		now := h.machine.clock.Now()
+		left := now.Until(h.lease.Deadline())
+		if h.lapsed && left > 0 {
+			j.condemn("a lapsed lock is not resurrected: %s holds %s again, for %v", h.label, name, left)
+		}
+		h.lapsed = left <= 0
+		if h.lapsed {
+			if h.lease.Err() == nil {
+				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
+			}
+			continue
+		}
+		if first != nil && !j.Outlaw {
+			j.condemn("mutual exclusion: %s (for %v still) and %s (for %v still) hold %s",
+				first.label, first.machine.clock.Now().Until(first.lease.Deadline()), h.label, left, name)
+		}
+		first = h
+	}
+}
+
+// condemn notes what was broken. The caller holds j.mu.
+func (j *Judge) condemn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	j.verdicts = append(j.verdicts, text)
+	j.world.History.Add("JUDGE", "%s", text)
+}
+
+// Condemn notes what somebody else found broken.
+func (j *Judge) Condemn(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.condemn(format, args...)
+}
+
+// Verdicts returns what was broken, in the order in which it was found.
+func (j *Judge) Verdicts() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.verdicts
+}
+
+// Held returns how many acquisitions there were.
+func (j *Judge) Held() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.held
+}
+
+// executed notes that a node has run a script, and looks at the lock that it
+// was about. The caller holds world.mu, which neither a lease nor a clock asks
+// for.
+func (w *World) executed(n *Node, s *stream, r *request, step []string, reply driver.Reply, err error) {
+	w.executions++
+	n.order(s, r, step, reply, err)
+	if r.args[0] == "EVAL" {
+		w.texts[sha(r.args[1])] = r.args[1]
+	}
+	w.History.Add(n.Name, "%s: %s", s.conn.machine.Name, exchangeText{r.args, step, reply, err})
+	if len(r.args) > 3 && r.args[2] != "0" {
+		w.Judge.Look(r.args[3])
+	}
+}
+
+// order checks that nothing of a holder comes after its release, but for what a
+// broken connection still delivers.
+func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
+	if err != nil || reply.Kind != driver.Int || reply.Int <= 0 && len(step) != 3 {
+		return
+	}
+	switch {
+	case len(step) == 3 && step[0] != script.Admit:
+		n.released[step[0]] = true
+	case step[0] == script.Acquire && s.broken:
+		n.world.late[step[1]] = true
+	case step[0] == script.Confirm || step[0] == script.Admit:
+	case n.released[step[1]]:
+		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
+	}
+}
+
+// exchangeText is a command and its reply, for people to read.
+type exchangeText struct {
+	args, step []string
+	reply      driver.Reply
+	err        error
+}
+
+func (t exchangeText) String() string {
+	name, step := "", t.step
+	if len(t.args) > 3 && t.args[2] != "0" {
+		name = t.args[3]
+	}
+	if len(step) == 3 && step[0] != "admit" {
+		step = append([]string{"release"}, step...)
+	}
+	if len(step) == 0 {
+		return "inspect"
+	}
+	if t.err != nil {
+		return fmt.Sprintf("%s %q → %v", name, step, t.err)
+	}
+	switch t.reply.Kind {
+	case driver.Int:
+		return fmt.Sprintf("%s %q → %d", name, step, t.reply.Int)
+	case driver.Array:
+		return fmt.Sprintf("%s %q → %s, %d ms", name, step, t.reply.Array[0].Text, t.reply.Array[1].Int)
+	}
+	return fmt.Sprintf("%s %q → %+v", name, step, t.reply)
+}

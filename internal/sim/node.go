@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+)
+
+// Durability is what a node's data survives.
+type Durability uint8
+
+// The kinds of durability.
+const (
+	Memory   Durability = iota // nothing: it comes up empty
+	Snapshot                   // an RDB file, some while old
+	EverySec                   // an append-only file that lacks the last second
+	Always                     // an append-only file, synced before each reply
+	durabilities
+)
+
+func (d Durability) String() string {
+	return [...]string{"memory", "snapshot", "everysec", "always"}[d]
+}
+
+// Node is one address at which a server answers, and the machine it runs on.
+type Node struct {
+	Name       string
+	index      int
+	world      *World
+	durability Durability
+	replicated bool
+	// every is how old the snapshot, and how far behind the replica, may be.
+	every, lag time.Duration
+
+	// Guarded by world.mu.
+	rng    *rand.Rand
+	wall   timeline
+	server *Server // nil while it is down
+	hung   bool
+	inbox  []letter // arrived while it hung
+	disk   saved
+	// restored is what the server came up with.
+	restored map[string]entry
+	// released are the holder ids that a release was executed for.
+	released map[string]bool
+	replica  saved
+	runs     int
+	// fuse, if not 0, counts executed commands down to a crash.
+	fuse   int
+	onFuse func()
+
+	// Of the plan alone: when the clock was last stepped by little, and how far
+	// it has been stepped by much.
+	twitched, stepped time.Duration
+}
+
+// letter is a request and where it came from.
+type letter struct {
+	stream *stream
+	r      *request
+}
+
+// saved is a copy of the keys as they were at some moment.
+type saved struct {
+	keys map[string]entry
+	at   time.Duration
+}
+
+// NewNode adds a node whose wall clock runs at rate and is off by wall. age is
+// how long its server has been up; replicated, that it has a replica.
+func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age time.Duration) *Node {
+	i := len(w.nodes)
+	n := &Node{
+		Name: fmt.Sprintf("n%d", i+1), index: i, world: w, durability: d, replicated: replicated, rng: w.Rand("node", i),
+		every: time.Second, lag: time.Second, released: make(map[string]bool),
+	}
+	if d == Snapshot {
+		n.every = 5 * time.Second
+	}
+	n.wall.change(w.Now(), wall, rate)
+	n.start(nil)
+	n.server.Started = n.server.Started.Add(-age)
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// Index is the node's place among the nodes.
+func (n *Node) Index() int { return n.index }
+
+// start brings a server up with these keys.
+func (n *Node) start(keys map[string]entry) {
+	n.runs++
+	s := NewServer(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), func() time.Time {
+		return n.world.start.Add(epoch + n.wall.at(n.world.Now()))
+	})
+	s.Mutation = n.world.Mutation
+	switch n.durability {
+	case EverySec:
+		s.AppendFsync = "everysec"
+	case Always:
+		s.AppendFsync = "always"
+	}
+	if n.replicated {
+		s.Replicas = 1
+	}
+	maps.Copy(s.keys, keys)
+	n.server, n.restored = s, keys
+}
+
+// receive is the arrival of a request. The caller holds world.mu.
+func (n *Node) receive(s *stream, r *request) {
+	switch {
+	case n.server == nil || n.server != s.server:
+		// Nobody knows of this connection any more.
+		s.conn.hearReset(s)
+	case n.hung:
+		n.inbox = append(n.inbox, letter{s, r})
+	default:
+		n.execute(s, r)
+	}
+}
+
+// execute runs a request on the node's server. The caller holds world.mu.
+func (n *Node) execute(s *stream, r *request) {
+	w := n.world
+	n.save()
+	reply, err := n.server.Exec(r.args)
+	if step := stepOf(r.args); step != nil {
+		w.executed(n, s, r, step, reply, err)
+	}
+	if !r.over {
+		r.reply, r.err = reply, err
+	}
+	s.answer(r)
+	if n.fuse > 0 {
+		if n.fuse--; n.fuse == 0 {
+			n.onFuse()
+		}
+	}
+}
+
+// save keeps what a crash or a promotion would go back to: the keys as they
+// were before the first write of a period. The caller holds world.mu.
+func (n *Node) save() {
+	now := n.world.Now()
+	if (n.durability == Snapshot || n.durability == EverySec) && now-n.disk.at >= n.every {
+		n.disk = saved{n.server.snapshot(), now}
+	}
+	if n.replicated && now-n.replica.at >= n.lag {
+		n.replica = saved{n.server.snapshot(), now}
+	}
+}
+
+// crash ends the server. The machines hear of it when they send next, or soon.
+// The caller holds world.mu.
+func (n *Node) crash() {
+	if n.server == nil {
+		return
+	}
+	if n.durability == Always {
+		n.disk.keys = n.server.snapshot()
+	}
+	old := n.server
+	n.server, n.inbox, n.hung, n.fuse = nil, nil, false, 0
+	n.hangUp(old)
+}
+
+// hangUp has the machines learn that a server is gone, soon or never. The
+// caller holds world.mu.
+func (n *Node) hangUp(old *Server) {
+	w := n.world
+	for _, m := range w.machines {
+		for _, c := range m.conns {
+			s := c.stream
+			if c.node != n || s == nil || s.server != old || n.rng.IntN(4) == 0 {
+				continue
+			}
+			w.after(c.delay(), func() {
+				if c.stream == s {
+					c.sever(errReset)
+				}
+			})
+		}
+	}
+}
+
+// hearReset has the machine learn that the other end knows the stream no more.
+// The caller holds world.mu.
+func (c *Conn) hearReset(s *stream) {
+	if c.stream != s {
+		return
+	}
+	w := c.machine.world
+	w.after(c.delay(), func() {
+		if c.stream == s {
+			c.sever(errReset)
+		}
+	})
+}
+
+// Crash kills the node's server, which comes up again after down. lost brings it
+// up empty whatever its durability. after, if more than 0, has it happen right
+// after so many more commands.
+func (n *Node) Crash(down time.Duration, lost bool, after int) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n.soon(after, func() {
+		if n.server == nil || w.over {
+			return
+		}
+		w.History.Add(n.Name, "crashes, down for %v (%v, disk lost %t)", down, n.durability, lost)
+		n.crash()
+		if lost {
+			n.disk.keys = nil
+		}
+		w.after(down, n.up)
+	})
+}
+
+// soon calls f now or after so many more commands. The caller holds world.mu.
+func (n *Node) soon(after int, f func()) {
+	if after <= 0 {
+		f()
+		return
+	}
+	n.fuse, n.onFuse = after, f
+}
+
+// up brings the server up, if it is down. The caller holds world.mu.
+func (n *Node) up() {
+	if n.server != nil {
+		return
+	}
+	n.start(n.disk.keys)
+	n.world.History.Add(n.Name, "is up with %d keys", len(n.server.keys))
+}
+
+// Promote replaces the server by its replica, which lacks the last writes.
+func (n *Node) Promote(after int) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n.soon(after, func() {
+		if n.server == nil || !n.replicated || w.over {
+			return
+		}
+		old := n.server
+		n.hung, n.inbox, n.fuse = false, nil, 0
+		started := old.Started
+		n.start(n.replica.keys)
+		n.server.Started = started // a replica has been up all the time
+		n.server.Offset = 1 + int64(n.runs)
+		n.hangUp(old)
+		w.History.Add(n.Name, "replica promoted, %v behind", w.Now()-n.replica.at)
+	})
+}
+
+// Hang stops the server for d, as SIGSTOP does.
+func (n *Node) Hang(d time.Duration) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.hung || n.server == nil {
+		return
+	}
+	w.History.Add(n.Name, "hangs for %v", d)
+	n.hung = true
+	stopped := n.server
+	w.after(d, func() {
+		if n.server == stopped {
+			n.goOn()
+		}
+	})
+}
+
+// goOn ends a hang: what has arrived is executed, connection by connection. The
+// caller holds world.mu.
+func (n *Node) goOn() {
+	if !n.hung {
+		return
+	}
+	n.world.History.Add(n.Name, "goes on with %d commands", len(n.inbox))
+	n.hung = false
+	inbox := n.inbox
+	n.inbox = nil
+	var streams []*stream
+	of := make(map[*stream][]letter)
+	for _, l := range inbox {
+		if of[l.stream] == nil {
+			streams = append(streams, l.stream)
+		}
+		of[l.stream] = append(of[l.stream], l)
+	}
+	n.rng.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
+	for _, s := range streams {
+		for _, l := range of[s] {
+			n.receive(l.stream, l.r)
+		}
+	}
+}
+
+// Flush deletes all keys.
+func (n *Node) Flush() {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.server != nil {
+		w.History.Add(n.Name, "FLUSHALL")
+		n.server.FlushAll()
+	}
+}
+
+// FlushScripts empties the script cache.
+func (n *Node) FlushScripts() {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.server != nil {
+		w.History.Add(n.Name, "SCRIPT FLUSH")
+		n.server.FlushScripts()
+	}
+}
+
+// StepWall steps the node's wall clock.
+func (n *Node) StepWall(d time.Duration) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.Now()
+	w.History.Add(n.Name, "wall clock stepped by %v", d)
+	n.wall.change(now, n.wall.at(now)+d, n.wall.rate)
+}

@@ -1,0 +1,369 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Weather is what kind of faults a world has.
+type Weather uint8
+
+// The kinds of weather.
+const (
+	Calm      Weather = iota // delays only
+	Lossy                    // connections break, ways are cut and slow
+	Servers                  // servers crash, hang, forget, are replaced
+	Processes                // client processes stop, sleep and die
+	Clocks                   // clocks run at the limits of what is promised
+	Tight                    // messages take as long as a TTL, and all want one lock
+	Storm                    // all of these
+	Outlaw                   // and the servers' clocks are stepped beyond it
+)
+
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "storm", "outlaw"}
+
+func (w Weather) String() string { return weatherNames[w] }
+
+// ParseWeather returns the weather of a name. ok is false when there is none.
+func ParseWeather(name string) (w Weather, ok bool) {
+	i := slices.Index(weatherNames, name)
+	return Weather(max(i, 0)), i >= 0
+}
+
+// Plan is all that is decided about a world before it begins.
+type Plan struct {
+	Weather     Weather
+	Names       []string
+	Machines    int
+	Workers     int // on each machine
+	TTL, MaxTTL time.Duration
+	NodeTimeout time.Duration
+	// Think is the mean time between what a worker does.
+	Think time.Duration
+	// Length is how long faults come.
+	Length time.Duration
+
+	world *World
+	rng   *rand.Rand
+	gap   time.Duration // mean time between faults
+	// shortest and longest bound what a worker asks for.
+	shortest, longest time.Duration
+	faults            int
+}
+
+// NewPlan draws a plan and builds the world after it: its nodes and machines.
+// weather, if it names one, is not drawn.
+func NewPlan(w *World, weather string) *Plan {
+	r := w.Rand("plan")
+	p := &Plan{world: w, rng: r}
+	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Tight, Storm, Outlaw}[r.IntN(10)]
+	if fixed, ok := w.Mutation.weather(); ok {
+		p.Weather = fixed
+	}
+	if fixed, ok := ParseWeather(weather); ok {
+		p.Weather = fixed
+	}
+	w.Judge.Outlaw = p.Weather == Outlaw
+	nodes := []int{1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5}[r.IntN(11)]
+	p.Machines = 2 + r.IntN(2)
+	p.Workers = 1 + r.IntN(2)
+	for i := range 1 + r.IntN(3) {
+		p.Names = append(p.Names, fmt.Sprintf("lock-%c", 'a'+i))
+	}
+	p.MaxTTL = between(r, 2*time.Second, 8*time.Second).Truncate(time.Millisecond)
+	if p.Weather == Outlaw {
+		p.MaxTTL += 4 * time.Second
+	}
+	p.TTL = between(r, 300*time.Millisecond, p.MaxTTL).Truncate(time.Millisecond)
+	p.shortest, p.longest = 200*time.Millisecond, p.MaxTTL
+	p.NodeTimeout = []time.Duration{20, 50, 50, 200}[r.IntN(4)] * time.Millisecond
+	p.Think = between(r, 500*time.Millisecond, 6*time.Second)
+	p.Length = between(r, 120*time.Second, 240*time.Second)
+	p.gap = between(r, 500*time.Millisecond, 6*time.Second)
+	if p.Weather == Tight {
+		nodes = 3
+		p.Machines, p.Names = 3, p.Names[:1]
+		p.TTL = between(r, 60*time.Millisecond, 300*time.Millisecond).Truncate(time.Millisecond)
+		p.MaxTTL = max(p.MaxTTL/4, 2*p.TTL)
+		p.shortest, p.longest = p.TTL/2, 2*p.TTL
+		p.NodeTimeout = (p.TTL / time.Duration(1+r.IntN(4))).Truncate(time.Millisecond)
+		p.Think = between(r, 0, 4*p.TTL)
+		p.Length, p.gap = p.Length/4, between(r, p.TTL, 20*p.TTL)
+	}
+
+	// Rates that differ by less than 1 % between any two leave the 2 ms of the
+	// drift to steps.
+	most := 0.001
+	if p.Weather >= Clocks {
+		most = 0.0045
+	}
+	worst := r.IntN(2) == 0 // as far apart as can be, the wrong way round
+	rate := func(worse float64) float64 {
+		if worst {
+			return 1 + most*worse
+		}
+		return 1 + most*(2*r.Float64()-1)
+	}
+	uniform := r.IntN(4) > 0
+	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
+	for range nodes {
+		// Nodes forget, also what nobody used for long: then tokens rest on
+		// clocks that are off by little.
+		off := between(r, -500*time.Millisecond, 500*time.Millisecond)
+		if worst {
+			off = time.Duration(1-2*r.IntN(2)) * 500 * time.Millisecond
+		}
+		if !uniform {
+			durability, replicated = Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
+		}
+		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute)
+	}
+	like := p.network()
+	if p.Weather == Tight {
+		like.Delay = between(r, 0, p.NodeTimeout/4)
+		like.Spikes, like.Spike = 0.5*r.Float64(), between(r, p.NodeTimeout/2, 3*p.TTL)
+	}
+	for range p.Machines {
+		off := between(r, -time.Minute, time.Minute)
+		switch odd := r.IntN(6); {
+		case odd == 0 || worst && odd == 1:
+			off = 70 * 365 * 24 * time.Hour
+		case odd == 5 || worst && odd == 4:
+			off = -20 * 365 * 24 * time.Hour
+		}
+		networks := make([]Network, nodes)
+		for i := range networks {
+			networks[i] = like
+			networks[i].Delay = between(r, like.Delay/2, 2*like.Delay)
+		}
+		w.NewMachine(rate(-1), off, networks)
+	}
+	return p
+}
+
+// network draws how messages fare.
+func (p *Plan) network() Network {
+	r := p.rng
+	n := Network{
+		Delay:  between(r, 20*time.Microsecond, p.NodeTimeout/20),
+		Jitter: between(r, 10*time.Microsecond, p.NodeTimeout/10),
+	}
+	if r.IntN(2) == 0 {
+		n.Spikes, n.Spike = 0.05*r.Float64(), between(r, 0, 4*p.NodeTimeout)
+	}
+	if (p.Weather == Lossy || p.Weather >= Storm) && r.IntN(2) == 0 {
+		n.Cuts = 0.02 * r.Float64()
+	}
+	return n
+}
+
+func (p *Plan) String() string {
+	return fmt.Sprintf("%v, %d nodes, %d machines × %d, names %q, TTL %v of %v, node timeout %v, think %v, a fault every %v for %v",
+		p.Weather, len(p.world.nodes), p.Machines, p.Workers, p.Names, p.TTL, p.MaxTTL, p.NodeTimeout, p.Think, p.gap, p.Length)
+}
+
+// Faults returns how many faults there were, apart from those of single
+// messages.
+func (p *Plan) Faults() int { return p.faults }
+
+// Machine returns machine i as it is now.
+func (p *Plan) Machine(i int) *Machine {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	return p.world.machines[i]
+}
+
+// AnyTTL draws a TTL that a worker may ask for.
+func (p *Plan) AnyTTL(r *rand.Rand) time.Duration { return between(r, p.shortest, p.longest) }
+
+// Quarantine is how long a node that may have forgotten is kept out.
+func (p *Plan) Quarantine() time.Duration { return p.MaxTTL + 4*time.Second }
+
+// Run brings the faults, one after the other, and ends them all when their time
+// is over.
+func (p *Plan) Run() {
+	kinds := p.kinds()
+	for p.world.Now() < p.Length && len(p.world.Judge.Verdicts()) == 0 {
+		time.Sleep(min(around(p.rng, p.gap)+time.Millisecond, p.Length-p.world.Now()))
+		if len(kinds) > 0 && p.world.Now() < p.Length {
+			kinds[p.rng.IntN(len(kinds))]()
+			p.faults++
+		}
+	}
+	p.world.calm()
+}
+
+// kinds lists the faults of this weather; one that is there twice comes twice as
+// often.
+func (p *Plan) kinds() []func() {
+	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow}
+	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
+	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
+	clocks := []func(){p.twitch, p.stepMachine}
+	switch p.Weather {
+	case Lossy:
+		return network
+	case Servers:
+		return servers
+	case Processes:
+		return processes
+	case Clocks:
+		return slices.Concat(clocks, processes)
+	case Tight:
+		return slices.Concat(network, []func(){p.hang, p.hang, p.pause})
+	case Storm:
+		return slices.Concat(network, servers, processes, clocks)
+	case Outlaw:
+		return slices.Concat(network, servers, processes, clocks, []func(){p.step, p.step, p.step})
+	}
+	return nil
+}
+
+func (p *Plan) node() *Node { return p.world.nodes[p.rng.IntN(len(p.world.nodes))] }
+
+func (p *Plan) machine() *Machine { return p.Machine(p.rng.IntN(p.Machines)) }
+
+// span draws how long a fault lasts: from less than a step to more than a TTL.
+func (p *Plan) span() time.Duration {
+	switch p.rng.IntN(3) {
+	case 0:
+		return between(p.rng, 0, 3*p.NodeTimeout)
+	case 1:
+		return between(p.rng, 0, p.TTL)
+	}
+	return between(p.rng, 0, min(2*p.MaxTTL, 10*p.TTL))
+}
+
+// after draws after how many commands a fault happens: often right away.
+func (p *Plan) after() int { return max(0, p.rng.IntN(10)-4) }
+
+func (p *Plan) sever() { p.machine().Sever(p.node().index) }
+
+func (p *Plan) partition() {
+	way := p.rng.IntN(3)
+	p.machine().Partition(p.node().index, way != 1, way != 2, p.span())
+}
+
+// isolate cuts a machine off, or most of the nodes off from it.
+func (p *Plan) isolate() {
+	m, d := p.machine(), p.span()
+	for _, n := range p.world.nodes {
+		if p.rng.IntN(4) > 0 {
+			m.Partition(n.index, true, true, d)
+		}
+	}
+}
+
+func (p *Plan) slow() {
+	p.machine().Slow(p.node().index, between(p.rng, 0, 2*p.NodeTimeout), p.span())
+}
+
+func (p *Plan) crash() { p.node().Crash(p.span(), p.rng.IntN(3) == 0, p.after()) }
+
+// crashAll crashes all nodes at once.
+func (p *Plan) crashAll() {
+	lost := p.rng.IntN(2) == 0
+	for _, n := range p.world.nodes {
+		n.Crash(p.span(), lost, 0)
+	}
+}
+
+// roll restarts one node after the other, as an upgrade does.
+func (p *Plan) roll() {
+	d := between(p.rng, 10*time.Millisecond, time.Second)
+	for i, n := range p.world.nodes {
+		p.world.schedule.after(time.Duration(i)*(d+100*time.Millisecond), func() { n.Crash(d, false, 0) })
+	}
+}
+
+func (p *Plan) hang() { p.node().Hang(p.span()) }
+
+func (p *Plan) promote() { p.node().Promote(p.after()) }
+
+// promoteAll replaces all servers by their replicas, as the loss of a site does.
+func (p *Plan) promoteAll() {
+	after := p.after()
+	for _, n := range p.world.nodes {
+		n.Promote(after)
+	}
+}
+
+// promoteAndCrash replaces a server, or all, by a replica which soon crashes
+// too.
+func (p *Plan) promoteAndCrash() {
+	nodes := p.world.nodes
+	if p.rng.IntN(2) == 0 {
+		nodes = []*Node{p.node()}
+	}
+	down, after := between(p.rng, 10*time.Millisecond, 300*time.Millisecond), p.after()
+	for _, n := range nodes {
+		n.Promote(after)
+		p.world.schedule.after(between(p.rng, 10*time.Millisecond, time.Second), func() { n.Crash(down, false, 0) })
+	}
+}
+
+func (p *Plan) flushAll() {
+	for _, n := range p.world.nodes {
+		n.Flush()
+	}
+}
+
+func (p *Plan) flush() { p.node().Flush() }
+
+func (p *Plan) flushScripts() { p.node().FlushScripts() }
+
+func (p *Plan) pause() { p.machine().Pause(p.span(), false) }
+
+func (p *Plan) suspend() { p.machine().Pause(p.span(), true) }
+
+func (p *Plan) kill() { p.machine().Kill() }
+
+// twitch steps a node's clock by what the drift allows beside the rates.
+func (p *Plan) twitch() {
+	n, now := p.node(), p.world.Now()
+	if now-n.twitched < 2*p.MaxTTL {
+		return
+	}
+	n.twitched = now
+	n.StepWall(time.Duration(1-2*p.rng.IntN(2)) * time.Millisecond)
+}
+
+// stepMachine steps a machine's wall clock, by which no lock is kept.
+func (p *Plan) stepMachine() { p.machine().StepWall(between(p.rng, -time.Hour, time.Hour)) }
+
+// step sets a node's wall clock off by seconds: less than what tokens bear when
+// nodes forget, more than locks do.
+func (p *Plan) step() {
+	n := p.node()
+	off := between(p.rng, -2*time.Second, 2*time.Second)
+	n.StepWall(off - n.stepped)
+	n.stepped = off
+}
+
+// calm ends all faults and starts what is down.
+func (w *World) calm() {
+	w.History.Add("world", "faults are over")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	for _, m := range w.machines {
+		m.endPause()
+		for _, p := range m.paths {
+			p.thereUntil, p.backUntil, p.slowUntil = 0, 0, 0
+			p.network.Cuts, p.network.Spikes = 0, 0
+		}
+		for _, c := range m.conns {
+			if s := c.stream; s != nil {
+				s.there.release(0)
+				s.back.release(0)
+			}
+		}
+	}
+	for _, n := range w.nodes {
+		n.fuse = 0
+		n.goOn()
+		n.up()
+	}
+}

@@ -1,0 +1,313 @@
+package sim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var shas sync.Map // of string by text
+
+func sha(body string) string {
+	if name, ok := shas.Load(body); ok {
+		return name.(string)
+	}
+	sum := sha1.Sum([]byte(body))
+	name := hex.EncodeToString(sum[:])
+	shas.Store(body, name)
+	return name
+}
+
+// call is one run of a script: its arguments, and the time, which stands still
+// while a script runs.
+type call struct {
+	server     *Server
+	now        time.Time
+	ms         int64
+	keys, argv []string
+}
+
+// script runs the model of the script with this text.
+func (s *Server) script(now time.Time, body string, args []string) (driver.Reply, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		panic(fmt.Sprintf("sim: number of keys %q", args[0]))
+	}
+	c := &call{server: s, now: now, ms: now.UnixMilli(), keys: args[1 : 1+n], argv: args[1+n:]}
+	switch body {
+	case script.Release.Text:
+		return c.release()
+	case script.Inspect.Text:
+		return c.inspect()
+	}
+	v := votingOf(body)
+	switch c.argv[0] {
+	case script.Acquire:
+		return c.acquire(v)
+	case script.Extend:
+		return c.extend()
+	case script.Confirm:
+		return c.confirm()
+	case script.Repair:
+		return c.repair(v)
+	case script.Admit:
+		return c.admit(v)
+	}
+	return refuse("ERR REDLATCH no such step: " + c.argv[0])
+}
+
+// voting is what a voting script's first line says.
+type voting struct {
+	agreement string
+	fenced    bool
+}
+
+var votings sync.Map // of voting by text: a text is read and compared once
+
+// votingOf reads the text of a voting script, and makes sure that the rest of
+// it is what the model was made after.
+func votingOf(body string) voting {
+	if v, ok := votings.Load(body); ok {
+		return v.(voting)
+	}
+	first, _, _ := strings.Cut(body, "\n")
+	rest, ok := strings.CutPrefix(first, "local AGREEMENT, FENCED, CLAMP = '")
+	agreement, settings, ok2 := strings.Cut(rest, "', ")
+	fenced, _, _ := strings.Cut(settings, ",")
+	v := voting{agreement: agreement, fenced: fenced == "true"}
+	if !ok || !ok2 || script.Voting(agreement, v.fenced).Text != body {
+		panic("sim: the model does not know the script that begins " + first)
+	}
+	votings.Store(body, v)
+	return v
+}
+
+// seen is what MGET says of a key: nothing for one of another type.
+func (c *call) seen(key string) (string, bool) {
+	e, ok := c.server.find(key, c.ms)
+	return e.value, ok && !e.list
+}
+
+// put is SET key value PX ttl.
+func (c *call) put(key, value, ttl string) {
+	n, err := strconv.ParseInt(ttl, 10, 64)
+	if err != nil || n <= 0 {
+		panic(fmt.Sprintf("sim: SET PX %q", ttl))
+	}
+	c.server.keys[key] = entry{value: value, expires: c.ms + n}
+}
+
+// putNew is put with NX.
+func (c *call) putNew(key, value, ttl string) bool {
+	if _, ok := c.server.find(key, c.ms); ok {
+		return false
+	}
+	c.put(key, value, ttl)
+	return true
+}
+
+// other answers {holder, PTTL} for a record that is another's, 0 for none.
+func (c *call) other(holder string, ok bool) (driver.Reply, error) {
+	if !ok {
+		return integer(0)
+	}
+	left := int64(-1)
+	if e, _ := c.server.find(c.keys[0], c.ms); e.expires != 0 {
+		left = max(0, e.expires-c.ms)
+	}
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(holder), {Kind: driver.Int, Int: left}}}, nil
+}
+
+// number is Lua's tonumber for what a counter can be, 0 for what is none.
+func number(s string) float64 {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (c *call) acquire(v voting) (driver.Reply, error) {
+	record, counter := c.keys[0], c.keys[1]
+	id, ttl, proposed, seconds, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4], c.argv[5]
+	m := c.server.Mutation
+	admitted, _ := c.seen(c.keys[2])
+	if v.fenced && admitted != v.agreement && m != MarkerIgnored {
+		return integer(0)
+	}
+	holder, held := c.seen(record)
+	last, counted := c.seen(counter)
+	if held && holder == id {
+		if !counted {
+			return refuse("REDLATCH the fence counter of " + record + " is gone")
+		}
+		return integer(int64(number(last)))
+	}
+	if held && m != AcquireOverwrites {
+		return c.other(holder, true)
+	}
+	next := proposed
+	if strconv.FormatInt(c.now.Unix(), 10) != seconds || counted && (len(last) != len(proposed) || last >= proposed) {
+		now := float64(c.now.UnixMicro())
+		n := number(proposed)
+		if m != CounterUnclamped {
+			clamp := float64(script.Clamp.Microseconds())
+			n = math.Min(math.Max(n, now-clamp), now+clamp)
+		}
+		if m != CounterFromClock {
+			n = math.Max(n, number(last)+1)
+		}
+		next = strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	if m == AcquireOverwrites {
+		delete(c.server.keys, record)
+	}
+	if !c.putNew(record, id, ttl) {
+		return refuse(wrongType)
+	}
+	c.put(counter, next, counterTTL)
+	return integer(int64(number(next)))
+}
+
+func (c *call) extend() (driver.Reply, error) {
+	record, counter := c.keys[0], c.keys[1]
+	id, ttl, token, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4]
+	m := c.server.Mutation
+	holder, held := c.seen(record)
+	if m == ExtendCreates && !held && c.putNew(record, id, ttl) {
+		holder, held = id, true
+	}
+	if !held || holder != id {
+		return c.other(holder, held)
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	e := c.server.keys[record]
+	n, err := strconv.ParseInt(ttl, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("sim: PEXPIRE %q", ttl))
+	}
+	// GT counts a key without an expiry as living for ever.
+	if e.expires != 0 && c.ms+n > e.expires || m == ExtendShortens {
+		e.expires = c.ms + n
+		c.server.keys[record] = e
+	}
+	c.raise(counter, token, counterTTL)
+	return integer(1)
+}
+
+// raise stores the token where the counter is less.
+func (c *call) raise(counter, token, ttl string) {
+	if last, _ := c.seen(counter); last != token && number(last) < number(token) {
+		c.put(counter, token, ttl)
+	}
+}
+
+func (c *call) confirm() (driver.Reply, error) {
+	holder, _ := c.seen(c.keys[0])
+	last, _ := c.seen(c.keys[1])
+	switch c.server.Mutation {
+	case ConfirmSkipped:
+		return integer(1)
+	case ConfirmUnguarded:
+	case RepeatedGrant:
+		if holder != c.argv[1] {
+			return integer(0)
+		}
+	default:
+		if holder != c.argv[1] || last != c.argv[2] {
+			return integer(0)
+		}
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	c.put(c.keys[1], c.argv[3], c.argv[4])
+	return integer(1)
+}
+
+func (c *call) repair(v voting) (driver.Reply, error) {
+	record, counter := c.keys[0], c.keys[1]
+	id, ttl, token, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4]
+	blind := c.server.Mutation == RepairCreatesBlind
+	if admitted, _ := c.seen(c.keys[2]); v.fenced && admitted != v.agreement && !blind {
+		return integer(-1)
+	}
+	if holder, held := c.seen(record); held {
+		if holder == id {
+			return integer(1)
+		}
+		return integer(0)
+	}
+	if last, _ := c.seen(counter); number(last) > number(token) && !blind {
+		return integer(0)
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	if !c.putNew(record, id, ttl) {
+		return integer(0)
+	}
+	c.put(counter, token, counterTTL)
+	return integer(1)
+}
+
+func (c *call) release() (driver.Reply, error) {
+	record, counter := c.keys[0], c.keys[1]
+	id, token, counterTTL := c.argv[0], c.argv[1], c.argv[2]
+	if e, _ := c.server.find(record, c.ms); e.list {
+		return refuse(wrongType)
+	}
+	holder, held := c.seen(record)
+	if !held || holder != id && c.server.Mutation != ReleaseBlind {
+		return c.other(holder, held)
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	c.raise(counter, token, counterTTL)
+	delete(c.server.keys, record)
+	return integer(1)
+}
+
+func (c *call) admit(v voting) (driver.Reply, error) {
+	admission, deployment, quarantine := c.keys[0], c.keys[1], c.keys[2]
+	s := c.server
+	if !v.fenced || s.RunID == c.argv[1] && !s.Replica {
+		if s.Replica {
+			return refuse(readOnly)
+		}
+		s.keys[admission] = entry{value: v.agreement}
+		s.keys[deployment] = entry{value: c.argv[2]}
+		delete(s.keys, quarantine)
+		return integer(1)
+	}
+	if record, ok := c.seen(deployment); !ok || !strings.Contains(record, s.RunID) {
+		if s.Replica {
+			return refuse(readOnly)
+		}
+		delete(s.keys, admission)
+	}
+	return integer(0)
+}
+
+func (c *call) inspect() (driver.Reply, error) {
+	deployment, _ := c.seen(c.keys[0])
+	quarantine, _ := c.seen(c.keys[1])
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{
+		text(c.server.info(c.now)), text(deployment), text(quarantine),
+		text(strconv.FormatInt(c.now.Unix(), 10)),
+	}}, nil
+}

@@ -1,0 +1,221 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// request is one command under way. It is guarded by world.mu until done is
+// closed; then reply and err are fixed.
+type request struct {
+	args  []string
+	done  chan struct{}
+	reply driver.Reply
+	err   error
+	over  bool // done is closed
+	// round is how many calls had returned on its connection.
+	round int
+}
+
+// content is what the request says, but for what no seed decides.
+func (r *request) content() []string {
+	content := slices.Clone(r.args)
+	for i, arg := range content {
+		if _, rest, ok := strings.Cut(arg, "."); ok {
+			content[i] = rest
+		}
+	}
+	return content
+}
+
+func (r *request) finish(reply driver.Reply, err error) {
+	if !r.over {
+		r.over = true
+		r.reply, r.err = reply, err
+		close(r.done)
+	}
+}
+
+// stream is one TCP connection. It is guarded by world.mu.
+type stream struct {
+	conn   *Conn
+	server *Server // at the other end
+	// waiting are the requests without a reply, in order.
+	waiting []*request
+	// fresh are requests of this moment, not sent yet.
+	fresh       []*request
+	there, back *lane
+	progress    time.Duration
+	watched     bool
+	broken      bool
+}
+
+func newStream(c *Conn) *stream {
+	s := &stream{conn: c, server: c.node.server}
+	w := c.machine.world
+	s.there = &lane{world: w,
+		blocked: func(now time.Duration) bool { return now < c.path.thereUntil },
+		deliver: func(r *request) { c.node.receive(s, r) },
+	}
+	s.back = &lane{world: w,
+		blocked: func(now time.Duration) bool { return now < c.path.backUntil || c.machine.paused != nil },
+		deliver: s.replied,
+	}
+	return s
+}
+
+// post has r sent at the end of this moment. What several goroutines post in
+// one moment is put in an order that does not depend on which of them ran
+// first; but what was posted after another call had returned stays behind it.
+func (s *stream) post(r *request) {
+	s.fresh = append(s.fresh, r)
+	if len(s.fresh) == 1 {
+		s.conn.machine.world.after(time.Nanosecond, s.send)
+	}
+}
+
+// send sends what was posted.
+func (s *stream) send() {
+	c := s.conn
+	w := c.machine.world
+	slices.SortStableFunc(s.fresh, func(a, b *request) int {
+		return cmp.Or(a.round-b.round, slices.Compare(a.content(), b.content()))
+	})
+	for _, r := range s.fresh {
+		if c.rng.Float64() < c.path.network.Cuts {
+			// The connection breaks at some moment of this command's way.
+			w.after(around(c.rng, 2*c.delay()), func() {
+				if c.stream == s {
+					w.History.Add(c.machine.Name, "connection to %s breaks", c.node.Name)
+					c.sever(errReset)
+				}
+			})
+		}
+		s.waiting = append(s.waiting, r)
+		s.there.push(r, c.delay())
+	}
+	s.fresh = nil
+	if len(s.waiting) > 0 && !s.watched {
+		s.progress = w.Now()
+		s.watch(replyTimeout)
+	}
+}
+
+// watch gives the connection up when replies are due and none has come for too
+// long.
+func (s *stream) watch(d time.Duration) {
+	s.watched = true
+	w := s.conn.machine.world
+	w.after(d, func() {
+		s.watched = false
+		if s.broken || len(s.waiting) == 0 {
+			return
+		}
+		if left := s.progress + replyTimeout - w.Now(); left > 0 {
+			s.watch(left)
+			return
+		}
+		if s.conn.machine.paused != nil {
+			s.watch(time.Second)
+			return
+		}
+		s.conn.sever(errSilent)
+	})
+}
+
+// answer sends the reply that r was given back.
+func (s *stream) answer(r *request) {
+	if !s.broken {
+		s.back.push(r, s.conn.delay())
+	}
+}
+
+// replied is the arrival of a reply. Replies come in order.
+func (s *stream) replied(r *request) {
+	if s.broken {
+		return
+	}
+	s.waiting = s.waiting[1:]
+	s.progress = s.conn.machine.world.Now()
+	s.conn.machine.repeatGrant(s.conn, r)
+	r.finish(r.reply, r.err)
+}
+
+// end ends the stream at the machine's side.
+func (s *stream) end(err error) {
+	s.broken = true
+	for _, r := range slices.Concat(s.waiting, s.fresh) {
+		r.finish(driver.Reply{}, err)
+	}
+	s.waiting, s.fresh = nil, nil
+	rng := s.conn.rng
+	kept := rng.IntN(s.there.len() + 1)
+	late := time.Duration(0)
+	if rng.IntN(3) == 0 {
+		late = around(rng, 500*time.Millisecond)
+	}
+	s.there.cut(kept, late)
+}
+
+// lane is one direction of a stream: first in, first out. It is guarded by
+// world.mu.
+type lane struct {
+	world   *World
+	queue   []parcel
+	last    time.Duration // when the last one arrives
+	blocked func(now time.Duration) bool
+	deliver func(*request)
+}
+
+type parcel struct {
+	at time.Duration
+	r  *request
+}
+
+func (l *lane) len() int { return len(l.queue) }
+
+// push sends r, to arrive after delay and after all before it.
+func (l *lane) push(r *request, delay time.Duration) {
+	now := l.world.Now()
+	l.last = max(now+delay, l.last+time.Nanosecond)
+	l.queue = append(l.queue, parcel{l.last, r})
+	l.wake(l.last - now)
+}
+
+func (l *lane) wake(d time.Duration) {
+	l.world.after(d, l.pump)
+}
+
+// pump delivers what is due.
+func (l *lane) pump() {
+	now := l.world.Now()
+	for len(l.queue) > 0 && l.queue[0].at <= now && !l.blocked(now) {
+		r := l.queue[0].r
+		l.queue = l.queue[1:]
+		l.deliver(r)
+	}
+}
+
+// release goes on after a block, with what waited for d more.
+func (l *lane) release(d time.Duration) {
+	if len(l.queue) > 0 {
+		l.wake(d)
+	}
+}
+
+// cut keeps the first parcels and has them arrive later.
+func (l *lane) cut(kept int, late time.Duration) {
+	l.queue = l.queue[:kept]
+	if late == 0 || kept == 0 {
+		return
+	}
+	now := l.world.Now()
+	for i := range l.queue {
+		l.queue[i].at = max(l.queue[i].at, now+late+time.Duration(i))
+		l.wake(l.queue[i].at - now)
+	}
+}

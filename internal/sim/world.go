@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// epoch is added to a bubble's time, which starts in the year 2000: tokens are
+// to have as many digits as they have today.
+const epoch = 26 * 365 * 24 * time.Hour
+
+// World is one simulated world. It is made and used inside one synctest bubble.
+type World struct {
+	Seed     uint64
+	Mutation Mutation
+	History  *History
+	Judge    *Judge
+
+	start    time.Time
+	schedule *schedule
+
+	mu       sync.Mutex // guards the state of nodes, machines and connections; nothing is called while it is held
+	nodes    []*Node
+	machines []*Machine
+	// attempts maps the label of a Lock call to its last attempt.
+	attempts map[string]attempt
+	texts    map[string]string // of scripts, by SHA1
+	// executions counts the scripts that were run.
+	executions int
+	// abandoned are the labels of the calls whose records may outlive them.
+	abandoned map[string]bool
+	// late are the holder ids whose commands came after their connection had
+	// broken.
+	late map[string]bool
+	// killed are the processes that were killed, as the labels begin.
+	killed map[string]bool
+	over   bool // no fault comes any more
+}
+
+type attempt struct {
+	id string
+	at time.Duration // when the first command of it was sent
+}
+
+// New returns an empty world.
+func New(seed uint64, m Mutation) *World {
+	w := &World{Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt), texts: make(map[string]string), abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool)}
+	w.History = &History{world: w}
+	w.Judge = newJudge(w)
+	w.schedule = newSchedule(w)
+	return w
+}
+
+// End ends the world: nothing happens any more.
+func (w *World) End() { w.schedule.end() }
+
+// after has call happen d from now, holding w.mu.
+func (w *World) after(d time.Duration, call func()) {
+	w.schedule.after(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		call()
+	})
+}
+
+// Now is the true time since the world began.
+func (w *World) Now() time.Duration { return time.Since(w.start) }
+
+// Rand returns a stream of random numbers for one purpose.
+func (w *World) Rand(purpose string, numbers ...int) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(purpose))
+	for _, n := range numbers {
+		h.Write([]byte{0xff, byte(n), byte(n >> 8), byte(n >> 16)})
+	}
+	return rand.New(rand.NewPCG(w.Seed, h.Sum64()))
+}
+
+// Nodes returns the nodes, in order.
+func (w *World) Nodes() []*Node { return w.nodes }
+
+// Executions returns how many scripts the nodes have run.
+func (w *World) Executions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.executions
+}
+
+// Abandoned tells that the lock of the call with this label is left to run out.
+func (w *World) Abandoned(label string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.abandoned[label] = true
+}
+
+// Leftovers lists the records of these names that lie on nodes and should not:
+// not those of a call that was abandoned or whose process was killed, nor what a
+// broken connection still delivered afterwards, nor what a server came up with.
+func (w *World) Leftovers(names []string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []string
+	for _, n := range w.nodes {
+		for _, name := range names {
+			id, ok := n.server.Value(name)
+			if ok && !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && n.restored[name].value != id {
+				found = append(found, n.Name+" has "+name+" of "+labelOf(id))
+			}
+		}
+	}
+	return found
+}
+
+// attempted notes that a command of the attempt id is sent.
+func (w *World) attempted(id string) {
+	label := labelOf(id)
+	if w.attempts[label].id != id {
+		w.attempts[label] = attempt{id: id, at: w.Now()}
+	}
+}
+
+// lastAttempt returns when the last attempt of the call with this label began.
+func (w *World) lastAttempt(label string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.attempts[label]
+	delete(w.attempts, label)
+	return a.at
+}
+
+// labelOf returns the label in a holder id: what follows its second dot.
+func labelOf(id string) string {
+	dots := 0
+	for i := range len(id) {
+		if id[i] == '.' {
+			if dots++; dots == 2 {
+				return id[i+1:]
+			}
+		}
+	}
+	return id
+}
+
+// between draws a duration, evenly.
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(r.Int64N(int64(high-low)))
+}
+
+// around draws a duration whose mean is d, with a long tail.
+func around(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.ExpFloat64() * float64(d))
+}
+
+// processOf returns the process that a holder id is of: a label begins with the
+// machine's name and its process's number.
+func processOf(id string) string {
+	machine, rest, _ := strings.Cut(labelOf(id), "-")
+	life, _, _ := strings.Cut(rest, "-")
+	return machine + "-" + life
+}

@@ -1,0 +1,154 @@
+//go:build sim
+
+package redlatch_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A breach breaks one rule in the code under test. now replaces was, which must
+// occur once in file; broken there is the name of the rule that is broken in
+// this run, so that one build has them all.
+type breach struct {
+	rule, file, was, now string
+	within               int    // worlds
+	weather              string // "" for any
+}
+
+var breaches = []breach{
+	{
+		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 100,
+		was: `if !t.held() || now.Reached(h.until) {`,
+		now: `if !t.held() || now.Reached(h.until) && broken != RULE {`,
+	},
+	{
+		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 100,
+		was: "	now := e.clock.Now()\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(claim.TTL - Drift(claim.TTL))\n	}\n",
+	},
+	{
+		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 400, weather: "tight",
+		was: "	until := start.Add(ttl - Drift(ttl))\n",
+		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
+	},
+	{
+		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 400, weather: "tight",
+		was: `case e.clock.Now().Reached(h.until):`,
+		now: `case e.clock.Now().Reached(h.until) && broken != RULE:`,
+	},
+	{
+		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 100,
+		was: `func Majority(n int) int { return n/2 + 1 }`,
+		now: "func Majority(n int) int {\n	if broken == RULE {\n		return (n + 1) / 2 - n/3\n	}\n	return n/2 + 1\n}",
+	},
+	{
+		rule: "a grant counts under the token alone", file: "internal/quorum/tally.go", within: 100,
+		was: "		case seat.granted == t.token:\n",
+		now: "		case seat.granted == t.token, broken == RULE:\n",
+	},
+	{
+		rule: "a failure is undone", file: "internal/quorum/hold.go", within: 100,
+		was: "	(&releasing{hold: h}).start()\n",
+		now: "	if broken != RULE {\n		(&releasing{hold: h}).start()\n	}\n",
+	},
+	{
+		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 100,
+		was: "		if s.busy {\n",
+		now: "		if s.busy && broken != RULE {\n",
+	},
+	{
+		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 100,
+		was: "	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
+		now: "	if broken == RULE {\n		return max(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n	}\n	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
+	},
+	{
+		rule: "a quarantine is longer than the longest TTL", file: "internal/node/deployment.go", within: 100,
+		was: "	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
+		now: "	if broken == RULE {\n		return time.Second\n	}\n	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
+	},
+	{
+		rule: "a node in doubt stays so through a restart", file: "internal/node/admission.go", within: 400, weather: "servers",
+		was: `!e.record.Replicated && e.quarantine == ""`,
+		now: `(!e.record.Replicated && e.quarantine == "" || broken == RULE)`,
+	},
+}
+
+// TestSimBreaches builds the library with its rules broken, one in each run. A
+// simulation that does not notice is of no use.
+func TestSimBreaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library anew")
+	}
+	binary := buildBroken(t)
+	found := regexp.MustCompile(`seed (\d+): ([^:]*)`)
+	for _, b := range breaches {
+		run := exec.Command(binary, "-test.run=^TestSim$", "-test.v", "-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather)
+		run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
+		out, err := run.CombinedOutput()
+		match := found.FindSubmatch(out)
+		if err == nil || match == nil {
+			t.Errorf("%s: %d worlds did not notice that it does not hold\n%s", b.rule, b.within, out)
+			continue
+		}
+		t.Logf("%-55s found in world %3s: %s", b.rule, match[1], match[2])
+	}
+}
+
+// buildBroken builds this test with every rule breakable, and returns the file.
+func buildBroken(t *testing.T) string {
+	t.Helper()
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	texts := make(map[string]string)
+	for _, b := range breaches {
+		text, ok := texts[b.file]
+		if !ok {
+			source, err := os.ReadFile(b.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(source)
+		}
+		if n := strings.Count(text, b.was); n != 1 {
+			t.Fatalf("%s: %q occurs %d times in %s: the rule has moved, and its breach must follow", b.rule, b.was, n, b.file)
+		}
+		texts[b.file] = strings.Replace(text, b.was, strings.ReplaceAll(b.now, "RULE", strconv.Quote(b.rule)), 1)
+	}
+	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	put := func(name, text string) {
+		file := filepath.Join(dir, strings.ReplaceAll(name, string(filepath.Separator), "-"))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[filepath.Join(root, name)] = file
+	}
+	for name, text := range texts {
+		put(name, text)
+		folder := filepath.Dir(name)
+		put(filepath.Join(folder, "broken.go"),
+			"package "+filepath.Base(folder)+"\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n")
+	}
+	config, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
+	if err := os.WriteFile(overlayFile, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlayFile, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}

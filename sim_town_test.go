@@ -1,0 +1,336 @@
+//go:build sim
+
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/sim"
+)
+
+// simTown is the client processes of a simulated world, and what they do.
+type simTown struct {
+	world *sim.World
+	plan  *sim.Plan
+
+	stop    chan struct{}  // closed when the workers are to end
+	working sync.WaitGroup // counts the machines whose workers have not ended
+	close   chan struct{}  // closed when the processes are to end
+}
+
+// live runs the processes through the faults, then through the calm after them,
+// and checks what is to hold then.
+func (w *simTown) live() {
+	w.stop, w.close = make(chan struct{}), make(chan struct{})
+	var machines sync.WaitGroup
+	for i := range w.plan.Machines {
+		w.working.Add(1)
+		machines.Go(func() { w.machine(i) })
+	}
+	w.plan.Run()
+	close(w.stop)
+	w.working.Wait()
+	judging := len(w.world.Judge.Verdicts()) == 0
+	if judging {
+		w.leftBehind()
+	}
+	close(w.close)
+	machines.Wait()
+	if judging {
+		w.afterwards()
+	}
+}
+
+// leftBehind checks that the running processes have cleared away what failed or
+// was unlocked, once all nodes can be reached.
+func (w *simTown) leftBehind() {
+	// The background pauses for a second at most between two tries, and
+	// connecting takes as long.
+	time.Sleep(2*time.Second + 4*w.plan.NodeTimeout)
+	for _, left := range w.world.Leftovers(w.plan.Names) {
+		w.world.Judge.Condemn("left behind: %s", left)
+	}
+}
+
+// afterwards checks that free locks are taken at once when all faults have been
+// over for a quarantine, and that nothing is left of them.
+func (w *simTown) afterwards() {
+	j := w.world.Judge
+	p := &simProcess{town: w, machine: w.plan.Machine(0)}
+	if err := p.open(); err != nil {
+		j.Condemn("open: %v", err)
+		return
+	}
+	defer p.client.Close()
+	try := func(name string, patience time.Duration) error {
+		p.calls++
+		label := fmt.Sprintf("last-%d", p.calls)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
+		defer cancel()
+		lock, err := p.client.Lock(ctx, name, redlatch.WithLabel(label))
+		if err == nil {
+			j.Acquired(p.machine, name, label, lock).Ended()
+			err = lock.Unlock(ctx)
+		}
+		return err
+	}
+	over := w.world.Now() + w.plan.Quarantine() + w.plan.MaxTTL + time.Second
+	for w.world.Now() < over {
+		for _, name := range w.plan.Names {
+			try(name, 2*w.plan.NodeTimeout)
+		}
+		time.Sleep(time.Second)
+	}
+	for _, name := range w.plan.Names {
+		if err := try(name, 500*time.Millisecond+4*w.plan.NodeTimeout); err != nil {
+			j.Condemn("a free lock is taken: %s is not: %v", name, err)
+		}
+	}
+	time.Sleep(4 * w.plan.NodeTimeout)
+	for _, left := range w.world.Leftovers(w.plan.Names) {
+		j.Condemn("left behind in the end: %s", left)
+	}
+}
+
+// machine runs one process after the other on machine i.
+func (w *simTown) machine(i int) {
+	for m := w.plan.Machine(i); ; m = m.Reborn() {
+		p := &simProcess{town: w, machine: m}
+		if last := p.run(); last {
+			return
+		}
+	}
+}
+
+// process is one client program.
+type simProcess struct {
+	town    *simTown
+	machine *sim.Machine
+	client  *redlatch.Client
+	calls   int
+}
+
+// open starts the program.
+func (p *simProcess) open() error {
+	plan := p.town.plan
+	config := redlatch.Config{
+		TTL: plan.TTL, MaxTTL: plan.MaxTTL, NodeTimeout: plan.NodeTimeout,
+		RestartFence: redlatch.FenceOn,
+		MaxHold:      3 * plan.MaxTTL,
+		Label:        p.machine.Name,
+	}
+	if p.town.world.Mutation == sim.FenceOff {
+		config.RestartFence = redlatch.FenceOff
+	}
+	index := make(map[string]int)
+	for i, n := range p.town.world.Nodes() {
+		address := n.Name + ":6379"
+		config.Nodes = append(config.Nodes, "redis://"+address)
+		index[address] = i
+	}
+	client, err := redlatch.OpenIn(config, p.machine.Clock(), p.machine.Draw, func(node string) (driver.Conn, error) {
+		return p.machine.Dial(index[node]), nil
+	})
+	p.client = client
+	return err
+}
+
+// run is the life of the program: until it is killed, or the last of its
+// machine, which it reports.
+func (p *simProcess) run() (last bool) {
+	w := p.town
+	if err := p.open(); err != nil {
+		w.world.Judge.Condemn("%s: open: %v", p.machine.Name, err)
+		w.working.Done()
+		return true
+	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-p.machine.Dead():
+			p.client.Close() // to end its goroutines: nobody sees what a dead process does
+		case <-w.stop:
+			last = true
+		}
+		close(over)
+	}()
+	var workers sync.WaitGroup
+	for i := range w.plan.Workers {
+		k := &simWorker{process: p, rng: p.machine.Rand("worker", i), name: fmt.Sprintf("%s-%d-%d", p.machine.Name, p.machine.Life(), i)}
+		workers.Go(func() { k.work(over) })
+	}
+	workers.Wait()
+	<-over
+	if !last {
+		return false
+	}
+	w.working.Done()
+	<-w.close
+	w.world.Judge.Gone(p.machine)
+	p.client.Close()
+	return true
+}
+
+// worker is one goroutine of a program, which takes locks.
+type simWorker struct {
+	process *simProcess
+	rng     *rand.Rand
+	name    string
+	calls   int
+}
+
+func (w *simWorker) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *simWorker) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
+}
+
+// sleep waits for d, or for the program to be over, which it reports.
+func (w *simWorker) sleep(d time.Duration, over <-chan struct{}) (goOn bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		w.run()
+		return true
+	case <-over:
+		return false
+	}
+}
+
+// run waits while the machine is stopped. Its workers do not go on in step.
+func (w *simWorker) run() {
+	for w.process.machine.Run() {
+		time.Sleep(w.between(0, time.Millisecond))
+	}
+}
+
+func (w *simWorker) work(over <-chan struct{}) {
+	plan := w.process.town.plan
+	for w.sleep(time.Duration(w.rng.ExpFloat64()*float64(plan.Think)), over) {
+		w.acquire(over)
+		if len(w.process.town.world.Judge.Verdicts()) > 0 {
+			return
+		}
+	}
+}
+
+// errGivenUp is the cause of a wait that is cancelled.
+var errGivenUp = errors.New("given up")
+
+// acquire makes one call for a lock, and uses what it gets.
+func (w *simWorker) acquire(over <-chan struct{}) {
+	p, plan := w.process, w.process.town.plan
+	name := plan.Names[w.rng.IntN(len(plan.Names))]
+	w.calls++
+	label := fmt.Sprintf("%s-%d", w.name, w.calls)
+	ttl := plan.TTL
+	if w.chance(50) {
+		ttl = plan.AnyTTL(w.rng)
+	}
+	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label)}
+	if w.chance(60) {
+		options = append(options, redlatch.WithGuard(0))
+	}
+	u := simUse{simWorker: w, name: name, label: label, renewed: w.chance(60), over: over}
+	if !u.renewed {
+		options = append(options, redlatch.WithoutRenewal())
+	}
+
+	patience := w.between(0, 1200*time.Millisecond)
+	if w.chance(20) {
+		patience = w.between(0, 3*plan.NodeTimeout)
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
+	defer cancel()
+	var lock *redlatch.Lock
+	var err error
+	switch kind := w.rng.IntN(10); {
+	case kind < 3:
+		lock, err = p.client.TryLock(ctx, name, options...)
+	case kind < 5:
+		err = p.client.Do(context.Background(), name, func(ctx context.Context) error { return nil }, options...)
+		return
+	default:
+		lock, err = p.client.Lock(ctx, name, options...)
+	}
+	w.run()
+	if err != nil {
+		w.failed(label, name, err)
+		return
+	}
+	u.lock = lock
+	u.holding = p.town.world.Judge.Acquired(p.machine, name, label, lock)
+	u.live()
+}
+
+// failed looks at the error of a call that got no lock.
+func (w *simWorker) failed(label, name string, err error) {
+	h := w.process.town.world.History
+	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
+	if errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid) {
+		w.process.town.world.Judge.Condemn("%s: %s: %v", label, name, err)
+	}
+}
+
+// use is what a worker does with a lock it holds.
+type simUse struct {
+	*simWorker
+	lock        *redlatch.Lock
+	holding     *sim.Holding
+	name, label string
+	renewed     bool
+	over        <-chan struct{}
+}
+
+func (u *simUse) live() {
+	plan := u.process.town.plan
+	for range u.rng.IntN(4) {
+		d := u.between(0, plan.TTL)
+		if u.chance(30) {
+			d = u.between(0, 30*time.Millisecond)
+		}
+		if !u.sleep(d, u.over) || u.lock.Err() != nil {
+			break
+		}
+		if !u.renewed || u.chance(20) {
+			u.extend(plan.AnyTTL(u.rng))
+		}
+	}
+	if !u.renewed && u.chance(15) {
+		u.process.town.world.Abandoned(u.label)
+		return // nobody unlocks it: it runs out
+	}
+	if u.chance(30) {
+		select {
+		case <-u.lock.Context().Done():
+		case <-time.After(2 * plan.MaxTTL):
+		case <-u.over:
+		}
+		time.Sleep(u.between(1, time.Millisecond)) // the work stops
+		u.run()
+	}
+	u.holding.Ended()
+	err := u.lock.Unlock(context.Background())
+	u.process.town.world.History.Add(u.process.machine.Name, "%s unlocked %s: %v", u.label, u.lock.Name(), err)
+}
+
+func (u *simUse) extend(ttl time.Duration) {
+	ctx := context.Background()
+	if u.chance(20) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, u.between(0, 2*u.process.town.plan.NodeTimeout), errGivenUp)
+		defer cancel()
+	}
+	err := u.lock.Extend(ctx, ttl)
+	u.run()
+	u.process.town.world.History.Add(u.process.machine.Name, "%s extends %s by %v: %v", u.label, u.lock.Name(), ttl, err)
+	u.process.town.world.Judge.Look(u.name)
+}
