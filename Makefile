@@ -19,7 +19,7 @@ test: ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
 race: ## all tests, under the race detector
-	go test -race -timeout 20m $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+	go test -race -p 1 -timeout 20m $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
 lint: ## gofmt, go vet, go fix, staticcheck
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }

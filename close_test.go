@@ -81,6 +81,8 @@ func TestCloseWhileLocking(t *testing.T) {
 	for round := range 20 {
 		client := open(t, config(redistest.URLs(nodes)...))
 		var group sync.WaitGroup
+		var mu sync.Mutex
+		var kept []*redlatch.Lock
 		for i := range 8 {
 			group.Go(func() {
 				for n := 0; ; n++ {
@@ -98,11 +100,9 @@ func TestCloseWhileLocking(t *testing.T) {
 							t.Errorf("unlock: %v", err)
 						}
 					} else {
-						defer func() {
-							if !errors.Is(lock.Err(), redlatch.ErrReleased) {
-								t.Errorf("after Close the lock is %v", lock.Err())
-							}
-						}()
+						mu.Lock()
+						kept = append(kept, lock)
+						mu.Unlock()
 					}
 				}
 			})
@@ -112,6 +112,11 @@ func TestCloseWhileLocking(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 		group.Wait()
+		for _, lock := range kept {
+			if !errors.Is(lock.Err(), redlatch.ErrReleased) {
+				t.Errorf("after Close the lock is %v", lock.Err())
+			}
+		}
 		for i, s := range nodes {
 			if keys := do(t, s, "KEYS", fmt.Sprintf("%s/%d.*", t.Name(), round)).([]any); len(keys) > 0 {
 				t.Errorf("round %d: left on node %d: %v", round, i, keys)

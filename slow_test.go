@@ -168,19 +168,21 @@ func TestManyLocksWithABadNode(t *testing.T) {
 			c := config(nodes[0].URL(), nodes[1].URL(), proxies[0].URL())
 			c.NodeTimeout = 250 * time.Millisecond
 			client := open(t, c)
-			var next, failed atomic.Int64
+			var next, unsure atomic.Int64
 			run := func(upTo int64) {
 				var group sync.WaitGroup
 				for range callers {
 					group.Go(func() {
 						for i := next.Add(1); i <= upTo; i = next.Add(1) {
 							name := fmt.Sprintf("%s/%d", t.Name(), i%1000)
-							lock, err := client.TryLock(t.Context(), name)
-							if err == nil {
-								err = lock.Unlock(t.Context())
+							// Not TryLock: a starved machine's good nodes are late, too.
+							lock, err := client.Lock(t.Context(), name)
+							if err != nil {
+								t.Error(err)
+								return
 							}
-							if err != nil && failed.Add(1) <= 3 {
-								t.Log(err)
+							if lock.Unlock(t.Context()) != nil {
+								unsure.Add(1)
 							}
 						}
 					})
@@ -198,8 +200,8 @@ func TestManyLocksWithABadNode(t *testing.T) {
 			next.Store(0)
 			start := time.Now()
 			most := peakGoroutines(func() { run(locks) })
-			t.Logf("%d locks in %v, %d failed; goroutines: %d before, %d at most, %d after; heap: %d kB before, %d kB after",
-				locks, time.Since(start).Round(time.Millisecond), failed.Load(), goroutines, most, runtime.NumGoroutine(), heap>>10, heapInUse()>>10)
+			t.Logf("%d locks in %v, %d releases without an answer; goroutines: %d before, %d at most, %d after; heap: %d kB before, %d kB after",
+				locks, time.Since(start).Round(time.Millisecond), unsure.Load(), goroutines, most, runtime.NumGoroutine(), heap>>10, heapInUse()>>10)
 			// Those who wait for the bad node are as many as the callers start
 			// before it is known to be silent. Ten thousand locks must not show.
 			if most > goroutines+2500 {
@@ -207,9 +209,6 @@ func TestManyLocksWithABadNode(t *testing.T) {
 			}
 			if after := heapInUse(); after > heap+16<<20 {
 				t.Errorf("the heap grew from %d to %d kB", heap>>10, after>>10)
-			}
-			if failed.Load() > locks/10 {
-				t.Errorf("%d of %d failed", failed.Load(), locks)
 			}
 			if err := f.end(nodes[2], proxies[0]); err != nil {
 				t.Fatal(err)

@@ -83,7 +83,7 @@ func (d Deployment) decide(e *evidence) decision {
 	case watched && waited >= quarantine:
 		return decision{}
 	case watched:
-		return decision{err: &NotAdmittedError{Reason: "it was reset, or its data was lost or replaced while it ran", Left: quarantine - waited, RunID: run}}
+		return decision{err: &NotAdmittedError{Reason: "it was promoted or reset, or its data was lost or replaced while it ran", Left: quarantine - waited, RunID: run}}
 	case e.markerLost, e.record == nil && e.info.flushed():
 		return decision{watch: true, err: &NotAdmittedError{Reason: "its data was deleted", Left: quarantine, RunID: run}}
 	case e.info.promoted():
