@@ -225,6 +225,23 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// A Unix socket, a database and a user's name reach the server.
+func TestSocketsAndDatabases(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Unix: true, Users: []string{"alice on >secret ~* +@all"}})
+		client := open(t, config("unix://alice:secret@"+server.Socket()+"?db=3"))
+		lock := tryLock(t, client, "x")
+		other := open(t, config(server.URLAs("alice", "secret")+"/3"))
+		if _, err := other.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("the same database by another way: %v", err)
+		}
+		unlock(t, tryLock(t, open(t, config(server.URL())), "x")) // database 0
+		unlock(t, lock)
+		unlock(t, tryLock(t, other, "x"))
+	})
+}
+
 // Names with any bytes are keys as they are; only the template changes them.
 func TestNamesAndTemplates(t *testing.T) {
 	t.Parallel()

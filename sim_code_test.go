@@ -89,7 +89,7 @@ func TestSimBreaches(t *testing.T) {
 	binary := buildBroken(t)
 	found := regexp.MustCompile(`seed (\d+): ([^:]*)`)
 	for _, b := range breaches {
-		run := exec.Command(binary, "-test.run=^TestSim$", "-test.v", "-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather)
+		run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=3m", "-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather)
 		run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
 		out, err := run.CombinedOutput()
 		match := found.FindSubmatch(out)
@@ -146,7 +146,7 @@ func buildBroken(t *testing.T) string {
 	if err := os.WriteFile(overlayFile, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlayFile, "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=sim", "-vet=off", "-overlay="+overlayFile, "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

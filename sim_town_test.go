@@ -214,7 +214,7 @@ func (w *simWorker) run() {
 
 func (w *simWorker) work(over <-chan struct{}) {
 	plan := w.process.town.plan
-	for w.sleep(time.Duration(w.rng.ExpFloat64()*float64(plan.Think)), over) {
+	for w.sleep(time.Millisecond+time.Duration(w.rng.ExpFloat64()*float64(plan.Think)), over) {
 		w.acquire(over)
 		if len(w.process.town.world.Judge.Verdicts()) > 0 {
 			return

@@ -89,7 +89,7 @@ func NewPlan(w *World, weather string) *Plan {
 		p.MaxTTL = max(p.MaxTTL/4, 2*p.TTL)
 		p.shortest, p.longest = p.TTL/2, 2*p.TTL
 		p.NodeTimeout = (p.TTL / time.Duration(1+r.IntN(4))).Truncate(time.Millisecond)
-		p.Think = between(r, 0, 4*p.TTL)
+		p.Think = between(r, p.TTL/4, 4*p.TTL)
 		p.Length, p.gap = p.Length/4, between(r, p.TTL, 20*p.TTL)
 	}
 
