@@ -91,8 +91,10 @@ func TestCloseWhileLocking(t *testing.T) {
 					switch {
 					case errors.Is(err, redlatch.ErrClosed):
 						return
+					case errors.Is(err, redlatch.ErrNoQuorum):
+						continue // a starved machine
 					case err != nil:
-						t.Errorf("%v", err)
+						t.Error(err)
 						return
 					}
 					if i%2 == 0 {
@@ -134,7 +136,9 @@ func TestCloseWithoutNodes(t *testing.T) {
 			t.Parallel()
 			nodes := shared(t, 3)
 			proxies := redistest.Proxies(t, nodes)
-			client := open(t, config(proxyURLs(proxies)...))
+			c := config(proxyURLs(proxies)...)
+			c.NodeTimeout = 250 * time.Millisecond
+			client := open(t, c)
 			lock := tryLock(t, client, t.Name())
 			for _, p := range proxies {
 				if name == "hung" {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if !parallelGiven() {
 		// The tests mostly wait: for servers, for TTLs, for what must not happen.
-		flag.Set("test.parallel", "12")
+		flag.Set("test.parallel", "10")
 	}
 	code := m.Run()
 	pool.close()
@@ -125,7 +125,7 @@ func config(urls ...string) redlatch.Config {
 	return redlatch.Config{
 		Nodes:        named,
 		TTL:          20 * time.Second,
-		NodeTimeout:  500 * time.Millisecond,
+		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("t%d", deployments.n),
 		RestartFence: redlatch.FenceOff,
 	}

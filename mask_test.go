@@ -37,8 +37,8 @@ func conditions() []condition {
 			func(p *redistest.Proxy) error { p.Delay(dir, 0, 0); return nil }
 	}
 	slow, fast := delay(redistest.Both, 15*time.Millisecond)
-	late, inTime := delay(redistest.Replies, 700*time.Millisecond)
-	overdue, onTime := delay(redistest.Requests, 700*time.Millisecond)
+	late, inTime := delay(redistest.Replies, 1400*time.Millisecond)
+	overdue, onTime := delay(redistest.Requests, 1400*time.Millisecond)
 	hung, thawed := hold(redistest.Requests)
 	deaf, hearing := hold(redistest.Replies)
 	return []condition{

@@ -120,22 +120,22 @@ func TestMinorityCutOffIsHarmless(t *testing.T) {
 	nodes := shared(t, 5)
 	proxies := redistest.Proxies(t, nodes)
 	c := config(proxyURLs(proxies)...)
-	c.TTL = 1200 * time.Millisecond
+	c.TTL = 2 * time.Second
 	client := open(t, c)
 	lock := tryLock(t, client, t.Name())
 	for _, p := range proxies[:2] {
 		p.BlackHole(redistest.Both, true)
 	}
 	start := lock.Until()
-	await(t, "renewed for three TTLs", func() bool {
+	await(t, "renewed for two TTLs", func() bool {
 		if err := lock.Err(); err != nil {
 			t.Fatal(err)
 		}
-		return lock.Until().Sub(start) > 3*c.TTL
+		return lock.Until().Sub(start) > 2*c.TTL
 	})
 	for _, s := range nodes[:2] {
 		if v := value(t, s, t.Name()); v != "" {
-			t.Errorf("a node that was cut off for three TTLs has %q", v)
+			t.Errorf("a node that was cut off for two TTLs has %q", v)
 		}
 	}
 	for _, p := range proxies {

@@ -15,28 +15,28 @@ import (
 func TestRenewalKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
-		const ttl = time.Second
+		const ttl = 2 * time.Second
 		nodes := sharedOf(t, binary, 3)
 		proxies := redistest.Proxies(t, nodes)
 		wires := []*wire{tap(proxies[0]), tap(proxies[1]), tap(proxies[2])}
 		client := open(t, config(proxyURLs(proxies)...))
 		lock := tryLock(t, client, t.Name(), redlatch.WithTTL(ttl))
 		token, first := lock.Token(), lock.Until()
-		await(t, "held for four TTLs", func() bool {
+		await(t, "held for three TTLs", func() bool {
 			if lock.Err() != nil {
 				t.Fatal(lock.Err())
 			}
-			return lock.Until().Sub(first) > 4*ttl
+			return lock.Until().Sub(first) > 3*ttl
 		})
 		if lock.Token() != token {
 			t.Errorf("the token changed from %d to %d", token, lock.Token())
 		}
 		unlock(t, lock)
 		// Every third of a TTL and a tenth of jitter, or after a failed round
-		// every twelfth: some 13, and no more than 60.
+		// every twelfth: some 10, and no more than 50.
 		for _, w := range wires {
-			if n := w.count("extend"); n < 9 || n > 60 {
-				t.Errorf("%d extensions in four TTLs", n)
+			if n := w.count("extend"); n < 6 || n > 50 {
+				t.Errorf("%d extensions in three TTLs", n)
 			}
 		}
 		for _, s := range nodes {
@@ -155,7 +155,7 @@ func TestRenewalThroughTrouble(t *testing.T) {
 	nodes := shared(t, 3)
 	proxies := redistest.Proxies(t, nodes)
 	client := open(t, config(proxyURLs(proxies)...))
-	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(2*time.Second))
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(3*time.Second))
 	start := lock.Until()
 	for round := 0; lock.Until().Sub(start) < 4*time.Second; round++ {
 		before := lock.Until()

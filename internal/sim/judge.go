@@ -152,7 +152,8 @@ func (j *Judge) check(name string, s *story) {
 		}
 		h.lapsed = left <= 0
 		if h.lapsed {
-			if h.lease.Err() == nil {
+			// A stopped holder asks nothing, and asking is not without effect.
+			if !h.machine.halted.Load() && h.lease.Err() == nil {
 				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
 			}
 			continue

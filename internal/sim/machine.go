@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -18,6 +19,8 @@ type Machine struct {
 	clock *Clock
 	paths []*path // one a node
 	end   chan struct{}
+	// halted is paused != nil, for those who do not hold world.mu.
+	halted atomic.Bool
 
 	// Guarded by world.mu.
 	conns  []*Conn
@@ -147,6 +150,7 @@ func (m *Machine) Pause(d time.Duration, asleep bool) {
 	}
 	w.History.Add(m.Name, "%s for %v", verb, d)
 	m.paused = make(chan struct{})
+	m.halted.Store(true)
 	m.clock.stop(asleep)
 	w.after(d, func() {
 		if m.paused != nil {
@@ -163,6 +167,7 @@ func (m *Machine) endPause() {
 	}
 	close(m.paused)
 	m.paused, m.stopped = nil, m.world.Now()
+	m.halted.Store(false)
 	m.clock.resume()
 	// What waited comes before the timers that were due, or after them.
 	for _, c := range m.conns {

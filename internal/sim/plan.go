@@ -199,7 +199,7 @@ func (p *Plan) Run() {
 // often.
 func (p *Plan) kinds() []func() {
 	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow}
-	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
+	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
 	switch p.Weather {
