@@ -40,6 +40,8 @@ func refused(t *testing.T, client *redlatch.Client, name string, words ...string
 	}
 }
 
+// What is no string is a lock of another library, such as Redisson's hash: the
+// error says so, beside the server's words.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
@@ -50,7 +52,7 @@ func TestWrongType(t *testing.T) {
 			for _, s := range nodes[:2] {
 				do(t, s, append([]string{kind[0], name}, kind[1:]...)...)
 			}
-			refused(t, client, name, "WRONGTYPE")
+			refused(t, client, name, "held by a lock of another kind (WRONGTYPE Operation against a key")
 			// Nothing of ours is left where it was free.
 			awaitValue(t, nodes[2], name, "")
 			for _, s := range nodes[:2] {

@@ -27,6 +27,15 @@ func isNoScript(err error) bool {
 	return ok && refusal.Code() == "NOSCRIPT"
 }
 
+// ofAnotherKind says what WRONGTYPE of a lock's key means: other libraries keep
+// their locks in hashes and lists. The server's text stays.
+func ofAnotherKind(err error) error {
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Code() == "WRONGTYPE" {
+		return fmt.Errorf("held by a lock of another kind (%w)", err)
+	}
+	return err
+}
+
 // answer puts a reply of a step into words.
 func answer(reply driver.Reply, err error) ballot.Answer {
 	switch {

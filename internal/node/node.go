@@ -103,7 +103,7 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
 		if !lost && !isNoScript(err) {
-			return answer(reply, err)
+			return answer(reply, ofAnotherKind(err))
 		}
 		if err := n.admit(ctx, lost); err != nil || try > 0 {
 			return notAdmitted(err)
