@@ -1,6 +1,7 @@
 # Every target installs what it needs of a fresh Debian machine, as root.
 
-MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod interop/go.mod))
+NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
@@ -10,15 +11,22 @@ help: ## this list
 
 setup: ## install servers and tools (Debian, root)
 	./setup.sh
+	$(MAKE) $(NPM)
+
+# What the interoperation tests run of npm, as its lock file has it.
+$(NPM): interop/node/package-lock.json
+	@command -v npm >/dev/null || ./setup.sh nodejs npm
+	npm --prefix interop/node ci --no-audit --no-fund
+	@touch $@
 
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	@command -v redis-server >/dev/null || ./setup.sh redis-server
 	go run ./cmd/redlatch demo
 
-test: ## the tests, without the slowest
+test: $(NPM) ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
-race: ## all tests, under the race detector
+race: $(NPM) ## all tests, under the race detector
 	go test -race -p 1 -timeout 20m $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
 lint: ## gofmt, go vet, go fix, staticcheck
