@@ -77,22 +77,37 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	c.life, c.end = context.WithCancelCause(context.Background())
 	voters := make([]quorum.Voter, len(endpoints))
 	for i, e := range endpoints {
-		conn, err := dial(e)
+		n, err := c.newNode(i, e, dial)
 		if err != nil {
 			c.Close()
-			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+			return nil, err
 		}
-		n := node.New(conn, config.nodeOptions(i, e, c.census))
 		c.nodes = append(c.nodes, n)
 		voters[i] = n
 	}
-	c.engine = quorum.New(voters, c.clock, config.NodeTimeout)
+	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// newNode returns the i-th node, at e.
+func (c *Client) newNode(i int, e endpoint, dial func(endpoint) (driver.Conn, error)) (*node.Node, error) {
+	conn, err := dial(e)
+	if err != nil {
+		return nil, invalid("Config.Nodes[%d]: %w", i, err)
+	}
+	o := c.config.nodeOptions(i, e, c.census)
+	if c.config.acknowledged() {
+		if o.Replicas, err = c.config.replicas(e, dial); err != nil {
+			conn.Close()
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+	}
+	return node.New(conn, o), nil
 }
 
 // connect waits for the first contact with the nodes: for all of them while a

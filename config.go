@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -62,6 +63,25 @@ type Config struct {
 	// 50 ms.
 	NodeTimeout time.Duration
 
+	// Replicas is how many replicas of a node must acknowledge a lock, an
+	// extension and a token before the node's vote counts (WAIT). A vote with
+	// fewer is undone, and the error's NodeAnswer is NotReplicated and says how
+	// many there were. A failover then finds the lock on those replicas, though
+	// not if another one is promoted: Redis and Valkey do not promise which.
+	// Defaults to 0.
+	Replicas int
+
+	// Fsync has the acknowledgements mean that it is on disk, on the node and on
+	// Replicas replicas (WAITAOF). It needs Redis or Valkey 7.2 and appendonly yes
+	// on all of them, and appendfsync always unless ReplicaTimeout is long enough
+	// for everysec.
+	Fsync bool
+
+	// ReplicaTimeout is how long the acknowledgements are waited for. Votes are
+	// acknowledged in groups, so one may wait for two groups. Twice ReplicaTimeout
+	// and NodeTimeout are 1 s together at most. Defaults to 50 ms.
+	ReplicaTimeout time.Duration
+
 	// KeyTemplate makes the key of a lock from its name, which replaces {name},
 	// such as "redlock:{name}". The braces are not part of the key. Defaults to
 	// the name itself.
@@ -97,9 +117,38 @@ const (
 	defaultMaxTTL      = 30 * time.Second
 	defaultMaxHold     = time.Hour
 	defaultNodeTimeout = 50 * time.Millisecond
+	defaultReplicaWait = 50 * time.Millisecond
 	maxNodeTimeout     = node.LongestAttempt / 2 // an attempt has two steps
 	nameMark           = "{name}"
 )
+
+// stepTimeout is how long one node is waited for in one step, its replicas
+// included.
+func (c Config) stepTimeout() time.Duration {
+	if !c.acknowledged() {
+		return c.NodeTimeout
+	}
+	return c.NodeTimeout + 2*c.ReplicaTimeout
+}
+
+// acknowledged reports whether votes are to be acknowledged.
+func (c Config) acknowledged() bool { return c.Replicas > 0 || c.Fsync }
+
+// replicas says which acknowledgement the votes of the node at e need.
+func (c Config) replicas(e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
+	r := node.Replicas{Want: c.Replicas, Fsync: c.Fsync, Limit: c.ReplicaTimeout}
+	conn, err := dial(e)
+	if err != nil {
+		return r, err
+	}
+	batcher, ok := conn.(driver.Batcher)
+	if !ok {
+		conn.Close()
+		return r, errors.New("this connection cannot wait for replicas: leave Config.Replicas and Config.Fsync out")
+	}
+	r.Conn = batcher
+	return r, nil
+}
 
 // nodeOptions says what the node at e, the i-th, is to a client.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
@@ -127,7 +176,7 @@ type endpoint struct {
 
 // complete fills in the defaults, and refuses what cannot work.
 func (c Config) complete() (Config, []endpoint, error) {
-	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout} {
+	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout, "ReplicaTimeout": &c.ReplicaTimeout} {
 		if *d < 0 || *d > 0 && *d < time.Millisecond {
 			return c, nil, invalid("Config.%s is %v: it must be at least 1ms, the servers' grain, or 0 for its default", setting, *d)
 		}
@@ -143,6 +192,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	}
 	orDefault(&c.MaxHold, defaultMaxHold)
 	orDefault(&c.NodeTimeout, defaultNodeTimeout)
+	orDefault(&c.ReplicaTimeout, defaultReplicaWait)
 	orDefault(&c.KeyTemplate, nameMark)
 	orDefault(&c.Deployment, "default")
 	if c.Logger == nil {
@@ -157,6 +207,9 @@ func (c Config) complete() (Config, []endpoint, error) {
 		checkTTL("Config.TTL", c.TTL, c.MaxTTL),
 		checkLabel("Config.Label", c.Label),
 		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
+		check(c.Replicas >= 0, "Config.Replicas is %d: it must be 0 or more", c.Replicas),
+		check(c.stepTimeout() <= maxNodeTimeout || c.NodeTimeout > maxNodeTimeout,
+			"Config.ReplicaTimeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.ReplicaTimeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
 		check(c.RestartFence <= FenceOff, "Config.RestartFence is %d: use FenceOn or FenceOff", c.RestartFence),

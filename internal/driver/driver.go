@@ -35,6 +35,15 @@ type Conn interface {
 	Close()
 }
 
+// Batcher is a Conn that can put commands on one connection with no other
+// caller's between them.
+type Batcher interface {
+	Conn
+	// Batch sends the commands in order and waits for all replies, or for ctx. A
+	// reply that is an error is in errs.
+	Batch(ctx context.Context, commands ...[]string) (replies []Reply, errs []error)
+}
+
 // Kind tells what a Reply holds.
 type Kind uint8
 

@@ -84,6 +84,7 @@ func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64
 		return connection, err
 	}
 	e.circumstance = why
+	n.link.seen.Store(&sighting{connection: connection, run: e.run()})
 	n.options.Census.report(n.options.Index, e.run())
 	err = n.judge(ctx, e)
 	if errors.Is(err, errUnfit) {
@@ -130,6 +131,11 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	case d.err == nil:
 		return n.open(ctx, e)
 	case d.watch:
+		// A run that was promoted may know the script, from when it was a master
+		// before, and have the admission from its last one.
+		if _, err := n.conn.Do(ctx, "DEL", n.admissionKey); err != nil {
+			return err
+		}
 		if _, err := n.conn.Do(ctx, "SET", quarantineKey(n.options.Deployment.Name), e.quarantineText(),
 			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
 			return err
@@ -145,7 +151,7 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 // open admits the run that was looked at, which also loads the voting script.
 func (n *Node) open(ctx context.Context, e *evidence) error {
 	d := n.options.Deployment
-	r := &record{Run: e.run(), Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
+	r := &record{Run: e.run(), Reign: e.info["master_replid"], Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
 	if e.record != nil {
 		r.Nodes, r.Vouched = mergeRuns(e.record.Nodes, r.Nodes), e.record.Vouched
 		r.Replicated = e.record.Replicated

@@ -14,4 +14,5 @@ func CounterKey(record string) string {
 // The keys a deployment has once on every node.
 func admissionKey(deployment string) string  { return KeyPrefix + "{" + deployment + "}:admitted" }
 func recordKey(deployment string) string     { return KeyPrefix + "{" + deployment + "}:deployment" }
+func pulseKey(deployment string) string      { return KeyPrefix + "{" + deployment + "}:pulse" }
 func quarantineKey(deployment string) string { return KeyPrefix + "{" + deployment + "}:quarantine" }

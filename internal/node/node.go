@@ -27,6 +27,8 @@ type Options struct {
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
 	ConnectTimeout time.Duration
+	// Replicas asks for the acknowledgement of every vote by replicas.
+	Replicas Replicas
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
@@ -45,6 +47,7 @@ type Node struct {
 	flight    *flight
 	leftovers leftovers
 	admission admission
+	replicas  *replicas // nil when none are asked for
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -63,6 +66,9 @@ func New(conn driver.Conn, o Options) *Node {
 		flight:       newFlight(),
 	}
 	n.life, n.end = context.WithCancel(context.Background())
+	if o.Replicas.Conn != nil {
+		n.replicas = newReplicas(o.Replicas, pulseKey(o.Deployment.Name), n.counterTTL)
+	}
 	n.use(sortedNames(o.Census.members()))
 	return n
 }
@@ -77,6 +83,9 @@ func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
 func (n *Node) Close() {
 	n.end()
 	n.conn.Close()
+	if n.replicas != nil {
+		n.replicas.Conn.Close()
+	}
 	n.background.Wait()
 }
 
@@ -158,8 +167,9 @@ func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, err
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
-		connection := n.link.greeted.Load()
+	var connection uint64
+	reply, err := n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
+		connection = n.link.greeted.Load()
 		reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
@@ -167,6 +177,13 @@ func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, err
 		}
 		return reply, err
 	})
+	switch {
+	case isReadOnly(err):
+		n.link.broken() // a master no more, and perhaps one again before it is next asked
+	case err == nil && n.replicas != nil && reply.Kind == driver.Int && reply.Int > 0:
+		err = n.acknowledged(ctx, connection)
+	}
+	return reply, err
 }
 
 var (

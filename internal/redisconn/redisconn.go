@@ -58,7 +58,7 @@ type Conn struct {
 	asked, answered atomic.Bool
 }
 
-var _ driver.Conn = (*Conn)(nil)
+var _ driver.Batcher = (*Conn)(nil)
 
 var errNotYet = errors.New("no command asked for a connection yet")
 
@@ -133,6 +133,25 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	}
 	cmd := c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	return c.reply(c.client.Do(ctx, cmd))
+}
+
+// Batch implements driver.Batcher.
+func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
+	if ctx.Err() != nil {
+		for i := range errs {
+			errs[i] = driver.NotSent(context.Cause(ctx))
+		}
+		return replies, errs
+	}
+	built := make(rueidis.Commands, len(commands))
+	for i, args := range commands {
+		built[i] = c.client.B().Arbitrary(args...).Build()
+	}
+	for i, result := range c.client.DoMulti(ctx, built...) {
+		replies[i], errs[i] = c.reply(result)
+	}
+	return replies, errs
 }
 
 // Connections implements driver.Conn.
