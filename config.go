@@ -39,6 +39,13 @@ type Config struct {
 	//	redis://user:password@host:port/database
 	//	rediss://host:port              with TLS
 	//	unix:///path/to/socket?db=1
+	//	redis://user:password@s1:26379/database?addr=s2:26379&addr=s3:26379&master_set=NAME
+	//
+	// The last is a master that Sentinels at s1, s2 and s3 watch under NAME; the
+	// credentials are the master's, and sentinel_username and sentinel_password
+	// are theirs. Name all of them: most are believed, and asked every second. A
+	// master that they have replaced and a client alike may be cut off from them,
+	// and go on together: set Replicas, or min-replicas-to-write on the servers.
 	//
 	// All clients must name the same nodes. A node with several addresses can
 	// be given one name for all with a fragment: redis://10.0.0.7:6379#a.
@@ -236,7 +243,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 		}
 		options.Secure(c.TLS)
 		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
-		for _, key := range []string{name, options.Network + " " + options.Address} {
+		for _, key := range []string{name, options.Place()} {
 			if first, ok := seen[key]; ok && first != i {
 				return nil, invalid("Config.Nodes[%d], %s, and Config.Nodes[%d], %s, are one server, which would vote twice: name each server once", first, endpoints[first].name, i, name)
 			}

@@ -35,6 +35,15 @@ type Conn interface {
 	Close()
 }
 
+// Seeker is a Conn that may have to look for its server anew, as one does whose
+// master others choose.
+type Seeker interface {
+	Conn
+	// Seek breaks the connection, so that the next command looks for the server.
+	// It reports false, and does nothing, where there is only one place to look.
+	Seek() bool
+}
+
 // Batcher is a Conn that can put commands on one connection with no other
 // caller's between them.
 type Batcher interface {

@@ -143,9 +143,17 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 		return d.err
 	case isNotAdmitted(d.err):
 		return d.err
+	case errors.Is(d.err, ErrReplica) && n.seek(): // others choose the master
+		return driver.NotSent(d.err)
 	default:
 		return fmt.Errorf("%w: %w", errUnfit, d.err)
 	}
+}
+
+// seek has the connection look for another server, where there may be one.
+func (n *Node) seek() bool {
+	seeker, ok := n.conn.(driver.Seeker)
+	return ok && seeker.Seek()
 }
 
 // open admits the run that was looked at, which also loads the voting script.

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,13 +25,31 @@ import (
 // Options says where and how to connect.
 type Options struct {
 	// Network is "tcp" or "unix"; Address as net.Dial takes it.
-	Network, Address   string
+	Network, Address string
+	// More are further addresses, of Sentinels.
+	More []string
+	// Master is the name under which the Sentinels at Address and More know the
+	// server; "" when Address is the server itself. The Sentinel credentials are
+	// for these.
+	Master                             string
+	SentinelUsername, SentinelPassword string
+
 	Username, Password string
 	Database           int
 	// TLS is nil for a plain connection.
 	TLS *tls.Config
 	// ConnectTimeout bounds the whole of a connection's set-up.
 	ConnectTimeout time.Duration
+}
+
+func (o Options) addresses() []string { return append([]string{o.Address}, o.More...) }
+
+// Place tells servers apart: Options with the same Place lead to the same.
+func (o Options) Place() string {
+	if o.Master == "" {
+		return o.Network + " " + o.Address
+	}
+	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.addresses())), " ")
 }
 
 // A connection that answers nothing is given up after replyTimeout, though no
@@ -50,7 +70,17 @@ const ringScale = 11
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
 type Conn struct {
-	client rueidis.Client
+	client  rueidis.Client
+	address string
+	// sentinels is nil where the address is the server's own.
+	sentinels *sentinels
+	following sync.WaitGroup
+
+	life context.Context // ends in Close
+	end  context.CancelFunc
+
+	mu      sync.Mutex // guards present; nothing is called while it is held
+	present []*watched
 	// changes counts connections made and broken.
 	changes atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
@@ -64,7 +94,15 @@ var errNotYet = errors.New("no command asked for a connection yet")
 
 // New prepares a connection. Nothing is sent before the first command.
 func New(o Options) (*Conn, error) {
-	c := new(Conn)
+	c := &Conn{address: o.Address}
+	c.life, c.end = context.WithCancel(context.Background())
+	if o.Master != "" {
+		s, err := newSentinels(o)
+		if err != nil {
+			return nil, err
+		}
+		c.sentinels = s
+	}
 	if o.TLS != nil && len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil {
 		o.TLS = o.TLS.Clone()
 		o.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -84,12 +122,11 @@ func New(o Options) (*Conn, error) {
 			if !ready {
 				return nil, errNotYet
 			}
-			conn, err := dial(ctx, o.Network, address, dialer, config)
+			conn, err := c.dial(ctx, o, address, dialer, config)
 			if err != nil {
 				return nil, driver.NotSent(err)
 			}
-			c.changes.Add(1)
-			return &watched{Conn: conn, broke: sync.OnceFunc(func() { c.changes.Add(1) })}, nil
+			return conn, nil
 		},
 		ConnWriteTimeout:    replyTimeout,
 		ReadBufferEachConn:  bufferSize,
@@ -103,11 +140,47 @@ func New(o Options) (*Conn, error) {
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 	})
 	if client == nil {
+		if c.sentinels != nil {
+			c.sentinels.close()
+		}
 		return nil, err
 	}
 	c.client = client
 	ready = true
+	if c.sentinels != nil {
+		c.following.Go(func() { c.follow(o.ConnectTimeout) })
+	}
 	return c, nil
+}
+
+// dial connects to the server, which is at address unless there are Sentinels to
+// ask.
+func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.Dialer, config *tls.Config) (*watched, error) {
+	if c.sentinels != nil {
+		ctx, cancel := context.WithTimeout(c.life, o.ConnectTimeout)
+		defer cancel()
+		found, err := c.sentinels.find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		address = found
+	}
+	conn, err := dial(ctx, o.Network, address, dialer, config)
+	if err != nil {
+		return nil, err
+	}
+	c.changes.Add(1)
+	w := &watched{Conn: conn, address: address}
+	w.broke = sync.OnceFunc(func() {
+		c.changes.Add(1)
+		c.mu.Lock()
+		c.present = slices.DeleteFunc(c.present, func(other *watched) bool { return other == w })
+		c.mu.Unlock()
+	})
+	c.mu.Lock()
+	c.present = append(c.present, w)
+	c.mu.Unlock()
+	return w, nil
 }
 
 func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -162,7 +235,8 @@ func (c *Conn) Connections() uint64 { return c.changes.Load() }
 // at.
 type watched struct {
 	net.Conn
-	broke func()
+	address string
+	broke   func()
 }
 
 func (w *watched) Read(b []byte) (int, error) {
@@ -187,7 +261,14 @@ func (w *watched) Close() error {
 }
 
 // Close implements driver.Conn.
-func (c *Conn) Close() { c.client.Close() }
+func (c *Conn) Close() {
+	c.end()
+	c.client.Close()
+	c.following.Wait()
+	if c.sentinels != nil {
+		c.sentinels.close()
+	}
+}
 
 func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 	message, err := result.ToMessage()
