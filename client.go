@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
-	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // maxName bounds a lock's name, in bytes.
@@ -54,12 +54,19 @@ type Client struct {
 // to one server are found here when it can be reached, else by the first lock
 // that reaches it.
 func Open(config Config) (*Client, error) {
-	dial := func(e endpoint) (driver.Conn, error) { return redisconn.New(e.options) }
-	c, err := open(config, clock.System, dial)
+	c, err := open(config, clock.System, endpoint.dial)
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
+}
+
+func init() {
+	attach.Open = func(config any, nodes []attach.Node) (any, error) {
+		c := config.(Config)
+		c.attached = nodes
+		return Open(c)
+	}
 }
 
 // open is Open with the machine's parts given: tests bring their own time and

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -117,6 +118,9 @@ type Config struct {
 	// Logger is told of admissions, lost locks and what is left behind. Defaults
 	// to silence.
 	Logger *slog.Logger
+
+	// attached are nodes in place of URLs.
+	attached []attach.Node
 }
 
 const (
@@ -169,7 +173,7 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 			Fenced: c.RestartFence == FenceOn,
 			Strict: c.Strict,
 		},
-		ConnectTimeout: e.options.ConnectTimeout,
+		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
 		Logger:         c.Logger,
 	}
@@ -179,6 +183,15 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 type endpoint struct {
 	name    string
 	options redisconn.Options
+	// attached connects, where there is no URL.
+	attached func() driver.Conn
+}
+
+func (e endpoint) dial() (driver.Conn, error) {
+	if e.attached != nil {
+		return e.attached(), nil
+	}
+	return redisconn.New(e.options)
 }
 
 // complete fills in the defaults, and refuses what cannot work.
@@ -231,6 +244,9 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 func (c Config) endpoints() ([]endpoint, error) {
+	if len(c.attached) > 0 {
+		return attachedEndpoints(c.attached)
+	}
 	if len(c.Nodes) == 0 {
 		return nil, invalid("Config.Nodes names no node: give at least one URL, such as redis://127.0.0.1:6379")
 	}
@@ -250,6 +266,19 @@ func (c Config) endpoints() ([]endpoint, error) {
 			seen[key] = i
 		}
 		endpoints = append(endpoints, endpoint{name: name, options: options})
+	}
+	return endpoints, nil
+}
+
+func attachedEndpoints(nodes []attach.Node) ([]endpoint, error) {
+	endpoints := make([]endpoint, len(nodes))
+	first := make(map[string]int)
+	for i, n := range nodes {
+		if j, ok := first[n.Name]; ok {
+			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
+		}
+		first[n.Name] = i
+		endpoints[i] = endpoint{name: n.Name, attached: n.Dial}
 	}
 	return endpoints, nil
 }

@@ -16,7 +16,8 @@ import (
 // Order: when a call of Do or EvalSHA has returned, for whatever reason, a
 // command given to a later call is executed after it, as long as the
 // connection lives. A release that follows an abandoned acquire therefore
-// cannot overtake it.
+// cannot overtake it. A Drainer keeps this order for commands with the same first
+// key only.
 //
 // At most once: a command that may have been executed is never sent again.
 //
@@ -33,6 +34,14 @@ type Conn interface {
 	Connections() uint64
 	// Close closes the connection; commands under way end with an error.
 	Close()
+}
+
+// Drainer is a Conn over several connections.
+type Drainer interface {
+	Conn
+	// Drain waits until all commands that were given before are over, or with a
+	// key, those on keys in its Cluster slot.
+	Drain(key string)
 }
 
 // Seeker is a Conn that may have to look for its server anew, as one does whose

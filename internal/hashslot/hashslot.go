@@ -31,6 +31,9 @@ func Tag(key string) string {
 	}
 }
 
+// Same reports whether two keys are in one slot.
+func Same(a, b string) bool { return Of(Tag(a)) == Of(Tag(b)) }
+
 // Of returns the slot of a text without tags: CRC-16/XMODEM modulo the number of
 // slots.
 func Of(text string) uint16 {

@@ -221,15 +221,22 @@ func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (drive
 	if ctx.Err() != nil {
 		// The command goes on without its caller.
 		if n.flight.abandon(slots) {
-			n.background.Go(func() {
-				n.flight.probe(func() { n.conn.Do(context.Background(), "PING") })
-			})
+			n.background.Go(func() { n.flight.probe(n.drain) })
 		}
 		return reply, errNoAnswer
 	}
 	n.link.broken()
 	n.flight.free(slots)
 	return reply, err
+}
+
+// drain returns when all commands sent before are over.
+func (n *Node) drain() {
+	if d, ok := n.conn.(driver.Drainer); ok {
+		d.Drain("")
+		return
+	}
+	n.conn.Do(context.Background(), "PING")
 }
 
 // workOff releases what is left over, at a pace that spares a node that is
