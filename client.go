@@ -25,7 +25,7 @@ const maxName = 512
 type Client struct {
 	config Config
 	clock  clock.Clock
-	nodes  []*node.Node
+	nodes  []member
 	census *node.Census
 	engine *quorum.Engine
 
@@ -43,6 +43,16 @@ type Client struct {
 	// calls counts the calls and renewals that Close waits for. It is added to
 	// under mu while not closed.
 	calls sync.WaitGroup
+}
+
+// member is a node that votes: a server, or a whole Cluster.
+type member interface {
+	quorum.Voter
+	Name() string
+	Connect(ctx context.Context) error
+	Vouch(ctx context.Context) error
+	Reset(ctx context.Context) error
+	Close()
 }
 
 // Open returns a client for the nodes of config. It connects to all of them at
@@ -102,17 +112,20 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 }
 
 // newNode returns the i-th node, at e.
-func (c *Client) newNode(i int, e endpoint, dial func(endpoint) (driver.Conn, error)) (*node.Node, error) {
+func (c *Client) newNode(i int, e endpoint, dial func(endpoint) (driver.Conn, error)) (member, error) {
 	conn, err := dial(e)
 	if err != nil {
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
 	}
 	o := c.config.nodeOptions(i, e, c.census)
 	if c.config.acknowledged() {
-		if o.Replicas, err = c.config.replicas(e, dial); err != nil {
+		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
+	}
+	if e.cluster {
+		return node.NewCluster(conn, o), nil
 	}
 	return node.New(conn, o), nil
 }

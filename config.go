@@ -42,11 +42,18 @@ type Config struct {
 	//	unix:///path/to/socket?db=1
 	//	redis://user:password@s1:26379/database?addr=s2:26379&addr=s3:26379&master_set=NAME
 	//
-	// The last is a master that Sentinels at s1, s2 and s3 watch under NAME; the
+	//	redis://user:password@c1:6379?addr=c2:6379&addr=c3:6379
+	//
+	// The last but one is a master that Sentinels at s1, s2 and s3 watch under NAME; the
 	// credentials are the master's, and sentinel_username and sentinel_password
 	// are theirs. Name all of them: most are believed, and asked every second. A
 	// master that they have replaced and a client alike may be cut off from them,
 	// and go on together: set Replicas, or min-replicas-to-write on the servers.
+	//
+	// The last is a Redis Cluster by some of its nodes, or by one of them with
+	// ?cluster: as a whole it is one node, and each lock is at the master of its
+	// slot. It is called "cluster" unless a #name is given. Let no master give
+	// slots away that has restarted within MaxTTL and 4 s.
 	//
 	// All clients must name the same nodes. A node with several addresses can
 	// be given one name for all with a fragment: redis://10.0.0.7:6379#a.
@@ -146,15 +153,20 @@ func (c Config) stepTimeout() time.Duration {
 func (c Config) acknowledged() bool { return c.Replicas > 0 || c.Fsync }
 
 // replicas says which acknowledgement the votes of the node at e need.
-func (c Config) replicas(e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
+func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
 	r := node.Replicas{Want: c.Replicas, Fsync: c.Fsync, Limit: c.ReplicaTimeout}
-	conn, err := dial(e)
-	if err != nil {
-		return r, err
+	if !e.cluster { // which has connections enough
+		second, err := dial(e)
+		if err != nil {
+			return r, err
+		}
+		conn = second
 	}
 	batcher, ok := conn.(driver.Batcher)
 	if !ok {
-		conn.Close()
+		if !e.cluster {
+			conn.Close()
+		}
 		return r, errors.New("this connection cannot wait for replicas: leave Config.Replicas and Config.Fsync out")
 	}
 	r.Conn = batcher
@@ -185,11 +197,15 @@ type endpoint struct {
 	options redisconn.Options
 	// attached connects, where there is no URL.
 	attached func() driver.Conn
+	cluster  bool
 }
 
 func (e endpoint) dial() (driver.Conn, error) {
 	if e.attached != nil {
 		return e.attached(), nil
+	}
+	if e.cluster {
+		return redisconn.NewCluster(e.options), nil
 	}
 	return redisconn.New(e.options)
 }
@@ -265,7 +281,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 			}
 			seen[key] = i
 		}
-		endpoints = append(endpoints, endpoint{name: name, options: options})
+		endpoints = append(endpoints, endpoint{name: name, options: options, cluster: options.Cluster})
 	}
 	return endpoints, nil
 }
@@ -278,7 +294,7 @@ func attachedEndpoints(nodes []attach.Node) ([]endpoint, error) {
 			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
 		}
 		first[n.Name] = i
-		endpoints[i] = endpoint{name: n.Name, attached: n.Dial}
+		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster}
 	}
 	return endpoints, nil
 }

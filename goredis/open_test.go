@@ -66,15 +66,15 @@ func tryLock(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock
 }
 
 // cycle has a lock acquired, kept from another, extended and released.
-func cycle(t *testing.T, holder, other *redlatch.Client) {
+func cycle(t *testing.T, name string, holder, other *redlatch.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	first, err := holder.Lock(ctx, "x")
+	first, err := holder.Lock(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tryLock(t, other, "x"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := tryLock(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatalf("another: %v, want ErrHeld", err)
 	}
 	if err := first.Extend(t.Context(), config.TTL); err != nil {
@@ -83,7 +83,7 @@ func cycle(t *testing.T, holder, other *redlatch.Client) {
 	if err := first.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := other.Lock(ctx, "x")
+	second, err := other.Lock(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestOneServer(t *testing.T) {
 	}
 	defer direct.Close()
 	client := open(t, config, dial(t, server.Addr()))
-	cycle(t, client, direct)
-	cycle(t, direct, client)
+	cycle(t, "x", client, direct)
+	cycle(t, "x", direct, client)
 }
 
 func TestMajority(t *testing.T) {
@@ -120,9 +120,9 @@ func TestMajority(t *testing.T) {
 		clients[i] = dial(t, s.Addr())
 	}
 	client := open(t, config, clients...)
-	cycle(t, client, client)
+	cycle(t, "x", client, client)
 	servers[1].Kill()
-	cycle(t, client, client)
+	cycle(t, "x", client, client)
 }
 
 func TestSentinels(t *testing.T) {
@@ -134,7 +134,28 @@ func TestSentinels(t *testing.T) {
 	c.Nodes = []string{"main"}
 	client := open(t, c, rdb)
 	defer client.Close()
-	cycle(t, client, client)
+	cycle(t, "x", client, client)
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	s := drivertest.Cluster(t, redistest.Flavors()[0])
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addresses[:1]})
+	defer rdb.Close()
+	c := config
+	c.Nodes = []string{"cluster"}
+	client := open(t, c, rdb)
+	defer client.Close()
+	c.Nodes = []string{"redis://" + s.Addresses[2] + "?cluster"}
+	direct, err := redlatch.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	for _, name := range []string{"x", "y", "{tag}z", "job17"} {
+		cycle(t, name, client, direct)
+		cycle(t, name, direct, client)
+	}
 }
 
 // A try that was given up is undone, though the server executes it later and
@@ -146,7 +167,7 @@ func TestAbandonedTryIsUndone(t *testing.T) {
 	c := config
 	c.NodeTimeout = 50 * time.Millisecond
 	client := open(t, c, dial(t, proxy.Addr()))
-	cycle(t, client, client)
+	cycle(t, "x", client, client)
 	for range 10 {
 		proxy.HoldBack(redistest.Requests, true)
 		if _, err := client.TryLock(t.Context(), "x"); err == nil {
@@ -191,7 +212,7 @@ func TestReplicas(t *testing.T) {
 	c := config
 	c.Replicas = 1
 	client := open(t, c, dial(t, master.Addr()))
-	cycle(t, client, client)
+	cycle(t, "x", client, client)
 	if err := replica.Pause(); err != nil {
 		t.Fatal(err)
 	}

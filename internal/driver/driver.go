@@ -111,3 +111,6 @@ func (e *ServerError) Passing() bool {
 	}
 	return false
 }
+
+// Redirects reports whether a Cluster's node said that another has the key.
+func (e *ServerError) Redirects() bool { return e.Code() == "MOVED" || e.Code() == "ASK" }

@@ -18,9 +18,9 @@ var _ Drainer = (*Ordered)(nil)
 // node has at a time.
 const maxOrdered = 2048
 
-// orderedPatience bounds one command's stay with the client, which has limits of
-// its own.
-const orderedPatience = 10 * time.Second
+// orderedPatience bounds one command's stay with the client, which is to have
+// limits of its own: one that it gives up may still be executed.
+const orderedPatience = 30 * time.Second
 
 // Call sends one command through a client that keeps no order, and returns when
 // it is over: answered, or known to have no answer. It sends it once.
@@ -137,7 +137,10 @@ func (o *Ordered) send(p *passage, before *passage, args []string) (Reply, error
 
 // enter adds a command, and returns those that it must wait for.
 func (o *Ordered) enter(args []string) (p *passage, before *passage, err error) {
-	p = &passage{key: firstKey(args), over: make(chan struct{})}
+	p = &passage{over: make(chan struct{})}
+	if at := FirstKey(args); at > 0 {
+		p.key = args[at]
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -179,21 +182,21 @@ func (o *Ordered) leave(p *passage) {
 	o.running.Done()
 }
 
-// firstKey returns the first key of a command of this library, "" where it has
-// none.
-func firstKey(args []string) string {
+// FirstKey returns where the first key of a command of this library is, 0 where
+// it has none.
+func FirstKey(args []string) int {
 	at := 1
 	switch strings.ToUpper(args[0]) {
 	case "EVAL", "EVALSHA":
 		if len(args) < 3 || args[2] == "0" {
-			return ""
+			return 0
 		}
 		at = 3
-	case "PING", "INFO", "TIME", "CONFIG", "ACL", "WAIT", "WAITAOF", "SCRIPT", "DBSIZE", "CLUSTER":
-		return ""
+	case "PING", "INFO", "TIME", "CONFIG", "ACL", "WAIT", "WAITAOF", "SCRIPT", "CLUSTER", "SENTINEL":
+		return 0
 	}
 	if at >= len(args) {
-		return ""
+		return 0
 	}
-	return args[at]
+	return at
 }

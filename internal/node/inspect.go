@@ -66,8 +66,8 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 type circumstance struct {
 	// markerLost: the voting script was there and the admission key was not.
 	markerLost bool
-	// vouched: an operator speaks for the node's present run.
-	vouched bool
+	// vouched: an operator speaks for the node's present run. spoken: just now.
+	vouched, spoken bool
 }
 
 // inspect looks at the node and admits it if it may vote; the error says why it
@@ -76,6 +76,9 @@ type circumstance struct {
 func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64, err error) {
 	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
 	connection = n.conn.Connections()
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
+		return connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
+	}
 	if err != nil {
 		return connection, err
 	}
@@ -85,7 +88,9 @@ func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64
 	}
 	e.circumstance = why
 	n.link.seen.Store(&sighting{connection: connection, run: e.run()})
-	n.options.Census.report(n.options.Index, e.run())
+	if !n.isSlot() {
+		n.options.Census.report(n.options.Index, e.run())
+	}
 	err = n.judge(ctx, e)
 	if errors.Is(err, errUnfit) {
 		n.link.broken() // no vote counts, not even one that the server would give
@@ -102,7 +107,7 @@ func (n *Node) Vouch(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	_, err := n.inspect(ctx, circumstance{vouched: true})
+	_, err := n.inspect(ctx, circumstance{vouched: true, spoken: n.isSlot()})
 	return err
 }
 
@@ -118,9 +123,14 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
+	if e.info.inCluster() != n.isSlot() {
+		return fmt.Errorf("%w: %w", errUnfit, errTopology[n.isSlot()])
+	}
 	n.use(names)
 	n.warn(e)
-	if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
+	if n.isSlot() {
+		e.vouched = e.vouched || n.vouchedFor(ctx, e)
+	} else if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
 		// This run was admitted, and no longer knows: its keys were deleted.
 		e.markerLost = true
 	}
@@ -136,7 +146,7 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 		if _, err := n.conn.Do(ctx, "DEL", n.admissionKey); err != nil {
 			return err
 		}
-		if _, err := n.conn.Do(ctx, "SET", quarantineKey(n.options.Deployment.Name), e.quarantineText(),
+		if _, err := n.conn.Do(ctx, "SET", n.key("quarantine"), e.quarantineText(),
 			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
 			return err
 		}
@@ -168,6 +178,11 @@ func (n *Node) open(ctx context.Context, e *evidence) error {
 	if e.vouched {
 		r.Vouched = e.run()
 	}
+	if e.spoken {
+		if err := n.vouch(ctx, e); err != nil {
+			return err
+		}
+	}
 	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), []string{script.Admit, e.run(), r.text()})
 	switch {
 	case err != nil:
@@ -192,8 +207,7 @@ func mergeRuns(recorded, seen map[string]string) map[string]string {
 }
 
 func (n *Node) deploymentKeys() []string {
-	name := n.options.Deployment.Name
-	return []string{admissionKey(name), recordKey(name), quarantineKey(name)}
+	return []string{n.key("admitted"), n.key("deployment"), n.key("quarantine")}
 }
 
 // gather reads the reply of inspect.lua.

@@ -33,6 +33,11 @@ type Options struct {
 	// further votes.
 	Patience time.Duration
 	Logger   *slog.Logger
+
+	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
+	// node is a server. cluster is what such nodes share.
+	slotTag string
+	cluster *Cluster
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -61,13 +66,13 @@ func New(conn driver.Conn, o Options) *Node {
 	n := &Node{
 		options:      o,
 		conn:         conn,
-		admissionKey: admissionKey(o.Deployment.Name),
+		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 		flight:       newFlight(),
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
-		n.replicas = newReplicas(o.Replicas, pulseKey(o.Deployment.Name), n.counterTTL)
+		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)
 	}
 	n.use(sortedNames(o.Census.members()))
 	return n
@@ -82,6 +87,10 @@ func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
 // Close closes the connection and waits for the work in the background.
 func (n *Node) Close() {
 	n.end()
+	if n.isSlot() {
+		n.background.Wait()
+		return
+	}
 	n.conn.Close()
 	if n.replicas != nil {
 		n.replicas.Conn.Close()
@@ -94,6 +103,10 @@ func (n *Node) use(names []string) {
 	d := n.options.Deployment
 	agreement := d.agreement(names)
 	if known := n.voting.Load(); known != nil && known.Agreement == agreement {
+		return
+	}
+	if n.isSlot() {
+		n.voting.Store(n.options.cluster.script(agreement, d.Fenced))
 		return
 	}
 	voting := script.Voting(agreement, d.Fenced)
@@ -114,17 +127,24 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		if !lost && !isNoScript(err) {
 			return answer(reply, ofAnotherKind(err))
 		}
-		if err := n.admit(ctx, lost); err != nil || try > 0 {
+		// In a slot it may never have been.
+		if err := n.admit(ctx, lost && !n.isSlot()); err != nil || try > 0 {
 			return notAdmitted(err)
 		}
 	}
 }
 
-// Extend prolongs the record.
+// Extend prolongs the record. A node that does not know the script may be
+// admitted all the same, such as one that a Cluster's slot has moved to with its
+// records.
 func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
 	keys := []string{c.Record, c.Counter}
 	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	return n.standing(n.vote(ctx, keys, args))
+	reply, err := n.vote(ctx, keys, args)
+	if isNoScript(err) && n.admit(ctx, false) == nil {
+		reply, err = n.vote(ctx, keys, args)
+	}
+	return n.standing(reply, err)
 }
 
 // Confirm stores the claim's token on a node that granted under a smaller one.
@@ -233,7 +253,7 @@ func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (drive
 // drain returns when all commands sent before are over.
 func (n *Node) drain() {
 	if d, ok := n.conn.(driver.Drainer); ok {
-		d.Drain("")
+		d.Drain(n.options.slotTag)
 		return
 	}
 	n.conn.Do(context.Background(), "PING")

@@ -26,8 +26,10 @@ import (
 type Options struct {
 	// Network is "tcp" or "unix"; Address as net.Dial takes it.
 	Network, Address string
-	// More are further addresses, of Sentinels.
+	// More are further addresses, of Sentinels or of a Cluster's nodes.
 	More []string
+	// Cluster: the addresses are those of some nodes of one.
+	Cluster bool
 	// Master is the name under which the Sentinels at Address and More know the
 	// server; "" when Address is the server itself. The Sentinel credentials are
 	// for these.
@@ -46,7 +48,7 @@ func (o Options) addresses() []string { return append([]string{o.Address}, o.Mor
 
 // Place tells servers apart: Options with the same Place lead to the same.
 func (o Options) Place() string {
-	if o.Master == "" {
+	if o.Master == "" && !o.Cluster {
 		return o.Network + " " + o.Address
 	}
 	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.addresses())), " ")
@@ -111,34 +113,16 @@ func New(o Options) (*Conn, error) {
 		}
 	}
 	ready := false // written before New returns, read by later dials only
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{o.Address},
-		Username:    o.Username,
-		Password:    o.Password,
-		SelectDB:    o.Database,
-		TLSConfig:   o.TLS,
-		Dialer:      net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: probeEvery},
-		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-			if !ready {
-				return nil, errNotYet
-			}
-			conn, err := c.dial(ctx, o, address, dialer, config)
-			if err != nil {
-				return nil, driver.NotSent(err)
-			}
-			return conn, nil
-		},
-		ConnWriteTimeout:    replyTimeout,
-		ReadBufferEachConn:  bufferSize,
-		WriteBufferEachConn: bufferSize,
-		RingScaleEachConn:   ringScale,
-		PipelineMultiplex:   -1,
-		ForceSingleClient:   true,
-		AlwaysPipelining:    true,
-		DisableRetry:        true,
-		DisableCache:        true,
-		ClientSetInfo:       rueidis.DisableClientSetInfo,
-	})
+	client, err := rueidis.NewClient(o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		if !ready {
+			return nil, errNotYet
+		}
+		conn, err := c.dial(ctx, o, address, dialer, config)
+		if err != nil {
+			return nil, driver.NotSent(err)
+		}
+		return conn, nil
+	}))
 	if client == nil {
 		if c.sentinels != nil {
 			c.sentinels.close()
@@ -151,6 +135,29 @@ func New(o Options) (*Conn, error) {
 		c.following.Go(func() { c.follow(o.ConnectTimeout) })
 	}
 	return c, nil
+}
+
+// client is rueidis set up for one ordered pipeline to each server.
+func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:         []string{o.Address},
+		Username:            o.Username,
+		Password:            o.Password,
+		SelectDB:            o.Database,
+		TLSConfig:           o.TLS,
+		Dialer:              net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: probeEvery},
+		DialCtxFn:           dial,
+		ConnWriteTimeout:    replyTimeout,
+		ReadBufferEachConn:  bufferSize,
+		WriteBufferEachConn: bufferSize,
+		RingScaleEachConn:   ringScale,
+		PipelineMultiplex:   -1,
+		ForceSingleClient:   true,
+		AlwaysPipelining:    true,
+		DisableRetry:        true,
+		DisableCache:        true,
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+	}
 }
 
 // dial connects to the server, which is at address unless there are Sentinels to
@@ -271,9 +278,26 @@ func (c *Conn) Close() {
 }
 
 func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
-	message, err := result.ToMessage()
+	reply, err := outcome(result)
 	if err == nil {
 		c.answered.Store(true)
+		return reply, nil
+	}
+	if _, refused := errors.AsType[*driver.ServerError](err); refused {
+		return reply, err
+	}
+	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
+		// With TLS 1.3 our handshake is over before the server misses the
+		// certificate, and all that is seen of its refusal is a reset.
+		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
+	}
+	return driver.Reply{}, err
+}
+
+// outcome puts a result into the driver's words.
+func outcome(result rueidis.RedisResult) (driver.Reply, error) {
+	message, err := result.ToMessage()
+	if err == nil {
 		return convert(message)
 	}
 	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
@@ -281,11 +305,6 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 			return driver.Reply{}, nil
 		}
 		return driver.Reply{}, &driver.ServerError{Text: refusal.Error()}
-	}
-	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
-		// With TLS 1.3 our handshake is over before the server misses the
-		// certificate, and all that is seen of its refusal is a reset.
-		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
 }

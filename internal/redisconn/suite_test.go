@@ -30,3 +30,14 @@ func TestSuiteSentinels(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: connect})
 }
+
+func TestSuiteCluster(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Cluster, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+		c := redisconn.NewCluster(redisconn.Options{
+			Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Cluster: true, ConnectTimeout: 5 * time.Second,
+		})
+		t.Cleanup(c.Close)
+		return c
+	}})
+}

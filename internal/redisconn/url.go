@@ -14,15 +14,16 @@ import (
 )
 
 // parameters are those that a URL may have.
-var parameters = []string{"db", "skip_verify", "master_set", "addr", "sentinel_username", "sentinel_password"}
+var parameters = []string{"db", "skip_verify", "addr", "cluster", "master_set", "sentinel_username", "sentinel_password"}
 
 var errNotURL = errors.New("not a URL: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH; check the host and the port, and write special characters of a password as %-escapes")
 
 // Parse reads the URL of one server: redis://, rediss:// (TLS), unix://, each
 // with user, password and database number; valkey:// and valkeys:// are the
-// same. With a parameter master_set, as rueidis.ParseURL has it, the address and
-// those of addr parameters are Sentinels', and the credentials the server's.
-// name is the URL's fragment, or else the name of the master set, or the
+// same. The parameters are those of rueidis.ParseURL: with master_set the address
+// and those of addr parameters are Sentinels', and the credentials the server's;
+// without, several addresses are those of a Cluster, as is one with cluster. name
+// is the URL's fragment, or else the name of the master set, "cluster" or the
 // address, with the database. Errors never contain the password.
 func Parse(raw string) (o Options, name string, err error) {
 	u, err := url.Parse(raw)
@@ -66,14 +67,17 @@ func Parse(raw string) (o Options, name string, err error) {
 	if u.Scheme == "unix" {
 		o.Network = "unix"
 	}
-	if o.Master != "" && o.TLS != nil {
+	o.Cluster = o.Master == "" && (len(o.More) > 0 || u.Query().Has("cluster"))
+	if (o.Master != "" || o.Cluster) && o.TLS != nil {
 		o.TLS.ServerName = "" // each server is called by its own address
 	}
 	switch {
-	case len(o.More) > 0 && o.Master == "":
-		return o, "", fmt.Errorf("%s: addr gives further Sentinels: name the master they watch with master_set=NAME", address)
-	case o.Network == "unix" && o.Master != "":
-		return o, "", fmt.Errorf("%s: Sentinels are asked at redis://HOST:PORT", address)
+	case o.Network == "unix" && (o.Master != "" || o.Cluster):
+		return o, "", fmt.Errorf("%s: Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT", address)
+	case o.Master != "" && u.Query().Has("cluster"):
+		return o, "", fmt.Errorf("%s: Sentinels do not watch a Cluster: leave master_set or cluster out", address)
+	case o.Cluster && o.Database != 0:
+		return o, "", fmt.Errorf("%s: a Cluster has database 0 only", address)
 	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
 		return o, "", fmt.Errorf("%s: the Sentinels' credentials are of no use without master_set=NAME", address)
 	case o.Address == "":
@@ -89,6 +93,9 @@ func Parse(raw string) (o Options, name string, err error) {
 func nodeName(o Options, fragment string) string {
 	if fragment != "" {
 		return strings.Join(strings.Fields(fragment), "_")
+	}
+	if o.Cluster {
+		return "cluster" // whichever nodes are named
 	}
 	name := cmp.Or(o.Master, o.Address)
 	if o.Database != 0 {

@@ -73,6 +73,19 @@ func TestParseSentinels(t *testing.T) {
 	}
 }
 
+func TestParseCluster(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"rediss://a:7001?addr=b:7002", "rediss://a:7001?cluster", "rediss://a:7001?cluster=true"} {
+		o, name, err := Parse(url)
+		if err != nil || !o.Cluster || name != "cluster" || o.Master != "" || o.TLS.ServerName != "" {
+			t.Errorf("%s: %+v, name %q, %v", url, o, name, err)
+		}
+	}
+	if _, name, err := Parse("redis://a:7001?cluster#eu"); err != nil || name != "eu" {
+		t.Errorf("name %q, %v", name, err)
+	}
+}
+
 // What cannot be used is refused with a word on the remedy.
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
@@ -87,7 +100,8 @@ func TestParseErrors(t *testing.T) {
 		{"redis://localhost:6379/-1", "database"},
 		{"redis://localhost:6379?db=-1", "database"},
 		{"redis://localhost:6379?timeout=5s", "timeout"},
-		{"redis://localhost:26379?addr=localhost:26380", "master_set"},
+		{"redis://localhost:7001/1?cluster", "database 0"},
+		{"redis://localhost:7001?cluster&master_set=main", "master_set"},
 		{"redis://localhost:26379?sentinel_password=x", "master_set"},
 		{"unix:///run/redis.sock?master_set=main", "redis://HOST:PORT"},
 		{"unix://", "unix:///PATH"},
