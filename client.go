@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -28,6 +30,8 @@ type Client struct {
 	nodes  []*node.Node
 	census *node.Census
 	engine *quorum.Engine
+	line   *line.Line
+	queues *queues
 
 	// draw returns a random duration below d, which is positive.
 	draw     func(d time.Duration) time.Duration
@@ -75,18 +79,26 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	}
 	c := &Client{config: config, clock: clock.NewAlarms(machine), draw: rand.N[time.Duration], census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
-	voters := make([]quorum.Voter, len(endpoints))
+	c.queues = newQueues()
+	waiter := crand.Text()
+	c.line = line.New(line.Options{Waiter: waiter, Timeout: config.NodeTimeout, Foreign: isForeign, Draw: func(d time.Duration) time.Duration { return c.draw(d) }})
+	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
 	for i, e := range endpoints {
 		conn, err := dial(e)
 		if err != nil {
 			c.Close()
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		n := node.New(conn, config.nodeOptions(i, e, c.census))
+		options := config.nodeOptions(i, e, c.census)
+		options.Waiter, options.Changed = waiter, c.line.Changed
+		options.Called = func(waiter, record string) { c.line.Called(i, waiter, record) }
+		n := node.New(conn, options)
 		c.nodes = append(c.nodes, n)
-		voters[i] = n
+		voters[i], keepers[i] = n, n
 	}
+	c.line.Use(keepers)
 	c.engine = quorum.New(voters, c.clock, config.NodeTimeout)
+	c.engine.OnWaiting(c.queues.crowd)
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.Close()
@@ -161,6 +173,7 @@ func (c *Client) Close() error {
 	}
 	releases.Wait()
 	c.calls.Wait()
+	c.line.Close()
 	if c.engine != nil {
 		c.engine.Close()
 	}

@@ -35,6 +35,22 @@ type Conn interface {
 	Close()
 }
 
+// Listener is a Conn whose server can speak first. Without it a waiter learns of
+// a change when it looks.
+type Listener interface {
+	// Subscribe hands each message of channel to heard, in order, until the
+	// connection breaks or ctx is done; the error then says which. ready is
+	// called once messages come. Neither may block.
+	Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error
+	// EvalSHAWatching is EvalSHA, and has a change of a key that the script reads,
+	// its expiry too, told to the function of OnChange, once. watched is false
+	// where the server does not.
+	EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (reply Reply, watched bool, err error)
+	// OnChange sets who is told of keys that have changed, and of "" when any may
+	// have. It is called before anything is watched, and changed must not block.
+	OnChange(changed func(key string))
+}
+
 // Kind tells what a Reply holds.
 type Kind uint8
 

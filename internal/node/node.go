@@ -30,7 +30,14 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
-	Logger   *slog.Logger
+	// Waiter is who this client is in the lines that nodes keep.
+	Waiter string
+	// Called is told of the records that the node called a waiter of this client to
+	// take; Changed, of those that were watched and have changed, and "" when either
+	// message may have been missed. They do not block.
+	Called  func(waiter, record string)
+	Changed func(record string)
+	Logger  *slog.Logger
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -45,6 +52,7 @@ type Node struct {
 	flight    *flight
 	leftovers leftovers
 	admission admission
+	ear       ear
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -61,6 +69,9 @@ func New(conn driver.Conn, o Options) *Node {
 		admissionKey: admissionKey(o.Deployment.Name),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 		flight:       newFlight(),
+	}
+	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
+		l.OnChange(o.Changed)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.use(sortedNames(o.Census.members()))
@@ -97,8 +108,16 @@ func (n *Node) use(names []string) {
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	proposed := strconv.FormatUint(c.Proposed, 10)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	keys := []string{c.Record, c.Counter, n.admissionKey}
+	keys := []string{c.Record, c.Counter, n.admissionKey, c.Next}
 	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL}
+	switch {
+	case c.From != "":
+		args = append(args, "", c.From)
+	case c.PushIn:
+		args = append(args, "*")
+	case c.Place.Waiter != "":
+		args = append(args, c.Place.Waiter)
+	}
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
@@ -139,9 +158,12 @@ func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 // Release deletes the record if it is the claim's. When no answer comes the
 // node goes on trying in the background until the TTL has removed the record.
 func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
-	a := answer(n.release(ctx, c.Record, c.Counter, c.ID, c.Token))
+	reply, err := n.release(ctx, c)
+	a := answer(reply, err)
+	a.Waiting = reply.Int == 2
 	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
-		l := leftover{record: c.Record, counter: c.Counter, id: c.ID, gone: time.Now().Add(c.TTL)}
+		c.Place, c.Token = ballot.Place{}, 0
+		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
 		if n.life.Err() == nil && n.leftovers.add(l) {
 			n.background.Go(n.workOff)
 		}
@@ -149,9 +171,14 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 	return a
 }
 
-// vote sends a step of the voting script, which an answer counts for only if it
-// came over the connection whose server was inspected.
+// vote sends a step of the voting script.
 func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, error) {
+	return n.cast(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+}
+
+// cast has eval send a step of the voting script. An answer counts only if it came
+// over the connection whose server was inspected.
+func (n *Node) cast(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
 	if silence := n.flight.silence(); silence > n.options.Patience {
 		return driver.Reply{}, driver.NotSent(errSilent)
 	}
@@ -160,7 +187,7 @@ func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, err
 	}
 	return n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
 		connection := n.link.greeted.Load()
-		reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
+		reply, err := eval(n.voting.Load().SHA)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
 			return driver.Reply{}, errReconnected
@@ -176,13 +203,16 @@ var (
 )
 
 // release runs the release script, which any server may load.
-func (n *Node) release(ctx context.Context, record, counter, id string, token uint64) (driver.Reply, error) {
+func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		keys := []string{record, counter}
-		args := []string{id, strconv.FormatUint(token, 10), n.counterTTL}
+		keys := []string{c.Record, c.Counter, c.Next}
+		args := []string{c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL}
+		if c.Place.Waiter != "" {
+			args = append(args, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+		}
 		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
@@ -226,7 +256,7 @@ func (n *Node) workOff() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.record, l.counter, l.id, 0)
+		_, err := n.release(ctx, l.claim)
 		cancel()
 		if isFinal(err) {
 			pause = first

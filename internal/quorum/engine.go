@@ -38,6 +38,8 @@ type Engine struct {
 	timeout time.Duration
 
 	crew *crew
+	// waiting is told of records that a release left to those in line for them.
+	waiting func(record string)
 
 	secondRounds atomic.Uint64
 }
@@ -49,8 +51,12 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
-	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew()}
+	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew(), waiting: func(string) {}}
 }
+
+// OnWaiting has told called with each record for which others were seen waiting
+// when it was released. It is set before the first round, and does not block.
+func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
 // gone. No round may be started any more.
@@ -68,8 +74,19 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
+	h := newHold(e, e.proposed(claim))
+	return h.acquire(ctx, start, h.acquireLane)
+}
+
+// proposed gives claim the counter that it proposes.
+func (e *Engine) proposed(claim ballot.Claim) ballot.Claim {
 	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
-	h := newHold(e, claim)
+	return claim
+}
+
+// acquire makes the attempt, which began at start, by running lane for each node.
+func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(round *span, i int) ballot.Answer) (*Hold, []ballot.Answer) {
+	e, claim := h.engine, h.claim
 	h.until = start.Add(claim.TTL - Drift(claim.TTL))
 	t := newTally(len(e.voters))
 
@@ -87,12 +104,12 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 		if ctx.Done() != nil {
 			defer context.AfterFunc(ctx, round.end)()
 		}
-		t.acquired(0, h.acquireLane(round, 0, claim))
+		t.acquired(0, lane(round, 0))
 		answered++
 	} else {
 		votes = make(chan vote, 2*len(e.voters))
 		for i := range e.voters {
-			e.crew.run(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
+			e.crew.run(func() { votes <- vote{seat: i, answer: lane(round, i)} })
 		}
 	}
 
@@ -105,6 +122,10 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 			}
 			answered++
 			t.acquired(v.seat, v.answer)
+			if v.answer.Called() && claim.Place.Waiter == "" {
+				// The node that keeps the line has called another.
+				return nil, h.fail()
+			}
 		case <-ctx.Done():
 			return nil, h.fail()
 		}

@@ -65,6 +65,21 @@ func (h *Hold) Decided() clock.Instant {
 	return h.decided
 }
 
+// Answer returns node i's last answer; Unknown without an error when none has
+// come.
+func (h *Hold) Answer(i int) ballot.Answer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seats[i].answer
+}
+
+// ID returns the holder id.
+func (h *Hold) ID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim.ID
+}
+
 // Until returns the end of the validity.
 func (h *Hold) Until() clock.Instant {
 	h.mu.Lock()
@@ -87,8 +102,8 @@ func (h *Hold) Impossible() bool {
 }
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
-func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer {
-	a := h.engine.voters[i].Acquire(round, claim)
+func (h *Hold) acquireLane(round *span, i int) ballot.Answer {
+	a := h.engine.voters[i].Acquire(round, at(i, h.claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		s.stored = a.Token
@@ -96,6 +111,15 @@ func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer
 		s.ours = a.Verdict == ballot.Granted || a.Verdict == ballot.Unknown
 	})
 	return a
+}
+
+// at is claim as node i is to see it: only the node that keeps the line knows of
+// the place in it.
+func at(i int, claim ballot.Claim) ballot.Claim {
+	if claim.Place.Waiter != "" && claim.Place.Voter != i {
+		claim.Place, claim.PushIn = ballot.Place{}, true
+	}
+	return claim
 }
 
 // confirmLane runs the confirm step on node i. Its seat is not busy: the node
@@ -148,6 +172,7 @@ func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claim.Token = token
+	h.claim.Place = ballot.Place{}
 	h.decided = now
 }
 

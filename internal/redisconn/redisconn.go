@@ -56,6 +56,8 @@ type Conn struct {
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
+	// changed is told of keys that were watched.
+	changed atomic.Pointer[func(key string)]
 }
 
 var _ driver.Conn = (*Conn)(nil)
@@ -101,6 +103,7 @@ func New(o Options) (*Conn, error) {
 		DisableRetry:        true,
 		DisableCache:        true,
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
+		OnInvalidations:     c.invalidated,
 	})
 	if client == nil {
 		return nil, err
@@ -131,8 +134,11 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	cmd := c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	return c.reply(c.client.Do(ctx, cmd))
+	return c.reply(c.client.Do(ctx, c.evalSHA(sha, keys, args)))
+}
+
+func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
+	return c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // Connections implements driver.Conn.
@@ -176,11 +182,11 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 		c.answered.Store(true)
 		return convert(message)
 	}
-	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
-		if refusal.IsNil() {
-			return driver.Reply{}, nil
-		}
-		return driver.Reply{}, &driver.ServerError{Text: refusal.Error()}
+	if rueidis.IsRedisNil(err) {
+		return driver.Reply{}, nil
+	}
+	if _, ok := rueidis.IsRedisErr(err); ok {
+		return driver.Reply{}, refusal(err)
 	}
 	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
 		// With TLS 1.3 our handshake is over before the server misses the
@@ -188,6 +194,14 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
+}
+
+// refusal keeps the text of a server's error, and every other error as it is.
+func refusal(err error) error {
+	if answer, ok := rueidis.IsRedisErr(err); ok {
+		return &driver.ServerError{Text: answer.Error()}
+	}
+	return err
 }
 
 var errCertificateWanted = errors.New("the server asks for a client certificate, and Config.TLS has none")
