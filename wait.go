@@ -84,6 +84,7 @@ func (c *call) decline(q *queue, hold *quorum.Hold) {
 // to wait, and the next when it is this process's turn in the line.
 func (c *call) contend(q *queue) (*Lock, error) {
 	inLine := q.place != nil || c.client.queues.standsInLine(c.record)
+	var pause time.Duration
 	for failed := 0; ; {
 		if err := c.may(); err != nil {
 			return nil, err
@@ -91,7 +92,7 @@ func (c *call) contend(q *queue) (*Lock, error) {
 		claim, placed := c.claim(), false
 		if inLine {
 			var err error
-			if placed, err = c.await(q); err != nil {
+			if placed, err = c.await(q, pause); err != nil {
 				return nil, err
 			}
 			if placed {
@@ -115,10 +116,13 @@ func (c *call) contend(q *queue) (*Lock, error) {
 			inLine = true
 			continue
 		}
-		pause := c.client.pause(c.failure, failed)
+		pause = c.client.pause(c.failure, failed)
 		if failed++; placed && failed <= swiftTries {
 			// Releases, the last holder's or our own, are still on their way.
 			pause = c.client.draw(firstPause / 2)
+		}
+		if placed {
+			continue
 		}
 		if err := c.sleep(pause); err != nil {
 			return nil, err
@@ -129,8 +133,9 @@ func (c *call) contend(q *queue) (*Lock, error) {
 // swiftTries is how many tries of one whose turn it is follow each other at once.
 const swiftTries = 4
 
-// await waits for this process's turn; placed is false when no node keeps a line.
-func (c *call) await(q *queue) (placed bool, err error) {
+// await waits for this process's turn, no sooner than after rest unless it is
+// called; placed is false when no node keeps a line.
+func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(c.client.life, func() { cancel(ErrClosed) })
@@ -138,7 +143,7 @@ func (c *call) await(q *queue) (placed bool, err error) {
 	if q.place == nil {
 		q.place = c.client.line.Join(c.claim())
 	}
-	err = q.place.Await(ctx, func(s ballot.Standing) { c.stands(q, s) })
+	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}

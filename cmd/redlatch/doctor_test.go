@@ -101,7 +101,9 @@ func TestDiagnose(t *testing.T) {
 			},
 		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
 		{name: "permissions to be called", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"} },
+			func(n *redlatch.NodeReport) {
+				n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"}
+			},
 		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:call:* +publish +subscribe: who waits"}},
 		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },

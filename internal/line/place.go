@@ -69,12 +69,16 @@ func (p *Place) Standing() ballot.Standing { return p.standing }
 
 // Await returns nil when it is time for an attempt: the process was called, or
 // is the first in line and the record is free. It returns ErrNone when no node
-// keeps the line, and ctx's cause when ctx is done. told is called with each of
-// the arbiter's answers.
-func (p *Place) Await(ctx context.Context, told func(ballot.Standing)) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+// keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
+// called. told is called with each of the arbiter's answers.
+func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.Standing)) error {
 	for {
+		if rest > 0 {
+			called, err := p.wait(ctx, rest)
+			if called || err != nil {
+				return err
+			}
+		}
 		select {
 		case <-p.called: // the answer tells as much
 		default:
@@ -94,20 +98,27 @@ func (p *Place) Await(ctx context.Context, told func(ballot.Standing)) error {
 		}
 		watched := p.watch
 		p.watch = first && !s.Free() && p.line.options.Foreign(s.Holder)
-		if p.watch && !watched {
-			continue
+		if rest = p.pause(); p.watch && !watched {
+			rest = 0
 		}
-		timer.Reset(p.pause())
-		select {
-		case c := <-p.called:
-			if c == turn {
-				p.begin()
-				return nil
-			}
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	}
+}
+
+// wait returns after d, or before when something may have changed. With called the
+// record is kept for this process.
+func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case c := <-p.called:
+		if c == turn {
+			p.begin()
 		}
+		return c == turn, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 }
 

@@ -17,36 +17,44 @@ import (
 // false when the hold was given up before, and nothing was attempted.
 func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer, ok bool) {
 	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
-	idle, ok := r.begin()
+	free := make([]chan struct{}, len(h.seats))
+	for i := range free {
+		free[i] = make(chan struct{})
+	}
+	idle, ok := r.begin(func(i int) { close(free[i]) })
 	if !ok {
 		return nil, nil, false
+	}
+	for _, i := range idle {
+		close(free[i])
 	}
 	start := h.engine.clock.Now()
 	claim.From = h.claim.ID
 	attempt := newHold(h.engine, h.engine.proposed(claim))
 	next, _ = attempt.acquire(context.Background(), start, func(round *span, i int) ballot.Answer {
-		ours, free := slices.Contains(r.asked, i), slices.Contains(idle, i)
-		if ours && !free {
-			return attempt.skipLane(i) // a step of the hold is under way there
+		if !slices.Contains(r.asked, i) {
+			return attempt.acquireLane(round, i)
 		}
+		<-free[i] // a step of the hold comes first
 		a := attempt.acquireLane(round, i)
-		switch {
-		case !ours:
-		case a.Verdict != ballot.Granted:
-			r.lane(i)
-		case a.HandedOver:
-			r.done(i, ballot.Answer{Verdict: ballot.Granted, Waiting: a.Waiting})
-		default:
-			r.done(i, ballot.Answer{Verdict: ballot.NotOurs, Waiting: a.Waiting})
-		}
+		r.done(i, r.handedOver(i, claim.ID, a))
 		return a
 	})
 	return next, r.collect(), true
 }
 
-// skipLane answers for node i, which is not asked.
-func (h *Hold) skipLane(i int) ballot.Answer {
-	a := ballot.Answer{Verdict: ballot.NotSent}
-	h.leave(i, func(s *seat) { s.answer = a })
-	return a
+// handedOver releases the record on node i, unless it was handed over to the
+// attempt of id, whose answer is a.
+func (r *releasing) handedOver(i int, id string, a ballot.Answer) ballot.Answer {
+	switch {
+	case a.Verdict == ballot.Granted && a.HandedOver:
+		return ballot.Answer{Verdict: ballot.Granted, Waiting: a.Waiting}
+	case a.Verdict == ballot.Granted:
+		return ballot.Answer{Verdict: ballot.NotOurs, Waiting: a.Waiting}
+	}
+	released := r.release(i)
+	if released.Verdict == ballot.Held && released.Holder == id {
+		released.Verdict = ballot.Granted // the answer was lost, and it was done
+	}
+	return released
 }

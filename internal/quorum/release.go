@@ -62,7 +62,7 @@ type releasing struct {
 // where no step is under way, else from the goroutine of the step, so that it
 // comes after it. It reports false when the hold was over before.
 func (r *releasing) start() bool {
-	idle, ok := r.begin()
+	idle, ok := r.begin(r.lane)
 	if !ok {
 		return false
 	}
@@ -76,9 +76,11 @@ func (r *releasing) start() bool {
 	return true
 }
 
-// begin ends the hold, has the seats where a step is under way released after it,
-// and returns the others that a record may be on.
-func (r *releasing) begin() (idle []int, ok bool) {
+// begin ends the hold, has then called for each seat where a step is under way when
+// that is over, and returns the others that are to be released: those that a record
+// may be on, and after a lock that was held those too that said there is none: a
+// waiter may stand in line there.
+func (r *releasing) begin(then func(i int)) (idle []int, ok bool) {
 	h := r.hold
 	h.mu.Lock()
 	if h.over {
@@ -88,12 +90,12 @@ func (r *releasing) begin() (idle []int, ok bool) {
 	h.over = true
 	for i := range h.seats {
 		s := &h.seats[i]
-		if !s.busy && !s.ours {
+		if !s.busy && !s.ours && (r.votes == nil || !s.gone && s.answer.Verdict != ballot.Held) {
 			continue
 		}
 		r.asked = append(r.asked, i)
 		if s.busy {
-			s.then = func() { r.lane(i) }
+			s.then = func() { then(i) }
 		} else {
 			idle = append(idle, i)
 		}
@@ -130,20 +132,22 @@ func (r *releasing) hurry(underWay []*span) {
 	r.hold.engine.clock.AfterFunc(r.hold.engine.timeout/10, end)
 }
 
-// lane releases the record on node i, if the step before it may have left one.
-func (r *releasing) lane(i int) {
+// lane releases the record on node i, if the step before it may have left one or
+// somebody may wait there.
+func (r *releasing) lane(i int) { r.done(i, r.release(i)) }
+
+func (r *releasing) release(i int) ballot.Answer {
 	h := r.hold
 	h.mu.Lock()
 	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.claim
 	h.mu.Unlock()
-	answer := ballot.Answer{Verdict: ballot.NotOurs}
+	if !ours && r.votes == nil {
+		return ballot.Answer{Verdict: ballot.NotOurs}
+	}
 	if claim.Token == stored {
 		claim.Token = 0 // nothing to repair
 	}
-	if ours {
-		answer = h.engine.voters[i].Release(r.round, at(i, claim))
-	}
-	r.done(i, answer)
+	return h.engine.voters[i].Release(r.round, at(i, claim))
 }
 
 // done takes in what became of the record on node i.

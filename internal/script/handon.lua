@@ -8,7 +8,7 @@ if seen[2] or waiter then
     stand(record, next, waiter, ticket, now)
   end
   if ours or not seen[1] then
-    call(record, next, now)
+    call(record, next, now, nil, true)
   end
 end
 if ours then

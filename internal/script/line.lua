@@ -25,15 +25,25 @@ local function clock()
   return math.floor(microseconds / 1000), microseconds
 end
 
+-- publish sends a waiter the message that it is called. It answers how many got it,
+-- or a table with the server's refusal.
+local function publish(record, waiter)
+  return redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), waiter .. ' ' .. record)
+end
+
 -- call calls the first in line to take the record, which is free. Until GRACE ms have
 -- passed nobody else is given it here. One whose place has lapsed, or whose
 -- connection nobody listens on any more, is left out; one that says it hears
 -- nothing ('-') comes to look by itself.
--- self is the caller, who needs no message. Answers who was called and until when.
-local function call(record, next, now, self)
+-- self is the caller, who needs no message; again repeats the message to one who
+-- was called already. Answers who was called and until when.
+local function call(record, next, now, self, again)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
   local who, deadline = string.match(redis.call('GET', next) or '', '^(%S+) (%d+)$')
   if who and tonumber(deadline) >= now and redis.call('ZSCORE', line, who) then
+    if again and string.sub(who, 1, 1) ~= '-' then
+      publish(record, who)
+    end
     return who, tonumber(deadline)
   end
   for _ = 1, 16 do
@@ -43,7 +53,7 @@ local function call(record, next, now, self)
     end
     local listeners = (tonumber(redis.call('ZSCORE', beats, first)) or 0) - now
     if listeners > 0 and first ~= self and string.sub(first, 1, 1) ~= '-' then
-      listeners = redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(first, '^[^/]*'), first .. ' ' .. record)
+      listeners = publish(record, first)
     end
     if type(listeners) == 'table' or listeners > 0 then
       redis.call('SET', next, first .. ' ' .. string.format('%.0f', now + GRACE), 'PX', PATIENCE)
