@@ -74,8 +74,9 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
-	h := newHold(e, e.proposed(claim))
-	return h.acquire(ctx, start, h.acquireLane)
+	claim = e.proposed(claim)
+	h := newHold(e, claim)
+	return h.acquire(ctx, start, claim, func(round *span, i int) ballot.Answer { return h.acquireLane(round, i, claim) })
 }
 
 // proposed gives claim the counter that it proposes.
@@ -84,9 +85,10 @@ func (e *Engine) proposed(claim ballot.Claim) ballot.Claim {
 	return claim
 }
 
-// acquire makes the attempt, which began at start, by running lane for each node.
-func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(round *span, i int) ballot.Answer) (*Hold, []ballot.Answer) {
-	e, claim := h.engine, h.claim
+// acquire makes the attempt for claim, which began at start, by running lane for
+// each node.
+func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Claim, lane func(round *span, i int) ballot.Answer) (*Hold, []ballot.Answer) {
+	e := h.engine
 	h.until = start.Add(claim.TTL - Drift(claim.TTL))
 	t := newTally(len(e.voters))
 

@@ -29,14 +29,15 @@ func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer
 		close(free[i])
 	}
 	start := h.engine.clock.Now()
-	claim.From = h.claim.ID
-	attempt := newHold(h.engine, h.engine.proposed(claim))
-	next, _ = attempt.acquire(context.Background(), start, func(round *span, i int) ballot.Answer {
+	claim.From = h.ID()
+	claim = h.engine.proposed(claim)
+	attempt := newHold(h.engine, claim)
+	next, _ = attempt.acquire(context.Background(), start, claim, func(round *span, i int) ballot.Answer {
 		if !slices.Contains(r.asked, i) {
-			return attempt.acquireLane(round, i)
+			return attempt.acquireLane(round, i, claim)
 		}
 		<-free[i] // a step of the hold comes first
-		a := attempt.acquireLane(round, i)
+		a := attempt.acquireLane(round, i, claim)
 		r.done(i, r.handedOver(i, claim.ID, a))
 		return a
 	})

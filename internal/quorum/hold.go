@@ -102,8 +102,8 @@ func (h *Hold) Impossible() bool {
 }
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
-func (h *Hold) acquireLane(round *span, i int) ballot.Answer {
-	a := h.engine.voters[i].Acquire(round, at(i, h.claim))
+func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer {
+	a := h.engine.voters[i].Acquire(round, at(i, claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		s.stored = a.Token
