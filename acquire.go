@@ -11,8 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Lock acquires the lock name, and waits until it holds it or ctx is done. The
-// lock is renewed in the background unless an option says otherwise, until it is
+// Lock acquires the lock name, and waits in line until it holds it or ctx is done
+// (package documentation, "Waiting"). When ctx is done the caller is out of the
+// line. The lock is renewed in the background unless an option says otherwise, until it is
 // unlocked, lost, or MaxHold has passed.
 //
 // ctx ends the waiting and nothing else: a lock once acquired is not bound to
