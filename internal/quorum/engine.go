@@ -70,8 +70,9 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // Acquire makes one attempt for claim, whose ID no attempt has used before. The
 // hold is nil when the attempt failed: then what it may have left is being undone
 // in the background, and the answers are one a node; those that had not come
-// when the attempt was decided are Unknown without an error. When ctx ends first
-// the attempt has failed.
+// when the attempt was decided are Unknown without an error. If one was a
+// refusal, enough are known to tell whether refusals alone stand in the way. When
+// ctx ends first the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
 	claim = e.proposed(claim)
@@ -115,7 +116,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Cl
 		}
 	}
 
-	for !t.held() && !t.failed() {
+	for !t.decided() {
 		select {
 		case v := <-votes:
 			if v.confirm {
