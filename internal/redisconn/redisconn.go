@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,14 @@ const (
 const RingSize = 1 << ringScale
 
 const ringScale = 11
+
+// underWay counts the commands, of all connections, that somebody waits for.
+var underWay atomic.Int64
+
+// crowd is from how many of them on processors are scarce, so that fewer and
+// longer writes gain more than early ones. Measured on two processors, over one
+// node and five, with 1 to 64 callers.
+var crowd = int64(6 * runtime.GOMAXPROCS(0))
 
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
@@ -125,8 +134,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	cmd := c.client.B().Arbitrary(args...).Build()
-	return c.reply(c.client.Do(ctx, cmd))
+	return c.send(ctx, c.client.B().Arbitrary(args...).Build())
 }
 
 // EvalSHA implements driver.Conn.
@@ -134,11 +142,17 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	return c.reply(c.client.Do(ctx, c.evalSHA(sha, keys, args)))
+	return c.send(ctx, c.evalSHA(sha, keys, args))
 }
 
 func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
 	return c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
+	underWay.Add(1)
+	defer underWay.Add(-1)
+	return c.reply(c.client.Do(ctx, cmd))
 }
 
 // Connections implements driver.Conn.
@@ -161,6 +175,11 @@ func (w *watched) Read(b []byte) (int, error) {
 }
 
 func (w *watched) Write(b []byte) (int, error) {
+	if underWay.Load() > crowd {
+		// Others that are about to send do so first, and the next write carries all
+		// of theirs: that costs both ends less than a write for each.
+		runtime.Gosched()
+	}
 	n, err := w.Conn.Write(b)
 	if err != nil {
 		w.broke()
