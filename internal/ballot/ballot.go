@@ -72,6 +72,9 @@ type Claim struct {
 	// ID is this attempt's holder id: fresh for every attempt, or a late
 	// release of an earlier one could match a later one.
 	ID string
+	// Reused: the ID is a caller's own and may have been used before. A record
+	// under it is then in the way like any other.
+	Reused bool
 	// TTL is how long a node keeps the record.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt

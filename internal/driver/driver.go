@@ -51,6 +51,18 @@ type Listener interface {
 	OnChange(changed func(key string))
 }
 
+// Comparer is a Conn that can act on a condition without a script.
+type Comparer interface {
+	// IfEqual sends then if the string at key is value, both as one step: WATCH
+	// and GET, then MULTI, then and EXEC, on a connection that nobody else uses
+	// and that is not renewed in between. It begins anew when the key changed
+	// meanwhile, until ctx is done. It returns the string found at key, Null if
+	// none, and the reply to then, which is valid when the two strings are equal.
+	//
+	// An error wraps ErrNotSent when then cannot have been executed.
+	IfEqual(ctx context.Context, key, value string, then ...string) (found, reply Reply, err error)
+}
+
 // Kind tells what a Reply holds.
 type Kind uint8
 
@@ -89,6 +101,18 @@ func (e *ServerError) Error() string { return e.Text }
 func (e *ServerError) Code() string {
 	code, _, _ := strings.Cut(e.Text, " ")
 	return code
+}
+
+// Unable reports that the server does not know the command or this form of it,
+// or denies it to this user: another may do instead. It was not executed.
+func (e *ServerError) Unable() bool {
+	text := strings.TrimPrefix(e.Text, "ERR ") // which clients may leave out
+	for _, beginning := range []string{"NOPERM ", "unknown command", "unknown subcommand", "syntax error", "wrong number of arguments"} {
+		if strings.HasPrefix(text, beginning) {
+			return true
+		}
+	}
+	return false
 }
 
 // Passing reports whether the server said that the same command may succeed in

@@ -36,6 +36,12 @@ func ofAnotherKind(err error) error {
 	return err
 }
 
+// isUnable reports that the server cannot do this, and did not.
+func isUnable(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Unable()
+}
+
 // answer puts a reply of a step into words.
 func answer(reply driver.Reply, err error) ballot.Answer {
 	switch {

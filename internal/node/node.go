@@ -23,6 +23,8 @@ type Options struct {
 	// Index is the node's place in Census.
 	Index  int
 	Census *Census
+	// OneShot is what the one-shot steps are made of.
+	OneShot Way
 	// Deployment is the same for all nodes of a client.
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
@@ -53,6 +55,7 @@ type Node struct {
 	leftovers leftovers
 	admission admission
 	ear       ear
+	unable    unable
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -113,6 +116,8 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	switch {
 	case c.From != "":
 		args = append(args, "", c.From)
+	case c.Reused:
+		args = append(args, "=")
 	case c.PushIn:
 		args = append(args, "*")
 	case c.Place.Waiter != "":

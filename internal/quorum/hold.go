@@ -58,6 +58,17 @@ func (h *Hold) Token() uint64 {
 	return h.claim.Token
 }
 
+// Leave ends the hold and leaves its records where they are, for somebody else
+// to extend and to release by the holder id. ok is false when it was over
+// before.
+func (h *Hold) Leave() (ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ok = !h.over
+	h.over = true
+	return ok
+}
+
 // Decided returns when the attempt was decided.
 func (h *Hold) Decided() clock.Instant {
 	h.mu.Lock()

@@ -59,7 +59,9 @@ var crowd = int64(6 * runtime.GOMAXPROCS(0))
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
 type Conn struct {
-	client rueidis.Client
+	options  Options
+	client   rueidis.Client
+	sessions sessions
 	// changes counts connections made and broken.
 	changes atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
@@ -74,8 +76,11 @@ var _ driver.Conn = (*Conn)(nil)
 var errNotYet = errors.New("no command asked for a connection yet")
 
 // New prepares a connection. Nothing is sent before the first command.
-func New(o Options) (*Conn, error) {
-	c := new(Conn)
+func New(o Options) (*Conn, error) { return newConn(o, false) }
+
+// newConn is New; a connection that is made once is not renewed when it broke.
+func newConn(o Options, once bool) (*Conn, error) {
+	c := &Conn{options: o, sessions: newSessions()}
 	if o.TLS != nil && len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil {
 		o.TLS = o.TLS.Clone()
 		o.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -94,6 +99,9 @@ func New(o Options) (*Conn, error) {
 		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 			if !ready {
 				return nil, errNotYet
+			}
+			if once && c.changes.Load() > 0 {
+				return nil, driver.NotSent(errBroken)
 			}
 			conn, err := dial(ctx, o.Network, address, dialer, config)
 			if err != nil {
@@ -193,7 +201,10 @@ func (w *watched) Close() error {
 }
 
 // Close implements driver.Conn.
-func (c *Conn) Close() { c.client.Close() }
+func (c *Conn) Close() {
+	c.sessions.close()
+	c.client.Close()
+}
 
 func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 	message, err := result.ToMessage()

@@ -2,7 +2,8 @@
 -- every one before it.
 -- KEYS  record, counter, admission, next
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
---       if any: waiter, '' for nobody, '*' for one who pushes in;
+--       if any: waiter, '' for nobody, '*' for one who pushes in,
+--       '=' for one whose id may have been used before: it then is in its own way;
 --       holder who hands the record over
 -- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} of
 -- a hand-over; {holder, remaining ms} when held, the holder '' when a waiter was
@@ -12,7 +13,7 @@ local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 if FENCED and seen[3] ~= AGREEMENT then
   return 0
 end
-if seen[1] == id then
+if seen[1] == id and waiter ~= '=' then
   -- A repeat of a grant that was executed: it is granted again, unchanged.
   return tonumber(seen[2]) or redis.error_reply('REDLATCH the fence counter of ' .. KEYS[1] .. ' is gone')
 end
