@@ -14,4 +14,6 @@ end
 if ours then
   return seen[2] and 2 or 1
 end
-return seen[1] and {seen[1], redis.call('PTTL', record)} or 0
+-- MGET says nothing for a key of another type: let the server say what it is.
+local holder = seen[1] or redis.call('GET', record)
+return holder and {holder, redis.call('PTTL', record)} or 0
