@@ -8,10 +8,12 @@ import (
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Lock acquires the lock name, and waits until it holds it or ctx is done. The
-// lock is renewed in the background unless an option says otherwise, until it is
+// Lock acquires the lock name, and waits in line until it holds it or ctx is done
+// (package documentation, "Waiting"). When ctx is done the caller is out of the
+// line. The lock is renewed in the background unless an option says otherwise, until it is
 // unlocked, lost, or MaxHold has passed.
 //
 // ctx ends the waiting and nothing else: a lock once acquired is not bound to
@@ -63,7 +65,7 @@ func (b binding) parent(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// lock makes tries until one holds.
+// lock makes one try, or tries until one holds.
 func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, options []Option) (*Lock, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -77,61 +79,148 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err != nil {
 		return nil, err
 	}
-	var reported time.Time
-	var failure *QuorumError // what stood in the way of the last whole try
+	call := &call{client: c, ctx: ctx, binding: b, name: name, record: record, request: r}
+	switch {
+	case !wait:
+		return call.once()
+	case r.queue:
+		return call.queue()
+	}
+	return call.insist()
+}
+
+// call is one call of Lock, TryLock or Do.
+type call struct {
+	client  *Client
+	ctx     context.Context
+	binding binding
+	name    string
+	record  string
+	request request
+	// failure is what stood in the way of the last whole try, and reported when it
+	// was last reported.
+	failure  *QuorumError
+	reported time.Time
+}
+
+// may returns an error when no further try may be made.
+func (c *call) may() error {
+	switch {
+	case c.ctx.Err() != nil:
+		return c.ended()
+	case c.client.life.Err() != nil:
+		return c.closed()
+	}
+	return c.client.usable()
+}
+
+// once makes one try.
+func (c *call) once() (*Lock, error) {
+	if err := c.may(); err != nil {
+		return nil, err
+	}
+	lock, err := c.try(c.claim())
+	if lock != nil {
+		c.client.queues.hold(lock, false, true)
+	}
+	return lock, err
+}
+
+// insist makes tries at random times until one holds, and pushes in before those
+// who stand in line.
+func (c *call) insist() (*Lock, error) {
 	for try := 0; ; try++ {
-		if err := c.usable(); err != nil {
+		if err := c.may(); err != nil {
 			return nil, err
 		}
-		if ctx.Err() != nil {
-			return nil, ended(ctx, name, failure)
+		claim := c.claim()
+		claim.PushIn = true
+		lock, err := c.try(claim)
+		if lock != nil {
+			c.client.queues.hold(lock, false, true)
 		}
-		lock, outcome := c.try(ctx, b, name, record, r)
-		if outcome == nil {
-			return lock, nil
+		if lock != nil || c.final() {
+			return lock, err
 		}
-		if failure == nil || ctx.Err() == nil {
-			failure = outcome // one that ctx cut short says less than the one before
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil, ended(ctx, name, failure)
-		case !wait || errors.Is(failure.kind, ErrRefused):
-			return nil, failure
-		}
-		if r.report != nil && time.Since(reported) > time.Second {
-			reported = time.Now()
-			r.report(failure)
-		}
-		select {
-		case <-time.After(c.pause(failure, try)):
-		case <-ctx.Done():
-			return nil, ended(ctx, name, failure)
-		case <-c.life.Done():
-			return nil, fmt.Errorf("%w; %w", ErrClosed, failure)
+		c.report()
+		if err := c.sleep(c.client.pause(c.failure, try)); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// ended is the error of a call whose ctx ended, with what stood in the way if a
-// try was made.
-func ended(ctx context.Context, name string, failure *QuorumError) error {
-	if failure == nil {
-		return fmt.Errorf("lock %q: %w", name, context.Cause(ctx))
+// final reports that the last try's failure cannot be waited out.
+func (c *call) final() bool { return c.ctx.Err() != nil || errors.Is(c.failure.kind, ErrRefused) }
+
+// sleep returns after d, or an error when the call is over before.
+func (c *call) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.ctx.Done():
+		return c.ended()
+	case <-c.client.life.Done():
+		return c.closed()
 	}
-	return fmt.Errorf("%w; %w", context.Cause(ctx), failure)
 }
 
-// try makes one attempt, under a holder id of its own.
-func (c *Client) try(ctx context.Context, b binding, name, record string, r request) (*Lock, *QuorumError) {
-	c.counters.tries.Add(1)
-	id := newHolderID(c.clock.Wall(), r.label)
-	hold, votes := c.engine.Acquire(ctx, ballot.Claim{Record: record, Counter: node.CounterKey(record), ID: id, TTL: r.ttl})
-	if hold == nil {
-		return nil, newQuorumError("lock", name, c.answers(votes))
+// report tells whoever wants to know why the call waits, about once a second.
+func (c *call) report() {
+	if c.request.report != nil && c.failure != nil && time.Since(c.reported) > time.Second {
+		c.reported = time.Now()
+		c.request.report(c.failure)
 	}
-	c.counters.acquired.Add(1)
-	return c.newLock(ctx, b, name, hold, r), nil
+}
+
+// ended is the error of a call whose ctx ended, with what stood in the way if
+// that is known.
+func (c *call) ended() error {
+	if c.failure == nil {
+		return fmt.Errorf("lock %q: %w", c.name, context.Cause(c.ctx))
+	}
+	return fmt.Errorf("%w; %w", context.Cause(c.ctx), c.failure)
+}
+
+// closed is the error of a call whose client was closed.
+func (c *call) closed() error {
+	if c.failure == nil {
+		return ErrClosed
+	}
+	return fmt.Errorf("%w; %w", ErrClosed, c.failure)
+}
+
+// claim is what an attempt asks for, under a holder id of its own.
+func (c *call) claim() ballot.Claim {
+	return claimOf(c.record, newHolderID(c.client.clock.Wall(), c.request.label), c.request.ttl)
+}
+
+func claimOf(record, id string, ttl time.Duration) ballot.Claim {
+	return ballot.Claim{Record: record, Counter: node.CounterKey(record), Next: node.NextKey(record), ID: id, TTL: ttl}
+}
+
+// try makes one attempt.
+func (c *call) try(claim ballot.Claim) (*Lock, error) {
+	c.client.counters.tries.Add(1)
+	hold, votes := c.client.engine.Acquire(c.ctx, claim)
+	if hold != nil {
+		return c.hold(hold), nil
+	}
+	if c.failure == nil || c.ctx.Err() == nil {
+		// One that ctx cut short says less than the one before.
+		c.failure = newQuorumError("lock", c.name, c.client.answers(votes))
+	}
+	if c.ctx.Err() != nil {
+		return nil, c.ended()
+	}
+	return nil, c.failure
+}
+
+// hold is the lock that the call has acquired.
+func (c *call) hold(hold *quorum.Hold) *Lock {
+	c.client.counters.acquired.Add(1)
+	return c.client.newLock(c, hold)
 }
 
 // The shortest and the longest of the mean pauses between two tries.

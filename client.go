@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
@@ -28,6 +30,8 @@ type Client struct {
 	nodes  []member
 	census *node.Census
 	engine *quorum.Engine
+	line   *line.Line
+	queues *queues
 
 	// draw returns a random duration below d, which is positive.
 	draw     func(d time.Duration) time.Duration
@@ -48,7 +52,11 @@ type Client struct {
 // member is a node that votes: a server, or a whole Cluster.
 type member interface {
 	quorum.Voter
-	Name() string
+	line.Keeper
+	Take(ctx context.Context, c ballot.Claim) ballot.Answer
+	Prolong(ctx context.Context, c ballot.Claim) ballot.Answer
+	Drop(ctx context.Context, c ballot.Claim) ballot.Answer
+	Query(ctx context.Context, record string) ballot.Answer
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -92,17 +100,22 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	}
 	c := &Client{config: config, clock: clock.NewAlarms(machine), draw: rand.N[time.Duration], census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
-	voters := make([]quorum.Voter, len(endpoints))
+	c.queues = newQueues()
+	waiter := crand.Text()
+	c.line = line.New(line.Options{Waiter: waiter, Timeout: config.NodeTimeout, Foreign: isForeign, Draw: func(d time.Duration) time.Duration { return c.draw(d) }})
+	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
 	for i, e := range endpoints {
-		n, err := c.newNode(i, e, dial)
+		n, err := c.newNode(i, e, waiter, dial)
 		if err != nil {
 			c.Close()
 			return nil, err
 		}
 		c.nodes = append(c.nodes, n)
-		voters[i] = n
+		voters[i], keepers[i] = n, n
 	}
+	c.line.Use(keepers)
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
+	c.engine.OnWaiting(c.queues.crowd)
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.Close()
@@ -112,12 +125,14 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 }
 
 // newNode returns the i-th node, at e.
-func (c *Client) newNode(i int, e endpoint, dial func(endpoint) (driver.Conn, error)) (member, error) {
+func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
 	conn, err := dial(e)
 	if err != nil {
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
 	}
 	o := c.config.nodeOptions(i, e, c.census)
+	o.Waiter, o.Changed = waiter, c.line.Changed
+	o.Called = func(waiter, record string) { c.line.Called(i, waiter, record) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()
@@ -196,6 +211,7 @@ func (c *Client) Close() error {
 	}
 	releases.Wait()
 	c.calls.Wait()
+	c.line.Close()
 	if c.engine != nil {
 		c.engine.Close()
 	}

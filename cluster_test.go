@@ -65,6 +65,21 @@ func TestCluster(t *testing.T) {
 			t.Errorf("locks at %d masters only", len(at))
 		}
 
+		// A waiter takes over from a holder.
+		lock := tryLock(t, holder, nameAt(1))
+		next := make(chan *redlatch.Lock, 1)
+		go func() {
+			waited, err := other.Lock(within(t, patience), nameAt(1))
+			if err != nil {
+				t.Error(err)
+			}
+			next <- waited
+		}()
+		unlock(t, lock)
+		if waited := <-next; waited != nil {
+			unlock(t, waited)
+		}
+
 		// A master that is gone takes the locks of its own slots along, and no others.
 		servers[0].Kill()
 		if _, err := other.TryLock(t.Context(), nameAt(0)); !errors.Is(err, redlatch.ErrNoQuorum) {

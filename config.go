@@ -30,6 +30,27 @@ const (
 	FenceOff
 )
 
+// Commands is what the one-shot calls are made of on a node.
+type Commands = node.Way
+
+// The values of Config.Commands.
+const (
+	// CommandsAuto is scripts where the node runs them. With FenceOff, one that
+	// forbids them gets CommandsNative or else CommandsWatch, by what it turns
+	// out to know.
+	CommandsAuto = node.AnyWay
+	// CommandsScript is the scripts that Lock uses: Take asks whether the node is
+	// admitted, and raises the fence counter.
+	CommandsScript = node.Scripts
+	// CommandsNative is SET NX PX, then SET IFEQ (Valkey 8.1, Redis 8.4) to
+	// extend, and DELEX (Redis 8.4), DELIFEQ (Valkey 9.0) or SET IFEQ with an
+	// expiry of 1 ms to release. An extension may shorten the lock.
+	CommandsNative = node.Native
+	// CommandsWatch is SET NX PX, then WATCH, MULTI and EXEC, which any server
+	// has, over up to four further connections to a node: three round trips.
+	CommandsWatch = node.Watch
+)
+
 // Config says which servers hold the locks, and how. The zero value of each
 // field but Nodes is its default. Durations are cut to whole milliseconds, the
 // grain of the servers' expiry.
@@ -114,6 +135,12 @@ type Config struct {
 	// RestartFence is FenceOn or FenceOff. Defaults to FenceOn.
 	RestartFence FenceMode
 
+	// Commands is what Take, ExtendTake and Release send; everything else sends
+	// scripts. CommandsNative and CommandsWatch cannot tell whether a node is
+	// admitted and are refused unless RestartFence is FenceOff. Defaults to
+	// CommandsAuto.
+	Commands Commands
+
 	// Strict refuses a node that may evict locks to make room (maxmemory with a
 	// policy other than noeviction), which is otherwise logged once.
 	Strict bool
@@ -176,9 +203,10 @@ func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driv
 // nodeOptions says what the node at e, the i-th, is to a client.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
 	return node.Options{
-		Name:   e.name,
-		Index:  i,
-		Census: census,
+		Name:    e.name,
+		Index:   i,
+		Census:  census,
+		OneShot: c.Commands,
 		Deployment: node.Deployment{
 			Name:   c.Deployment,
 			MaxTTL: c.MaxTTL,
@@ -248,6 +276,8 @@ func (c Config) complete() (Config, []endpoint, error) {
 			"Config.ReplicaTimeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.ReplicaTimeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
+		check(c.Commands <= CommandsWatch, "Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", c.Commands),
+		check(c.RestartFence != FenceOn || c.Commands <= CommandsScript, "Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set RestartFence to FenceOff"),
 		check(c.RestartFence <= FenceOff, "Config.RestartFence is %d: use FenceOn or FenceOff", c.RestartFence),
 	)
 }

@@ -38,6 +38,18 @@
 // Nothing is left behind: a try that failed or was cancelled leaves no key on a
 // node that can be reached.
 //
+// # Waiting
+//
+// Lock waits in a line: callers of one client in the order of their calls, and
+// clients in that of theirs. One of the nodes, another for each name, keeps the
+// line, and calls whoever is first when the lock is released; nobody polls. Only
+// fairness depends on that node. When it fails the line forms anew on the next;
+// where a message is lost, or a holder dies or belongs to another library, timers
+// and the servers' own notices of changed keys make up for it. A client that dies
+// or hangs loses its place within seconds. A lock passes from caller to caller
+// inside one client in one step, a few times in a row while others wait.
+// WithoutQueue chooses the paper's random delays instead.
+//
 // # What is not
 //
 // A lock in memory cannot stop a process that was paused between a look at its

@@ -81,7 +81,8 @@ func (a NodeAnswer) String() string {
 // finds what it amounts to: ErrHeld, ErrNotAdmitted, ErrRefused, ErrNoQuorum or
 // ErrLost; errors.As finds the nodes' own errors.
 type QuorumError struct {
-	// Op is "lock", "extend" or "unlock".
+	// Op is "lock", "extend" or "unlock", or that of a one-shot call: "take",
+	// "extend", "release" or "query".
 	Op   string
 	Name string
 	// Need of Of nodes had to say yes.

@@ -206,18 +206,22 @@ func TestExamineChangesNothing(t *testing.T) {
 // What of the ACL is missing is found, and what is asked for is enough.
 func TestExamineFindsMissingPermissions(t *testing.T) {
 	t.Parallel()
-	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire", "~redlatch:*", "~job/*"}
+	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
+		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
 	missing := func(rule string) []string {
-		if rule == "~job/*" {
+		switch rule {
+		case "~job/*":
 			return []string{"~job/1"} // the name that was asked for
+		case "+publish", "&redlatch:call:*":
+			return []string{"&redlatch:call:*", "+publish", "+subscribe"} // one does not go without the others
 		}
 		return []string{rule}
 	}
 	eachFlavor(t, func(t *testing.T, binary string) {
-		users := []string{"none on >p resetkeys -@all", "app on >p -@all " + strings.Join(needed, " ")}
+		users := []string{"none on >p resetkeys -@all", "app on >p -@all +subscribe " + strings.Join(needed, " ")}
 		for i := range needed {
 			rest := slices.Delete(slices.Clone(needed), i, i+1)
-			users = append(users, fmt.Sprintf("u%d on >p -@all %s", i, strings.Join(rest, " ")))
+			users = append(users, fmt.Sprintf("u%d on >p resetchannels -@all +subscribe %s", i, strings.Join(rest, " ")))
 		}
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
 		as := func(user string) redlatch.Config { return fenced(server.URLAs(user, "p")) }

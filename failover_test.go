@@ -199,6 +199,58 @@ func TestTooFewReplicasAcknowledge(t *testing.T) {
 	})
 }
 
+// Whichever way a lock is acquired, it is acknowledged.
+func TestEveryWayIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redistest.Options{})
+	for _, commands := range []redlatch.Commands{redlatch.CommandsAuto, redlatch.CommandsScript, redlatch.CommandsWatch} {
+		conf := r.config()
+		conf.Replicas, conf.Commands = 1, commands
+		client := open(t, conf)
+		name := fmt.Sprint("x", commands)
+		taken, err := client.Take(t.Context(), name, "me", conf.TTL)
+		if err != nil || !taken {
+			t.Fatalf("take by %v: %v, %v", commands, taken, err)
+		}
+		if v := value(t, r.replica, name); v != "me" {
+			t.Errorf("taken by %v, and the replica has %q", commands, v)
+		}
+		if ok, err := client.Release(t.Context(), name, "me"); err != nil || !ok {
+			t.Errorf("release by %v: %v, %v", commands, ok, err)
+		}
+	}
+
+	// Handed over from one caller to the next.
+	conf := r.config()
+	conf.Replicas = 1
+	client := open(t, conf)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			lock, err := client.Lock(within(t, patience), "handed")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if v := value(t, r.replica, "handed"); v == "" || v != value(t, r.master, "handed") {
+				t.Errorf("held, and the replica has %q", v)
+			}
+			unlock(t, lock)
+		})
+	}
+	all.Wait()
+
+	r.stream.HoldBack(redistest.Replies, true)
+	for _, commands := range []redlatch.Commands{redlatch.CommandsScript, redlatch.CommandsWatch} {
+		conf.Commands = commands
+		name := fmt.Sprint("y", commands)
+		if _, err := open(t, conf).Take(t.Context(), name, "me", conf.TTL); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+			t.Errorf("take by %v: %v, want it not replicated", commands, err)
+		}
+		awaitValue(t, r.master, name, "")
+	}
+}
+
 // Many callers share the acknowledgements.
 func TestAcknowledgementsAreShared(t *testing.T) {
 	t.Parallel()

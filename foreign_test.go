@@ -158,7 +158,7 @@ func TestEveryAttemptHasItsOwnID(t *testing.T) {
 	w := tap(proxy)
 	client := open(t, config(proxy.URL()))
 	do(t, server, "SET", t.Name(), "theirs", "PX", "60000")
-	_, err := client.Lock(within(t, 300*time.Millisecond), t.Name())
+	_, err := client.Lock(within(t, 300*time.Millisecond), t.Name(), redlatch.WithoutQueue())
 	if !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 type Lock struct {
 	client  *Client
 	name    string
+	record  string
 	hold    *quorum.Hold
 	request request
 	started clock.Instant
@@ -40,9 +41,9 @@ type Lock struct {
 	renewing bool
 }
 
-func (c *Client) newLock(ctx context.Context, b binding, name string, hold *quorum.Hold, r request) *Lock {
-	l := &Lock{client: c, name: name, hold: hold, request: r, started: hold.Decided(), acquired: ctx, binding: b}
-	l.renewal = l.started.Add(c.jitter(r.ttl / 3))
+func (c *Client) newLock(call *call, hold *quorum.Hold) *Lock {
+	l := &Lock{client: c, name: call.name, record: call.record, hold: hold, request: call.request, started: hold.Decided(), acquired: call.ctx, binding: call.binding}
+	l.renewal = l.started.Add(c.jitter(l.request.ttl / 3))
 
 	c.mu.Lock()
 	closed := c.closed
@@ -127,6 +128,13 @@ func (l *Lock) Err() error {
 	return state
 }
 
+// over reports that the lock is known to be lost or released.
+func (l *Lock) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state != nil
+}
+
 var (
 	errRanOut     = errors.New("its validity ran out")
 	errImpossible = errors.New("no quorum of nodes holds it any more")
@@ -147,6 +155,7 @@ func (l *Lock) lose(why error) error {
 			l.timer.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		}
 		l.mu.Unlock()
+		l.client.letGo(l)
 		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
 	}
 	return state
@@ -214,7 +223,8 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	return newQuorumError("extend", l.name, l.client.answers(votes))
 }
 
-// Unlock releases the lock. It waits until a quorum of nodes has deleted its
+// Unlock releases the lock, or hands it over to the next who waits for it in this
+// process. It waits until a quorum of nodes has deleted its
 // records or cannot any more, NodeTimeout at most, whether or not ctx is done;
 // ctx gives its values only. Records on nodes that did not answer are deleted in
 // the background, or expire with their TTL.
@@ -246,7 +256,7 @@ func (l *Lock) release() error {
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
 
-	votes, ok := l.hold.Release()
+	votes, ok := l.client.giveUp(l, before == nil)
 	if before != nil || !ok {
 		return before
 	}

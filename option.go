@@ -15,6 +15,7 @@ type request struct {
 	guard        time.Duration
 	guarded      bool // WithGuard was given
 	renewal      bool
+	queue        bool
 	label        string
 	report       func(error)
 }
@@ -27,6 +28,11 @@ func WithTTL(d time.Duration) Option { return func(r *request) { r.ttl = d } }
 // renewed in the background until MaxHold.
 func WithoutRenewal() Option { return func(r *request) { r.renewal = false } }
 
+// WithoutQueue has Lock try again at random times, as in the paper, in place of
+// standing in line: it may push in before those who do, and has no place that it
+// could keep. It costs as many commands for each try as there are nodes.
+func WithoutQueue() Option { return func(r *request) { r.queue = false } }
+
 // WithMaxHold bounds the renewal of this lock. Defaults to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option { return func(r *request) { r.maxHold = d } }
 
@@ -38,13 +44,13 @@ func WithLabel(s string) Option { return func(r *request) { r.label = s } }
 // TTL.
 func WithGuard(d time.Duration) Option { return func(r *request) { r.guard, r.guarded = d, true } }
 
-// WithWaitReport has fn called with the *QuorumError of a failed try while Lock
-// waits, at once and then about once a second. It is called on the waiting
-// goroutine, which waits for it.
+// WithWaitReport has fn called with a *QuorumError that says what Lock waits for,
+// at once and then every second or two. It is called on the waiting goroutine,
+// which waits for it.
 func WithWaitReport(fn func(error)) Option { return func(r *request) { r.report = fn } }
 
 func (c *Client) request(options []Option) (request, error) {
-	r := request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, label: c.config.Label}
+	r := request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
 	for _, option := range options {
 		option(&r)
 	}

@@ -63,6 +63,27 @@ func TestWrongType(t *testing.T) {
 	})
 }
 
+// Most nodes refuse, and the last of them answers late; one is held by another.
+// That the lock is held is not what stands in the way: it would not be had when
+// it is free.
+func TestRefusedByMostAndHeldByOne(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := open(t, config(proxyURLs(proxies)...))
+	do(t, nodes[0], "RPUSH", t.Name(), "x")
+	do(t, nodes[1], "RPUSH", t.Name(), "x")
+	do(t, nodes[2], "SET", t.Name(), "theirs", "PX", "60000")
+	proxies[1].Delay(redistest.Replies, 50*time.Millisecond, 0)
+	refused(t, client, t.Name(), "WRONGTYPE")
+	proxies[1].Delay(redistest.Replies, 0, 0)
+	proxies[2].Delay(redistest.Replies, 50*time.Millisecond, 0)
+	refused(t, client, t.Name(), "WRONGTYPE")
+	for _, s := range nodes {
+		do(t, s, "DEL", t.Name())
+	}
+}
+
 // One node's refusal leaves a quorum.
 func TestRefusalOfAMinority(t *testing.T) {
 	t.Parallel()

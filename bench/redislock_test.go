@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"time"
 
 	"github.com/bsm/redislock"
 	goredislib "github.com/redis/go-redis/v9"
@@ -9,19 +10,27 @@ import (
 
 // redislockLocker is redislock as its README has it. It knows one node.
 type redislockLocker struct {
-	client *goredislib.Client
-	locker *redislock.Client
+	client  *goredislib.Client
+	locker  *redislock.Client
+	options *redislock.Options
 }
 
 func openRedislock(addrs []string) (locker, error) {
 	client := goredislib.NewClient(&goredislib.Options{Network: "tcp", Addr: addrs[0]})
-	return &redislockLocker{client, redislock.New(client)}, nil
+	return &redislockLocker{client, redislock.New(client), nil}, nil
+}
+
+// openRedislockWaiting retries as the example of its README does.
+func openRedislockWaiting(addrs []string) (locker, error) {
+	client := goredislib.NewClient(&goredislib.Options{Network: "tcp", Addr: addrs[0]})
+	retry := redislock.LinearBackoff(100 * time.Millisecond)
+	return &redislockLocker{client, redislock.New(client), &redislock.Options{RetryStrategy: retry}}, nil
 }
 
 func (l *redislockLocker) close() { l.client.Close() }
 
 func (l *redislockLocker) pair(ctx context.Context, name string) error {
-	lock, err := l.locker.Obtain(ctx, name, ttl, nil)
+	lock, err := l.locker.Obtain(ctx, name, ttl, l.options)
 	if err != nil {
 		return err
 	}

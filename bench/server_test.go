@@ -55,6 +55,7 @@ func addresses(servers []*redistest.Server) []string {
 // work is what servers have done since they were started.
 type work struct {
 	commands int
+	calls    map[string]int // of each command
 	cpu      time.Duration
 }
 
@@ -62,7 +63,7 @@ var calls = regexp.MustCompile(`^calls=(\d+)`)
 
 // workOf adds up what the servers say of themselves, without being asked.
 func workOf(servers []*redistest.Server) (work, error) {
-	var w work
+	w := work{calls: make(map[string]int)}
 	for _, s := range servers {
 		info, err := s.Info("commandstats")
 		if err != nil {
@@ -78,6 +79,7 @@ func workOf(servers []*redistest.Server) (work, error) {
 				return w, fmt.Errorf("%s=%s: %w", field, value, err)
 			}
 			w.commands += n
+			w.calls[strings.TrimPrefix(field, "cmdstat_")] += n
 		}
 		info, err = s.Info("cpu")
 		if err != nil {

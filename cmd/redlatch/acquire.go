@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,10 +16,68 @@ import (
 // errInterrupted is why a wait ended that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
+// acquisition has the flags of every command that acquires a lock.
+type acquisition struct {
+	connection
+
+	Wait             *time.Duration `placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
+	ConflictExitCode int            `name:"conflict-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another. Defaults to 75."`
+	Label            string         `placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
+	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another. Other errors are told."`
+	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
+
+	Name string `arg:"" help:"The lock's name."`
+}
+
+func (r *acquisition) level() level {
+	switch {
+	case r.Quiet:
+		return quiet
+	case r.Verbose:
+		return verbose
+	}
+	return normal
+}
+
+// check refuses flags that cannot work, before anything is sent.
+func (r *acquisition) check(ttl time.Duration) error {
+	switch {
+	case ttl > r.MaxTTL:
+		return usage("raise --max-ttl, for all clients of the deployment", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
+	case ttl < time.Millisecond:
+		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
+	case r.Wait != nil && *r.Wait < 0:
+		return usage("0 makes one try; without --wait it waits for ever", "--wait %v is negative", *r.Wait)
+	case r.ConflictExitCode < 0 || r.ConflictExitCode > 255:
+		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is no exit code", r.ConflictExitCode)
+	}
+	return nil
+}
+
+// configure returns the library's settings for a lock of that TTL, and what
+// those inside of it are told. It refuses a lock held by a redlatch run around
+// this one.
+func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Config, held, error) {
+	cfg, err := r.config()
+	if err != nil {
+		return cfg, held{}, err
+	}
+	ours := ourHold(r.Name, cfg)
+	if err := refuseNested(ours); err != nil {
+		return cfg, ours, err
+	}
+	cfg.TTL = ttl
+	if r.NodeTimeout == 0 {
+		cfg.NodeTimeout = min(cfg.NodeTimeout, max(ttl/20, 50*time.Millisecond))
+	}
+	cfg.Logger = out.logger()
+	return cfg, ours, nil
+}
+
 // acquire waits for the lock as --wait says. When it returns an outcome, nothing
 // of ours is left on a node that can be reached, unless it was interrupted
 // twice.
-func (r *runCmd) acquire(client *redlatch.Client, sigs signals, out *printer) (*redlatch.Lock, *outcome) {
+func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printer, options []redlatch.Option) (*redlatch.Lock, *outcome) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	wait := client.Lock
@@ -40,7 +97,7 @@ func (r *runCmd) acquire(client *redlatch.Client, sigs signals, out *printer) (*
 	}
 	got := make(chan answer, 1) // room for one: nobody reads it after a second signal
 	go func() {
-		lock, err := wait(ctx, r.Name, r.options(out)...)
+		lock, err := wait(ctx, r.Name, options...)
 		got <- answer{lock, err}
 	}()
 
@@ -76,35 +133,8 @@ func interrupted(sig os.Signal, name string) *outcome {
 	return &outcome{code: exitSignal + int(number(sig)), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
 }
 
-// options are the terms on which the lock is asked for.
-func (r *runCmd) options(out *printer) []redlatch.Option {
-	options := []redlatch.Option{
-		redlatch.WithTTL(r.TTL),
-		redlatch.WithGuard(r.terms().guard()),
-		redlatch.WithMaxHold(r.maxHold()),
-		redlatch.WithWaitReport(r.waitReport(out)),
-	}
-	if r.Label != "" {
-		options = append(options, redlatch.WithLabel(r.Label))
-	}
-	return options
-}
-
-// forever is longer than any COMMAND runs.
-const forever = 10 * 365 * 24 * time.Hour
-
-// maxHold bounds the renewal. The bound a program needs, against a goroutine
-// that forgot its lock, is here the life of COMMAND: the lock of a backup must
-// not end after an hour because nobody thought of it. --max-run bounds it.
-func (r *runCmd) maxHold() time.Duration {
-	if r.MaxRun == 0 {
-		return forever
-	}
-	return r.MaxRun + r.MinHold + r.terms().grace + 2*r.TTL
-}
-
 // waitReport says why the wait goes on, when the reason changes.
-func (r *runCmd) waitReport(out *printer) func(error) {
+func (r *acquisition) waitReport(out *printer) func(error) {
 	var last string
 	return func(err error) {
 		quorum, ok := errors.AsType[*redlatch.QuorumError](err)
@@ -122,7 +152,7 @@ func (r *runCmd) waitReport(out *printer) func(error) {
 			return
 		}
 		out.say("waiting for %q: %s", r.Name, headline(quorum))
-		for _, line := range answers(quorum) {
+		for _, line := range answers(quorum.Nodes) {
 			out.say("  %s", line)
 		}
 		for _, hint := range r.hints(quorum) {
@@ -141,82 +171,15 @@ func reasonOf(quorum *redlatch.QuorumError) string {
 }
 
 // acquireFailure turns the library's error into the exit code and the words.
-func (r *runCmd) acquireFailure(err error) *outcome {
-	end := &outcome{code: exitInternal, err: fmt.Errorf("cannot lock %q: %w", r.Name, err)}
-	quorum, _ := errors.AsType[*redlatch.QuorumError](err)
-	switch {
-	case errors.Is(err, redlatch.ErrInvalid):
-		end.code = exitUsage
-	case errors.Is(err, redlatch.ErrRefused):
-		end.code = exitRefused
-	case errors.Is(err, redlatch.ErrHeld):
-		end.code = r.ConflictExitCode
-		if r.Quiet {
-			end.err = nil
-		} else if quorum != nil {
-			end.err = fmt.Errorf("%q is held by another: %s", r.Name, holderText(quorum))
-		}
-		return end
-	case errors.Is(err, redlatch.ErrNoQuorum), errors.Is(err, redlatch.ErrNotAdmitted):
-		end.code = exitNoQuorum
+func (r *acquisition) acquireFailure(err error) *outcome {
+	if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrInvalid) || errors.Is(err, redlatch.ErrRefused) {
+		return r.failure("lock", r.Name, err)
 	}
-	if quorum != nil {
-		end.err = fmt.Errorf("cannot lock %q: %s", r.Name, headline(quorum))
-		end.details = answers(quorum)
-		end.hints = r.hints(quorum)
+	end := &outcome{code: r.ConflictExitCode, err: fmt.Errorf("cannot lock %q: %w", r.Name, err)}
+	if r.Quiet {
+		end.err = nil
+	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
+		end.err = fmt.Errorf("%q is held by another: %s", r.Name, holderText(quorum))
 	}
 	return end
-}
-
-// headline sums the answers up in one line.
-func headline(quorum *redlatch.QuorumError) string {
-	count := func(verdict redlatch.Verdict) int {
-		n := 0
-		for _, node := range quorum.Nodes {
-			if node.Verdict == verdict {
-				n++
-			}
-		}
-		return n
-	}
-	what := "no quorum"
-	switch {
-	case errors.Is(quorum, redlatch.ErrRefused):
-		what = "refused"
-	case errors.Is(quorum, redlatch.ErrNotAdmitted):
-		what = "too few nodes are admitted"
-	}
-	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.Granted), quorum.Of, quorum.Need)
-}
-
-// hints are what an operator can do about nodes that do not vote.
-func (r *runCmd) hints(quorum *redlatch.QuorumError) []string {
-	var hints []string
-	for _, node := range quorum.Nodes {
-		if node.Verdict == redlatch.NotAdmitted {
-			hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", node.Node, r.admitCommand(node.Node)))
-		}
-	}
-	slices.Sort(hints)
-	return slices.Compact(hints)
-}
-
-// holderText says who holds the lock, since when and for how long still.
-func holderText(quorum *redlatch.QuorumError) string {
-	holder, left, ok := quorum.Holder()
-	if !ok {
-		return "no node says who"
-	}
-	who := holder.Label
-	if who == "" {
-		who = "a client that gives no name (" + holder.ID + ")"
-	}
-	text := who
-	if !holder.Since.IsZero() {
-		text += fmt.Sprintf(" since %s (%s)", holder.Since.Local().Format(time.DateTime), short(time.Since(holder.Since)))
-	}
-	if left < 0 {
-		return text + ", for ever: its key has no expiry"
-	}
-	return fmt.Sprintf("%s, for %s still unless it is renewed", text, short(left))
 }

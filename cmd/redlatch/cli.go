@@ -11,6 +11,10 @@ import (
 // cli is the command line: one field a command, and a file for each.
 type cli struct {
 	Run    runCmd    `cmd:"" help:"Run a command while holding a lock."`
+	Lock   lockCmd   `cmd:"" help:"Take a lock and print the handle to extend and unlock it by."`
+	Extend extendCmd `cmd:"" help:"Prolong a lock by its handle."`
+	Unlock unlockCmd `cmd:"" help:"Release a lock by its handle."`
+	Show   showCmd   `cmd:"" help:"Say who holds a lock."`
 	Admit  admitCmd  `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
 	Doctor doctorCmd `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	demoCommands
@@ -24,7 +28,7 @@ type command interface {
 	Run(out *printer) error
 }
 
-var _ = []command{(*runCmd)(nil), (*admitCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*admitCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {

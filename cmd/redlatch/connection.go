@@ -148,9 +148,9 @@ func withoutPassword(node string) string {
 }
 
 // answers shows what each node said, a line each.
-func answers(quorum *redlatch.QuorumError) []string {
-	lines := make([]string, len(quorum.Nodes))
-	for i, node := range quorum.Nodes {
+func answers(nodes []redlatch.NodeAnswer) []string {
+	lines := make([]string, len(nodes))
+	for i, node := range nodes {
 		said := node.Verdict.String()
 		switch {
 		case node.Verdict == redlatch.Unknown && node.Err == nil:

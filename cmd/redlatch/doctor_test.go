@@ -100,6 +100,11 @@ func TestDiagnose(t *testing.T) {
 				n.Standing, n.Reason, n.User, n.Missing = redlatch.Unfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
 			},
 		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
+		{name: "permissions to be called", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"}
+			},
+		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:call:* +publish +subscribe: who waits"}},
 		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
 		}, doctor: doctorCmd{connection: connection{KeyTemplate: "l:{name}"}}, exit: 1, want: []string{"warning: a: the user app may not use the key l:redlatch-doctor"}},

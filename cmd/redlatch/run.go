@@ -14,19 +14,13 @@ import (
 
 // runCmd is `redlatch run`.
 type runCmd struct {
-	connection
+	acquisition
 
-	TTL              time.Duration  `name:"ttl" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
-	Wait             *time.Duration `placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
-	ConflictExitCode int            `name:"conflict-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another. Defaults to 75."`
-	Label            string         `placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
-	MinHold          time.Duration  `placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
-	MaxRun           time.Duration  `placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
-	Grace            time.Duration  `placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
-	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another. Other errors are told."`
-	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
+	TTL     time.Duration `name:"ttl" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
+	MinHold time.Duration `placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
+	MaxRun  time.Duration `placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
+	Grace   time.Duration `placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
 
-	Name    string   `arg:"" help:"The lock's name."`
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
 }
 
@@ -81,56 +75,61 @@ func (r *runCmd) check() error {
 		return usage("redlatch run NAME -- COMMAND [ARG...]", "no \"--\" between NAME and COMMAND")
 	case len(r.Command) == 1 || r.Command[1] == "":
 		return usage("redlatch run NAME -- COMMAND [ARG...]", "no COMMAND after \"--\"")
-	case r.TTL > r.MaxTTL:
-		return usage("raise --max-ttl, for all clients of the deployment", "--ttl %v is more than --max-ttl %v", r.TTL, r.MaxTTL)
-	case r.TTL < time.Millisecond:
-		return usage("a few seconds are usual", "--ttl %v is less than 1ms", r.TTL)
-	case r.Wait != nil && *r.Wait < 0:
-		return usage("0 makes one try; without --wait it waits for ever", "--wait %v is negative", *r.Wait)
 	case r.MinHold < 0:
 		return usage("leave it out for none", "--min-hold %v is negative", r.MinHold)
 	case r.MaxRun < 0:
 		return usage("leave it out for none", "--max-run %v is negative", r.MaxRun)
 	case r.Grace < 0 || r.Grace > r.TTL/2:
 		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
-	case r.ConflictExitCode < 0 || r.ConflictExitCode > 255:
-		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is no exit code", r.ConflictExitCode)
 	}
-	return nil
+	return r.acquisition.check(r.TTL)
+}
+
+// options are the terms on which the lock is asked for.
+func (r *runCmd) options(out *printer) []redlatch.Option {
+	options := []redlatch.Option{
+		redlatch.WithTTL(r.TTL),
+		redlatch.WithGuard(r.terms().guard()),
+		redlatch.WithMaxHold(r.maxHold()),
+		redlatch.WithWaitReport(r.waitReport(out)),
+	}
+	if r.Label != "" {
+		options = append(options, redlatch.WithLabel(r.Label))
+	}
+	return options
+}
+
+// forever is longer than any COMMAND runs.
+const forever = 10 * 365 * 24 * time.Hour
+
+// maxHold bounds the renewal. The bound a program needs, against a goroutine
+// that forgot its lock, is here the life of COMMAND: the lock of a backup must
+// not end after an hour because nobody thought of it. --max-run bounds it.
+func (r *runCmd) maxHold() time.Duration {
+	if r.MaxRun == 0 {
+		return forever
+	}
+	return r.MaxRun + r.MinHold + r.terms().grace + 2*r.TTL
 }
 
 // Run takes the lock, runs COMMAND and releases the lock. Its error is an
 // *outcome.
 func (r *runCmd) Run(out *printer) error {
-	switch {
-	case r.Quiet:
-		out.level = quiet
-	case r.Verbose:
-		out.level = verbose
-	}
+	out.level = r.level()
 	out, end := out.detached()
 	defer end()
 	if err := r.check(); err != nil {
 		return err
 	}
 	argv := r.Command[1:]
-	cfg, err := r.config()
+	cfg, ours, err := r.configure(r.TTL, out)
 	if err != nil {
-		return err
-	}
-	ours := ourHold(r.Name, cfg)
-	if err := refuseNested(ours); err != nil {
 		return err
 	}
 	path, err := lookup(argv[0])
 	if err != nil {
 		return err
 	}
-	cfg.TTL = r.TTL
-	if r.NodeTimeout == 0 {
-		cfg.NodeTimeout = min(cfg.NodeTimeout, max(r.TTL/20, 50*time.Millisecond))
-	}
-	cfg.Logger = out.logger()
 
 	sigs := catchSignals()
 	client, err := open(cfg)
@@ -150,7 +149,7 @@ func (r *runCmd) Run(out *printer) error {
 
 // locked is what happens between open and close.
 func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, path string, argv []string, ours held) *outcome {
-	lock, end := r.acquire(client, sigs, out)
+	lock, end := r.acquire(client, sigs, out, r.options(out))
 	if end != nil {
 		return end
 	}

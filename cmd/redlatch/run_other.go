@@ -17,6 +17,15 @@ func (*runCmd) Run(*printer) error {
 	return &outcome{code: exitSystem, err: fmt.Errorf("redlatch run: %w on %s: it needs process groups", errors.ErrUnsupported, runtime.GOOS)}
 }
 
+// lockCmd is `redlatch lock`, which needs the signals of Unix to end its wait.
+type lockCmd struct {
+	Arguments []string `arg:"" optional:"" passthrough:""`
+}
+
+func (*lockCmd) Run(*printer) error {
+	return &outcome{code: exitSystem, err: fmt.Errorf("redlatch lock: %w on %s", errors.ErrUnsupported, runtime.GOOS)}
+}
+
 type guardCmd struct{}
 
 func (guardCmd) Run(*printer) error { return errors.ErrUnsupported }

@@ -12,7 +12,8 @@ import (
 
 // Rules for what redlatch prints:
 //
-//   - stderr only: stdout and stdin belong to COMMAND;
+//   - stderr only, but for what was asked for: stdout and stdin belong to
+//     COMMAND;
 //   - one line a fact, each with the prefix "redlatch: ", lower case, no full
 //     stop;
 //   - an error says what could not be done, then why; a node's answer is an

@@ -54,6 +54,11 @@ type Answer struct {
 	// it has no expiry), or how long until it can be admitted (NotAdmitted;
 	// zero when not known).
 	Left time.Duration
+	// HandedOver: of an acquisition that a holder handed over, the node had that
+	// holder's record and replaced it.
+	HandedOver bool
+	// Waiting: others stand in a line for the lock on this node.
+	Waiting bool
 	// Err says more about every verdict but Granted and Held.
 	Err error
 }
@@ -64,13 +69,21 @@ func (a Answer) MayHold() bool {
 	return a.Verdict == Granted || a.Verdict == Unknown || a.Verdict == NotReplicated
 }
 
+// Called reports that the node keeps the free record for a waiter that it has
+// called.
+func (a Answer) Called() bool { return a.Verdict == Held && a.Holder == "" }
+
 // Claim is what an attempt asks for.
 type Claim struct {
-	// Record is the lock's key, and Counter the key of its fence counter.
-	Record, Counter string
+	// Record is the lock's key, Counter the key of its fence counter, and Next
+	// the key that says who was called from the line for it.
+	Record, Counter, Next string
 	// ID is this attempt's holder id: fresh for every attempt, or a late
 	// release of an earlier one could match a later one.
 	ID string
+	// Reused: the ID is a caller's own and may have been used before. A record
+	// under it is then in the way like any other.
+	Reused bool
 	// TTL is how long a node keeps the record.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
@@ -79,4 +92,39 @@ type Claim struct {
 	Proposed uint64
 	// Token is the attempt's fencing token, once it is known.
 	Token uint64
+	// From is the holder who hands its record over to this attempt, if any.
+	From string
+	// Place is where the attempt stands in the line, if it does; an attempt
+	// without a place leaves the record to a waiter that was called, unless it
+	// may push in.
+	Place  Place
+	PushIn bool
 }
+
+// Place is a waiter's place in the line for a record.
+type Place struct {
+	// Waiter is who stands there; one whose name begins with a dash hears no
+	// messages.
+	Waiter string
+	// Ticket orders the line; 0 for a new one, at its end.
+	Ticket uint64
+	// Voter is the index of the node that keeps the line.
+	Voter int
+}
+
+// Standing is a node's answer to one who stands in the line: Held, or why it
+// keeps no line. Left is the remaining time of the record, or when the record is
+// free of the one who was called to take it.
+type Standing struct {
+	Answer
+	Place Place
+	// Ahead is how many come first. With none, a free record is the waiter's to
+	// take.
+	Ahead int
+	// Hears: the waiter will be called. Watched: it will be told when the record
+	// changes.
+	Hears, Watched bool
+}
+
+// Free reports that there is no record.
+func (s Standing) Free() bool { return s.Called() }

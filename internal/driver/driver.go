@@ -62,6 +62,34 @@ type Batcher interface {
 	Batch(ctx context.Context, commands ...[]string) (replies []Reply, errs []error)
 }
 
+// Listener is a Conn whose server can speak first. Without it a waiter learns of
+// a change when it looks.
+type Listener interface {
+	// Subscribe hands each message of channel to heard, in order, until the
+	// connection breaks or ctx is done; the error then says which. ready is
+	// called once messages come. Neither may block.
+	Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error
+	// EvalSHAWatching is EvalSHA, and has a change of a key that the script reads,
+	// its expiry too, told to the function of OnChange, once. watched is false
+	// where the server does not.
+	EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (reply Reply, watched bool, err error)
+	// OnChange sets who is told of keys that have changed, and of "" when any may
+	// have. It is called before anything is watched, and changed must not block.
+	OnChange(changed func(key string))
+}
+
+// Comparer is a Conn that can act on a condition without a script.
+type Comparer interface {
+	// IfEqual sends then if the string at key is value, both as one step: WATCH
+	// and GET, then MULTI, then and EXEC, on a connection that nobody else uses
+	// and that is not renewed in between. It begins anew when the key changed
+	// meanwhile, until ctx is done. It returns the string found at key, Null if
+	// none, and the reply to then, which is valid when the two strings are equal.
+	//
+	// An error wraps ErrNotSent when then cannot have been executed.
+	IfEqual(ctx context.Context, key, value string, then ...string) (found, reply Reply, err error)
+}
+
 // Kind tells what a Reply holds.
 type Kind uint8
 
@@ -100,6 +128,18 @@ func (e *ServerError) Error() string { return e.Text }
 func (e *ServerError) Code() string {
 	code, _, _ := strings.Cut(e.Text, " ")
 	return code
+}
+
+// Unable reports that the server does not know the command or this form of it,
+// or denies it to this user: another may do instead. It was not executed.
+func (e *ServerError) Unable() bool {
+	text := strings.TrimPrefix(e.Text, "ERR ") // which clients may leave out
+	for _, beginning := range []string{"NOPERM ", "unknown command", "unknown subcommand", "syntax error", "wrong number of arguments"} {
+		if strings.HasPrefix(text, beginning) {
+			return true
+		}
+	}
+	return false
 }
 
 // Passing reports whether the server said that the same command may succeed in

@@ -40,6 +40,8 @@ type evidence struct {
 	quarantine string
 	// now is the node's clock in seconds.
 	now int64
+	// unscripted: the node forbids scripts, and was looked at without one.
+	unscripted bool
 	// fsyncAlways: CONFIG GET appendfsync said so.
 	fsyncAlways bool
 }

@@ -41,6 +41,12 @@ func isReadOnly(err error) bool {
 	return ok && refusal.Code() == "READONLY"
 }
 
+// isUnable reports that the server cannot do this, and did not.
+func isUnable(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Unable()
+}
+
 // answer puts a reply of a step into words.
 func answer(reply driver.Reply, err error) ballot.Answer {
 	switch {
@@ -48,6 +54,8 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Int)}
 	case err == nil && reply.Kind == driver.Int:
 		return ballot.Answer{Verdict: ballot.NotOurs}
+	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 3:
+		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Array[0].Int), HandedOver: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
 	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 2:
 		left := time.Duration(reply.Array[1].Int) * time.Millisecond
 		return ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[0].Text, Left: left}

@@ -73,33 +73,61 @@ func (c *Cluster) used() []*Node {
 	return slices.Clone(c.nodes)
 }
 
-func (c *Cluster) of(claim ballot.Claim) *Node {
-	return c.slot(hashslot.Of(hashslot.Tag(claim.Record)))
-}
+func (c *Cluster) of(record string) *Node { return c.slot(hashslot.Of(hashslot.Tag(record))) }
 
 // Acquire is that of the record's slot, as are all steps.
 func (c *Cluster) Acquire(ctx context.Context, claim ballot.Claim) ballot.Answer {
-	return c.of(claim).Acquire(ctx, claim)
+	return c.of(claim.Record).Acquire(ctx, claim)
 }
 
 // Extend prolongs the record.
 func (c *Cluster) Extend(ctx context.Context, claim ballot.Claim) ballot.Answer {
-	return c.of(claim).Extend(ctx, claim)
+	return c.of(claim.Record).Extend(ctx, claim)
 }
 
 // Confirm stores the claim's token where a smaller one was granted.
 func (c *Cluster) Confirm(ctx context.Context, claim ballot.Claim, granted uint64) ballot.Answer {
-	return c.of(claim).Confirm(ctx, claim, granted)
+	return c.of(claim.Record).Confirm(ctx, claim, granted)
 }
 
 // Repair gives the record back to its holder.
 func (c *Cluster) Repair(ctx context.Context, claim ballot.Claim) ballot.Answer {
-	return c.of(claim).Repair(ctx, claim)
+	return c.of(claim.Record).Repair(ctx, claim)
 }
 
 // Release deletes the record if it is the claim's.
 func (c *Cluster) Release(ctx context.Context, claim ballot.Claim) ballot.Answer {
-	return c.of(claim).Release(ctx, claim)
+	return c.of(claim.Record).Release(ctx, claim)
+}
+
+// Take sets the record for the claim, whose ID is Reused.
+func (c *Cluster) Take(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Take(ctx, claim)
+}
+
+// Prolong prolongs the record if it is the claim's.
+func (c *Cluster) Prolong(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Prolong(ctx, claim)
+}
+
+// Drop deletes the record if it is the claim's.
+func (c *Cluster) Drop(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Drop(ctx, claim)
+}
+
+// Query answers who has the record.
+func (c *Cluster) Query(ctx context.Context, record string) ballot.Answer {
+	return c.of(record).Query(ctx, record)
+}
+
+// Stand joins the line for the record. The Cluster calls nobody: who waits looks.
+func (c *Cluster) Stand(ctx context.Context, claim ballot.Claim, watch bool) ballot.Standing {
+	return c.of(claim.Record).Stand(ctx, claim, watch)
+}
+
+// Leave gives a place in the line up.
+func (c *Cluster) Leave(ctx context.Context, record, waiter string) {
+	c.of(record).Leave(ctx, record, waiter)
 }
 
 // Connect waits until every master was reached and inspected, or ctx is done.

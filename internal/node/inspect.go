@@ -68,6 +68,8 @@ type circumstance struct {
 	markerLost bool
 	// vouched: an operator speaks for the node's present run. spoken: just now.
 	vouched, spoken bool
+	// greeting: nobody asks for a vote yet.
+	greeting bool
 }
 
 // inspect looks at the node and admits it if it may vote; the error says why it
@@ -79,10 +81,12 @@ func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
 	}
-	if err != nil {
-		return connection, err
+	var e *evidence
+	if isUnable(err) && why.greeting && !n.options.Deployment.Fenced {
+		e, err = n.gatherByCommands(ctx)
+	} else if err == nil {
+		e, err = gather(reply)
 	}
-	e, err := gather(reply)
 	if err != nil {
 		return connection, err
 	}
@@ -128,6 +132,13 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	}
 	n.use(names)
 	n.warn(e)
+	if e.unscripted {
+		// It votes in one-shot calls alone, which need no admission then.
+		if err := n.options.Deployment.decide(e).err; err != nil {
+			return fmt.Errorf("%w: %w", errUnfit, err)
+		}
+		return nil
+	}
 	if n.isSlot() {
 		e.vouched = e.vouched || n.vouchedFor(ctx, e)
 	} else if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
@@ -225,6 +236,23 @@ func gather(reply driver.Reply) (*evidence, error) {
 		return nil, fmt.Errorf("inspection answered the time %q", field[3].Text)
 	}
 	return &evidence{info: parseInfo(field[0].Text), record: r, quarantine: field[2].Text, now: now}, nil
+}
+
+// gatherByCommands looks at a node that forbids scripts, which is enough where
+// nothing has to be known of its past. What it does not tell is left out.
+func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
+	e := &evidence{unscripted: true}
+	reply, err := n.conn.Do(ctx, "INFO")
+	if err != nil && !isUnable(err) {
+		return nil, err
+	}
+	e.info = parseInfo(reply.Text)
+	reply, err = n.conn.Do(ctx, "GET", n.key("deployment"))
+	if err != nil && !isUnable(err) {
+		return nil, err
+	}
+	e.record, err = parseRecord(reply.Text)
+	return e, err
 }
 
 // fsyncAlways asks whether the append-only file is synced before each reply. A

@@ -7,9 +7,18 @@ const KeyPrefix = "redlatch:"
 
 // CounterKey names the side key that holds a lock's fence counter. It lies in
 // the record's Cluster hash slot, so that one script may touch both.
-func CounterKey(record string) string {
-	return KeyPrefix + "{" + hashslot.Tag(record) + "}:token:" + record
+func CounterKey(record string) string { return side("token", record) }
+
+// NextKey names the side key that says who was called from the lock's line. The
+// scripts name the line's other keys after it.
+func NextKey(record string) string { return side("next", record) }
+
+func side(kind, record string) string {
+	return KeyPrefix + "{" + hashslot.Tag(record) + "}:" + kind + ":" + record
 }
+
+// callChannel is where a waiter listens.
+func callChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
 
 // deploymentKey names what a deployment has once on every node, or of a Cluster,
 // once in every slot that is used: in the slot of tag then.

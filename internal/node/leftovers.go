@@ -3,6 +3,8 @@ package node
 import (
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
 )
 
 // maxLeftovers bounds the records a node may owe us the deletion of. Beyond it
@@ -11,7 +13,7 @@ const maxLeftovers = 4096
 
 // leftover is a record that may lie on a node and whose release got no answer.
 type leftover struct {
-	record, counter, id string
+	claim ballot.Claim
 	// gone is when its TTL has removed it at the latest.
 	gone time.Time
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func leftoverOf(i int, ttl time.Duration) leftover {
-	return leftover{record: fmt.Sprint(i), id: fmt.Sprint("id", i), gone: time.Now().Add(ttl)}
+	return leftover{claim: ballot.Claim{Record: fmt.Sprint(i), ID: fmt.Sprint("id", i)}, gone: time.Now().Add(ttl)}
 }
 
 // Oldest first, put back at the head, over when empty.
@@ -32,12 +32,12 @@ func TestLeftovers(t *testing.T) {
 		t.Error("a second worker is started")
 	}
 	l, ok := s.next()
-	if !ok || l.record != "0" {
+	if !ok || l.claim.Record != "0" {
 		t.Fatalf("%+v, %t", l, ok)
 	}
 	s.back(l)
 	for _, want := range []string{"0", "1"} {
-		if l, ok := s.next(); !ok || l.record != want {
+		if l, ok := s.next(); !ok || l.claim.Record != want {
 			t.Fatalf("%+v, %t; want %s", l, ok, want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestLeftovers(t *testing.T) {
 	if s.add(leftoverOf(2, time.Hour)) {
 		t.Error("a second worker is started")
 	}
-	if l, ok := s.next(); !ok || l.record != "2" {
+	if l, ok := s.next(); !ok || l.claim.Record != "2" {
 		t.Fatalf("%+v, %t", l, ok)
 	}
 	if _, ok := s.next(); ok {
@@ -65,7 +65,7 @@ func TestLeftoversExpire(t *testing.T) {
 		s.add(leftoverOf(1, 3*time.Second))
 		s.add(leftoverOf(2, time.Second))
 		time.Sleep(2 * time.Second)
-		if l, ok := s.next(); !ok || l.record != "1" {
+		if l, ok := s.next(); !ok || l.claim.Record != "1" {
 			t.Fatalf("%+v, %t", l, ok)
 		}
 		if l, ok := s.next(); ok {
@@ -82,7 +82,7 @@ func TestLeftoversAreBounded(t *testing.T) {
 		s.add(leftoverOf(i, time.Hour))
 	}
 	for i := range maxLeftovers {
-		if l, ok := s.next(); !ok || l.record != fmt.Sprint(i+10) {
+		if l, ok := s.next(); !ok || l.claim.Record != fmt.Sprint(i+10) {
 			t.Fatalf("at %d: %+v, %t", i, l, ok)
 		}
 	}

@@ -91,7 +91,7 @@ func (n *Node) startGreeting(g *greeting) {
 
 // greet connects, learns whose server answers, and admits it if it may vote.
 func (n *Node) greet(ctx context.Context) error {
-	connection, err := n.inspect(ctx, circumstance{})
+	connection, err := n.inspect(ctx, circumstance{greeting: true})
 	switch {
 	case isNotAdmitted(err):
 		// It may be by the time that it is asked to vote.

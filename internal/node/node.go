@@ -23,6 +23,8 @@ type Options struct {
 	// Index is the node's place in Census.
 	Index  int
 	Census *Census
+	// OneShot is what the one-shot steps are made of.
+	OneShot Way
 	// Deployment is the same for all nodes of a client.
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
@@ -32,7 +34,14 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
-	Logger   *slog.Logger
+	// Waiter is who this client is in the lines that nodes keep.
+	Waiter string
+	// Called is told of the records that the node called a waiter of this client to
+	// take; Changed, of those that were watched and have changed, and "" when either
+	// message may have been missed. They do not block.
+	Called  func(waiter, record string)
+	Changed func(record string)
+	Logger  *slog.Logger
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
 	// node is a server. cluster is what such nodes share.
@@ -53,6 +62,8 @@ type Node struct {
 	leftovers leftovers
 	admission admission
 	replicas  *replicas // nil when none are asked for
+	ear       ear
+	unable    unable
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -69,6 +80,9 @@ func New(conn driver.Conn, o Options) *Node {
 		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 		flight:       newFlight(),
+	}
+	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
+		l.OnChange(o.Changed)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
@@ -119,8 +133,18 @@ func (n *Node) use(names []string) {
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	proposed := strconv.FormatUint(c.Proposed, 10)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	keys := []string{c.Record, c.Counter, n.admissionKey}
+	keys := []string{c.Record, c.Counter, n.admissionKey, c.Next}
 	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL}
+	switch {
+	case c.From != "":
+		args = append(args, "", c.From)
+	case c.Reused:
+		args = append(args, "=")
+	case c.PushIn:
+		args = append(args, "*")
+	case c.Place.Waiter != "":
+		args = append(args, c.Place.Waiter)
+	}
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
@@ -168,9 +192,12 @@ func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 // Release deletes the record if it is the claim's. When no answer comes the
 // node goes on trying in the background until the TTL has removed the record.
 func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
-	a := answer(n.release(ctx, c.Record, c.Counter, c.ID, c.Token))
+	reply, err := n.release(ctx, c)
+	a := answer(reply, err)
+	a.Waiting = reply.Int == 2
 	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
-		l := leftover{record: c.Record, counter: c.Counter, id: c.ID, gone: time.Now().Add(c.TTL)}
+		c.Place, c.Token = ballot.Place{}, 0
+		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
 		if n.life.Err() == nil && n.leftovers.add(l) {
 			n.background.Go(n.workOff)
 		}
@@ -178,32 +205,49 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 	return a
 }
 
-// vote sends a step of the voting script, which an answer counts for only if it
-// came over the connection whose server was inspected.
+// vote sends a step of the voting script.
 func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, error) {
+	return n.counted(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+}
+
+// counted has eval send what makes the node's vote, and a yes acknowledged by
+// replicas where that is asked for.
+func (n *Node) counted(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+	reply, connection, err := n.castOver(ctx, eval)
+	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == ballot.Granted || done(reply, nil).Verdict == ballot.Granted) {
+		err = n.acknowledged(ctx, connection)
+	}
+	return reply, err
+}
+
+// cast has eval send a step of the voting script. An answer counts only if it came
+// over the connection whose server was inspected.
+func (n *Node) cast(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+	reply, _, err := n.castOver(ctx, eval)
+	return reply, err
+}
+
+// castOver is cast, and returns the number of that connection.
+func (n *Node) castOver(ctx context.Context, eval func(sha string) (driver.Reply, error)) (reply driver.Reply, connection uint64, err error) {
 	if silence := n.flight.silence(); silence > n.options.Patience {
-		return driver.Reply{}, driver.NotSent(errSilent)
+		return driver.Reply{}, 0, driver.NotSent(errSilent)
 	}
 	if err := n.connect(ctx); err != nil {
-		return driver.Reply{}, err
+		return driver.Reply{}, 0, err
 	}
-	var connection uint64
-	reply, err := n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
+	reply, err = n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
 		connection = n.link.greeted.Load()
-		reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
+		reply, err := eval(n.voting.Load().SHA)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
 			return driver.Reply{}, errReconnected
 		}
 		return reply, err
 	})
-	switch {
-	case isReadOnly(err):
+	if isReadOnly(err) {
 		n.link.broken() // a master no more, and perhaps one again before it is next asked
-	case err == nil && n.replicas != nil && reply.Kind == driver.Int && reply.Int > 0:
-		err = n.acknowledged(ctx, connection)
 	}
-	return reply, err
+	return reply, connection, err
 }
 
 var (
@@ -213,13 +257,16 @@ var (
 )
 
 // release runs the release script, which any server may load.
-func (n *Node) release(ctx context.Context, record, counter, id string, token uint64) (driver.Reply, error) {
+func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		keys := []string{record, counter}
-		args := []string{id, strconv.FormatUint(token, 10), n.counterTTL}
+		keys := []string{c.Record, c.Counter, c.Next}
+		args := []string{c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL}
+		if c.Place.Waiter != "" {
+			args = append(args, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+		}
 		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
@@ -270,7 +317,7 @@ func (n *Node) workOff() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.record, l.counter, l.id, 0)
+		_, err := n.release(ctx, l.claim)
 		cancel()
 		if isFinal(err) {
 			pause = first

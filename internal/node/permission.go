@@ -77,6 +77,10 @@ func rules(tries, denied []try) []string {
 	}
 	delete(tried, "")
 	for _, t := range denied {
+		if t.command[0] == "PUBLISH" {
+			// Either the command or the channel: both are needed, and to subscribe.
+			missing = append(missing, "+subscribe", "&"+callChannel("*"))
+		}
 		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
 			missing = append(missing, "+"+strings.ToLower(t.command[0]))
 		}
@@ -113,6 +117,12 @@ var forms = map[string]struct {
 	"SET":     {absentKey, []string{"", "XX", "PX", "1"}},
 	"DEL":     {absentKey, nil},
 	"PSETEX":  {absentKey, []string{"0", ""}}, // answers that the time is invalid
+	"ZADD":    {absentKey, []string{"XX", "0", ""}},
+	"ZREM":    {absentKey, []string{""}},
+	"ZRANGE":  {absentKey, []string{"0", "0"}},
+	"ZRANK":   {absentKey, []string{""}},
+	"ZSCORE":  {absentKey, []string{""}},
+	"PUBLISH": {noKey, []string{callChannel("nobody"), ""}},
 }
 
 // scope is the keys that a harmless form may be tried on.

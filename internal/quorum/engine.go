@@ -38,6 +38,8 @@ type Engine struct {
 	timeout time.Duration
 
 	crew *crew
+	// waiting is told of records that a release left to those in line for them.
+	waiting func(record string)
 
 	secondRounds atomic.Uint64
 }
@@ -49,8 +51,12 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
-	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew()}
+	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew(), waiting: func(string) {}}
 }
+
+// OnWaiting has told called with each record for which others were seen waiting
+// when it was released. It is set before the first round, and does not block.
+func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
 // gone. No round may be started any more.
@@ -64,12 +70,26 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // Acquire makes one attempt for claim, whose ID no attempt has used before. The
 // hold is nil when the attempt failed: then what it may have left is being undone
 // in the background, and the answers are one a node; those that had not come
-// when the attempt was decided are Unknown without an error. When ctx ends first
-// the attempt has failed.
+// when the attempt was decided are Unknown without an error. If one was a
+// refusal, enough are known to tell whether refusals alone stand in the way. When
+// ctx ends first the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
-	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
+	claim = e.proposed(claim)
 	h := newHold(e, claim)
+	return h.acquire(ctx, start, claim, func(round *span, i int) ballot.Answer { return h.acquireLane(round, i, claim) })
+}
+
+// proposed gives claim the counter that it proposes.
+func (e *Engine) proposed(claim ballot.Claim) ballot.Claim {
+	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
+	return claim
+}
+
+// acquire makes the attempt for claim, which began at start, by running lane for
+// each node.
+func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Claim, lane func(round *span, i int) ballot.Answer) (*Hold, []ballot.Answer) {
+	e := h.engine
 	h.until = start.Add(claim.TTL - Drift(claim.TTL))
 	t := newTally(len(e.voters))
 
@@ -87,16 +107,16 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 		if ctx.Done() != nil {
 			defer context.AfterFunc(ctx, round.end)()
 		}
-		t.acquired(0, h.acquireLane(round, 0, claim))
+		t.acquired(0, lane(round, 0))
 		answered++
 	} else {
 		votes = make(chan vote, 2*len(e.voters))
 		for i := range e.voters {
-			e.crew.run(func() { votes <- vote{seat: i, answer: h.acquireLane(round, i, claim)} })
+			e.crew.run(func() { votes <- vote{seat: i, answer: lane(round, i)} })
 		}
 	}
 
-	for !t.held() && !t.failed() {
+	for !t.decided() {
 		select {
 		case v := <-votes:
 			if v.confirm {
@@ -105,6 +125,10 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 			}
 			answered++
 			t.acquired(v.seat, v.answer)
+			if v.answer.Called() && claim.Place.Waiter == "" {
+				// The node that keeps the line has called another.
+				return nil, h.fail()
+			}
 		case <-ctx.Done():
 			return nil, h.fail()
 		}

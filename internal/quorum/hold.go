@@ -58,11 +58,37 @@ func (h *Hold) Token() uint64 {
 	return h.claim.Token
 }
 
+// Leave ends the hold and leaves its records where they are, for somebody else
+// to extend and to release by the holder id. ok is false when it was over
+// before.
+func (h *Hold) Leave() (ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ok = !h.over
+	h.over = true
+	return ok
+}
+
 // Decided returns when the attempt was decided.
 func (h *Hold) Decided() clock.Instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.decided
+}
+
+// Answer returns node i's last answer; Unknown without an error when none has
+// come.
+func (h *Hold) Answer(i int) ballot.Answer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seats[i].answer
+}
+
+// ID returns the holder id.
+func (h *Hold) ID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim.ID
 }
 
 // Until returns the end of the validity.
@@ -88,7 +114,7 @@ func (h *Hold) Impossible() bool {
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
 func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer {
-	a := h.engine.voters[i].Acquire(round, claim)
+	a := h.engine.voters[i].Acquire(round, at(i, claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		s.stored = a.Token
@@ -96,6 +122,15 @@ func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer
 		s.ours = a.MayHold()
 	})
 	return a
+}
+
+// at is claim as node i is to see it: only the node that keeps the line knows of
+// the place in it.
+func at(i int, claim ballot.Claim) ballot.Claim {
+	if claim.Place.Waiter != "" && claim.Place.Voter != i {
+		claim.Place, claim.PushIn = ballot.Place{}, true
+	}
+	return claim
 }
 
 // confirmLane runs the confirm step on node i. Its seat is not busy: the node
@@ -148,6 +183,7 @@ func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claim.Token = token
+	h.claim.Place = ballot.Place{}
 	h.decided = now
 }
 

@@ -17,14 +17,19 @@ func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
 	if !r.start() {
 		return nil, false
 	}
-	answers = make([]ballot.Answer, len(h.seats))
+	return r.collect(), true
+}
+
+// collect waits for the answers of a quorum that deleted, or of all.
+func (r *releasing) collect() []ballot.Answer {
+	answers := make([]ballot.Answer, len(r.hold.seats))
 	for i := range answers {
 		answers[i].Verdict = ballot.NotOurs
 	}
 	for _, i := range r.asked {
 		answers[i].Verdict = ballot.Unknown
 	}
-	need, deleted, left := Majority(len(h.seats)), 0, len(r.asked)
+	need, deleted, left := Majority(len(answers)), 0, len(r.asked)
 	for deleted < need && left > 0 {
 		v := <-r.votes
 		answers[v.seat] = v.answer
@@ -33,7 +38,7 @@ func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
 			deleted++
 		}
 	}
-	return answers, true
+	return answers
 }
 
 // releasePatience is how many steps' time a release may take. Nobody works under
@@ -57,22 +62,40 @@ type releasing struct {
 // where no step is under way, else from the goroutine of the step, so that it
 // comes after it. It reports false when the hold was over before.
 func (r *releasing) start() bool {
+	idle, ok := r.begin(r.lane)
+	if !ok {
+		return false
+	}
+	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
+		r.lane(idle[0]) // nobody else to wait for
+		return true
+	}
+	for _, i := range idle {
+		r.hold.engine.crew.run(func() { r.lane(i) })
+	}
+	return true
+}
+
+// begin ends the hold, has then called for each seat where a step is under way when
+// that is over, and returns the others that are to be released: those that a record
+// may be on, and after a lock that was held those too that said there is none: a
+// waiter may stand in line there.
+func (r *releasing) begin(then func(i int)) (idle []int, ok bool) {
 	h := r.hold
 	h.mu.Lock()
 	if h.over {
 		h.mu.Unlock()
-		return false
+		return nil, false
 	}
 	h.over = true
-	var idle []int
 	for i := range h.seats {
 		s := &h.seats[i]
-		if !s.busy && !s.ours {
+		if !s.busy && !s.ours && (r.votes == nil || !s.gone && s.answer.Verdict != ballot.Held) {
 			continue
 		}
 		r.asked = append(r.asked, i)
 		if s.busy {
-			s.then = func() { r.lane(i) }
+			s.then = func() { then(i) }
 		} else {
 			idle = append(idle, i)
 		}
@@ -88,14 +111,7 @@ func (r *releasing) start() bool {
 	if len(idle) < len(r.asked) {
 		r.hurry(underWay)
 	}
-	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
-		r.lane(idle[0]) // nobody else to wait for
-		return true
-	}
-	for _, i := range idle {
-		h.engine.crew.run(func() { r.lane(i) })
-	}
-	return true
+	return idle, true
 }
 
 // hurry tells the steps under way to wait no longer. After a lock that was held
@@ -116,18 +132,28 @@ func (r *releasing) hurry(underWay []*span) {
 	r.hold.engine.clock.AfterFunc(r.hold.engine.timeout/10, end)
 }
 
-// lane releases the record on node i, if the step before it may have left one.
-func (r *releasing) lane(i int) {
+// lane releases the record on node i, if the step before it may have left one or
+// somebody may wait there.
+func (r *releasing) lane(i int) { r.done(i, r.release(i)) }
+
+func (r *releasing) release(i int) ballot.Answer {
 	h := r.hold
 	h.mu.Lock()
 	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.claim
 	h.mu.Unlock()
-	answer := ballot.Answer{Verdict: ballot.NotOurs}
+	if !ours && r.votes == nil {
+		return ballot.Answer{Verdict: ballot.NotOurs}
+	}
 	if claim.Token == stored {
 		claim.Token = 0 // nothing to repair
 	}
-	if ours {
-		answer = h.engine.voters[i].Release(r.round, claim)
+	return h.engine.voters[i].Release(r.round, at(i, claim))
+}
+
+// done takes in what became of the record on node i.
+func (r *releasing) done(i int, answer ballot.Answer) {
+	if answer.Waiting {
+		r.hold.engine.waiting(r.hold.claim.Record)
 	}
 	if r.votes != nil {
 		r.votes <- vote{seat: i, answer: answer}

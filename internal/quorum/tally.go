@@ -15,6 +15,8 @@ type tally struct {
 	// the largest counter granted so far.
 	token uint64
 	fixed bool
+	// refused is how many nodes answered with what waiting does not cure.
+	refused int
 }
 
 type seatVote struct {
@@ -48,6 +50,9 @@ func (t *tally) acquired(i int, a ballot.Answer) {
 	}
 	if a.Verdict != ballot.Granted {
 		seat.state = against
+		if a.Verdict == ballot.Refused {
+			t.refused++
+		}
 		return
 	}
 	seat.state, seat.granted = granted, a.Token
@@ -86,9 +91,9 @@ func (t *tally) settle() {
 }
 
 // confirmations returns the seats that must now be asked to store the token. It
-// is empty while the lock is held without them.
+// is empty while the lock is held without them, and when it cannot be.
 func (t *tally) confirmations() []int {
-	if !t.fixed || t.held() {
+	if !t.fixed || t.held() || t.failed() {
 		return nil
 	}
 	var ask []int
@@ -130,4 +135,18 @@ func (t *tally) held() bool { return t.count(counted) >= t.need }
 // failed reports that no answer still to come can make it held.
 func (t *tally) failed() bool {
 	return t.count(counted, pending, granted, confirming) < t.need
+}
+
+// decided reports that no answer still to come matters: the lock is held, or
+// cannot be. In the second case, and if a node refused, answers matter while they
+// may be the refusals that make a quorum impossible: a caller must not wait for
+// another to let go where that does not help. Attempts that no node refused end
+// as soon as they have failed.
+func (t *tally) decided() bool {
+	if t.held() {
+		return true
+	}
+	spare := len(t.seats) - t.need
+	mixed := t.refused > 0 && t.refused <= spare && t.refused+t.count(pending) > spare
+	return t.failed() && !mixed
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -69,11 +70,20 @@ const RingSize = 1 << ringScale
 
 const ringScale = 11
 
+// underWay counts the commands, of all connections, that somebody waits for.
+var underWay atomic.Int64
+
+// crowd is from how many of them on processors are scarce, so that fewer and
+// longer writes gain more than early ones. Measured on two processors, over one
+// node and five, with 1 to 64 callers.
+var crowd = int64(6 * runtime.GOMAXPROCS(0))
+
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
 type Conn struct {
-	client  rueidis.Client
-	address string
+	options  Options
+	client   rueidis.Client
+	sessions sessions
 	// sentinels is nil where the address is the server's own.
 	sentinels *sentinels
 	following sync.WaitGroup
@@ -88,6 +98,8 @@ type Conn struct {
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
+	// changed is told of keys that were watched.
+	changed atomic.Pointer[func(key string)]
 }
 
 var _ driver.Batcher = (*Conn)(nil)
@@ -95,8 +107,11 @@ var _ driver.Batcher = (*Conn)(nil)
 var errNotYet = errors.New("no command asked for a connection yet")
 
 // New prepares a connection. Nothing is sent before the first command.
-func New(o Options) (*Conn, error) {
-	c := &Conn{address: o.Address}
+func New(o Options) (*Conn, error) { return newConn(o, false) }
+
+// newConn is New; a connection that is made once is not renewed when it broke.
+func newConn(o Options, once bool) (*Conn, error) {
+	c := &Conn{options: o, sessions: newSessions()}
 	c.life, c.end = context.WithCancel(context.Background())
 	if o.Master != "" {
 		s, err := newSentinels(o)
@@ -113,16 +128,21 @@ func New(o Options) (*Conn, error) {
 		}
 	}
 	ready := false // written before New returns, read by later dials only
-	client, err := rueidis.NewClient(o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		if !ready {
 			return nil, errNotYet
+		}
+		if once && c.changes.Load() > 0 {
+			return nil, driver.NotSent(errBroken)
 		}
 		conn, err := c.dial(ctx, o, address, dialer, config)
 		if err != nil {
 			return nil, driver.NotSent(err)
 		}
 		return conn, nil
-	}))
+	})
+	option.OnInvalidations = c.invalidated
+	client, err := rueidis.NewClient(option)
 	if client == nil {
 		if c.sentinels != nil {
 			c.sentinels.close()
@@ -202,8 +222,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	cmd := c.client.B().Arbitrary(args...).Build()
-	return c.reply(c.client.Do(ctx, cmd))
+	return c.send(ctx, c.client.B().Arbitrary(args...).Build())
 }
 
 // EvalSHA implements driver.Conn.
@@ -211,7 +230,16 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	cmd := c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return c.send(ctx, c.evalSHA(sha, keys, args))
+}
+
+func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
+	return c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
+	underWay.Add(1)
+	defer underWay.Add(-1)
 	return c.reply(c.client.Do(ctx, cmd))
 }
 
@@ -255,6 +283,11 @@ func (w *watched) Read(b []byte) (int, error) {
 }
 
 func (w *watched) Write(b []byte) (int, error) {
+	if underWay.Load() > crowd {
+		// Others that are about to send do so first, and the next write carries all
+		// of theirs: that costs both ends less than a write for each.
+		runtime.Gosched()
+	}
 	n, err := w.Conn.Write(b)
 	if err != nil {
 		w.broke()
@@ -270,6 +303,7 @@ func (w *watched) Close() error {
 // Close implements driver.Conn.
 func (c *Conn) Close() {
 	c.end()
+	c.sessions.close()
 	c.client.Close()
 	c.following.Wait()
 	if c.sentinels != nil {
@@ -300,13 +334,21 @@ func outcome(result rueidis.RedisResult) (driver.Reply, error) {
 	if err == nil {
 		return convert(message)
 	}
-	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
-		if refusal.IsNil() {
-			return driver.Reply{}, nil
-		}
-		return driver.Reply{}, &driver.ServerError{Text: refusal.Error()}
+	if rueidis.IsRedisNil(err) {
+		return driver.Reply{}, nil
+	}
+	if _, ok := rueidis.IsRedisErr(err); ok {
+		return driver.Reply{}, refusal(err)
 	}
 	return driver.Reply{}, err
+}
+
+// refusal keeps the text of a server's error, and every other error as it is.
+func refusal(err error) error {
+	if answer, ok := rueidis.IsRedisErr(err); ok {
+		return &driver.ServerError{Text: answer.Error()}
+	}
+	return err
 }
 
 var errCertificateWanted = errors.New("the server asks for a client certificate, and Config.TLS has none")

@@ -88,10 +88,10 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 func (c *Conn) masterAddress(ctx context.Context, master string) (string, error) {
 	reply, err := c.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", c.address, err)
+		return "", fmt.Errorf("%s: %w", c.options.Address, err)
 	}
 	if len(reply.Array) != 2 {
-		return "", fmt.Errorf("%s watches no master of that name", c.address)
+		return "", fmt.Errorf("%s watches no master of that name", c.options.Address)
 	}
 	return net.JoinHostPort(reply.Array[0].Text, reply.Array[1].Text), nil
 }

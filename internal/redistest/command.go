@@ -53,3 +53,27 @@ func (p *Proxy) OnCommand(f func(Command) Action) {
 	defer p.mu.Unlock()
 	p.hook = f
 }
+
+// Translate has f called with the words of every command that is about to be
+// delivered, and its answer delivered instead, so that a server seems to know
+// commands that it does not; nil ends that. f must return the words it was given
+// for what is not to be changed, and be safe for concurrent use. It comes before
+// OnCommand's action is carried out and after its function has seen the original.
+func (p *Proxy) Translate(f func(args []string) []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rewrite = f
+}
+
+func (p *Proxy) translate(it item) item {
+	p.mu.Lock()
+	f := p.rewrite
+	p.mu.Unlock()
+	if f == nil || len(it.args) == 0 {
+		return it
+	}
+	if args := f(it.args); &args[0] != &it.args[0] {
+		it.args, it.data = args, encode(args)
+	}
+	return it
+}

@@ -168,7 +168,7 @@ func (l *link) deliverRequest(it item, luck luck) bool {
 		l.p.count(func(s *Stats) { s.DiscardedBytes += int64(len(it.data)) })
 		return true
 	}
-	return l.forward(it, action)
+	return l.forward(l.p.translate(it), action)
 }
 
 func (l *link) ask(args []string) Action {

@@ -42,6 +42,7 @@ type Proxy struct {
 	changed  chan struct{} // closed and replaced when rules change
 	target   string
 	hook     func(Command) Action
+	rewrite  func([]string) []string
 	listener net.Listener // nil while connections are refused
 	links    map[*link]bool
 	stats    Stats         // all but Open, which snapshot adds

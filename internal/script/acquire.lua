@@ -1,19 +1,33 @@
 -- Grants the record to this attempt if it is free, under a counter larger than
 -- every one before it.
--- KEYS  record, counter, admission
--- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms
--- Answers the counter; {holder, remaining ms} when held; 0 when not admitted.
-local id, proposed = ARGV[2], ARGV[4]
-local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+-- KEYS  record, counter, admission, next
+-- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
+--       if any: waiter, '' for nobody, '*' for one who pushes in,
+--       '=' for one whose id may have been used before: it then is in its own way;
+--       holder who hands the record over
+-- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} of
+-- a hand-over; {holder, remaining ms} when held, the holder '' when a waiter was
+-- called to take it; 0 when not admitted.
+local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[7], ARGV[8]
+local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 if FENCED and seen[3] ~= AGREEMENT then
   return 0
 end
-if seen[1] == id then
+if seen[1] == id and waiter ~= '=' then
   -- A repeat of a grant that was executed: it is granted again, unchanged.
   return tonumber(seen[2]) or redis.error_reply('REDLATCH the fence counter of ' .. KEYS[1] .. ' is gone')
 end
-if seen[1] then
+if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
+end
+local who, deadline
+if seen[4] and seen[4] ~= '-' and not from and waiter ~= '*' then
+  who, deadline = string.match(seen[4], '^(%S+) (%d+)$')
+  local clock = redis.call('TIME')
+  local left = deadline - clock[1] * 1000 - math.floor(clock[2] / 1000)
+  if who ~= waiter and left >= 0 then
+    return {'', left}
+  end
 end
 
 local now = redis.call('TIME')
@@ -27,9 +41,20 @@ if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #proposed or seen[2] >= propos
   counter = string.format('%.0f', number) -- tostring would lose digits
 end
 
-if not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
+if seen[1] then
+  redis.call('SET', KEYS[1], id, 'PX', ARGV[3])
+elseif not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   -- MGET says nothing for a key of another type: let the server say what it is.
   return redis.call('GET', KEYS[1])
 end
 redis.call('PSETEX', KEYS[2], ARGV[6], counter)
+if who and who == waiter then
+  local line = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
+  redis.call('ZREM', line .. 'line:' .. KEYS[1], who)
+  redis.call('ZREM', line .. 'beat:' .. KEYS[1], who)
+  redis.call('SET', KEYS[4], '-', 'PX', PATIENCE)
+end
+if from then
+  return {tonumber(counter), seen[1] and 1 or 0, seen[4] and 1 or 0}
+end
 return tonumber(counter)

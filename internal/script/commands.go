@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-var call = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
+var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 
 // Commands returns the commands that the scripts send, in order: what a user
 // must be permitted beside running them.
 func Commands() []string {
 	var commands []string
-	for _, text := range []string{acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, inspectLua} {
+	for _, text := range []string{acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, handonLua, lineLua, standLua, inspectLua} {
 		for _, found := range call.FindAllStringSubmatch(text, -1) {
 			commands = append(commands, found[1])
 		}

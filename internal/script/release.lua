@@ -1,13 +1,17 @@
 -- Deletes the record if it is this holder's. Safe on any node at any time.
--- KEYS  record, counter
--- ARGV  holder id, token to store if larger or 0, counter TTL in ms
--- Answers 1; {holder, remaining ms} when another's; 0 when there is none.
-local seen = redis.call('GET', KEYS[1])
-if seen ~= ARGV[1] then
-  return seen and {seen, redis.call('PTTL', KEYS[1])} or 0
+-- KEYS  record, counter, next
+-- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
+--       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave
+-- Answers 1, or 2 when others wait; {holder, remaining ms} when another's; 0 when
+-- there is none.
+local seen = redis.call('MGET', KEYS[1], KEYS[3])
+local ours = seen[1] == ARGV[1]
+if ours then
+  if ARGV[2] ~= '0' and (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then
+    redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+  end
+  redis.call('DEL', KEYS[1])
 end
-if ARGV[2] ~= '0' and (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then
-  redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+if ours and not seen[2] and not ARGV[4] then
+  return 1
 end
-redis.call('DEL', KEYS[1])
-return 1

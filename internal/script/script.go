@@ -24,11 +24,19 @@ const (
 	Confirm = "confirm"
 	Repair  = "repair"
 	Admit   = "admit"
+	Stand   = "stand"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
 // nodes' clocks matter for what a counter can be after a loss of memory.
 const Clamp = time.Second
+
+// A waiter that is called has Grace to take the lock before the next is; one that
+// was not heard of for Patience loses its place in the line.
+const (
+	Grace    = 500 * time.Millisecond
+	Patience = 5 * time.Second
+)
 
 var (
 	//go:embed acquire.lua
@@ -43,6 +51,12 @@ var (
 	admitLua string
 	//go:embed release.lua
 	releaseLua string
+	//go:embed handon.lua
+	handonLua string
+	//go:embed line.lua
+	lineLua string
+	//go:embed stand.lua
+	standLua string
 	//go:embed inspect.lua
 	inspectLua string
 )
@@ -62,7 +76,9 @@ func newScript(text string) Script {
 
 // Release is the compare-and-delete. It gives nothing away, so it may be loaded
 // on any node at any time.
-var Release = newScript(releaseLua)
+var Release = newScript(lineTimes + releaseLua + lineLua + handonLua)
+
+var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
 // Inspect reads what admission depends on.
 var Inspect = newScript(inspectLua)
@@ -80,11 +96,14 @@ func Voting(agreement string, fenced bool) Script {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())
+	text.WriteString(lineTimes)
 	word := "if"
 	for _, step := range steps {
 		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)
 		word = "elseif"
 	}
+	// The line's functions are made only for the step that needs them.
+	fmt.Fprintf(&text, "elseif ARGV[1] == '%s' then\n%s%s", Stand, lineLua, standLua)
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
 	voting := newScript(text.String())
 	voting.Agreement = agreement

@@ -90,6 +90,12 @@ func newFacts(start time.Time) facts {
 
 // answer is called before each command, also inside scripts.
 func (f facts) answer(c *server.Peer, command string, args ...string) bool {
+	if command == "SUBSCRIBE" {
+		// A connection that subscribes can send no other command here, which it
+		// can on a real server (RESP3): clients wait by looking.
+		c.WriteError("ERR not supported")
+		return true
+	}
 	if command != "INFO" {
 		return false
 	}

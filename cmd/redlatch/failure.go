@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// failure turns the library's error into the exit code and the words. doing is
+// what could not be done to the lock.
+func (c *connection) failure(doing, name string, err error) *outcome {
+	end := &outcome{code: exitInternal, err: fmt.Errorf("cannot %s %q: %w", doing, name, err)}
+	switch {
+	case errors.Is(err, redlatch.ErrInvalid):
+		end.code = exitUsage
+	case errors.Is(err, redlatch.ErrRefused):
+		end.code = exitRefused
+	case errors.Is(err, redlatch.ErrNoQuorum), errors.Is(err, redlatch.ErrNotAdmitted):
+		end.code = exitNoQuorum
+	}
+	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
+		end.err = fmt.Errorf("cannot %s %q: %s", doing, name, headline(quorum))
+		end.details = answers(quorum.Nodes)
+		end.hints = c.hints(quorum)
+	}
+	return end
+}
+
+// headline sums the answers up in one line.
+func headline(quorum *redlatch.QuorumError) string {
+	count := func(verdict redlatch.Verdict) int {
+		n := 0
+		for _, node := range quorum.Nodes {
+			if node.Verdict == verdict {
+				n++
+			}
+		}
+		return n
+	}
+	what := "no quorum"
+	switch {
+	case errors.Is(quorum, redlatch.ErrRefused):
+		what = "refused"
+	case errors.Is(quorum, redlatch.ErrNotAdmitted):
+		what = "too few nodes are admitted"
+	}
+	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.Granted), quorum.Of, quorum.Need)
+}
+
+// hints are what an operator can do about nodes that do not vote.
+func (c *connection) hints(quorum *redlatch.QuorumError) []string {
+	var hints []string
+	for _, node := range quorum.Nodes {
+		if node.Verdict == redlatch.NotAdmitted {
+			hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", node.Node, c.admitCommand(node.Node)))
+		}
+	}
+	slices.Sort(hints)
+	return slices.Compact(hints)
+}
+
+// holderText says who holds the lock, since when and for how long still.
+func holderText(quorum *redlatch.QuorumError) string {
+	holder, left, ok := quorum.Holder()
+	if !ok {
+		return "no node says who"
+	}
+	return holdingText(holder, left)
+}
+
+func holdingText(holder redlatch.Holder, left time.Duration) string {
+	who := holder.Label
+	if who == "" {
+		who = "a client that gives no name (" + holder.ID + ")"
+	}
+	text := who
+	if !holder.Since.IsZero() {
+		text += fmt.Sprintf(" since %s (%s)", holder.Since.Local().Format(time.DateTime), short(time.Since(holder.Since)))
+	}
+	if left < 0 {
+		return text + ", for ever: its key has no expiry"
+	}
+	return fmt.Sprintf("%s, for %s still unless it is renewed", text, short(left))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// handleTimeout bounds a call for a lock that another process took. The nodes'
+// own time limits come before it.
+const handleTimeout = 10 * time.Second
+
+// handled has what every command needs for a lock that another process took.
+type handled struct {
+	connection
+
+	Name   string `arg:"" help:"The lock's name."`
+	Handle string `arg:"" help:"What redlatch lock printed."`
+}
+
+// extendCmd is `redlatch extend`.
+type extendCmd struct {
+	handled
+
+	TTL *time.Duration `name:"ttl" placeholder:"D" help:"How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl."`
+}
+
+// unlockCmd is `redlatch unlock`.
+type unlockCmd struct{ handled }
+
+const handleCodes = `
+
+Exit codes:
+
+	0   done
+	64  usage
+	69  no quorum: too few nodes answered; it may have been done or not
+	76  the lock is not held under this handle any more; stderr says who has it
+	77  a node refused (password, permission, wrong type, ...)`
+
+// Help says what becomes of a lock that was lost.
+func (*extendCmd) Help() string {
+	return `Prolongs a lock that redlatch lock took. One that has run out is lost for good, though nobody else may have it: it is not taken again.` + handleCodes
+}
+
+// Help says what is not repeated.
+func (*unlockCmd) Help() string {
+	return `Releases a lock that redlatch lock took. When an answer was lost (69), a further try may find that it is not held any more (76) because the first one released it.` + handleCodes
+}
+
+// Run extends the lock.
+func (e *extendCmd) Run(*printer) error {
+	ttl := orMaxTTL(e.TTL, e.connection)
+	return e.call("extend", func(ctx context.Context, c *redlatch.Client) (bool, error) {
+		return c.ExtendTake(ctx, e.Name, e.Handle, ttl)
+	})
+}
+
+// Run releases the lock.
+func (u *unlockCmd) Run(*printer) error {
+	return u.call("unlock", func(ctx context.Context, c *redlatch.Client) (bool, error) {
+		return c.Release(ctx, u.Name, u.Handle)
+	})
+}
+
+func (h *handled) call(doing string, f func(context.Context, *redlatch.Client) (bool, error)) error {
+	cfg, err := h.config()
+	if err != nil {
+		return err
+	}
+	client, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
+	defer cancel()
+	ours, err := f(ctx, client)
+	switch {
+	case err != nil:
+		return h.failure(doing, h.Name, err)
+	case ours:
+		return nil
+	}
+	who := "nobody holds it"
+	switch holding, err := client.Inspect(ctx, h.Name); {
+	case err != nil:
+		who = "who holds it is not known: " + err.Error()
+	case holding.Holder.ID == h.Handle:
+		who = "it is again" // by a late command of the one who took it
+	case holding.Holder.ID != "":
+		who = "held by another: " + holdingText(holding.Holder, holding.Left)
+	}
+	return &outcome{code: exitLost, err: fmt.Errorf("cannot %s %q: %w under this handle; %s", doing, h.Name, errNotHeld, who)}
+}
+
+var errNotHeld = errors.New("it is not held")
+
+// orMaxTTL is the TTL that was given, or the longest: nobody renews it.
+func orMaxTTL(ttl *time.Duration, c connection) time.Duration {
+	if ttl == nil {
+		return c.MaxTTL
+	}
+	return *ttl
+}

@@ -1,0 +1,133 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// lockCmd is `redlatch lock`. The handle is what was asked for, so it goes to
+// stdout.
+type lockCmd struct {
+	acquisition
+
+	TTL  *time.Duration `name:"ttl" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend. Defaults to --max-ttl."`
+	JSON bool           `name:"json" help:"Print name, handle, token, until, ttl and nodes as JSON."`
+}
+
+// Help says what the handle is for, and what is weaker than with run.
+func (*lockCmd) Help() string {
+	return `Prints a handle, on one line, with which any process extends the lock and unlocks it:
+
+	handle=$(redlatch lock --ttl 25s job) || exit
+	...
+	redlatch unlock job "$handle" || echo "it was lost meanwhile"
+
+Nobody watches over the lock: it ends when its TTL has passed, whatever still runs. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
+
+Exit codes:
+
+	0      locked
+	64     usage
+	69     no quorum: too few nodes answered or were admitted
+	71     the handle could not be printed; the lock was released
+	75     held by another (-E sets another code)
+	77     a node refused (password, permission, wrong type, ...)
+	128+n  signal n ended the wait for the lock`
+}
+
+// printTimeout bounds what is done about a lock that is held already.
+const printTimeout = 5 * time.Second
+
+// Run takes the lock, prints the handle and leaves the lock to who has it.
+func (l *lockCmd) Run(out *printer) error {
+	out.level = l.level()
+	ttl := orMaxTTL(l.TTL, l.connection)
+	if err := l.check(ttl); err != nil {
+		return err
+	}
+	cfg, _, err := l.configure(ttl, out)
+	if err != nil {
+		return err
+	}
+	sigs := catchSignals()
+	client, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	end := l.locked(client, sigs, ttl, out)
+	if end != nil && end.abrupt {
+		return end
+	}
+	if err := client.Close(); err != nil {
+		out.detail("closing: %v", err)
+	}
+	if end != nil {
+		return end
+	}
+	return nil
+}
+
+func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duration, out *printer) *outcome {
+	label := l.Label
+	if label == "" {
+		host, _ := os.Hostname()
+		label = fmt.Sprintf("%.48s:%d", host, os.Getppid())
+	}
+	lock, end := l.acquire(client, sigs, out, []redlatch.Option{
+		redlatch.WithTTL(ttl),
+		redlatch.WithoutRenewal(),
+		redlatch.WithLabel(label),
+		redlatch.WithWaitReport(l.waitReport(out)),
+	})
+	if end != nil {
+		return end
+	}
+	if sig := sigs.pending(); sig != nil {
+		release(lock, out)
+		return interrupted(sig, l.Name)
+	}
+	until := lock.Until()
+	handle, err := lock.Detach()
+	if err != nil { // stopped since it was granted
+		release(lock, out)
+		return &outcome{code: exitLost, err: err}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
+	defer cancel()
+	if err := l.print(ctx, client, lock, handle, until, ttl); err != nil {
+		if _, err := client.Release(ctx, l.Name, handle); err != nil {
+			out.warn("could not release %q, it expires by itself: %v", l.Name, err)
+		}
+		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	}
+	return nil
+}
+
+func (l *lockCmd) print(ctx context.Context, client *redlatch.Client, lock *redlatch.Lock, handle string, until time.Time, ttl time.Duration) error {
+	if !l.JSON {
+		_, err := fmt.Println(handle)
+		return err
+	}
+	nodes := []string{}
+	holding, _ := client.Inspect(ctx, l.Name) // nodes that do not answer now are left out
+	for _, node := range holding.Nodes {
+		if node.Holder.ID == handle {
+			nodes = append(nodes, node.Node)
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(struct {
+		Name   string   `json:"name"`
+		Handle string   `json:"handle"`
+		Token  uint64   `json:"token"`
+		Until  string   `json:"until"`
+		TTL    float64  `json:"ttl"` // in seconds
+		Nodes  []string `json:"nodes"`
+	}{l.Name, handle, lock.Token(), until.UTC().Format(deadlineFormat), ttl.Seconds(), nodes})
+}

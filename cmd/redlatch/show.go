@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// showCmd is `redlatch show`. What it prints is what was asked for, so it goes to
+// stdout.
+type showCmd struct {
+	connection
+
+	JSON bool `name:"json" help:"Print JSON."`
+
+	Name string `arg:"" help:"The lock's name."`
+}
+
+// exitFree is what `redlatch show` exits with when nobody holds the lock.
+const exitFree = 1
+
+// Help explains the exit codes.
+func (*showCmd) Help() string {
+	return `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, and what each node says. It changes nothing. The handle that it shows unlocks the lock.
+
+Exit codes:
+
+	0   somebody holds it
+	1   nobody holds it
+	64  usage
+	69  no quorum: too few nodes answered to tell
+	77  a node refused (password, permission, wrong type, ...)`
+}
+
+// Run asks the nodes and prints what they say.
+func (s *showCmd) Run(*printer) error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	client, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
+	defer cancel()
+	holding, err := client.Inspect(ctx, s.Name)
+	if err != nil {
+		return s.failure("show", s.Name, err)
+	}
+	text := s.text(holding)
+	if s.JSON {
+		text = s.json(holding)
+	}
+	if _, err := os.Stdout.WriteString(text); err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	if holding.Holder.ID == "" {
+		return &outcome{code: exitFree}
+	}
+	return nil
+}
+
+func (s *showCmd) text(h redlatch.Holding) string {
+	var text strings.Builder
+	if h.Holder.ID == "" {
+		fmt.Fprintf(&text, "%s: nobody holds it\n", s.Name)
+	} else {
+		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", s.Name, holdingText(h.Holder, h.Left), h.Holder.ID)
+	}
+	for _, node := range h.Nodes {
+		said := node.Verdict.String()
+		switch {
+		case node.Verdict == redlatch.NotOurs:
+			said = "free"
+		case node.Verdict == redlatch.Held && node.Holder.ID == h.Holder.ID:
+			said = "held, " + forHowLong(node.Left)
+		case node.Verdict == redlatch.Held:
+			said = "held by " + holdingText(node.Holder, node.Left)
+		case node.Err != nil:
+			said += ": " + oneLine(node.Err.Error())
+		}
+		fmt.Fprintf(&text, "  %s: %s\n", node.Node, said)
+	}
+	return text.String()
+}
+
+func forHowLong(left time.Duration) string {
+	if left < 0 {
+		return "for ever"
+	}
+	return "for " + short(left).String() + " still"
+}
+
+// holderJSON is a holder in the output of --json. Times are in seconds; left is
+// missing where the lock never expires.
+type holderJSON struct {
+	Handle string   `json:"handle,omitempty"`
+	Label  string   `json:"label,omitempty"`
+	Since  string   `json:"since,omitempty"`
+	Left   *float64 `json:"left,omitempty"`
+}
+
+func (s *showCmd) json(h redlatch.Holding) string {
+	type nodeAnswer struct {
+		Node string `json:"node"`
+		Says string `json:"says"`
+		holderJSON
+		Error string `json:"error,omitempty"`
+	}
+	answer := struct {
+		Name string `json:"name"`
+		Held bool   `json:"held"`
+		holderJSON
+		Nodes []nodeAnswer `json:"nodes"`
+	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left)}
+	for _, node := range h.Nodes {
+		says := node.Verdict.String()
+		switch node.Verdict {
+		case redlatch.Held:
+			says = "held"
+		case redlatch.NotOurs:
+			says = "free"
+		}
+		answer.Nodes = append(answer.Nodes, nodeAnswer{node.Node, says, holderAsJSON(node.Holder, node.Left), words(node.Err)})
+	}
+	text, err := json.MarshalIndent(answer, "", "  ")
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(text) + "\n"
+}
+
+func holderAsJSON(h redlatch.Holder, left time.Duration) holderJSON {
+	j := holderJSON{Handle: h.ID, Label: h.Label}
+	if !h.Since.IsZero() {
+		j.Since = h.Since.UTC().Format(time.RFC3339Nano)
+	}
+	if seconds := left.Seconds(); h.ID != "" && left >= 0 {
+		j.Left = &seconds
+	}
+	return j
+}

@@ -1,0 +1,149 @@
+// Package line has a process wait for locks in the order in which it came. The
+// line for a lock lives on one node, the arbiter, and holds one place a process.
+// Fairness needs that one node, safety does not: a waiter whose turn it is only
+// makes an attempt like any other.
+//
+// Whoever releases the lock has the arbiter call the first in line. Behind every
+// message there is a timer, so that one that is lost costs time and nothing else.
+package line
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// Keeper is a node that can keep a line. Its methods wait for the node's answer
+// or for ctx.
+type Keeper interface {
+	Name() string
+	Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing
+	Leave(ctx context.Context, record, waiter string)
+}
+
+// Options says how a Line waits.
+type Options struct {
+	// Waiter is the name that the nodes call this process by.
+	Waiter string
+	// Timeout is how long a node is waited for in one step.
+	Timeout time.Duration
+	// Foreign reports that a holder does not call the first in line when it
+	// releases.
+	Foreign func(holder string) bool
+	// Draw returns a random duration below d, which is positive.
+	Draw func(d time.Duration) time.Duration
+}
+
+// Line is one process's part in the lines for all locks. It is safe for
+// concurrent use.
+type Line struct {
+	options Options
+	keepers []Keeper
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// places has the records that this process stands in line for, and joined
+	// counts the places it has had.
+	places map[string]*Place
+	joined uint64
+	closed bool
+	// background is what Close waits for.
+	background sync.WaitGroup
+}
+
+// New returns a Line with no keepers.
+func New(o Options) *Line {
+	return &Line{options: o, places: make(map[string]*Place)}
+}
+
+// Use names the nodes that may keep a line, before the first place is taken.
+func (l *Line) Use(keepers []Keeper) { l.keepers = keepers }
+
+// Close waits for the places that are being left. None is left any more.
+func (l *Line) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.background.Wait()
+}
+
+// Join takes a place in the line for the claim's record, in which this process
+// has none. Nothing is sent before Await.
+func (l *Line) Join(claim ballot.Claim) *Place {
+	p := &Place{line: l, claim: claim, order: l.order(claim.Record), called: make(chan call, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.joined++
+	// No two places have one name: what is sent of one that was left may arrive
+	// after the next was taken.
+	p.waiter = l.options.Waiter + "/" + strconv.FormatUint(l.joined, 36)
+	p.claim.Place.Waiter = p.waiter
+	l.places[claim.Record] = p
+	return p
+}
+
+// order is the nodes that may keep the record's line, the arbiter first: the same
+// in every process that names the nodes alike, and another for every record
+// (rendezvous hashing: Thaler and Ravishankar, 1998).
+func (l *Line) order(record string) []int {
+	weights := make([]uint64, len(l.keepers))
+	order := make([]int, len(l.keepers))
+	for i, k := range l.keepers {
+		h := fnv.New64a()
+		h.Write([]byte(record + "\x00" + k.Name()))
+		order[i], weights[i] = i, h.Sum64()
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
+	return order
+}
+
+// Called tells the line that node voter has called a waiter of this process to
+// take record. It does not block.
+func (l *Line) Called(voter int, waiter, record string) {
+	l.mu.Lock()
+	p := l.places[record]
+	ours := p != nil && p.waiter == waiter
+	if ours {
+		p.signal(turn)
+	}
+	l.mu.Unlock()
+	if !ours {
+		// It does not wait any more, and the others should not wait for it.
+		l.leave(voter, record, waiter)
+	}
+}
+
+// Changed tells the line to look after record, or after all that it stands in
+// line for when record is "". It does not block.
+func (l *Line) Changed(record string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.places[record]; p != nil {
+		p.signal(look)
+		return
+	}
+	if record == "" {
+		for _, p := range l.places {
+			p.signal(look)
+		}
+	}
+}
+
+// leave gives a place up, in the background.
+func (l *Line) leave(voter int, record, waiter string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return // it lapses
+	}
+	l.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
+		defer cancel()
+		l.keepers[voter].Leave(ctx, record, waiter)
+	})
+}

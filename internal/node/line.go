@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// ear is the subscription by which the node calls this client.
+type ear struct {
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// attempt is the subscription that stands or is being made; nil when there is
+	// none.
+	attempt *subscription
+	// deaf is the connection on which the server refused to subscribe.
+	deaf uint64
+}
+
+// subscription is one SUBSCRIBE and what is heard by it.
+type subscription struct {
+	// settled is closed when it stands, or has failed.
+	settled chan struct{}
+	settle  sync.Once
+}
+
+// Stand joins the line for the claim's record, or says that the waiter is still
+// there, and reports its place. With watch, a change of the record is told to
+// Options.Changed as far as the server can.
+func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing {
+	hears := n.listen(ctx)
+	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
+	if !hears {
+		waiter = "-" + waiter
+	}
+	keys := []string{c.Record, n.admissionKey, c.Next}
+	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10)}
+	watched := false
+	reply, err := n.cast(ctx, func(sha string) (reply driver.Reply, err error) {
+		if l, ok := n.conn.(driver.Listener); ok && watch {
+			reply, watched, err = l.EvalSHAWatching(ctx, sha, keys, args)
+			return reply, err
+		}
+		return n.conn.EvalSHA(ctx, sha, keys, args)
+	})
+	s := ballot.Standing{Hears: hears, Watched: watched}
+	s.Place.Waiter = waiter
+	if err != nil || reply.Kind != driver.Array || len(reply.Array) != 4 {
+		s.Answer = n.standing(reply, err)
+		return s
+	}
+	s.Place.Ticket, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
+	s.Answer = ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
+	s.Ahead = int(reply.Array[0].Int)
+	return s
+}
+
+// Leave gives the waiter's place up. It waits for the answer or for ctx; a place
+// that is not given up lapses.
+func (n *Node) Leave(ctx context.Context, record, waiter string) {
+	n.release(ctx, ballot.Claim{
+		Record: record, Counter: CounterKey(record), Next: NextKey(record),
+		ID:    waiter, // which no record has
+		Place: ballot.Place{Waiter: waiter},
+	})
+}
+
+// listen sees to it that the node can call this client, and reports whether it
+// can.
+func (n *Node) listen(ctx context.Context) bool {
+	l, ok := n.conn.(driver.Listener)
+	if !ok || n.connect(ctx) != nil {
+		return false
+	}
+	connection := n.link.greeted.Load()
+	n.ear.mu.Lock()
+	s := n.ear.attempt
+	start := s == nil && n.ear.deaf != connection
+	if start {
+		s = &subscription{settled: make(chan struct{})}
+		n.ear.attempt = s
+	}
+	n.ear.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	if start {
+		n.background.Go(func() { n.hear(l, s, connection) })
+	}
+	select {
+	case <-s.settled:
+	case <-ctx.Done():
+		return false
+	}
+	n.ear.mu.Lock()
+	defer n.ear.mu.Unlock()
+	return n.ear.attempt == s
+}
+
+// hear takes in the node's calls until the connection breaks.
+func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
+	settle := func() { s.settle.Do(func() { close(s.settled) }) }
+	err := l.Subscribe(n.life, callChannel(n.options.Waiter), settle, func(message string) {
+		waiter, record, _ := strings.Cut(message, " ")
+		n.options.Called(waiter, record)
+	})
+	n.ear.mu.Lock()
+	n.ear.attempt = nil
+	if isReply(err) {
+		n.ear.deaf = connection
+	}
+	n.ear.mu.Unlock()
+	settle()
+	if n.life.Err() == nil {
+		n.options.Changed("")
+	}
+}

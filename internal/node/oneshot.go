@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Way is what the one-shot steps are made of on a node.
+type Way uint8
+
+// The ways.
+const (
+	// AnyWay: the first of the following that the node can do. With the restart
+	// fence on these are scripts alone, as no command can ask for an admission.
+	AnyWay Way = iota
+	Scripts
+	// Native: single commands that compare.
+	Native
+	// Watch: WATCH, MULTI and EXEC.
+	Watch
+)
+
+// means is one way to do a step, named by the command it depends on.
+type means struct {
+	way     Way
+	command string
+	try     func() ballot.Answer
+}
+
+// unable knows what a node could not do, as found by trying it: its version
+// tells nothing (Valkey 8 and 9 call themselves Redis 7.2.4).
+type unable struct {
+	mu       sync.Mutex // guards refusals; nothing is called while it is held
+	refusals map[string]refusal
+}
+
+// refusal is a server's answer to a command, on the connection of that number.
+type refusal struct {
+	connection uint64
+	err        error
+}
+
+func (u *unable) note(command string, r refusal) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refusals == nil {
+		u.refusals = make(map[string]refusal)
+	}
+	u.refusals[command] = r
+}
+
+// of returns what the server said to the command on that connection, nil if
+// nothing is known against it.
+func (u *unable) of(command string, connection uint64) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r, ok := u.refusals[command]; ok && r.connection == connection {
+		return r.err
+	}
+	return nil
+}
+
+// first does a step by the first means that the node is able to. A command that
+// it does not know, or denies, was not executed, so that the next may follow.
+func (n *Node) first(all ...means) ballot.Answer {
+	fenced := n.options.Deployment.Fenced
+	var refusals []error
+	for _, m := range all {
+		if n.options.OneShot != AnyWay && n.options.OneShot != m.way || fenced && m.way != Scripts {
+			continue
+		}
+		connection := n.conn.Connections()
+		if err := n.unable.of(m.command, connection); err != nil {
+			refusals = append(refusals, err)
+			continue
+		}
+		a := m.try()
+		if a.Verdict != ballot.Refused || !isUnable(a.Err) {
+			return a
+		}
+		n.unable.note(m.command, refusal{connection, a.Err})
+		refusals = append(refusals, a.Err)
+	}
+	if fenced {
+		refusals = append(refusals, errors.New("RestartFence: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the fence off"))
+	}
+	return ballot.Answer{Verdict: ballot.Refused, Err: errors.Join(refusals...)}
+}
+
+// Take sets the record for the claim, whose ID is Reused.
+func (n *Node) Take(ctx context.Context, c ballot.Claim) ballot.Answer {
+	set := func() ballot.Answer {
+		reply, err := n.write(ctx, "SET", c.Record, c.ID, "NX", "PX", milliseconds(c.TTL))
+		if err != nil || reply.Kind != driver.Null {
+			return done(reply, err)
+		}
+		a := n.Query(ctx, c.Record)
+		if a.Verdict == ballot.Refused && !isUnable(a.Err) {
+			return a // NX says nothing of a key of another type
+		}
+		return ballot.Answer{Verdict: ballot.Held, Holder: a.Holder, Left: a.Left}
+	}
+	return n.first(
+		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Acquire(ctx, c) }},
+		means{Native, "SET NX", set},
+		means{Watch, "SET NX", set},
+	)
+}
+
+// Prolong prolongs the record if it is the claim's.
+func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
+	ttl := milliseconds(c.TTL)
+	return n.first(
+		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Extend(ctx, c) }},
+		means{Native, "SET IFEQ", func() ballot.Answer {
+			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
+		}},
+		means{Watch, "WATCH", func() ballot.Answer {
+			if n.replicas != nil {
+				return ballot.Answer{Verdict: ballot.Refused, Err: errUnacknowledged}
+			}
+			return n.ifOurs(ctx, c, n.flight.votes, "PEXPIRE", c.Record, ttl)
+		}},
+	)
+}
+
+// Drop deletes the record if it is the claim's. A reply that was lost makes it
+// ask once more; a node that has nothing then may have done as it was told the
+// first time.
+func (n *Node) Drop(ctx context.Context, c ballot.Claim) ballot.Answer {
+	a := n.drop(ctx, c)
+	if a.Verdict != ballot.Unknown || ctx.Err() != nil {
+		return a
+	}
+	again := n.drop(ctx, c)
+	switch again.Verdict {
+	case ballot.Granted:
+		return again
+	case ballot.NotOurs, ballot.Held:
+		a.Err = fmt.Errorf("%w; asked again it has no record of this holder, which it may have deleted the first time", a.Err)
+	}
+	return a
+}
+
+func (n *Node) drop(ctx context.Context, c ballot.Claim) ballot.Answer {
+	return n.first(
+		means{Scripts, "EVALSHA", func() ballot.Answer { return answer(n.release(ctx, c)) }},
+		means{Native, "DELEX", func() ballot.Answer { return done(n.deletion(ctx, "DELEX", c.Record, "IFEQ", c.ID)) }},
+		means{Native, "DELIFEQ", func() ballot.Answer { return done(n.deletion(ctx, "DELIFEQ", c.Record, c.ID)) }},
+		means{Native, "SET IFEQ", func() ballot.Answer {
+			// Valkey 8.1 has no deletion that compares: the shortest expiry is one.
+			return done(n.deletion(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", "1"))
+		}},
+		means{Watch, "WATCH", func() ballot.Answer { return n.ifOurs(ctx, c, n.flight.releases, "DEL", c.Record) }},
+	)
+}
+
+// Query answers Held with who has the record and for how long still, or NotOurs
+// when nobody has.
+func (n *Node) Query(ctx context.Context, record string) ballot.Answer {
+	for {
+		before, err := n.command(ctx, "GET", record)
+		if err != nil {
+			return failure(err)
+		}
+		if before.Kind == driver.Null {
+			return ballot.Answer{Verdict: ballot.NotOurs}
+		}
+		left, err := n.command(ctx, "PTTL", record)
+		if err != nil {
+			return failure(err)
+		}
+		// The time belongs to the holder who was there before and after.
+		after, err := n.command(ctx, "GET", record)
+		if err != nil {
+			return failure(err)
+		}
+		if after.Kind == driver.Text && after.Text == before.Text {
+			return ballot.Answer{Verdict: ballot.Held, Holder: before.Text, Left: time.Duration(left.Int) * time.Millisecond}
+		}
+	}
+}
+
+// errUnacknowledged: a transaction has a connection of its own, whose server
+// nobody has looked at.
+var errUnacknowledged = errors.New("Config.Replicas and Config.Fsync: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
+
+// write sends a command that is a vote.
+func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
+	return n.counted(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+}
+
+// command sends a command that asks.
+func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
+	return n.cast(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+}
+
+// deletion sends a command that deletes: also to a node that owes answers.
+func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, error) {
+	if err := n.connect(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+}
+
+// ifOurs runs a command in a transaction if the record is the claim's.
+func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, slots chan struct{}, command ...string) ballot.Answer {
+	comparer, ok := n.conn.(driver.Comparer)
+	if !ok {
+		return ballot.Answer{Verdict: ballot.Refused, Err: errors.New("this kind of connection has none for a transaction")}
+	}
+	if err := n.connect(ctx); err != nil {
+		return failure(err)
+	}
+	if err := n.flight.take(ctx, slots); err != nil {
+		return failure(err)
+	}
+	defer n.flight.free(slots)
+	found, reply, err := comparer.IfEqual(ctx, c.Record, c.ID, command...)
+	switch {
+	case err != nil:
+		return failure(err)
+	case found.Kind == driver.Null:
+		return ballot.Answer{Verdict: ballot.NotOurs}
+	case found.Text != c.ID:
+		return ballot.Answer{Verdict: ballot.Held, Holder: found.Text}
+	}
+	return done(reply, nil)
+}
+
+// done puts the reply of a command that compares into words.
+func done(reply driver.Reply, err error) ballot.Answer {
+	switch {
+	case err != nil:
+		return failure(err)
+	case reply.Kind == driver.Text && reply.Text == "OK", reply.Kind == driver.Int && reply.Int > 0:
+		return ballot.Answer{Verdict: ballot.Granted}
+	}
+	return ballot.Answer{Verdict: ballot.NotOurs}
+}

@@ -1,0 +1,61 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// HandOver ends the hold, as Release does, and makes an attempt for claim that
+// may take the place of its records: one step on each node in place of two, and
+// nobody comes between. A node that has no record of the hold, and none of
+// another, grants it as it would any attempt.
+//
+// next is nil when the attempt failed: then what it may have left, and the
+// hold's own records, are released. The answers are those of Release; ok is
+// false when the hold was given up before, and nothing was attempted.
+func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer, ok bool) {
+	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
+	free := make([]chan struct{}, len(h.seats))
+	for i := range free {
+		free[i] = make(chan struct{})
+	}
+	idle, ok := r.begin(func(i int) { close(free[i]) })
+	if !ok {
+		return nil, nil, false
+	}
+	for _, i := range idle {
+		close(free[i])
+	}
+	start := h.engine.clock.Now()
+	claim.From = h.ID()
+	claim = h.engine.proposed(claim)
+	attempt := newHold(h.engine, claim)
+	next, _ = attempt.acquire(context.Background(), start, claim, func(round *span, i int) ballot.Answer {
+		if !slices.Contains(r.asked, i) {
+			return attempt.acquireLane(round, i, claim)
+		}
+		<-free[i] // a step of the hold comes first
+		a := attempt.acquireLane(round, i, claim)
+		r.done(i, r.handedOver(i, claim.ID, a))
+		return a
+	})
+	return next, r.collect(), true
+}
+
+// handedOver releases the record on node i, unless it was handed over to the
+// attempt of id, whose answer is a.
+func (r *releasing) handedOver(i int, id string, a ballot.Answer) ballot.Answer {
+	switch {
+	case a.Verdict == ballot.Granted && a.HandedOver:
+		return ballot.Answer{Verdict: ballot.Granted, Waiting: a.Waiting}
+	case a.Verdict == ballot.Granted:
+		return ballot.Answer{Verdict: ballot.NotOurs, Waiting: a.Waiting}
+	}
+	released := r.release(i)
+	if released.Verdict == ballot.Held && released.Holder == id {
+		released.Verdict = ballot.Granted // the answer was lost, and it was done
+	}
+	return released
+}

@@ -1,0 +1,139 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// Poll is one question to every node, that no Hold comes of.
+type Poll struct {
+	// Ask puts the question to node i.
+	Ask func(ctx context.Context, i int) ballot.Answer
+	// Enough reports whether the answers so far, with those not come yet
+	// Unknown without an error, decide the poll. It is nil where all are waited
+	// for.
+	Enough func(answers []ballot.Answer) bool
+	// Undo takes back what node i granted when the poll is lost.
+	Undo func(ctx context.Context, i int)
+	// TTL, if not zero, is what the nodes keep a record for: a quorum that comes
+	// when its validity is over has lost.
+	TTL time.Duration
+	// Patience is how many steps' time a node has.
+	Patience int
+}
+
+// Put asks all nodes at once and returns whether a quorum granted, and the
+// answers, when these are enough or ctx is done. Nodes that have not answered by
+// then finish in the background. What a lost poll was granted is undone: where
+// the node has answered before Put returns, where it answers later in the
+// background. Nothing is undone where no answer tells that there is something.
+func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
+	start := e.clock.Now()
+	n := len(e.voters)
+	round := newSpan()
+	limit := e.clock.AfterFunc(time.Duration(p.Patience)*e.timeout, round.end)
+	votes := make(chan vote, n)
+	settled := &settlement{poll: p, engine: e}
+	for i := range n {
+		e.crew.run(func() {
+			a := p.Ask(round, i)
+			if a.Verdict == ballot.Granted || a.Verdict == ballot.NotReplicated {
+				settled.granted(i)
+			}
+			votes <- vote{seat: i, answer: a}
+		})
+	}
+	answers := make([]ballot.Answer, n)
+	answered := 0
+	for answered < n && ctx.Err() == nil && (p.Enough == nil || !p.Enough(answers)) {
+		select {
+		case v := <-votes:
+			answered++
+			answers[v.seat] = v.answer
+		case <-ctx.Done():
+		}
+	}
+	if answered == n {
+		limit.Stop() // else it ends the steps that the decision does not wait for
+	}
+	late := p.TTL != 0 && e.clock.Now().Reached(start.Add(p.TTL-Drift(p.TTL)))
+	if Count(answers, ballot.Granted) >= Majority(n) && !late {
+		return true, answers
+	}
+	settled.lose(ctx)
+	return false, answers
+}
+
+// Count counts the answers that have one of the verdicts.
+func Count(answers []ballot.Answer, verdicts ...ballot.Verdict) int {
+	n := 0
+	for _, a := range answers {
+		for _, v := range verdicts {
+			if a.Verdict == v {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// settlement undoes what was granted to a poll that was lost, whichever of the
+// two was known first.
+type settlement struct {
+	poll   Poll
+	engine *Engine
+
+	mu    sync.Mutex // guards what follows; nothing is called while it is held
+	lost  bool
+	seats []int // that granted, before it was lost
+}
+
+func (s *settlement) granted(i int) {
+	s.mu.Lock()
+	lost := s.lost
+	if !lost {
+		s.seats = append(s.seats, i)
+	}
+	s.mu.Unlock()
+	if lost {
+		s.undo(i)
+	}
+}
+
+// lose undoes what was granted so far and waits for that, or for ctx.
+func (s *settlement) lose(ctx context.Context) {
+	s.mu.Lock()
+	s.lost = true
+	seats := s.seats
+	s.mu.Unlock()
+	if s.poll.Undo == nil || len(seats) == 0 {
+		return
+	}
+	undone := make(chan struct{}, len(seats))
+	for _, i := range seats {
+		s.engine.crew.run(func() {
+			s.undo(i)
+			undone <- struct{}{}
+		})
+	}
+	for range seats {
+		select {
+		case <-undone:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *settlement) undo(i int) {
+	if s.poll.Undo == nil {
+		return
+	}
+	round := newSpan()
+	limit := s.engine.clock.AfterFunc(releasePatience*s.engine.timeout, round.end)
+	defer limit.Stop()
+	s.poll.Undo(round, i)
+}

@@ -1,0 +1,62 @@
+package redisconn
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+var _ driver.Listener = (*Conn)(nil)
+
+// Subscribe implements driver.Listener, on the connection that the commands go
+// by: it needs RESP3, without which the client opens another.
+func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error {
+	if err := ctx.Err(); err != nil {
+		return driver.NotSent(context.Cause(ctx))
+	}
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" {
+			ready()
+		}
+	})
+	cmd := c.client.B().Subscribe().Channel(channel).Build()
+	err := c.client.Receive(ctx, cmd, func(m rueidis.PubSubMessage) { heard(m.Message) })
+	return refusal(err)
+}
+
+// EvalSHAWatching implements driver.Listener, by client tracking (Redis
+// documentation, "Client-side caching in Redis": OPTIN, NOLOOP). The three
+// commands are written together, so that no other comes between.
+func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (driver.Reply, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, false, driver.NotSent(context.Cause(ctx))
+	}
+	results := c.client.DoMulti(ctx,
+		c.client.B().Arbitrary("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP").Build(),
+		c.client.B().Arbitrary("CLIENT", "CACHING", "YES").Build(),
+		c.evalSHA(sha, keys, args),
+	)
+	reply, err := c.reply(results[2])
+	return reply, results[0].Error() == nil && results[1].Error() == nil, err
+}
+
+// OnChange implements driver.Listener.
+func (c *Conn) OnChange(changed func(key string)) { c.changed.Store(&changed) }
+
+// invalidated hears of changed keys; of none when all tracking has ended.
+func (c *Conn) invalidated(keys []rueidis.RedisMessage) {
+	changed := c.changed.Load()
+	if changed == nil {
+		return
+	}
+	if len(keys) == 0 {
+		(*changed)("")
+	}
+	for _, key := range keys {
+		if name, err := key.ToString(); err == nil {
+			(*changed)(name)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// maxSessions bounds the connections for transactions. WATCH belongs to a
+// connection, so each serves one transaction at a time.
+const maxSessions = 4
+
+var (
+	errBroken  = errors.New("the connection of the transaction broke")
+	errClosed  = errors.New("the connection was closed")
+	errBusy    = errors.New("all connections for transactions are busy")
+	errChanged = errors.New("the key changed while it was looked at")
+)
+
+var _ driver.Comparer = (*Conn)(nil)
+
+// sessions are connections that serve one transaction after the other. None is
+// renewed: a WATCH that was lost with its connection would let the rest of the
+// transaction run unwatched.
+type sessions struct {
+	// places has an element for each session that is free: nil stands for one
+	// that is still to be made. Who took an element puts one back.
+	places chan *Conn
+	life   context.Context // ends in close
+	end    context.CancelFunc
+	closed *sync.Once
+}
+
+func newSessions() sessions {
+	s := sessions{places: make(chan *Conn, maxSessions), closed: new(sync.Once)}
+	for range maxSessions {
+		s.places <- nil
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// close waits for the transactions under way, which it ends.
+func (s *sessions) close() {
+	s.end()
+	s.closed.Do(func() {
+		for range maxSessions {
+			if c := <-s.places; c != nil {
+				c.Close()
+			}
+		}
+	})
+}
+
+// session takes a place. The error wraps driver.ErrNotSent.
+func (c *Conn) session(ctx context.Context) (*Conn, error) {
+	s := &c.sessions
+	if s.life.Err() != nil {
+		return nil, driver.NotSent(errClosed)
+	}
+	select {
+	case free := <-s.places:
+		if free != nil {
+			return free, nil
+		}
+	case <-ctx.Done():
+		return nil, driver.NotSent(errBusy)
+	}
+	// Connecting does not depend on ctx: what comes too late for this caller
+	// serves the next.
+	type outcome struct {
+		session *Conn
+		err     error
+	}
+	made := make(chan outcome)
+	go func() {
+		session, err := c.connectSession()
+		select {
+		case made <- outcome{session, err}:
+		case <-ctx.Done():
+			s.places <- session
+		}
+	}()
+	select {
+	case o := <-made:
+		if o.err != nil {
+			s.places <- nil
+		}
+		return o.session, o.err
+	case <-ctx.Done():
+		return nil, driver.NotSent(errors.New("still connecting"))
+	}
+}
+
+func (c *Conn) connectSession() (*Conn, error) {
+	session, err := newConn(c.options, true)
+	if err != nil {
+		return nil, driver.NotSent(err)
+	}
+	ctx, cancel := context.WithTimeout(c.sessions.life, c.options.ConnectTimeout)
+	defer cancel()
+	_, err = session.Do(ctx, "PING")
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Unable() {
+		err = nil // it answers
+	}
+	if err != nil {
+		session.Close()
+		return nil, driver.NotSent(err)
+	}
+	return session, nil
+}
+
+// IfEqual implements driver.Comparer.
+func (c *Conn) IfEqual(ctx context.Context, key, value string, then ...string) (found, reply driver.Reply, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.sessions.life, cancel)()
+	for broken := 0; ; {
+		session, err := c.session(ctx)
+		if err != nil {
+			return found, reply, err
+		}
+		found, reply, err = session.ifEqual(ctx, key, value, then)
+		if err != nil && !errors.Is(err, errChanged) {
+			session.Close() // it may be watching, or in the midst of a transaction
+			session = nil
+		}
+		c.sessions.places <- session
+		if ctx.Err() == nil && errors.Is(err, driver.ErrNotSent) && broken <= maxSessions {
+			if session == nil {
+				broken++ // the server may have ended those that were idle
+			}
+			continue
+		}
+		return found, reply, err
+	}
+}
+
+// ifEqual makes one try on a session.
+func (c *Conn) ifEqual(ctx context.Context, key, value string, then []string) (found, reply driver.Reply, err error) {
+	for _, result := range c.client.DoMulti(ctx, c.command("WATCH", key), c.command("GET", key)) {
+		if found, err = c.reply(result); err != nil {
+			if refusal, ok := errors.AsType[*driver.ServerError](err); ok {
+				return found, reply, refusal
+			}
+			return found, reply, driver.NotSent(err)
+		}
+	}
+	if found.Kind != driver.Text || found.Text != value {
+		if _, err := c.Do(ctx, "UNWATCH"); err != nil {
+			return found, reply, driver.NotSent(err)
+		}
+		return found, reply, nil
+	}
+	if ctx.Err() != nil {
+		return found, reply, driver.NotSent(context.Cause(ctx))
+	}
+	results := c.client.DoMulti(ctx, c.command("MULTI"), c.command(then...), c.command("EXEC"))
+	_, queued := c.reply(results[1])
+	done, err := c.reply(results[2])
+	refusal, refused := errors.AsType[*driver.ServerError](queued)
+	switch {
+	case err != nil && refused: // EXECABORT says less
+		return found, reply, refusal
+	case err != nil:
+		return found, reply, err
+	case done.Kind != driver.Array || len(done.Array) != 1:
+		return found, reply, driver.NotSent(errChanged)
+	}
+	return found, done.Array[0], nil
+}
+
+func (c *Conn) command(args ...string) rueidis.Completed {
+	return c.client.B().Arbitrary(args...).Build()
+}

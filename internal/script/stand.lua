@@ -1,0 +1,33 @@
+-- Keeps a waiter's place in the line for the record, and calls the first when
+-- the record is free. Whoever was not heard of for PATIENCE ms loses its place.
+-- KEYS  record, admission, next
+-- ARGV  step, waiter, its ticket or 0
+-- Answers {how many are ahead, ticket, holder, remaining ms}; when the record is
+-- free the holder is '' and the ms are those that the one who was called has
+-- left, 0 ahead meaning the waiter itself; 0 when not admitted.
+local record, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
+local seen = redis.call('MGET', record, KEYS[2], next)
+if FENCED and seen[2] ~= AGREEMENT then
+  return 0
+end
+local now, microseconds = clock()
+local line = side(record, next, 'line:')
+local lapsed = redis.call('ZRANGE', side(record, next, 'beat:'), '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)
+for _, other in ipairs(lapsed) do
+  leave(record, next, other)
+end
+if ticket == '0' then
+  ticket = redis.call('ZSCORE', line, waiter) or microseconds
+end
+ticket = string.format('%.0f', ticket)
+stand(record, next, waiter, ticket, now)
+if seen[1] then
+  redis.call('SET', next, seen[3] or '-', 'PX', PATIENCE)
+  return {redis.call('ZRANK', line, waiter), ticket, seen[1], redis.call('PTTL', record)}
+end
+local who, deadline = call(record, next, now, waiter)
+local ahead = redis.call('ZRANK', line, waiter) or 0
+if who ~= waiter then
+  ahead = math.max(ahead, 1)
+end
+return {ahead, ticket, '', deadline - now}

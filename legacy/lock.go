@@ -1,0 +1,174 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Lock is one acquisition of an old lock. It is safe for concurrent use.
+type Lock struct {
+	locker    *Locker
+	name, key string
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// turn holds one token: who has it may extend or release.
+	turn chan struct{}
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	validity
+	// state is nil while held, else it wraps redlatch.ErrLost or ErrReleased. It
+	// is set once.
+	state error
+	timer *time.Timer
+}
+
+// newLock is the lock whose value was written. It is lost already when the
+// answer took too long.
+func newLock(l *Locker, parent context.Context, name, key string, v validity) (*Lock, error) {
+	k := &Lock{locker: l, name: name, key: key, validity: v, turn: make(chan struct{}, 1)}
+	k.ctx, k.cancel = context.WithCancelCause(parent)
+	k.mu.Lock()
+	k.timer = time.AfterFunc(v.left(), k.tick)
+	k.mu.Unlock()
+	if err := k.Err(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Name returns the name that was locked.
+func (k *Lock) Name() string { return k.name }
+
+// Until returns the time up to which the lock is held unless it is released, by
+// the local clock and with its monotonic reading: Timeout after it was asked for,
+// up to a second before others take it over.
+func (k *Lock) Until() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.until.Mono
+}
+
+// Context returns a context that is done when the lock is lost, by running out,
+// or released; context.Cause tells. It has the values of the ctx that the lock
+// was acquired with.
+func (k *Lock) Context() context.Context { return k.ctx }
+
+// Err returns nil while the lock is held, else an error that wraps
+// redlatch.ErrLost or redlatch.ErrReleased. It asks the clocks, not the server.
+func (k *Lock) Err() error {
+	k.mu.Lock()
+	state, over := k.state, k.over()
+	k.mu.Unlock()
+	if state == nil && over {
+		return k.finish(k.lost("it ran out"))
+	}
+	return state
+}
+
+func (k *Lock) lost(why string) error {
+	return fmt.Errorf("legacy: %w: %q: %s", redlatch.ErrLost, k.name, why)
+}
+
+// finish gives the lock its last state, unless it has one, and returns that.
+func (k *Lock) finish(state error) error {
+	k.mu.Lock()
+	if k.state == nil {
+		k.state = state
+		k.timer.Stop()
+	}
+	state = k.state
+	k.mu.Unlock()
+	k.cancel(state)
+	return state
+}
+
+func (k *Lock) tick() {
+	if k.Err() != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state == nil {
+		k.timer.Reset(max(k.left(), time.Millisecond))
+	}
+}
+
+// Extend makes the lock last for the locker's Timeout from now. It waits for the
+// server's answer or for ctx. Nothing renews an old lock by itself.
+//
+// Errors: redlatch.ErrLost or ErrReleased when it was not held any more;
+// redlatch.ErrRefused or ErrNoQuorum, or ctx's cause, when the server did not do
+// it or did not say: it is then held as long as it was.
+func (k *Lock) Extend(ctx context.Context) error {
+	if err := k.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { <-k.turn }()
+	if err := k.Err(); err != nil {
+		return err
+	}
+	v := k.locker.validity()
+	// While it has not expired nobody else may write, but losers of the race for
+	// it; XX, because a key that is gone was released by somebody.
+	reply, err := k.locker.do(ctx, "SET", k.key, v.text(), "XX")
+	switch {
+	case err != nil:
+		return failed("extend", k.name, err)
+	case reply.Text != "OK":
+		return k.finish(k.lost("its key is gone"))
+	}
+	if err := k.Err(); err != nil { // it ran out before the answer came
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state == nil {
+		k.validity = v
+		k.timer.Reset(max(v.left(), time.Millisecond))
+	}
+	return k.state
+}
+
+func (k *Lock) enter(ctx context.Context) error {
+	select {
+	case k.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("legacy: %q: %w", k.name, context.Cause(ctx))
+	}
+}
+
+// Unlock releases the lock by a DEL, unless it has expired: it may be another's
+// then, and stays. It waits for the server's answer, half a second at most,
+// whether or not ctx is done; ctx gives its values only.
+//
+// Errors: redlatch.ErrLost when it was not held any more; redlatch.ErrReleased
+// when it was released before; redlatch.ErrNoQuorum or ErrRefused when the server
+// did not do it or did not say: others then wait until it expires.
+func (k *Lock) Unlock(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	k.turn <- struct{}{} // not for long: extending is bounded too
+	defer func() { <-k.turn }()
+	if err := k.Err(); err != nil {
+		return err
+	}
+	released := fmt.Errorf("legacy: %q: %w", k.name, redlatch.ErrReleased)
+	if state := k.finish(released); !errors.Is(state, redlatch.ErrReleased) {
+		return state
+	}
+	reply, err := k.locker.do(ctx, "DEL", k.key)
+	switch {
+	case err != nil:
+		return failed("unlock", k.name, err)
+	case reply.Int == 0:
+		return k.lost("its key was gone")
+	}
+	return nil
+}

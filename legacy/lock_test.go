@@ -1,0 +1,196 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/legacy"
+)
+
+// What is on the wire is what old lockers write and read.
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	mine, other := open(t, server.URL(), 20*time.Second), open(t, server.URL(), 20*time.Second)
+	before := time.Now().Unix()
+	lock := try(t, mine, "foo")
+	if at := expires(t, server, "lock.foo"); at < before+21 || at > time.Now().Unix()+21 {
+		t.Errorf("it expires at %d, taken at %d", at, before)
+	}
+	if left := time.Until(lock.Until()); left > 20*time.Second || left < 10*time.Second || lock.Name() != "foo" {
+		t.Errorf("%q is held for %v", lock.Name(), left)
+	}
+	isHeld(t, other, "foo")
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := do(t, server, "EXISTS", "lock.foo"); n != int64(0) {
+		t.Error("released and still there")
+	}
+	for _, err := range []error{lock.Unlock(t.Context()), lock.Extend(t.Context()), lock.Err(), context.Cause(lock.Context())} {
+		if !errors.Is(err, redlatch.ErrReleased) {
+			t.Errorf("released, it is %v", err)
+		}
+	}
+	try(t, other, "foo")
+}
+
+// Values of other lockers: what expired is taken over, whatever else is there is
+// not.
+func TestValuesOfOthers(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	locker := open(t, server.URL(), 20*time.Second)
+	now := time.Now().Unix()
+	for value, free := range map[string]bool{
+		fmt.Sprint(now - 2): true, fmt.Sprintf("%d.75", now-5): true, "0": true, "-1": true,
+		fmt.Sprint(now + 60): false, fmt.Sprintf("%d.5", now+60): false,
+		"": false, "a token": false, "NaN": false, "+Inf": false, "-Inf": false, "5b7f": false,
+	} {
+		name := "v" + value
+		do(t, server, "SET", "lock."+name, value)
+		lock, err := locker.TryLock(t.Context(), name)
+		if (lock != nil) != free || !free && !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%q: taken over: %t, %v", value, lock != nil, err)
+		}
+		if got := do(t, server, "GET", "lock."+name); (got == value) == free {
+			t.Errorf("%q is now %q", value, got)
+		}
+	}
+}
+
+// A lock that ran out is not released: by then it may be another's.
+func TestReleaseOnlyWhileNotExpired(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	mine, other := open(t, server.URL(), time.Second), open(t, server.URL(), 20*time.Second)
+	lock := try(t, mine, "foo")
+	<-lock.Context().Done()
+	if err := context.Cause(lock.Context()); !errors.Is(err, redlatch.ErrLost) || !errors.Is(lock.Err(), redlatch.ErrLost) {
+		t.Errorf("it ran out: %v", err)
+	}
+	var next *legacy.Lock
+	await(t, "taken over", func() (ok bool) {
+		var err error
+		next, err = other.TryLock(t.Context(), "foo")
+		return err == nil
+	})
+	at := expires(t, server, "lock.foo")
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+	if err := lock.Extend(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("extend: %v", err)
+	}
+	if got := expires(t, server, "lock.foo"); got != at || next.Err() != nil {
+		t.Errorf("the next holder's value is %d, was %d", got, at)
+	}
+}
+
+// Losers of the race overwrite the value: the holder releases all the same.
+func TestReleaseOfAnOverwrittenValue(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	lock := try(t, open(t, server.URL(), 20*time.Second), "foo")
+	do(t, server, "GETSET", "lock.foo", fmt.Sprint(time.Now().Unix()+25))
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := do(t, server, "EXISTS", "lock.foo"); n != int64(0) {
+		t.Error("it is still there")
+	}
+}
+
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	locker := open(t, server.URL(), 2*time.Second)
+	lock := try(t, locker, "foo")
+	first := lock.Until()
+	for time.Since(first) < time.Second { // well beyond what it was taken for
+		if err := lock.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if lock.Err() != nil || lock.Context().Err() != nil {
+		t.Errorf("extended, it is %v", lock.Err())
+	}
+	do(t, server, "DEL", "lock.foo") // by an old locker, whose it was not
+	if err := lock.Extend(t.Context()); !errors.Is(err, redlatch.ErrLost) || !errors.Is(lock.Err(), redlatch.ErrLost) {
+		t.Errorf("extend: %v", err)
+	}
+	if n := do(t, server, "EXISTS", "lock.foo"); n != int64(0) {
+		t.Error("it was made anew")
+	}
+	lock = try(t, locker, "foo")
+	do(t, server, "DEL", "lock.foo")
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+func TestLockWaits(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	locker := open(t, server.URL(), 20*time.Second)
+	lock := try(t, locker, "foo")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := locker.Lock(ctx, "foo"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("ctx ended: %v", err)
+	}
+	got := make(chan error)
+	go func() {
+		_, err := locker.Lock(t.Context(), "foo")
+		got <- err
+	}()
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for text, config := range map[string]legacy.Config{
+		"Config.Timeout":     {URL: "redis://127.0.0.1:1", Timeout: 0},
+		"whole seconds":      {URL: "redis://127.0.0.1:1", Timeout: 1500 * time.Millisecond},
+		"at least 1s":        {URL: "redis://127.0.0.1:1", Timeout: -time.Second},
+		"Config.KeyTemplate": {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock"},
+		"Config.URL":         {Timeout: time.Second},
+	} {
+		if _, err := legacy.Open(config); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%+v: %v", config, err)
+		}
+	}
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	locker := open(t, proxy.URL(), 20*time.Second)
+	if _, err := locker.TryLock(t.Context(), ""); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("no name: %v", err)
+	}
+	do(t, server, "RPUSH", "lock.list", "x")
+	if _, err := locker.Lock(t.Context(), "list"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a list: %v", err)
+	}
+	lock := try(t, locker, "foo")
+	proxy.BlackHole(redistest.Both, true)
+	if _, err := locker.TryLock(t.Context(), "bar"); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("no answer: %v", err)
+	}
+	if err := lock.Extend(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
+		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(lock.Err(), redlatch.ErrReleased) {
+		t.Errorf("unlock: %v; the lock is %v", err, lock.Err())
+	}
+}

@@ -1,0 +1,191 @@
+package legacy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// Config says where the old locks are, and what they look like.
+type Config struct {
+	// URL is the one server, as in redlatch.Config.Nodes.
+	URL string
+	// Timeout is how long a lock lasts, in whole seconds, the grain of the
+	// protocol. All lockers must use the same.
+	Timeout time.Duration
+	// KeyTemplate makes the key from the lock's name, which replaces {name}.
+	// Defaults to "lock.{name}", as in the Redis documentation.
+	KeyTemplate string
+	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
+	// URL's host name.
+	TLS *tls.Config
+}
+
+const (
+	nameMark        = "{name}"
+	defaultTemplate = "lock." + nameMark
+	// commandTimeout bounds one command, and connecting. A DEL that came later
+	// than the lock's end would be another's, so it is short beside a second's
+	// margin.
+	commandTimeout = 500 * time.Millisecond
+	connectTimeout = time.Second
+	// maxInFlight keeps below the connection's own queue, which would block
+	// without looking at ctx.
+	maxInFlight = redisconn.RingSize / 2
+)
+
+// Locker takes old locks on one server. It is safe for concurrent use.
+type Locker struct {
+	config   Config
+	conn     driver.Conn
+	inFlight chan struct{}
+}
+
+// Open returns a locker. It sends nothing yet. The error wraps
+// redlatch.ErrInvalid and names the setting to mend.
+func Open(config Config) (*Locker, error) {
+	if config.KeyTemplate == "" {
+		config.KeyTemplate = defaultTemplate
+	}
+	switch {
+	case config.Timeout < time.Second || config.Timeout%time.Second != 0:
+		return nil, invalid("Config.Timeout is %v: it must be whole seconds, at least 1s, and that of all other lockers", config.Timeout)
+	case strings.Count(config.KeyTemplate, nameMark) != 1:
+		return nil, invalid("Config.KeyTemplate is %q: it must contain %s once", config.KeyTemplate, nameMark)
+	}
+	options, _, err := redisconn.Parse(config.URL)
+	if err != nil {
+		return nil, invalid("Config.URL: %w", err)
+	}
+	options.Secure(config.TLS)
+	options.ConnectTimeout = connectTimeout
+	conn, err := redisconn.New(options)
+	if err != nil {
+		return nil, invalid("Config.URL: %w", err)
+	}
+	return &Locker{config: config, conn: conn, inFlight: make(chan struct{}, maxInFlight)}, nil
+}
+
+// Close closes the connection. Locks that are held stay until they expire.
+func (l *Locker) Close() { l.conn.Close() }
+
+// Lock acquires the lock name, and waits until it holds it or ctx is done: it
+// asks again some ten times a second, as the protocol has nothing better.
+//
+// Errors are those of TryLock; when ctx is done first, errors.Is finds its cause
+// and what stood in the way. ErrHeld alone is waited out.
+func (l *Locker) Lock(ctx context.Context, name string) (*Lock, error) {
+	return l.lock(ctx, context.WithoutCancel(ctx), name)
+}
+
+// lock is Lock; parent is that of the lock's own context.
+func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
+	var way error // what stood in it before
+	for {
+		lock, err := l.try(ctx, parent, name)
+		switch {
+		case err == nil:
+			return lock, nil
+		case ctx.Err() != nil && way != nil:
+			return nil, fmt.Errorf("%w; %w", err, way)
+		case !errors.Is(err, redlatch.ErrHeld):
+			return nil, err
+		}
+		way = err
+		select {
+		case <-time.After(50*time.Millisecond + rand.N(100*time.Millisecond)):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w; %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// TryLock makes one try for the lock name: one command when it is free, three
+// when it expired. ctx ends the wait for the server.
+//
+// Errors: redlatch.ErrHeld when another holds it, or a value that is no time is
+// in its place; redlatch.ErrRefused with the server's words; redlatch.ErrInvalid;
+// redlatch.ErrNoQuorum when the server was not reached or did not answer. In the
+// last case the lock may have been set for nobody: it then expires by its
+// timeout, and cannot be removed before, as it may be another's. redlatch.ErrLost
+// when this process was stopped for so long that it ran out.
+func (l *Locker) TryLock(ctx context.Context, name string) (*Lock, error) {
+	return l.try(ctx, context.WithoutCancel(ctx), name)
+}
+
+func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
+	if name == "" {
+		return nil, invalid("the lock's name is empty")
+	}
+	key := strings.Replace(l.config.KeyTemplate, nameMark, name, 1)
+	for {
+		v := l.validity()
+		reply, err := l.do(ctx, "SETNX", key, v.text())
+		if err != nil {
+			return nil, failed("lock", name, err)
+		}
+		if reply.Int == 1 {
+			return newLock(l, parent, name, key, v)
+		}
+		reply, err = l.do(ctx, "GET", key)
+		switch {
+		case err != nil:
+			return nil, failed("lock", name, err)
+		case reply.Kind == driver.Null:
+			continue // released since
+		case !expired(reply.Text):
+			return nil, held(name, reply.Text)
+		}
+		// Others see that it expired too. All of them write, and the one that
+		// finds the expired value still there has it.
+		v = l.validity()
+		reply, err = l.do(ctx, "GETSET", key, v.text())
+		switch {
+		case err != nil:
+			return nil, failed("lock", name, err)
+		case reply.Kind != driver.Null && !expired(reply.Text):
+			return nil, held(name, reply.Text)
+		}
+		return newLock(l, parent, name, key, v)
+	}
+}
+
+// do sends a command. A reply that does not come leaves open what became of it.
+func (l *Locker) do(ctx context.Context, args ...string) (driver.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, errNoAnswer)
+	defer cancel()
+	select {
+	case l.inFlight <- struct{}{}:
+		defer func() { <-l.inFlight }()
+	case <-ctx.Done():
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	reply, err := l.conn.Do(ctx, args...)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = context.Cause(ctx)
+	}
+	return reply, err
+}
+
+var errNoAnswer = errors.New("the server did not answer in time")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("legacy: %w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// failed says what an error of a command amounts to.
+func failed(op, name string, err error) error {
+	kind := redlatch.ErrNoQuorum
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && !refusal.Passing() {
+		kind = redlatch.ErrRefused
+	}
+	return fmt.Errorf("legacy: %s %q: %w: %w", op, name, kind, err)
+}

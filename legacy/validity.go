@@ -1,0 +1,62 @@
+package legacy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// validity is how long a lock lasts that is about to be written.
+type validity struct {
+	// value is the Unix time in seconds from which on others take it over.
+	value int64
+	// until is timeout after the start, up to a second before value: by this
+	// machine's own clocks, which a step of the wall clock does not move.
+	until clock.Instant
+}
+
+// validity is that of a lock written now.
+func (l *Locker) validity() validity {
+	now := clock.System.Now()
+	return validity{
+		value: now.Mono.Unix() + int64(l.config.Timeout/time.Second) + 1,
+		until: now.Add(l.config.Timeout),
+	}
+}
+
+func (v validity) text() string { return strconv.FormatInt(v.value, 10) }
+
+// over reports whether the lock counts as expired: by any of the clocks.
+func (v validity) over() bool {
+	return clock.System.Now().Reached(v.until) || time.Now().Unix() >= v.value
+}
+
+// left is how long a validity that is not over lasts.
+func (v validity) left() time.Duration { return clock.System.Now().Until(v.until) }
+
+// expired reports whether a lock with this value may be taken over: its second
+// is past. What is no time never expires.
+func expired(value string) bool {
+	at, ok := parse(value)
+	return ok && at < float64(time.Now().Unix())
+}
+
+// parse reads a Unix time, of which some lockers write fractions.
+func parse(value string) (at float64, ok bool) {
+	at, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	return at, err == nil && !math.IsNaN(at) && !math.IsInf(at, 0)
+}
+
+// held says by a value of whom nothing else is known that it is in the way.
+func held(name, value string) error {
+	at, ok := parse(value)
+	if !ok {
+		return fmt.Errorf("legacy: lock %q: %w: its value is no Unix time, %.40q, and is not taken over", name, redlatch.ErrHeld, value)
+	}
+	return fmt.Errorf("legacy: lock %q: %w until %s", name, redlatch.ErrHeld, time.Unix(int64(at), 0).Format(time.RFC3339))
+}

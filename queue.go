@@ -1,0 +1,277 @@
+package redlatch
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/line"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Between processes the line is kept by a node. Inside one, the callers for a
+// lock stand in a line here, in the order of their calls: one of them contends
+// for all, and a holder hands over to the next without letting go.
+
+// maxHandOvers is how often in a row a process may hand a lock over inside itself
+// while others wait for it elsewhere.
+const maxHandOvers = 8
+
+// queues are the lines of one process.
+type queues struct {
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// of has a queue for each record that somebody here holds, contends or waits
+	// for.
+	of map[string]*queue
+	// crowded has the records that others were seen waiting for, and until when
+	// that is believed: who lets go of one joins the line for it, and does not
+	// push in.
+	crowded map[string]time.Time
+}
+
+// Bounds of crowded, in records and in time.
+const (
+	crowdRecords = 1024
+	crowdTime    = time.Second
+)
+
+// queue is the line for one record.
+type queue struct {
+	record string
+	// holder is the lock that this process holds, if it does.
+	holder *Lock
+	// busy: a caller contends, or is being handed the lock.
+	busy    bool
+	waiters list.List // of *waiter
+	// place is where the process stands in the line between processes; nil when
+	// it does not. The caller who contends has it.
+	place *line.Place
+	// failure is what last stood in the way of the callers who contended.
+	failure *QuorumError
+	// handed counts the hand-overs since the lock was last acquired.
+	handed int
+}
+
+// waiter is a caller in the line.
+type waiter struct {
+	request *request
+	// turn gets the hold that was handed over, or nil for leave to contend. It is
+	// sent to once, with queues.mu held, after the waiter left the line.
+	turn  chan *quorum.Hold
+	entry *list.Element // nil when it has left the line
+	gone  bool          // its caller does not wait for turn any more
+}
+
+func newQueues() *queues {
+	return &queues{of: make(map[string]*queue), crowded: make(map[string]time.Time)}
+}
+
+// enter lets a caller in: to contend, when w is nil, or to wait for w.turn.
+func (s *queues) enter(record string, r *request) (q *queue, w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q = s.open(record)
+	if !q.busy && q.holder == nil {
+		q.busy = true
+		return q, nil
+	}
+	w = &waiter{request: r, turn: make(chan *quorum.Hold, 1)}
+	w.entry = q.waiters.PushBack(w)
+	return q, w
+}
+
+// open returns the record's queue. The caller holds s.mu.
+func (s *queues) open(record string) *queue {
+	q := s.of[record]
+	if q == nil {
+		q = &queue{record: record}
+		s.of[record] = q
+	}
+	return q
+}
+
+// leave takes a waiter out whose caller waits no longer. A turn that had come to
+// it already is returned, with ok.
+func (s *queues) leave(q *queue, w *waiter) (hold *quorum.Hold, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.entry != nil {
+		q.waiters.Remove(w.entry)
+		w.entry = nil
+		s.tidy(q)
+		return nil, false
+	}
+	w.gone = true
+	select {
+	case hold = <-w.turn:
+		return hold, true
+	default:
+		return nil, false // hand is told by gone
+	}
+}
+
+// hand gives w its turn, and reports whether somebody still waits for it.
+func (s *queues) hand(w *waiter, hold *quorum.Hold) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.gone {
+		return false
+	}
+	w.turn <- hold
+	return true
+}
+
+// pop takes the first waiter out of the line. The caller holds s.mu.
+func (q *queue) pop() *waiter {
+	first := q.waiters.Front()
+	if first == nil {
+		return nil
+	}
+	w := q.waiters.Remove(first).(*waiter)
+	w.entry = nil
+	return w
+}
+
+// pass ends the turn of the caller who was busy, in favour of the next. It
+// returns the place in the line that nobody here has a use for any more, if any.
+func (s *queues) pass(q *queue) *line.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.busy = false
+	return s.next(q)
+}
+
+// next lets the first waiter contend, if nobody does and nobody holds the lock.
+// The caller holds s.mu.
+func (s *queues) next(q *queue) (unused *line.Place) {
+	if q.busy || q.holder != nil {
+		return nil
+	}
+	if w := q.pop(); w != nil {
+		q.busy = true
+		w.turn <- nil
+		return nil
+	}
+	unused, q.place = q.place, nil
+	s.tidy(q)
+	return unused
+}
+
+func (s *queues) tidy(q *queue) {
+	if !q.busy && q.holder == nil && q.waiters.Len() == 0 {
+		delete(s.of, q.record)
+	}
+}
+
+// hold notes that this process holds a record by l: served, the caller who was
+// busy has it; acquired, it was not handed over.
+func (s *queues) hold(l *Lock, served, acquired bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.open(l.record)
+	q.holder, q.failure = l, nil
+	if served {
+		q.busy = false
+	}
+	if acquired {
+		q.handed = 0
+	}
+	if l.over() {
+		// It was lost, or closed, before anybody could know of it here.
+		q.holder = nil
+		s.next(q)
+	}
+}
+
+// lost notes that this process holds the record by l no more.
+func (s *queues) lost(l *Lock) (unused *line.Place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of[l.record]
+	if q == nil || q.holder != l {
+		return nil
+	}
+	q.holder = nil
+	return s.next(q)
+}
+
+// successor returns the waiter that l is to be handed over to, who is busy from
+// then on; nil when l is to be released.
+func (s *queues) successor(l *Lock) (*queue, *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of[l.record]
+	if q == nil || q.holder != l || q.busy {
+		return nil, nil
+	}
+	if s.isCrowded(l.record) && q.handed >= maxHandOvers {
+		return nil, nil
+	}
+	w := q.pop()
+	if w == nil {
+		return nil, nil
+	}
+	q.holder, q.busy = nil, true
+	q.handed++
+	return q, w
+}
+
+// fail notes what stood in the way of the caller who contends.
+func (s *queues) fail(q *queue, failure *QuorumError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.failure = failure
+}
+
+// obstacle is what stands in the way of a caller who has made no try: this
+// process's own lock, or what the caller who contends met with.
+func (s *queues) obstacle(c *call, q *queue) *QuorumError {
+	s.mu.Lock()
+	holder, failure := q.holder, q.failure
+	s.mu.Unlock()
+	if holder == nil {
+		return failure
+	}
+	votes := c.client.answers(nil)
+	left := time.Until(holder.Until())
+	for i := range votes {
+		votes[i].Verdict, votes[i].Holder, votes[i].Left = Held, parseHolder(holder.hold.ID()), left
+	}
+	return newQuorumError("lock", c.name, votes)
+}
+
+// another returns a further waiter for a lock whose successor has gone.
+func (s *queues) another(q *queue) *waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return q.pop()
+}
+
+// crowd notes that others were seen waiting for record.
+func (s *queues) crowd(record string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.crowded) == crowdRecords {
+		clear(s.crowded)
+	}
+	s.crowded[record] = time.Now().Add(crowdTime)
+}
+
+// cleared notes that nobody else is waiting for record.
+func (s *queues) cleared(record string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.crowded, record)
+}
+
+// isCrowded reports that others wait for record. The caller holds s.mu.
+func (s *queues) isCrowded(record string) bool {
+	until, ok := s.crowded[record]
+	return ok && time.Now().Before(until)
+}
+
+func (s *queues) standsInLine(record string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isCrowded(record)
+}

@@ -1,0 +1,225 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// queue waits for the lock behind the callers of this process who came before,
+// and then contends for it with other processes.
+func (c *call) queue() (*Lock, error) {
+	queues := c.client.queues
+	q, w := queues.enter(c.record, &c.request)
+	if w != nil {
+		hold, err := c.stay(q, w)
+		if err != nil {
+			return nil, err
+		}
+		if hold != nil {
+			lock := c.hold(hold)
+			queues.hold(lock, true, false)
+			return lock, nil
+		}
+	}
+	lock, err := c.contend(q)
+	if lock != nil {
+		queues.hold(lock, true, true)
+		return lock, nil
+	}
+	if unused := queues.pass(q); unused != nil {
+		unused.Leave()
+	}
+	return nil, err
+}
+
+// stay waits for the turn of w. The hold is nil when it is to contend.
+func (c *call) stay(q *queue, w *waiter) (*quorum.Hold, error) {
+	var reports <-chan time.Time
+	if c.request.report != nil {
+		c.failure = c.client.queues.obstacle(c, q)
+		c.report()
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		reports = ticker.C
+	}
+	for {
+		var err error
+		select {
+		case hold := <-w.turn:
+			return hold, nil
+		case <-reports:
+			c.failure = c.client.queues.obstacle(c, q)
+			c.report()
+			continue
+		case <-c.ctx.Done():
+			c.failure = c.client.queues.obstacle(c, q)
+			err = c.ended()
+		case <-c.client.life.Done():
+			err = ErrClosed
+		}
+		if hold, ok := c.client.queues.leave(q, w); ok {
+			c.decline(q, hold)
+		}
+		return nil, err
+	}
+}
+
+// decline gives a turn on that came too late.
+func (c *call) decline(q *queue, hold *quorum.Hold) {
+	if hold != nil {
+		c.client.serve(q, hold)
+		return
+	}
+	if unused := c.client.queues.pass(q); unused != nil {
+		unused.Leave()
+	}
+}
+
+// contend makes tries until one holds: the first at once, unless others are known
+// to wait, and the next when it is this process's turn in the line.
+func (c *call) contend(q *queue) (*Lock, error) {
+	inLine := q.place != nil || c.client.queues.standsInLine(c.record)
+	var pause time.Duration
+	for failed := 0; ; {
+		if err := c.may(); err != nil {
+			return nil, err
+		}
+		claim, placed := c.claim(), false
+		if inLine {
+			var err error
+			if placed, err = c.await(q, pause); err != nil {
+				return nil, err
+			}
+			if placed {
+				claim = q.place.In(claim)
+			}
+		}
+		lock, err := c.try(claim)
+		if lock != nil {
+			if q.place != nil {
+				q.place.Taken(lock.hold.Answer(q.place.Arbiter()))
+				q.place = nil
+			}
+			return lock, nil
+		}
+		c.client.queues.fail(q, c.failure)
+		if c.final() {
+			return nil, err
+		}
+		c.report()
+		if errors.Is(c.failure.kind, ErrHeld) && !inLine {
+			inLine = true
+			continue
+		}
+		pause = c.client.pause(c.failure, failed)
+		if failed++; placed && failed <= swiftTries {
+			// Releases, the last holder's or our own, are still on their way.
+			pause = c.client.draw(firstPause / 2)
+		}
+		if placed {
+			continue
+		}
+		if err := c.sleep(pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// swiftTries is how many tries of one whose turn it is follow each other at once.
+const swiftTries = 4
+
+// await waits for this process's turn, no sooner than after rest unless it is
+// called; placed is false when no node keeps a line.
+func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(c.client.life, func() { cancel(ErrClosed) })
+	defer stop()
+	if q.place == nil {
+		q.place = c.client.line.Join(c.claim())
+	}
+	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
+	if ctx.Err() != nil {
+		return false, c.may()
+	}
+	return err == nil, nil
+}
+
+// stands takes in what the node that keeps the line says.
+func (c *call) stands(q *queue, s ballot.Standing) {
+	if s.Free() {
+		if s.Ahead == 0 {
+			c.client.queues.cleared(c.record)
+		}
+		return
+	}
+	votes := make([]NodeAnswer, 0, len(c.client.nodes))
+	if c.failure != nil {
+		votes = slices.Clone(c.failure.Nodes)
+	} else {
+		votes = append(votes, c.client.answers(nil)...)
+		for i := range votes {
+			votes[i].Verdict = NotSent
+		}
+	}
+	votes[s.Place.Voter].Verdict, votes[s.Place.Voter].Holder, votes[s.Place.Voter].Left = Held, parseHolder(s.Holder), s.Left
+	c.failure = &QuorumError{Op: "lock", Name: c.name, Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
+	c.client.queues.fail(q, c.failure)
+	c.report()
+}
+
+// isForeign reports that a holder is of another library, or of an older kind, and
+// calls nobody when it releases.
+func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
+
+// giveUp ends the hold of l: by handing it over to a caller who waits in this
+// process, if it was held, else by releasing it.
+func (c *Client) giveUp(l *Lock, held bool) (votes []ballot.Answer, ok bool) {
+	if held && c.life.Err() == nil {
+		if q, w := c.queues.successor(l); w != nil {
+			return c.handOver(q, w, l.hold)
+		}
+	}
+	votes, ok = l.hold.Release()
+	c.letGo(l)
+	return votes, ok
+}
+
+// letGo lets the next caller contend for what l does not hold any more.
+func (c *Client) letGo(l *Lock) {
+	if unused := c.queues.lost(l); unused != nil {
+		unused.Leave()
+	}
+}
+
+// handOver ends hold in favour of w, or of the next in line when w has gone.
+func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
+	c.counters.tries.Add(1)
+	claim := claimOf(q.record, newHolderID(c.clock.Wall(), w.request.label), w.request.ttl)
+	next, votes, ok := hold.HandOver(claim)
+	if !c.queues.hand(w, next) {
+		if next != nil {
+			c.serve(q, next)
+		} else if unused := c.queues.pass(q); unused != nil {
+			unused.Leave()
+		}
+	}
+	return votes, ok
+}
+
+// serve gives hold, whose caller has gone, to the next in line, or releases it.
+func (c *Client) serve(q *queue, hold *quorum.Hold) {
+	if w := c.queues.another(q); w != nil && c.life.Err() == nil {
+		c.handOver(q, w, hold)
+		return
+	}
+	hold.Release()
+	if unused := c.queues.pass(q); unused != nil {
+		unused.Leave()
+	}
+}
