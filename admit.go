@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
@@ -38,7 +37,7 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 }
 
 // node returns the node with this name or URL, or nil.
-func (c *Client) node(address string) *node.Node {
+func (c *Client) node(address string) member {
 	names := []string{address}
 	if options, name, err := redisconn.Parse(address); err == nil {
 		names = append(names, name, options.Address)

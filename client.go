@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
-	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // maxName bounds a lock's name, in bytes.
@@ -27,7 +27,7 @@ const maxName = 512
 type Client struct {
 	config Config
 	clock  clock.Clock
-	nodes  []*node.Node
+	nodes  []member
 	census *node.Census
 	engine *quorum.Engine
 	line   *line.Line
@@ -49,6 +49,20 @@ type Client struct {
 	calls sync.WaitGroup
 }
 
+// member is a node that votes: a server, or a whole Cluster.
+type member interface {
+	quorum.Voter
+	line.Keeper
+	Take(ctx context.Context, c ballot.Claim) ballot.Answer
+	Prolong(ctx context.Context, c ballot.Claim) ballot.Answer
+	Drop(ctx context.Context, c ballot.Claim) ballot.Answer
+	Query(ctx context.Context, record string) ballot.Answer
+	Connect(ctx context.Context) error
+	Vouch(ctx context.Context) error
+	Reset(ctx context.Context) error
+	Close()
+}
+
 // Open returns a client for the nodes of config. It connects to all of them at
 // once and returns when all have answered or refused, a little after a quorum
 // has, or after a second. A node that cannot be reached is not an error: it may
@@ -58,12 +72,19 @@ type Client struct {
 // to one server are found here when it can be reached, else by the first lock
 // that reaches it.
 func Open(config Config) (*Client, error) {
-	dial := func(e endpoint) (driver.Conn, error) { return redisconn.New(e.options) }
-	c, err := open(config, clock.System, dial)
+	c, err := open(config, clock.System, endpoint.dial)
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
+}
+
+func init() {
+	attach.Open = func(config any, nodes []attach.Node) (any, error) {
+		c := config.(Config)
+		c.attached = nodes
+		return Open(c)
+	}
 }
 
 // open is Open with the machine's parts given: tests bring their own time and
@@ -84,20 +105,16 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	c.line = line.New(line.Options{Waiter: waiter, Timeout: config.NodeTimeout, Foreign: isForeign, Draw: func(d time.Duration) time.Duration { return c.draw(d) }})
 	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
 	for i, e := range endpoints {
-		conn, err := dial(e)
+		n, err := c.newNode(i, e, waiter, dial)
 		if err != nil {
 			c.Close()
-			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+			return nil, err
 		}
-		options := config.nodeOptions(i, e, c.census)
-		options.Waiter, options.Changed = waiter, c.line.Changed
-		options.Called = func(waiter, record string) { c.line.Called(i, waiter, record) }
-		n := node.New(conn, options)
 		c.nodes = append(c.nodes, n)
 		voters[i], keepers[i] = n, n
 	}
 	c.line.Use(keepers)
-	c.engine = quorum.New(voters, c.clock, config.NodeTimeout)
+	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
 	c.engine.OnWaiting(c.queues.crowd)
 	c.connect()
 	if err := c.usable(); err != nil {
@@ -105,6 +122,27 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 		return nil, err
 	}
 	return c, nil
+}
+
+// newNode returns the i-th node, at e.
+func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
+	conn, err := dial(e)
+	if err != nil {
+		return nil, invalid("Config.Nodes[%d]: %w", i, err)
+	}
+	o := c.config.nodeOptions(i, e, c.census)
+	o.Waiter, o.Changed = waiter, c.line.Changed
+	o.Called = func(waiter, record string) { c.line.Called(i, waiter, record) }
+	if c.config.acknowledged() {
+		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
+			conn.Close()
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+	}
+	if e.cluster {
+		return node.NewCluster(conn, o), nil
+	}
+	return node.New(conn, o), nil
 }
 
 // connect waits for the first contact with the nodes: for all of them while a

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/attach"
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -59,6 +61,20 @@ type Config struct {
 	//	redis://user:password@host:port/database
 	//	rediss://host:port              with TLS
 	//	unix:///path/to/socket?db=1
+	//	redis://user:password@s1:26379/database?addr=s2:26379&addr=s3:26379&master_set=NAME
+	//
+	//	redis://user:password@c1:6379?addr=c2:6379&addr=c3:6379
+	//
+	// The last but one is a master that Sentinels at s1, s2 and s3 watch under NAME; the
+	// credentials are the master's, and sentinel_username and sentinel_password
+	// are theirs. Name all of them: most are believed, and asked every second. A
+	// master that they have replaced and a client alike may be cut off from them,
+	// and go on together: set Replicas, or min-replicas-to-write on the servers.
+	//
+	// The last is a Redis Cluster by some of its nodes, or by one of them with
+	// ?cluster: as a whole it is one node, and each lock is at the master of its
+	// slot. It is called "cluster" unless a #name is given. Let no master give
+	// slots away that has restarted within MaxTTL and 4 s.
 	//
 	// All clients must name the same nodes. A node with several addresses can
 	// be given one name for all with a fragment: redis://10.0.0.7:6379#a.
@@ -82,6 +98,25 @@ type Config struct {
 	// small beside the TTL; raise it for distant nodes. At most 1 s. Defaults to
 	// 50 ms.
 	NodeTimeout time.Duration
+
+	// Replicas is how many replicas of a node must acknowledge a lock, an
+	// extension and a token before the node's vote counts (WAIT). A vote with
+	// fewer is undone, and the error's NodeAnswer is NotReplicated and says how
+	// many there were. A failover then finds the lock on those replicas, though
+	// not if another one is promoted: Redis and Valkey do not promise which.
+	// Defaults to 0.
+	Replicas int
+
+	// Fsync has the acknowledgements mean that it is on disk, on the node and on
+	// Replicas replicas (WAITAOF). It needs Redis or Valkey 7.2 and appendonly yes
+	// on all of them, and appendfsync always unless ReplicaTimeout is long enough
+	// for everysec.
+	Fsync bool
+
+	// ReplicaTimeout is how long the acknowledgements are waited for. Votes are
+	// acknowledged in groups, so one may wait for two groups. Twice ReplicaTimeout
+	// and NodeTimeout are 1 s together at most. Defaults to 50 ms.
+	ReplicaTimeout time.Duration
 
 	// KeyTemplate makes the key of a lock from its name, which replaces {name},
 	// such as "redlock:{name}". The braces are not part of the key. Defaults to
@@ -117,6 +152,9 @@ type Config struct {
 	// Logger is told of admissions, lost locks and what is left behind. Defaults
 	// to silence.
 	Logger *slog.Logger
+
+	// attached are nodes in place of URLs.
+	attached []attach.Node
 }
 
 const (
@@ -124,9 +162,43 @@ const (
 	defaultMaxTTL      = 30 * time.Second
 	defaultMaxHold     = time.Hour
 	defaultNodeTimeout = 50 * time.Millisecond
+	defaultReplicaWait = 50 * time.Millisecond
 	maxNodeTimeout     = node.LongestAttempt / 2 // an attempt has two steps
 	nameMark           = "{name}"
 )
+
+// stepTimeout is how long one node is waited for in one step, its replicas
+// included.
+func (c Config) stepTimeout() time.Duration {
+	if !c.acknowledged() {
+		return c.NodeTimeout
+	}
+	return c.NodeTimeout + 2*c.ReplicaTimeout
+}
+
+// acknowledged reports whether votes are to be acknowledged.
+func (c Config) acknowledged() bool { return c.Replicas > 0 || c.Fsync }
+
+// replicas says which acknowledgement the votes of the node at e need.
+func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
+	r := node.Replicas{Want: c.Replicas, Fsync: c.Fsync, Limit: c.ReplicaTimeout}
+	if !e.cluster { // which has connections enough
+		second, err := dial(e)
+		if err != nil {
+			return r, err
+		}
+		conn = second
+	}
+	batcher, ok := conn.(driver.Batcher)
+	if !ok {
+		if !e.cluster {
+			conn.Close()
+		}
+		return r, errors.New("this connection cannot wait for replicas: leave Config.Replicas and Config.Fsync out")
+	}
+	r.Conn = batcher
+	return r, nil
+}
 
 // nodeOptions says what the node at e, the i-th, is to a client.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
@@ -141,7 +213,7 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 			Fenced: c.RestartFence == FenceOn,
 			Strict: c.Strict,
 		},
-		ConnectTimeout: e.options.ConnectTimeout,
+		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
 		Logger:         c.Logger,
 	}
@@ -151,11 +223,24 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 type endpoint struct {
 	name    string
 	options redisconn.Options
+	// attached connects, where there is no URL.
+	attached func() driver.Conn
+	cluster  bool
+}
+
+func (e endpoint) dial() (driver.Conn, error) {
+	if e.attached != nil {
+		return e.attached(), nil
+	}
+	if e.cluster {
+		return redisconn.NewCluster(e.options), nil
+	}
+	return redisconn.New(e.options)
 }
 
 // complete fills in the defaults, and refuses what cannot work.
 func (c Config) complete() (Config, []endpoint, error) {
-	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout} {
+	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout, "ReplicaTimeout": &c.ReplicaTimeout} {
 		if *d < 0 || *d > 0 && *d < time.Millisecond {
 			return c, nil, invalid("Config.%s is %v: it must be at least 1ms, the servers' grain, or 0 for its default", setting, *d)
 		}
@@ -171,6 +256,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	}
 	orDefault(&c.MaxHold, defaultMaxHold)
 	orDefault(&c.NodeTimeout, defaultNodeTimeout)
+	orDefault(&c.ReplicaTimeout, defaultReplicaWait)
 	orDefault(&c.KeyTemplate, nameMark)
 	orDefault(&c.Deployment, "default")
 	if c.Logger == nil {
@@ -185,6 +271,9 @@ func (c Config) complete() (Config, []endpoint, error) {
 		checkTTL("Config.TTL", c.TTL, c.MaxTTL),
 		checkLabel("Config.Label", c.Label),
 		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
+		check(c.Replicas >= 0, "Config.Replicas is %d: it must be 0 or more", c.Replicas),
+		check(c.stepTimeout() <= maxNodeTimeout || c.NodeTimeout > maxNodeTimeout,
+			"Config.ReplicaTimeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.ReplicaTimeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
 		check(c.Commands <= CommandsWatch, "Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", c.Commands),
@@ -201,6 +290,9 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 func (c Config) endpoints() ([]endpoint, error) {
+	if len(c.attached) > 0 {
+		return attachedEndpoints(c.attached)
+	}
 	if len(c.Nodes) == 0 {
 		return nil, invalid("Config.Nodes names no node: give at least one URL, such as redis://127.0.0.1:6379")
 	}
@@ -213,13 +305,26 @@ func (c Config) endpoints() ([]endpoint, error) {
 		}
 		options.Secure(c.TLS)
 		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
-		for _, key := range []string{name, options.Network + " " + options.Address} {
+		for _, key := range []string{name, options.Place()} {
 			if first, ok := seen[key]; ok && first != i {
 				return nil, invalid("Config.Nodes[%d], %s, and Config.Nodes[%d], %s, are one server, which would vote twice: name each server once", first, endpoints[first].name, i, name)
 			}
 			seen[key] = i
 		}
-		endpoints = append(endpoints, endpoint{name: name, options: options})
+		endpoints = append(endpoints, endpoint{name: name, options: options, cluster: options.Cluster})
+	}
+	return endpoints, nil
+}
+
+func attachedEndpoints(nodes []attach.Node) ([]endpoint, error) {
+	endpoints := make([]endpoint, len(nodes))
+	first := make(map[string]int)
+	for i, n := range nodes {
+		if j, ok := first[n.Name]; ok {
+			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
+		}
+		first[n.Name] = i
+		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster}
 	}
 	return endpoints, nil
 }

@@ -43,6 +43,8 @@ func TestInvalidConfig(t *testing.T) {
 		{"negative MaxHold", redlatch.Config{Nodes: []string{url}, MaxHold: -time.Hour}, []string{"Config.MaxHold"}},
 		{"NodeTimeout below the grain", redlatch.Config{Nodes: []string{url}, NodeTimeout: time.Microsecond}, []string{"Config.NodeTimeout"}},
 		{"NodeTimeout too long", redlatch.Config{Nodes: []string{url}, NodeTimeout: time.Minute}, []string{"Config.NodeTimeout", "1m0s", "at most"}},
+		{"negative Replicas", redlatch.Config{Nodes: []string{url}, Replicas: -1}, []string{"Config.Replicas", "-1"}},
+		{"ReplicaTimeout too long", redlatch.Config{Nodes: []string{url}, Replicas: 1, ReplicaTimeout: time.Second}, []string{"Config.ReplicaTimeout", "1s", "NodeTimeout", "50ms"}},
 		{"template without name", redlatch.Config{Nodes: []string{url}, KeyTemplate: "lock:"}, []string{"Config.KeyTemplate", "{name}"}},
 		{"template with the name twice", redlatch.Config{Nodes: []string{url}, KeyTemplate: "{name}{name}"}, []string{"Config.KeyTemplate", "once"}},
 		{"long label", redlatch.Config{Nodes: []string{url}, Label: strings.Repeat("x", 65)}, []string{"Config.Label", "64"}},

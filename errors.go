@@ -43,6 +43,8 @@ const (
 	NotOurs     = ballot.NotOurs     // this holder has nothing on this node
 	NotAdmitted = ballot.NotAdmitted // may have forgotten locks; does not vote yet
 	Refused     = ballot.Refused     // the server answered with an error
+	// NotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
+	NotReplicated = ballot.NotReplicated
 )
 
 // NodeAnswer is one node's part in a vote.

@@ -29,9 +29,12 @@ const (
 	NotAdmitted
 	// Refused: the server answered with an error that waiting does not cure.
 	Refused
+	// NotReplicated: the node did what it was asked, and too few of its replicas
+	// have acknowledged it. The node may hold our record.
+	NotReplicated
 )
 
-var verdicts = [...]string{"no reply", "not sent", "granted", "held by another", "not ours", "not admitted", "refused"}
+var verdicts = [...]string{"no reply", "not sent", "granted", "held by another", "not ours", "not admitted", "refused", "not replicated"}
 
 func (v Verdict) String() string {
 	if int(v) < len(verdicts) {
@@ -58,6 +61,12 @@ type Answer struct {
 	Waiting bool
 	// Err says more about every verdict but Granted and Held.
 	Err error
+}
+
+// MayHold reports whether the node may hold our record after a step that it
+// answered so.
+func (a Answer) MayHold() bool {
+	return a.Verdict == Granted || a.Verdict == Unknown || a.Verdict == NotReplicated
 }
 
 // Called reports that the node keeps the free record for a waiter that it has

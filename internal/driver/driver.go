@@ -16,7 +16,8 @@ import (
 // Order: when a call of Do or EvalSHA has returned, for whatever reason, a
 // command given to a later call is executed after it, as long as the
 // connection lives. A release that follows an abandoned acquire therefore
-// cannot overtake it.
+// cannot overtake it. A Drainer keeps this order for commands with the same first
+// key only.
 //
 // At most once: a command that may have been executed is never sent again.
 //
@@ -33,6 +34,32 @@ type Conn interface {
 	Connections() uint64
 	// Close closes the connection; commands under way end with an error.
 	Close()
+}
+
+// Drainer is a Conn over several connections.
+type Drainer interface {
+	Conn
+	// Drain waits until all commands that were given before are over, or with a
+	// key, those on keys in its Cluster slot.
+	Drain(key string)
+}
+
+// Seeker is a Conn that may have to look for its server anew, as one does whose
+// master others choose.
+type Seeker interface {
+	Conn
+	// Seek breaks the connection, so that the next command looks for the server.
+	// It reports false, and does nothing, where there is only one place to look.
+	Seek() bool
+}
+
+// Batcher is a Conn that can put commands on one connection with no other
+// caller's between them.
+type Batcher interface {
+	Conn
+	// Batch sends the commands in order and waits for all replies, or for ctx. A
+	// reply that is an error is in errs.
+	Batch(ctx context.Context, commands ...[]string) (replies []Reply, errs []error)
 }
 
 // Listener is a Conn whose server can speak first. Without it a waiter learns of
@@ -124,3 +151,6 @@ func (e *ServerError) Passing() bool {
 	}
 	return false
 }
+
+// Redirects reports whether a Cluster's node said that another has the key.
+func (e *ServerError) Redirects() bool { return e.Code() == "MOVED" || e.Code() == "ASK" }

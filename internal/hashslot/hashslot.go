@@ -5,10 +5,8 @@ package hashslot
 import (
 	"strconv"
 	"strings"
+	"sync"
 )
-
-// slots is the number of slots of a Cluster.
-const slots = 16384
 
 // Tag returns a text that, in braces at the head of another key, sends that key
 // to key's slot.
@@ -23,13 +21,29 @@ func Tag(key string) string {
 	}
 	// The whole key is hashed, but a tag ends at its first brace. Any other text
 	// of the same slot does; one number in 16384 is.
-	want := Of(key)
-	for n := 0; ; n++ {
-		if tag := strconv.Itoa(n); Of(tag) == want {
-			return tag
+	return TagOf(Of(key))
+}
+
+// Slots is the number of slots of a Cluster.
+const Slots = 16384
+
+// TagOf returns a tag of the slot, the same for everybody: the smallest number.
+func TagOf(slot uint16) string { return tags()[slot] }
+
+var tags = sync.OnceValue(func() *[Slots]string {
+	table := new([Slots]string)
+	for n, missing := 0, Slots; missing > 0; n++ {
+		tag := strconv.Itoa(n)
+		if slot := Of(tag); table[slot] == "" {
+			table[slot] = tag
+			missing--
 		}
 	}
-}
+	return table
+})
+
+// Same reports whether two keys are in one slot.
+func Same(a, b string) bool { return Of(Tag(a)) == Of(Tag(b)) }
 
 // Of returns the slot of a text without tags: CRC-16/XMODEM modulo the number of
 // slots.
@@ -42,5 +56,5 @@ func Of(text string) uint16 {
 			crc = crc<<1 ^ carry*0x1021
 		}
 	}
-	return crc % slots
+	return crc % Slots
 }

@@ -48,6 +48,14 @@ type evidence struct {
 
 func (e *evidence) run() string { return e.info["run_id"] }
 
+// known reports whether this run, as the master that it is, was admitted before
+// or vouched for. A run that was a replica in between took over its master's
+// data, which may lack its own last writes; scripts it keeps.
+func (e *evidence) known() bool {
+	return e.record != nil && (e.record.Run == e.run() || e.record.Vouched == e.run()) &&
+		(!e.info.promoted() || e.record.Reign == e.info["master_replid"])
+}
+
 // decision is nil error to admit, a *NotAdmittedError to wait, another error to
 // refuse. watch asks for the quarantine to be counted from now on.
 type decision struct {
@@ -73,7 +81,7 @@ func (d Deployment) decide(e *evidence) decision {
 		return decision{err: errors.New("RestartFence: the node's INFO names no run_id, so a restart could not be told: switch the fence off to use it all the same")}
 	case e.info.keepsScripts():
 		return decision{err: fmt.Errorf("RestartFence: server version %q may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", e.info["redis_version"])}
-	case e.vouched, e.record != nil && (e.record.Run == run || e.record.Vouched == run):
+	case e.vouched, e.known():
 		// The same run that was admitted before: a flushed script cache or a
 		// changed agreement lost no lock.
 		return decision{}

@@ -36,6 +36,11 @@ func ofAnotherKind(err error) error {
 	return err
 }
 
+func isReadOnly(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Code() == "READONLY"
+}
+
 // isUnable reports that the server cannot do this, and did not.
 func isUnable(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
@@ -62,6 +67,9 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 
 // failure tells a refusal, which waiting does not cure, from a lack of answer.
 func failure(err error) ballot.Answer {
+	if _, ok := errors.AsType[*ReplicasError](err); ok {
+		return ballot.Answer{Verdict: ballot.NotReplicated, Err: err}
+	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
 	case ok && refusal.Passing(): // it was not executed

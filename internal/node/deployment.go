@@ -48,6 +48,9 @@ type record struct {
 	// Run is the server process that was admitted. A script looks for it in
 	// the text.
 	Run string `json:"run"`
+	// Reign is the replication id that the run had then: a master that was made a
+	// replica and a master again has another, and may have lost what it granted.
+	Reign string `json:"reign,omitempty"`
 	// Vouched is the run an operator spoke for.
 	Vouched string `json:"vouched,omitempty"`
 	// Nodes maps each node's name to the run last seen behind it, "" if none.

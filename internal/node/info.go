@@ -55,3 +55,14 @@ func (f info) keepsScripts() bool {
 	n, err := strconv.Atoi(major)
 	return err != nil || n < 7
 }
+
+// inCluster reports whether the server is part of a Cluster; Valkey and Redis
+// name the mode differently.
+func (f info) inCluster() bool { return f["redis_mode"] == "cluster" || f["server_mode"] == "cluster" }
+
+// flushes counts the commands that delete all keys.
+func (f info) flushes() string {
+	all, _, _ := strings.Cut(f["cmdstat_flushall"], ",")
+	db, _, _ := strings.Cut(f["cmdstat_flushdb"], ",")
+	return all + "+" + db
+}

@@ -66,8 +66,8 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 type circumstance struct {
 	// markerLost: the voting script was there and the admission key was not.
 	markerLost bool
-	// vouched: an operator speaks for the node's present run.
-	vouched bool
+	// vouched: an operator speaks for the node's present run. spoken: just now.
+	vouched, spoken bool
 	// greeting: nobody asks for a vote yet.
 	greeting bool
 }
@@ -78,6 +78,9 @@ type circumstance struct {
 func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64, err error) {
 	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
 	connection = n.conn.Connections()
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
+		return connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
+	}
 	var e *evidence
 	if isUnable(err) && why.greeting && !n.options.Deployment.Fenced {
 		e, err = n.gatherByCommands(ctx)
@@ -88,7 +91,10 @@ func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64
 		return connection, err
 	}
 	e.circumstance = why
-	n.options.Census.report(n.options.Index, e.run())
+	n.link.seen.Store(&sighting{connection: connection, run: e.run()})
+	if !n.isSlot() {
+		n.options.Census.report(n.options.Index, e.run())
+	}
 	err = n.judge(ctx, e)
 	if errors.Is(err, errUnfit) {
 		n.link.broken() // no vote counts, not even one that the server would give
@@ -105,7 +111,7 @@ func (n *Node) Vouch(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	_, err := n.inspect(ctx, circumstance{vouched: true})
+	_, err := n.inspect(ctx, circumstance{vouched: true, spoken: n.isSlot()})
 	return err
 }
 
@@ -121,6 +127,9 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
+	if e.info.inCluster() != n.isSlot() {
+		return fmt.Errorf("%w: %w", errUnfit, errTopology[n.isSlot()])
+	}
 	n.use(names)
 	n.warn(e)
 	if e.unscripted {
@@ -130,7 +139,9 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 		}
 		return nil
 	}
-	if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
+	if n.isSlot() {
+		e.vouched = e.vouched || n.vouchedFor(ctx, e)
+	} else if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
 		// This run was admitted, and no longer knows: its keys were deleted.
 		e.markerLost = true
 	}
@@ -141,22 +152,35 @@ func (n *Node) judge(ctx context.Context, e *evidence) error {
 	case d.err == nil:
 		return n.open(ctx, e)
 	case d.watch:
-		if _, err := n.conn.Do(ctx, "SET", quarantineKey(n.options.Deployment.Name), e.quarantineText(),
+		// A run that was promoted may know the script, from when it was a master
+		// before, and have the admission from its last one.
+		if _, err := n.conn.Do(ctx, "DEL", n.admissionKey); err != nil {
+			return err
+		}
+		if _, err := n.conn.Do(ctx, "SET", n.key("quarantine"), e.quarantineText(),
 			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
 			return err
 		}
 		return d.err
 	case isNotAdmitted(d.err):
 		return d.err
+	case errors.Is(d.err, ErrReplica) && n.seek(): // others choose the master
+		return driver.NotSent(d.err)
 	default:
 		return fmt.Errorf("%w: %w", errUnfit, d.err)
 	}
 }
 
+// seek has the connection look for another server, where there may be one.
+func (n *Node) seek() bool {
+	seeker, ok := n.conn.(driver.Seeker)
+	return ok && seeker.Seek()
+}
+
 // open admits the run that was looked at, which also loads the voting script.
 func (n *Node) open(ctx context.Context, e *evidence) error {
 	d := n.options.Deployment
-	r := &record{Run: e.run(), Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
+	r := &record{Run: e.run(), Reign: e.info["master_replid"], Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
 	if e.record != nil {
 		r.Nodes, r.Vouched = mergeRuns(e.record.Nodes, r.Nodes), e.record.Vouched
 		r.Replicated = e.record.Replicated
@@ -164,6 +188,11 @@ func (n *Node) open(ctx context.Context, e *evidence) error {
 	r.Replicated = r.Replicated || e.info.number("connected_slaves") > 0
 	if e.vouched {
 		r.Vouched = e.run()
+	}
+	if e.spoken {
+		if err := n.vouch(ctx, e); err != nil {
+			return err
+		}
 	}
 	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), []string{script.Admit, e.run(), r.text()})
 	switch {
@@ -189,8 +218,7 @@ func mergeRuns(recorded, seen map[string]string) map[string]string {
 }
 
 func (n *Node) deploymentKeys() []string {
-	name := n.options.Deployment.Name
-	return []string{admissionKey(name), recordKey(name), quarantineKey(name)}
+	return []string{n.key("admitted"), n.key("deployment"), n.key("quarantine")}
 }
 
 // gather reads the reply of inspect.lua.
@@ -219,7 +247,7 @@ func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
 		return nil, err
 	}
 	e.info = parseInfo(reply.Text)
-	reply, err = n.conn.Do(ctx, "GET", recordKey(n.options.Deployment.Name))
+	reply, err = n.conn.Do(ctx, "GET", n.key("deployment"))
 	if err != nil && !isUnable(err) {
 		return nil, err
 	}

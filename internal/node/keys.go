@@ -20,7 +20,19 @@ func side(kind, record string) string {
 // callChannel is where a waiter listens.
 func callChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
 
-// The keys a deployment has once on every node.
-func admissionKey(deployment string) string  { return KeyPrefix + "{" + deployment + "}:admitted" }
-func recordKey(deployment string) string     { return KeyPrefix + "{" + deployment + "}:deployment" }
-func quarantineKey(deployment string) string { return KeyPrefix + "{" + deployment + "}:quarantine" }
+// deploymentKey names what a deployment has once on every node, or of a Cluster,
+// once in every slot that is used: in the slot of tag then.
+func deploymentKey(what, deployment, tag string) string {
+	if tag == "" {
+		return KeyPrefix + "{" + deployment + "}:" + what
+	}
+	return KeyPrefix + "{" + tag + "}:" + what + ":" + deployment
+}
+
+func (n *Node) key(what string) string {
+	return deploymentKey(what, n.options.Deployment.Name, n.options.slotTag)
+}
+
+func admissionKey(deployment string) string  { return deploymentKey("admitted", deployment, "") }
+func recordKey(deployment string) string     { return deploymentKey("deployment", deployment, "") }
+func quarantineKey(deployment string) string { return deploymentKey("quarantine", deployment, "") }

@@ -22,10 +22,19 @@ type link struct {
 	// when there is none.
 	greeted atomic.Uint64
 
+	// seen is the run that the last inspection found, and the connection it found
+	// it through.
+	seen atomic.Pointer[sighting]
+
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
 	current *greeting
 	failed  error
 	failure time.Time
+}
+
+type sighting struct {
+	connection uint64
+	run        string
 }
 
 // greeting is one attempt to connect and inspect.
@@ -89,6 +98,9 @@ func (n *Node) greet(ctx context.Context) error {
 	case errors.Is(err, driver.ErrNotSent):
 		return err
 	case err != nil:
+		return driver.NotSent(err)
+	}
+	if err := n.probeReplicas(ctx); err != nil {
 		return driver.NotSent(err)
 	}
 	if connection != n.conn.Connections() {

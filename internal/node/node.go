@@ -29,6 +29,8 @@ type Options struct {
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
 	ConnectTimeout time.Duration
+	// Replicas asks for the acknowledgement of every vote by replicas.
+	Replicas Replicas
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
@@ -40,6 +42,11 @@ type Options struct {
 	Called  func(waiter, record string)
 	Changed func(record string)
 	Logger  *slog.Logger
+
+	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
+	// node is a server. cluster is what such nodes share.
+	slotTag string
+	cluster *Cluster
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -54,6 +61,7 @@ type Node struct {
 	flight    *flight
 	leftovers leftovers
 	admission admission
+	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
 	// voting is the script of the deployment as this node's record names it.
@@ -69,7 +77,7 @@ func New(conn driver.Conn, o Options) *Node {
 	n := &Node{
 		options:      o,
 		conn:         conn,
-		admissionKey: admissionKey(o.Deployment.Name),
+		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 		flight:       newFlight(),
 	}
@@ -77,6 +85,9 @@ func New(conn driver.Conn, o Options) *Node {
 		l.OnChange(o.Changed)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
+	if o.Replicas.Conn != nil {
+		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)
+	}
 	n.use(sortedNames(o.Census.members()))
 	return n
 }
@@ -90,7 +101,14 @@ func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
 // Close closes the connection and waits for the work in the background.
 func (n *Node) Close() {
 	n.end()
+	if n.isSlot() {
+		n.background.Wait()
+		return
+	}
 	n.conn.Close()
+	if n.replicas != nil {
+		n.replicas.Conn.Close()
+	}
 	n.background.Wait()
 }
 
@@ -99,6 +117,10 @@ func (n *Node) use(names []string) {
 	d := n.options.Deployment
 	agreement := d.agreement(names)
 	if known := n.voting.Load(); known != nil && known.Agreement == agreement {
+		return
+	}
+	if n.isSlot() {
+		n.voting.Store(n.options.cluster.script(agreement, d.Fenced))
 		return
 	}
 	voting := script.Voting(agreement, d.Fenced)
@@ -129,17 +151,24 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		if !lost && !isNoScript(err) {
 			return answer(reply, ofAnotherKind(err))
 		}
-		if err := n.admit(ctx, lost); err != nil || try > 0 {
+		// In a slot it may never have been.
+		if err := n.admit(ctx, lost && !n.isSlot()); err != nil || try > 0 {
 			return notAdmitted(err)
 		}
 	}
 }
 
-// Extend prolongs the record.
+// Extend prolongs the record. A node that does not know the script may be
+// admitted all the same, such as one that a Cluster's slot has moved to with its
+// records.
 func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
 	keys := []string{c.Record, c.Counter}
 	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	return n.standing(n.vote(ctx, keys, args))
+	reply, err := n.vote(ctx, keys, args)
+	if isNoScript(err) && n.admit(ctx, false) == nil {
+		reply, err = n.vote(ctx, keys, args)
+	}
+	return n.standing(reply, err)
 }
 
 // Confirm stores the claim's token on a node that granted under a smaller one.
@@ -178,20 +207,36 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 
 // vote sends a step of the voting script.
 func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, error) {
-	return n.cast(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+	return n.counted(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+}
+
+// counted has eval send what makes the node's vote, and a yes acknowledged by
+// replicas where that is asked for.
+func (n *Node) counted(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+	reply, connection, err := n.castOver(ctx, eval)
+	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == ballot.Granted || done(reply, nil).Verdict == ballot.Granted) {
+		err = n.acknowledged(ctx, connection)
+	}
+	return reply, err
 }
 
 // cast has eval send a step of the voting script. An answer counts only if it came
 // over the connection whose server was inspected.
 func (n *Node) cast(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+	reply, _, err := n.castOver(ctx, eval)
+	return reply, err
+}
+
+// castOver is cast, and returns the number of that connection.
+func (n *Node) castOver(ctx context.Context, eval func(sha string) (driver.Reply, error)) (reply driver.Reply, connection uint64, err error) {
 	if silence := n.flight.silence(); silence > n.options.Patience {
-		return driver.Reply{}, driver.NotSent(errSilent)
+		return driver.Reply{}, 0, driver.NotSent(errSilent)
 	}
 	if err := n.connect(ctx); err != nil {
-		return driver.Reply{}, err
+		return driver.Reply{}, 0, err
 	}
-	return n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
-		connection := n.link.greeted.Load()
+	reply, err = n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
+		connection = n.link.greeted.Load()
 		reply, err := eval(n.voting.Load().SHA)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
@@ -199,6 +244,10 @@ func (n *Node) cast(ctx context.Context, eval func(sha string) (driver.Reply, er
 		}
 		return reply, err
 	})
+	if isReadOnly(err) {
+		n.link.broken() // a master no more, and perhaps one again before it is next asked
+	}
+	return reply, connection, err
 }
 
 var (
@@ -239,15 +288,22 @@ func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (drive
 	if ctx.Err() != nil {
 		// The command goes on without its caller.
 		if n.flight.abandon(slots) {
-			n.background.Go(func() {
-				n.flight.probe(func() { n.conn.Do(context.Background(), "PING") })
-			})
+			n.background.Go(func() { n.flight.probe(n.drain) })
 		}
 		return reply, errNoAnswer
 	}
 	n.link.broken()
 	n.flight.free(slots)
 	return reply, err
+}
+
+// drain returns when all commands sent before are over.
+func (n *Node) drain() {
+	if d, ok := n.conn.(driver.Drainer); ok {
+		d.Drain(n.options.slotTag)
+		return
+	}
+	n.conn.Do(context.Background(), "PING")
 }
 
 // workOff releases what is left over, at a pace that spares a node that is

@@ -96,7 +96,7 @@ func (n *Node) first(all ...means) ballot.Answer {
 // Take sets the record for the claim, whose ID is Reused.
 func (n *Node) Take(ctx context.Context, c ballot.Claim) ballot.Answer {
 	set := func() ballot.Answer {
-		reply, err := n.command(ctx, "SET", c.Record, c.ID, "NX", "PX", milliseconds(c.TTL))
+		reply, err := n.write(ctx, "SET", c.Record, c.ID, "NX", "PX", milliseconds(c.TTL))
 		if err != nil || reply.Kind != driver.Null {
 			return done(reply, err)
 		}
@@ -119,9 +119,12 @@ func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 	return n.first(
 		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Extend(ctx, c) }},
 		means{Native, "SET IFEQ", func() ballot.Answer {
-			return done(n.command(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
+			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
 		}},
 		means{Watch, "WATCH", func() ballot.Answer {
+			if n.replicas != nil {
+				return ballot.Answer{Verdict: ballot.Refused, Err: errUnacknowledged}
+			}
 			return n.ifOurs(ctx, c, n.flight.votes, "PEXPIRE", c.Record, ttl)
 		}},
 	)
@@ -184,7 +187,16 @@ func (n *Node) Query(ctx context.Context, record string) ballot.Answer {
 	}
 }
 
-// command sends a command that is a vote.
+// errUnacknowledged: a transaction has a connection of its own, whose server
+// nobody has looked at.
+var errUnacknowledged = errors.New("Config.Replicas and Config.Fsync: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
+
+// write sends a command that is a vote.
+func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
+	return n.counted(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+}
+
+// command sends a command that asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
 	return n.cast(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }

@@ -139,7 +139,7 @@ func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
 	a := h.engine.voters[i].Repair(own, claim)
 	limit.Stop()
 	h.leave(i, func(s *seat) {
-		s.ours = a.Verdict == ballot.Granted || a.Verdict == ballot.Unknown
+		s.ours = a.MayHold()
 		if a.Verdict == ballot.Granted {
 			s.gone, s.missing = false, false
 		}

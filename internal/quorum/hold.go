@@ -119,7 +119,7 @@ func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer
 		s.answer = a
 		s.stored = a.Token
 		// A node that may have executed the step may hold the record.
-		s.ours = a.Verdict == ballot.Granted || a.Verdict == ballot.Unknown
+		s.ours = a.MayHold()
 	})
 	return a
 }

@@ -40,7 +40,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 	for i := range n {
 		e.crew.run(func() {
 			a := p.Ask(round, i)
-			if a.Verdict == ballot.Granted {
+			if a.Verdict == ballot.Granted || a.Verdict == ballot.NotReplicated {
 				settled.granted(i)
 			}
 			votes <- vote{seat: i, answer: a}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,13 +26,33 @@ import (
 // Options says where and how to connect.
 type Options struct {
 	// Network is "tcp" or "unix"; Address as net.Dial takes it.
-	Network, Address   string
+	Network, Address string
+	// More are further addresses, of Sentinels or of a Cluster's nodes.
+	More []string
+	// Cluster: the addresses are those of some nodes of one.
+	Cluster bool
+	// Master is the name under which the Sentinels at Address and More know the
+	// server; "" when Address is the server itself. The Sentinel credentials are
+	// for these.
+	Master                             string
+	SentinelUsername, SentinelPassword string
+
 	Username, Password string
 	Database           int
 	// TLS is nil for a plain connection.
 	TLS *tls.Config
 	// ConnectTimeout bounds the whole of a connection's set-up.
 	ConnectTimeout time.Duration
+}
+
+func (o Options) addresses() []string { return append([]string{o.Address}, o.More...) }
+
+// Place tells servers apart: Options with the same Place lead to the same.
+func (o Options) Place() string {
+	if o.Master == "" && !o.Cluster {
+		return o.Network + " " + o.Address
+	}
+	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.addresses())), " ")
 }
 
 // A connection that answers nothing is given up after replyTimeout, though no
@@ -62,6 +84,15 @@ type Conn struct {
 	options  Options
 	client   rueidis.Client
 	sessions sessions
+	// sentinels is nil where the address is the server's own.
+	sentinels *sentinels
+	following sync.WaitGroup
+
+	life context.Context // ends in Close
+	end  context.CancelFunc
+
+	mu      sync.Mutex // guards present; nothing is called while it is held
+	present []*watched
 	// changes counts connections made and broken.
 	changes atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
@@ -71,7 +102,7 @@ type Conn struct {
 	changed atomic.Pointer[func(key string)]
 }
 
-var _ driver.Conn = (*Conn)(nil)
+var _ driver.Batcher = (*Conn)(nil)
 
 var errNotYet = errors.New("no command asked for a connection yet")
 
@@ -81,6 +112,14 @@ func New(o Options) (*Conn, error) { return newConn(o, false) }
 // newConn is New; a connection that is made once is not renewed when it broke.
 func newConn(o Options, once bool) (*Conn, error) {
 	c := &Conn{options: o, sessions: newSessions()}
+	c.life, c.end = context.WithCancel(context.Background())
+	if o.Master != "" {
+		s, err := newSentinels(o)
+		if err != nil {
+			return nil, err
+		}
+		c.sentinels = s
+	}
 	if o.TLS != nil && len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil {
 		o.TLS = o.TLS.Clone()
 		o.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -89,27 +128,45 @@ func newConn(o Options, once bool) (*Conn, error) {
 		}
 	}
 	ready := false // written before New returns, read by later dials only
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{o.Address},
-		Username:    o.Username,
-		Password:    o.Password,
-		SelectDB:    o.Database,
-		TLSConfig:   o.TLS,
-		Dialer:      net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: probeEvery},
-		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-			if !ready {
-				return nil, errNotYet
-			}
-			if once && c.changes.Load() > 0 {
-				return nil, driver.NotSent(errBroken)
-			}
-			conn, err := dial(ctx, o.Network, address, dialer, config)
-			if err != nil {
-				return nil, driver.NotSent(err)
-			}
-			c.changes.Add(1)
-			return &watched{Conn: conn, broke: sync.OnceFunc(func() { c.changes.Add(1) })}, nil
-		},
+	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		if !ready {
+			return nil, errNotYet
+		}
+		if once && c.changes.Load() > 0 {
+			return nil, driver.NotSent(errBroken)
+		}
+		conn, err := c.dial(ctx, o, address, dialer, config)
+		if err != nil {
+			return nil, driver.NotSent(err)
+		}
+		return conn, nil
+	})
+	option.OnInvalidations = c.invalidated
+	client, err := rueidis.NewClient(option)
+	if client == nil {
+		if c.sentinels != nil {
+			c.sentinels.close()
+		}
+		return nil, err
+	}
+	c.client = client
+	ready = true
+	if c.sentinels != nil {
+		c.following.Go(func() { c.follow(o.ConnectTimeout) })
+	}
+	return c, nil
+}
+
+// client is rueidis set up for one ordered pipeline to each server.
+func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:         []string{o.Address},
+		Username:            o.Username,
+		Password:            o.Password,
+		SelectDB:            o.Database,
+		TLSConfig:           o.TLS,
+		Dialer:              net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: probeEvery},
+		DialCtxFn:           dial,
 		ConnWriteTimeout:    replyTimeout,
 		ReadBufferEachConn:  bufferSize,
 		WriteBufferEachConn: bufferSize,
@@ -120,14 +177,37 @@ func newConn(o Options, once bool) (*Conn, error) {
 		DisableRetry:        true,
 		DisableCache:        true,
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
-		OnInvalidations:     c.invalidated,
-	})
-	if client == nil {
+	}
+}
+
+// dial connects to the server, which is at address unless there are Sentinels to
+// ask.
+func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.Dialer, config *tls.Config) (*watched, error) {
+	if c.sentinels != nil {
+		ctx, cancel := context.WithTimeout(c.life, o.ConnectTimeout)
+		defer cancel()
+		found, err := c.sentinels.find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		address = found
+	}
+	conn, err := dial(ctx, o.Network, address, dialer, config)
+	if err != nil {
 		return nil, err
 	}
-	c.client = client
-	ready = true
-	return c, nil
+	c.changes.Add(1)
+	w := &watched{Conn: conn, address: address}
+	w.broke = sync.OnceFunc(func() {
+		c.changes.Add(1)
+		c.mu.Lock()
+		c.present = slices.DeleteFunc(c.present, func(other *watched) bool { return other == w })
+		c.mu.Unlock()
+	})
+	c.mu.Lock()
+	c.present = append(c.present, w)
+	c.mu.Unlock()
+	return w, nil
 }
 
 func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -163,6 +243,25 @@ func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, e
 	return c.reply(c.client.Do(ctx, cmd))
 }
 
+// Batch implements driver.Batcher.
+func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
+	if ctx.Err() != nil {
+		for i := range errs {
+			errs[i] = driver.NotSent(context.Cause(ctx))
+		}
+		return replies, errs
+	}
+	built := make(rueidis.Commands, len(commands))
+	for i, args := range commands {
+		built[i] = c.client.B().Arbitrary(args...).Build()
+	}
+	for i, result := range c.client.DoMulti(ctx, built...) {
+		replies[i], errs[i] = c.reply(result)
+	}
+	return replies, errs
+}
+
 // Connections implements driver.Conn.
 func (c *Conn) Connections() uint64 { return c.changes.Load() }
 
@@ -171,7 +270,8 @@ func (c *Conn) Connections() uint64 { return c.changes.Load() }
 // at.
 type watched struct {
 	net.Conn
-	broke func()
+	address string
+	broke   func()
 }
 
 func (w *watched) Read(b []byte) (int, error) {
@@ -202,14 +302,36 @@ func (w *watched) Close() error {
 
 // Close implements driver.Conn.
 func (c *Conn) Close() {
+	c.end()
 	c.sessions.close()
 	c.client.Close()
+	c.following.Wait()
+	if c.sentinels != nil {
+		c.sentinels.close()
+	}
 }
 
 func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
-	message, err := result.ToMessage()
+	reply, err := outcome(result)
 	if err == nil {
 		c.answered.Store(true)
+		return reply, nil
+	}
+	if _, refused := errors.AsType[*driver.ServerError](err); refused {
+		return reply, err
+	}
+	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
+		// With TLS 1.3 our handshake is over before the server misses the
+		// certificate, and all that is seen of its refusal is a reset.
+		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
+	}
+	return driver.Reply{}, err
+}
+
+// outcome puts a result into the driver's words.
+func outcome(result rueidis.RedisResult) (driver.Reply, error) {
+	message, err := result.ToMessage()
+	if err == nil {
 		return convert(message)
 	}
 	if rueidis.IsRedisNil(err) {
@@ -217,11 +339,6 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 	}
 	if _, ok := rueidis.IsRedisErr(err); ok {
 		return driver.Reply{}, refusal(err)
-	}
-	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
-		// With TLS 1.3 our handshake is over before the server misses the
-		// certificate, and all that is seen of its refusal is a reset.
-		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
 }

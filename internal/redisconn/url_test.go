@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"crypto/tls"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +49,43 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestParseSentinels(t *testing.T) {
+	t.Parallel()
+	o, name, err := Parse("rediss://alice:secret@a:26379/2?addr=b:26380&addr=c:26381&master_set=main&sentinel_username=bob&sentinel_password=s3cret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a:26379", "b:26380", "c:26381"}; !slices.Equal(o.addresses(), want) || o.Master != "main" || name != "main/2" {
+		t.Errorf("%+v, name %q", o, name)
+	}
+	if o.Username != "alice" || o.Password != "secret" || o.SentinelUsername != "bob" || o.SentinelPassword != "s3cret" || o.Database != 2 {
+		t.Errorf("%+v", o)
+	}
+	if o.TLS == nil || o.TLS.ServerName != "" {
+		t.Errorf("the certificate is to be for %q, whoever is the master", o.TLS.ServerName)
+	}
+	other, _, err := Parse("redis://c:26381?addr=b:26380&addr=a:26379&master_set=main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Place() != other.Place() {
+		t.Errorf("%q and %q are one place", o.Place(), other.Place())
+	}
+}
+
+func TestParseCluster(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"rediss://a:7001?addr=b:7002", "rediss://a:7001?cluster", "rediss://a:7001?cluster=true"} {
+		o, name, err := Parse(url)
+		if err != nil || !o.Cluster || name != "cluster" || o.Master != "" || o.TLS.ServerName != "" {
+			t.Errorf("%s: %+v, name %q, %v", url, o, name, err)
+		}
+	}
+	if _, name, err := Parse("redis://a:7001?cluster#eu"); err != nil || name != "eu" {
+		t.Errorf("name %q, %v", name, err)
+	}
+}
+
 // What cannot be used is refused with a word on the remedy.
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
@@ -62,6 +100,10 @@ func TestParseErrors(t *testing.T) {
 		{"redis://localhost:6379/-1", "database"},
 		{"redis://localhost:6379?db=-1", "database"},
 		{"redis://localhost:6379?timeout=5s", "timeout"},
+		{"redis://localhost:7001/1?cluster", "database 0"},
+		{"redis://localhost:7001?cluster&master_set=main", "master_set"},
+		{"redis://localhost:26379?sentinel_password=x", "master_set"},
+		{"unix:///run/redis.sock?master_set=main", "redis://HOST:PORT"},
 		{"unix://", "unix:///PATH"},
 		{"redis://local host:6379", "host"},
 	}

@@ -1,0 +1,272 @@
+package redlatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func clusterURL(servers []*redistest.Server) string {
+	return fmt.Sprintf("redis://%s?addr=%s&addr=%s", servers[0].Addr(), servers[1].Addr(), servers[2].Addr())
+}
+
+// nameAt returns a name that the i-th of three masters has.
+func nameAt(i int) string {
+	for n := 0; ; n++ {
+		name := "job" + strconv.Itoa(n)
+		if slot := int(hashslot.Of(name)); slot >= hashslot.Slots*i/3 && slot < hashslot.Slots*(i+1)/3 {
+			return name
+		}
+	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+		conf := config(clusterURL(servers))
+		holder, other := open(t, conf), open(t, conf)
+		at := make(map[int]bool)
+		for _, name := range []string{nameAt(0), nameAt(1), nameAt(2), "{tag}a", "a{tag}b", "{}x", "a}b{c", "}", "{{x}}"} {
+			lock, err := awaitAnswer(t, holder, name)
+			if err != nil {
+				t.Fatalf("%q: %v", name, err)
+			}
+			master := int(hashslot.Of(hashslot.Tag(name))) * 3 / hashslot.Slots
+			at[master] = true
+			if value(t, servers[master], name) == "" {
+				t.Errorf("%q is not at the master of its slot", name)
+			}
+			if _, err := awaitAnswer(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+				t.Fatalf("%q: another: %v, want ErrHeld", name, err)
+			}
+			if err := lock.Extend(t.Context(), conf.TTL); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+			unlock(t, lock)
+			next, err := awaitAnswer(t, other, name)
+			if err != nil {
+				t.Fatalf("%q: %v", name, err)
+			}
+			if next.Token() <= lock.Token() {
+				t.Errorf("%q: token %d follows %d", name, next.Token(), lock.Token())
+			}
+			unlock(t, next)
+			awaitValue(t, servers[master], name, "")
+		}
+		if len(at) != 3 {
+			t.Errorf("locks at %d masters only", len(at))
+		}
+
+		// A waiter takes over from a holder.
+		lock := tryLock(t, holder, nameAt(1))
+		next := make(chan *redlatch.Lock, 1)
+		go func() {
+			waited, err := other.Lock(within(t, patience), nameAt(1))
+			if err != nil {
+				t.Error(err)
+			}
+			next <- waited
+		}()
+		unlock(t, lock)
+		if waited := <-next; waited != nil {
+			unlock(t, waited)
+		}
+
+		// A master that is gone takes the locks of its own slots along, and no others.
+		servers[0].Kill()
+		if _, err := other.TryLock(t.Context(), nameAt(0)); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("got %v, want ErrNoQuorum", err)
+		}
+	})
+}
+
+// Each server is judged by itself, and each slot on it.
+func TestClusterRestartFence(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-require-full-coverage", "no"}})
+	conf := config(clusterURL(servers))
+	conf.RestartFence = redlatch.FenceOn
+	client := open(t, conf)
+	if _, err := awaitAnswer(t, client, nameAt(0)); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("a fresh Cluster: %v, want ErrNotAdmitted", err)
+	}
+	admit := func() {
+		t.Helper()
+		await(t, "the Cluster is vouched for", func() bool { return client.Admit(t.Context(), "n0") == nil })
+	}
+	admit()
+	for i := range servers {
+		unlock(t, tryLock(t, client, nameAt(i)))
+	}
+	if _, err := awaitAnswer(t, open(t, conf), "another slot"); err != nil {
+		t.Errorf("a client that vouched for nobody: %v", err)
+	}
+
+	if err := servers[1].RestartEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := awaitAnswer(t, client, nameAt(1)); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "started") {
+		t.Errorf("a master that restarted: %v, want ErrNotAdmitted", err)
+	}
+	if lock, err := awaitAnswer(t, client, nameAt(2)); err != nil {
+		t.Errorf("another master: %v", err)
+	} else {
+		unlock(t, lock)
+	}
+	do(t, servers[2], "FLUSHALL")
+	for _, name := range []string{nameAt(2), "{" + nameAt(2) + "}"} { // in a slot that was used
+		if _, err := awaitAnswer(t, client, name); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "deleted") {
+			t.Errorf("%s at a master that was emptied: %v, want ErrNotAdmitted", name, err)
+		}
+	}
+	admit()
+	for i := range servers {
+		if _, err := awaitAnswer(t, client, nameAt(i)); err != nil {
+			t.Errorf("vouched for again: %v", err)
+		}
+	}
+}
+
+// A slot moves to another master, key by key, while a lock in it is held.
+func TestClusterSlotMovesWhileHeld(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+		conf := config(clusterURL(servers))
+		conf.RestartFence = redlatch.FenceOn
+		holder, other := open(t, conf), open(t, conf)
+		await(t, "the Cluster is vouched for", func() bool { return holder.Admit(t.Context(), "n0") == nil })
+		name := nameAt(0)
+		lock, err := awaitAnswer(t, holder, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Never two holders, and the holder stays one, wherever the slot is.
+		check := func(stage string) {
+			t.Helper()
+			if second, err := other.TryLock(t.Context(), name); err == nil {
+				t.Fatalf("%s: two holders: %v", stage, second)
+			}
+			if err := lock.Err(); err != nil {
+				t.Fatalf("%s: %v", stage, err)
+			}
+		}
+
+		from, to := servers[0], servers[2]
+		slot := strconv.Itoa(int(hashslot.Of(name)))
+		fromID, toID := do(t, from, "CLUSTER", "MYID").(string), do(t, to, "CLUSTER", "MYID").(string)
+		do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+		do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+		check("before the first key")
+		for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
+			do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key.(string), "0", "5000")
+			check("after " + key.(string))
+		}
+		for _, s := range []*redistest.Server{to, from, servers[1]} {
+			do(t, s, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+		}
+		check("moved")
+		await(t, "the holder extends at the new master", func() bool {
+			check("extending")
+			return lock.Extend(t.Context(), conf.TTL) == nil
+		})
+		if _, err := awaitAnswer(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("another: %v, want ErrHeld", err)
+		}
+		unlock(t, lock)
+		next, err := awaitAnswer(t, other, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value(t, to, name) == "" || next.Token() <= lock.Token() {
+			t.Errorf("token %d follows %d", next.Token(), lock.Token())
+		}
+		unlock(t, next)
+	})
+}
+
+func TestClusterReplicas(t *testing.T) {
+	t.Parallel()
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}
+	servers := redistest.NewCluster(t, 3)
+	replica := redistest.New(t, redistest.Options{Args: args})
+	do(t, replica, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(servers[0].Port()))
+	id := do(t, servers[0], "CLUSTER", "MYID").(string)
+	await(t, "the replica follows", func() bool {
+		_, err := replica.Do("CLUSTER", "REPLICATE", id)
+		return err == nil
+	})
+	if err := replica.AwaitLink(within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the replica finds the Cluster whole", func() bool {
+		return strings.Contains(do(t, replica, "CLUSTER", "INFO").(string), "cluster_state:ok")
+	})
+	conf := config(clusterURL(servers))
+	conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+	conf.Replicas = 1
+	client := open(t, conf)
+	lock, err := client.Lock(within(t, patience), nameAt(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := replica.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Do("READONLY"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := conn.Do("GET", nameAt(0)); err != nil || v != value(t, servers[0], nameAt(0)) {
+		t.Errorf("held, and the replica has %v, %v", v, err)
+	}
+	unlock(t, lock)
+	if _, err := client.TryLock(t.Context(), nameAt(1)); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("a master without replicas: %v, want 0 of 1", err)
+	}
+}
+
+// Who takes a Cluster for a server, or a server for a Cluster, is told.
+func TestClusterMistaken(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+		for _, c := range []struct{ url, remedy string }{
+			{servers[0].URL(), "?cluster at the end"},
+			{sharedOf(t, binary, 1)[0].URL() + "?cluster", "without ?cluster"},
+		} {
+			if _, err := awaitRefusal(t, open(t, config(c.url))); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), c.remedy) {
+				t.Errorf("%s: %v, want a refusal with %q", c.url, err, c.remedy)
+			}
+		}
+		lock, err := awaitAnswer(t, open(t, config(servers[2].URL()+"?cluster")), nameAt(0))
+		if err != nil {
+			t.Fatalf("by one address of it: %v", err)
+		}
+		unlock(t, lock)
+		if err := open(t, config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {
+			t.Errorf("reset: %v, want an error that says what to do", err)
+		}
+	})
+}
+
+// awaitRefusal tries until the node was reached.
+func awaitRefusal(t *testing.T, client *redlatch.Client) (*redlatch.Lock, error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		lock, err := client.TryLock(t.Context(), "x")
+		if !errors.Is(err, redlatch.ErrNoQuorum) || time.Now().After(deadline) {
+			return lock, err
+		}
+	}
+}

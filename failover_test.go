@@ -1,0 +1,406 @@
+package redlatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fence"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// replicated is a master behind a proxy, which a failover retargets as a moved
+// address would be, and a replica whose stream can be held back.
+type replicated struct {
+	master, replica *redistest.Server
+	address, stream *redistest.Proxy
+}
+
+func newReplicated(t *testing.T, options redistest.Options) replicated {
+	t.Helper()
+	r := replicated{master: redistest.New(t, options)}
+	r.stream = redistest.NewProxy(t, r.master.Addr())
+	r.address = redistest.NewProxy(t, r.master.Addr())
+	options.ReplicaOf = r.stream.Addr()
+	r.replica = redistest.NewReplica(t, r.master, options)
+	conn, err := r.master.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// A replica that has just got its data acknowledges nothing for a second.
+	await(t, "the replica acknowledges", func() bool {
+		if _, err := conn.Do("SET", "before", "x"); err != nil {
+			t.Fatal(err)
+		}
+		acks, err := conn.Do("WAIT", "1", "100")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return acks == int64(1)
+	})
+	return r
+}
+
+// config is that of a client of r, with time enough for a starved machine.
+func (r replicated) config() redlatch.Config {
+	c := config(r.address.URL())
+	c.NodeTimeout, c.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+	return c
+}
+
+// failOver has the replica take the place of its master, which is killed.
+func (r replicated) failOver(t *testing.T) {
+	t.Helper()
+	r.master.Kill()
+	do(t, r.replica, "REPLICAOF", "NO", "ONE")
+	r.address.Retarget(r.replica.Addr())
+	r.address.Cut()
+}
+
+// The race of the paper: A acquires the lock at the master, which crashes before
+// the write reaches the replica; the replica is promoted, and B acquires the
+// lock that A holds. With a plain lock this happens, and each remedy prevents
+// it, or the harm of it, in its own way.
+func TestFailoverTakesTheLockAway(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		remedy func(*redlatch.Config)
+		// acquires: A reports the lock held though the replica lacks it.
+		// violated: then B has it at the same time.
+		acquires, violated bool
+	}{
+		{"plain", func(*redlatch.Config) {}, true, true},
+		{"an acknowledgement by the replica", func(c *redlatch.Config) { c.Replicas = 1 }, false, false},
+		{"the restart fence", func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOn }, true, false},
+	} {
+		eachFlavor(t, func(t *testing.T, binary string) {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				r := newReplicated(t, redistest.Options{Binary: binary})
+				conf := r.config()
+				conf.MaxTTL = conf.TTL
+				c.remedy(&conf)
+				a := open(t, conf)
+				conf.Replicas = 0 // the promoted one has no replica to acknowledge
+				b := open(t, conf)
+				if conf.RestartFence == redlatch.FenceOn {
+					if err := a.Admit(t.Context(), "n0"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				unlock(t, tryLock(t, a, "warm"))
+				r.stream.HoldBack(redistest.Replies, true)
+				first, err := a.TryLock(t.Context(), "x")
+				if (err == nil) != c.acquires {
+					t.Fatalf("A: %v", err)
+				}
+				r.failOver(t)
+				second, err := awaitAnswer(t, b, "x")
+				switch {
+				case c.violated:
+					if err != nil {
+						t.Fatal(err)
+					}
+					if first.Err() != nil || second.Err() != nil {
+						t.Fatalf("A: %v, B: %v: want both to hold the lock", first.Err(), second.Err())
+					}
+					// The remedy that is left: what they write to asks for the token.
+					if second.Token() <= first.Token() {
+						t.Fatalf("B's token %d is not larger than A's, %d", second.Token(), first.Token())
+					}
+					var file fence.Memory
+					if err := file.Enter(t.Context(), "x", second.Token()); err != nil {
+						t.Errorf("B is refused: %v", err)
+					}
+					if err := file.Enter(t.Context(), "x", first.Token()); !errors.Is(err, fence.ErrStale) {
+						t.Errorf("A may write after B: %v", err)
+					}
+				case c.acquires:
+					if !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "promoted") {
+						t.Fatalf("B: %v, want the promoted replica not admitted", err)
+					}
+				case err != nil: // nobody was told that it had the lock
+					t.Fatalf("B: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// awaitAnswer tries until the node was reached and is not being looked at.
+func awaitAnswer(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		lock, err := client.TryLock(t.Context(), name)
+		if err == nil || time.Now().After(deadline) {
+			return lock, err
+		}
+		looking := errors.Is(err, redlatch.ErrNotAdmitted) && verdictOf(t, err, 0).Left == 0
+		// Until it is promoted it is a replica.
+		if !looking && !errors.Is(err, redlatch.ErrNoQuorum) && !errors.Is(err, redlatch.ErrRefused) {
+			return nil, err
+		}
+	}
+}
+
+// Fewer acknowledgements than asked for: the lock is not held, the error says
+// how many there were, and nothing is left.
+func TestTooFewReplicasAcknowledge(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		conf := r.config()
+		conf.Replicas = 2 // one more than there are: at least one is not enough
+		client := open(t, conf)
+		_, err := client.TryLock(t.Context(), "x")
+		answer := verdictOf(t, err, 0)
+		if !errors.Is(err, redlatch.ErrNoQuorum) || answer.Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "1 of 2 replicas") {
+			t.Fatalf("got %v, want 1 of 2 replicas", err)
+		}
+		awaitValue(t, r.master, "x", "")
+
+		conf.Replicas = 1
+		client = open(t, conf)
+		lock := tryLock(t, client, "x", redlatch.WithoutRenewal())
+		if v := value(t, r.replica, "x"); v == "" || v != value(t, r.master, "x") {
+			t.Fatalf("held, and the replica has %q", v)
+		}
+		// The replica stops listening: an extension does not count, and the next
+		// lock is not acquired.
+		r.stream.HoldBack(redistest.Replies, true)
+		until := lock.Until()
+		err = lock.Extend(t.Context(), conf.TTL)
+		if answer := verdictOf(t, err, 0); answer.Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Fatalf("extension: %v, want 0 of 1 replicas", err)
+		}
+		if !lock.Until().Equal(until) || lock.Err() != nil {
+			t.Fatalf("an extension that missed changed the lock: until %v, before %v, %v", lock.Until(), until, lock.Err())
+		}
+		if _, err := client.TryLock(t.Context(), "y"); verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+			t.Fatalf("got %v, want it not replicated", err)
+		}
+		awaitValue(t, r.master, "y", "")
+
+		r.stream.HoldBack(redistest.Replies, false)
+		if err := lock.Extend(within(t, patience), conf.TTL); err != nil {
+			// The first may meet what was held back.
+			if err = lock.Extend(within(t, patience), conf.TTL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unlock(t, lock)
+	})
+}
+
+// Whichever way a lock is acquired, it is acknowledged.
+func TestEveryWayIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redistest.Options{})
+	for _, commands := range []redlatch.Commands{redlatch.CommandsAuto, redlatch.CommandsScript, redlatch.CommandsWatch} {
+		conf := r.config()
+		conf.Replicas, conf.Commands = 1, commands
+		client := open(t, conf)
+		name := fmt.Sprint("x", commands)
+		taken, err := client.Take(t.Context(), name, "me", conf.TTL)
+		if err != nil || !taken {
+			t.Fatalf("take by %v: %v, %v", commands, taken, err)
+		}
+		if v := value(t, r.replica, name); v != "me" {
+			t.Errorf("taken by %v, and the replica has %q", commands, v)
+		}
+		if ok, err := client.Release(t.Context(), name, "me"); err != nil || !ok {
+			t.Errorf("release by %v: %v, %v", commands, ok, err)
+		}
+	}
+
+	// Handed over from one caller to the next.
+	conf := r.config()
+	conf.Replicas = 1
+	client := open(t, conf)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			lock, err := client.Lock(within(t, patience), "handed")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if v := value(t, r.replica, "handed"); v == "" || v != value(t, r.master, "handed") {
+				t.Errorf("held, and the replica has %q", v)
+			}
+			unlock(t, lock)
+		})
+	}
+	all.Wait()
+
+	r.stream.HoldBack(redistest.Replies, true)
+	for _, commands := range []redlatch.Commands{redlatch.CommandsScript, redlatch.CommandsWatch} {
+		conf.Commands = commands
+		name := fmt.Sprint("y", commands)
+		if _, err := open(t, conf).Take(t.Context(), name, "me", conf.TTL); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+			t.Errorf("take by %v: %v, want it not replicated", commands, err)
+		}
+		awaitValue(t, r.master, name, "")
+	}
+}
+
+// Many callers share the acknowledgements.
+func TestAcknowledgementsAreShared(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redistest.Options{})
+	proxy := redistest.NewProxy(t, r.master.Addr())
+	conf := through(r.config(), proxy.URL())
+	conf.Replicas = 1
+	client := open(t, conf)
+	unlock(t, tryLock(t, client, "warm"))
+	waits := proxy.Stats().Seen["WAIT"]
+	r.stream.Delay(redistest.Replies, 30*time.Millisecond, 0)
+	const callers = 100
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			lock, err := client.TryLock(t.Context(), fmt.Sprint("x", i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if value(t, r.replica, lock.Name()) == "" {
+				t.Errorf("%s is held and not replicated", lock.Name())
+			}
+			unlock(t, lock)
+		})
+	}
+	all.Wait()
+	if waits = proxy.Stats().Seen["WAIT"] - waits; waits > callers/4 {
+		t.Errorf("%d callers needed %d WAITs", callers, waits)
+	}
+}
+
+// The server behind the address is another one by the time the replicas are
+// asked: its answer says nothing about what the first one granted.
+func TestAcknowledgementsOfAnotherServerDoNotCount(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redistest.Options{})
+	other := newReplicated(t, redistest.Options{})
+	conf := r.config()
+	conf.Replicas = 1
+	client := open(t, conf)
+	unlock(t, tryLock(t, client, "warm"))
+	r.address.OnCommand(func(c redistest.Command) redistest.Action {
+		// The WAIT's connection is renewed, and leads elsewhere.
+		if c.Name() == "EVAL" && strings.Contains(c.Args[1], "INFO") && len(c.Args) == 5 {
+			r.address.OnCommand(nil)
+			r.address.Retarget(other.master.Addr())
+			return redistest.CutBefore
+		}
+		return redistest.Pass
+	})
+	if _, err := client.TryLock(t.Context(), "x"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+		t.Fatalf("got %v, want it not replicated", err)
+	}
+	lock, err := awaitAnswer(t, client, "x")
+	if err == nil && value(t, other.master, "x") == "" {
+		t.Fatalf("held at %s, which is gone", r.master.Addr())
+	}
+	if err == nil {
+		unlock(t, lock)
+	}
+}
+
+// With Fsync, held means on disk.
+func TestFsync(t *testing.T) {
+	t.Parallel()
+	always := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	t.Run("unknown to the server", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.New(t, redistest.Options{Binary: "redis-server", Args: always})
+		if _, err := s.Do("WAITAOF", "0", "0", "1"); err == nil {
+			t.Skip("this redis-server has WAITAOF")
+		}
+		conf := config(s.URL())
+		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WAITAOF") || !strings.Contains(err.Error(), "7.2") {
+			t.Fatalf("got %v, want a refusal that names WAITAOF and the versions", err)
+		}
+	})
+	t.Run("no append-only file", func(t *testing.T) {
+		t.Parallel()
+		conf := config(redistest.New(t, redistest.Options{Binary: "valkey-server"}).URL())
+		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "appendonly yes") {
+			t.Fatalf("got %v, want a refusal that says what to set", err)
+		}
+	})
+	t.Run("on the disks of node and replica", func(t *testing.T) {
+		t.Parallel()
+		r := newReplicated(t, redistest.Options{Binary: "valkey-server", Args: always})
+		conf := r.config()
+		conf.Fsync, conf.Replicas = true, 1
+		client := open(t, conf)
+		var lock *redlatch.Lock
+		await(t, "the replica has its append-only file", func() bool {
+			var err error
+			lock, err = client.TryLock(t.Context(), "x")
+			return err == nil
+		})
+		r.replica.Kill()
+		if err := r.replica.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := value(t, r.replica, "x"); v == "" || v != value(t, r.master, "x") {
+			t.Fatalf("the replica came back from its disk with %q", v)
+		}
+		unlock(t, lock)
+		do(t, r.replica, "CONFIG", "SET", "appendonly", "no")
+		if _, err := client.TryLock(t.Context(), "y"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas acknowledged it within 300ms as on disk") {
+			t.Fatalf("got %v, want 0 of 1 on disk", err)
+		}
+	})
+}
+
+// A master that is demoted for a moment takes over its former replica's data,
+// which may lack its own last writes. Its process, its scripts and its admission
+// are the ones of before.
+func TestMasterAgainIsNotAdmitted(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		conf := r.config()
+		conf.MaxTTL, conf.RestartFence = conf.TTL, redlatch.FenceOn
+		client := open(t, conf)
+		if err := client.Admit(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, tryLock(t, client, "warm"))
+		await(t, "the replica knows the deployment", func() bool {
+			return do(t, r.replica, "EXISTS", "redlatch:{"+conf.Deployment+"}:admitted") == int64(1)
+		})
+		r.stream.HoldBack(redistest.Replies, true)
+		held := tryLock(t, client, "x", redlatch.WithoutRenewal())
+
+		do(t, r.replica, "REPLICAOF", "NO", "ONE")
+		do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		if err := r.master.AwaitLink(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		do(t, r.master, "REPLICAOF", "NO", "ONE")
+		if v := value(t, r.master, "x"); v != "" {
+			t.Fatalf("the master has not lost the lock: %q", v)
+		}
+		r.address.Cut()
+		if lock, err := awaitAnswer(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("lock %v, error %v, while the first holder's is %v: want ErrNotAdmitted", lock, err, held.Err())
+		}
+		// Whoever comes next is not let in by what is there of before.
+		if lock, err := awaitAnswer(t, open(t, conf), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("another client: lock %v, error %v: want ErrNotAdmitted", lock, err)
+		}
+	})
+}

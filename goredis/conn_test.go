@@ -1,0 +1,61 @@
+package goredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/driver/drivertest"
+)
+
+// readTimeout is less than the default, which is how long Close waits for a
+// server that hangs.
+const readTimeout = 2 * time.Second
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]redis.Options{
+		"as it comes":             {},
+		"RESP2":                   {Protocol: 2},
+		"with retries":            {MaxRetries: 10},
+		"with deadlines from ctx": {ContextTimeoutEnabled: true, MaxRetries: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+				options := options
+				options.Addr, options.ReadTimeout = s.Addresses[0], readTimeout
+				client := redis.NewClient(&options)
+				return owned(t, newBatchConn(client), client)
+			}})
+		})
+	}
+}
+
+func TestSuiteSentinels(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+		client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addresses, ReadTimeout: readTimeout})
+		return owned(t, newBatchConn(client), client)
+	}})
+}
+
+func TestSuiteCluster(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Cluster, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addresses, ReadTimeout: readTimeout})
+		return owned(t, newConn(client), client)
+	}})
+}
+
+// owned closes both when the test is done, in order.
+func owned(t *testing.T, conn driver.Conn, client interface{ Close() error }) driver.Conn {
+	t.Helper()
+	t.Cleanup(func() {
+		conn.Close()
+		client.Close()
+	})
+	return conn
+}

@@ -1,0 +1,140 @@
+// Package goredis runs Redlatch over clients of go-redis that a program already
+// has: for one server, for a master that Sentinels watch, and for a Cluster.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"})
+//	client, err := goredis.Open(redlatch.Config{}, rdb)
+//
+// Everything else is as in package redlatch.
+//
+// # What is weaker
+//
+// [redlatch.Open] keeps one connection to each server, on which commands cannot
+// overtake each other. A go-redis client has a pool of them, so:
+//
+//   - A command waits until the one before it on the same lock is answered or
+//     given up by the client (Options.ReadTimeout). If the server hangs for
+//     longer than that, a try that was given up may still be executed after its
+//     own removal, when the server goes on. It is then in the way of others for a
+//     TTL. It is nobody's lock.
+//   - Nobody is told of a connection that broke. A restart, a failover or another
+//     server behind the address shows only when the server does not know the
+//     voting script, as is the case after each of them but for one: a master that
+//     is demoted and promoted again while its process lives.
+//   - Every command takes a connection of the pool while it is under way: with
+//     many callers, make the pool large (Options.PoolSize), as those who find none
+//     wait.
+//   - A Cluster's replicas cannot be waited for: Config.Replicas and Config.Fsync
+//     are refused with a *redis.ClusterClient.
+//
+// go-redis sends a command again when its reply was lost. This package forbids
+// that on each of its own, whatever Options.MaxRetries says: a lock that was
+// acquired twice by one command is nobody's. A caller's ctx ends the caller's
+// wait and never the command, whatever Options.ContextTimeoutEnabled says.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/attach"
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Processor is what is asked of a client. *redis.Client has it, which
+// redis.NewFailoverClient returns too, and *redis.ClusterClient.
+type Processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// pipeliner is a Processor that sends several commands on one connection.
+type pipeliner interface {
+	Processor
+	Pipeline() redis.Pipeliner
+}
+
+// Open is [redlatch.Open] over clients, each of which leads to one node: a
+// server, a master that Sentinels watch, or a whole Cluster. They are used as
+// they are, and not closed by Client.Close, which waits for what is under way on
+// them: their ReadTimeout at most.
+//
+// Config.Nodes then has a name for each client in place of a URL, by which all
+// clients of a deployment must call the node. It may be left out for a client of
+// one server, whose address it then is. Config.TLS is not used.
+//
+// Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
+// the clients and the Config do not fit.
+func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error) {
+	nodes, err := attachments(config, clients)
+	if err != nil {
+		return nil, fmt.Errorf("goredis: %w: %w", redlatch.ErrInvalid, err)
+	}
+	client, err := attach.Open(config, nodes)
+	if err != nil {
+		return nil, err
+	}
+	return client.(*redlatch.Client), nil
+}
+
+func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, error) {
+	if len(clients) == 0 {
+		return nil, errors.New("no client given: give one for each node")
+	}
+	if n := len(config.Nodes); n != 0 && n != len(clients) {
+		return nil, fmt.Errorf("Config.Nodes has %d names for %d clients: give one for each, or none", n, len(clients))
+	}
+	nodes := make([]attach.Node, len(clients))
+	for i, client := range clients {
+		for j, other := range clients[:i] {
+			if client == other {
+				return nil, fmt.Errorf("clients %d and %d are one, which would vote twice", j, i)
+			}
+		}
+		node, err := attachment(client)
+		if err != nil {
+			return nil, fmt.Errorf("client %d: %w", i, err)
+		}
+		if len(config.Nodes) > 0 {
+			node.Name = config.Nodes[i]
+		}
+		if node.Name == "" || len(strings.Fields(node.Name)) != 1 || strings.Contains(node.Name, "://") {
+			return nil, fmt.Errorf("client %d needs a name, without spaces, and not a URL: write it in Config.Nodes[%d]", i, i)
+		}
+		nodes[i] = node
+	}
+	return nodes, nil
+}
+
+func attachment(client Processor) (attach.Node, error) {
+	switch c := client.(type) {
+	case nil:
+		return attach.Node{}, errors.New("it is nil")
+	case *redis.Ring:
+		return attach.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
+	case *redis.ClusterClient:
+		if c.Options().ReadOnly {
+			return attach.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
+		}
+		return attach.Node{Cluster: true, Dial: func() driver.Conn { return newConn(c) }}, nil
+	case *redis.Client:
+		o := c.Options()
+		name := o.Addr
+		if o.DB != 0 {
+			name += "/" + strconv.Itoa(o.DB)
+		}
+		if _, _, err := net.SplitHostPort(o.Addr); err != nil {
+			name = "" // that of a failover client is the same for all
+		}
+		return attach.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+	case pipeliner:
+		return attach.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+	default:
+		return attach.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
+	}
+}

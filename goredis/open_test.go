@@ -1,0 +1,257 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/goredis"
+	"github.com/redlatch/redlatch/internal/driver/drivertest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// patience bounds what must happen; it says nothing about how fast.
+const patience = 20 * time.Second
+
+var config = redlatch.Config{
+	RestartFence: redlatch.FenceOff, TTL: 20 * time.Second,
+	NodeTimeout: 400 * time.Millisecond, ReplicaTimeout: 300 * time.Millisecond, // a starved machine is not the subject
+}
+
+func open(t *testing.T, c redlatch.Config, clients ...goredis.Processor) *redlatch.Client {
+	t.Helper()
+	client, err := goredis.Open(c, clients...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// dial returns a client with little patience for servers that hang.
+func dial(t *testing.T, address string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: address, ReadTimeout: 2 * time.Second})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func await(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !check() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// tryLock tries until the nodes were reached.
+func tryLock(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		lock, err := client.TryLock(t.Context(), name)
+		looking := errors.Is(err, redlatch.ErrNotAdmitted) && err.(*redlatch.QuorumError).Nodes[0].Left == 0
+		if !looking && !errors.Is(err, redlatch.ErrNoQuorum) || time.Now().After(deadline) {
+			return lock, err
+		}
+	}
+}
+
+// cycle has a lock acquired, kept from another, extended and released.
+func cycle(t *testing.T, name string, holder, other *redlatch.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	first, err := holder.Lock(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tryLock(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatalf("another: %v, want ErrHeld", err)
+	}
+	if err := first.Extend(t.Context(), config.TTL); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := other.Lock(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Token() <= first.Token() {
+		t.Errorf("token %d follows %d", second.Token(), first.Token())
+	}
+	if err := second.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// It is one deployment with clients of redlatch.Open: nodes are known by the same
+// names.
+func TestOneServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := config
+	c.Nodes = []string{server.URL()}
+	direct, err := redlatch.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	client := open(t, config, dial(t, server.Addr()))
+	cycle(t, "x", client, direct)
+	cycle(t, "x", direct, client)
+}
+
+func TestMajority(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	clients := make([]goredis.Processor, len(servers))
+	for i, s := range servers {
+		clients[i] = dial(t, s.Addr())
+	}
+	client := open(t, config, clients...)
+	cycle(t, "x", client, client)
+	servers[1].Kill()
+	cycle(t, "x", client, client)
+}
+
+func TestSentinels(t *testing.T) {
+	t.Parallel()
+	s := drivertest.Sentinels(t, redistest.Flavors()[0])
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addresses})
+	defer rdb.Close()
+	c := config
+	c.Nodes = []string{"main"}
+	client := open(t, c, rdb)
+	defer client.Close()
+	cycle(t, "x", client, client)
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	s := drivertest.Cluster(t, redistest.Flavors()[0])
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addresses[:1]})
+	defer rdb.Close()
+	c := config
+	c.Nodes = []string{"cluster"}
+	client := open(t, c, rdb)
+	defer client.Close()
+	c.Nodes = []string{"redis://" + s.Addresses[2] + "?cluster"}
+	direct, err := redlatch.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	for _, name := range []string{"x", "y", "{tag}z", "job17"} {
+		cycle(t, name, client, direct)
+		cycle(t, name, direct, client)
+	}
+}
+
+// A try that was given up is undone, though the server executes it later and
+// over another connection.
+func TestAbandonedTryIsUndone(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := config
+	c.NodeTimeout = 50 * time.Millisecond
+	client := open(t, c, dial(t, proxy.Addr()))
+	cycle(t, "x", client, client)
+	for range 10 {
+		proxy.HoldBack(redistest.Requests, true)
+		if _, err := client.TryLock(t.Context(), "x"); err == nil {
+			t.Fatal("held behind a network that delivers nothing")
+		}
+		proxy.HoldBack(redistest.Requests, false)
+		await(t, "the try is undone", func() bool {
+			lock, err := client.TryLock(t.Context(), "x")
+			return err == nil && lock.Unlock(t.Context()) == nil
+		})
+	}
+	if n, err := server.Do("EXISTS", "x"); n != int64(0) {
+		t.Errorf("a key is left: %v, %v", n, err)
+	}
+}
+
+func TestRestartFence(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := config
+	c.RestartFence, c.TTL, c.MaxTTL = redlatch.FenceOn, time.Second, time.Second
+	client := open(t, c, dial(t, server.Addr()))
+	if err := client.Admit(t.Context(), server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tryLock(t, client, "x"); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tryLock(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Errorf("got %v, want ErrNotAdmitted", err)
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	replica := redistest.NewReplica(t, master)
+	c := config
+	c.Replicas = 1
+	client := open(t, c, dial(t, master.Addr()))
+	cycle(t, "x", client, client)
+	if err := replica.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer replica.Resume()
+	_, err := client.TryLock(t.Context(), "x")
+	if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("got %v, want 0 of 1 replicas", err)
+	}
+}
+
+// What cannot work is refused with a word on the remedy.
+func TestMisfits(t *testing.T) {
+	t.Parallel()
+	one, other := redis.NewClient(&redis.Options{Addr: "localhost:1"}), redis.NewClient(&redis.Options{Addr: "localhost:2"})
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"localhost:1"}})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}})
+	for _, c := range []struct {
+		name    string
+		config  redlatch.Config
+		clients []goredis.Processor
+		mention string
+	}{
+		{"none", redlatch.Config{}, nil, "one for each node"},
+		{"nil", redlatch.Config{}, []goredis.Processor{nil}, "nil"},
+		{"twice", redlatch.Config{}, []goredis.Processor{one, one}, "vote twice"},
+		{"too few names", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{one, other}, "one for each"},
+		{"one name for two", redlatch.Config{Nodes: []string{"a", "a"}}, []goredis.Processor{one, other}, "both called a"},
+		{"a URL for a name", redlatch.Config{Nodes: []string{"redis://localhost:1"}}, []goredis.Processor{one}, "not a URL"},
+		{"failover without a name", redlatch.Config{}, []goredis.Processor{failover}, "Config.Nodes[0]"},
+		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
+		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: 1}, []goredis.Processor{cluster}, "Config.Replicas"},
+		{"a Config that cannot work", redlatch.Config{TTL: -1}, []goredis.Processor{one}, "Config.TTL"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := goredis.Open(c.config, c.clients...)
+			if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), c.mention) {
+				t.Errorf("got %v, want ErrInvalid and %q", err, c.mention)
+			}
+		})
+	}
+}

@@ -1,0 +1,202 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/hashslot"
+)
+
+var _ Drainer = (*Ordered)(nil)
+
+// maxOrdered bounds the commands under way in an Ordered. It is more than one
+// node has at a time.
+const maxOrdered = 2048
+
+// orderedPatience bounds one command's stay with the client, which is to have
+// limits of its own: one that it gives up may still be executed.
+const orderedPatience = 30 * time.Second
+
+// Call sends one command through a client that keeps no order, and returns when
+// it is over: answered, or known to have no answer. It sends it once.
+type Call func(ctx context.Context, args []string) (Reply, error)
+
+// Ordered is a Conn over a client of many connections, such as a pool's or a
+// Cluster's. A command waits for those on the same first key that were given
+// before it. That is as much order as a lock needs while the connections live: a
+// command that was lost with its connection may still be in a socket of a server
+// that hangs, and be executed after later ones.
+type Ordered struct {
+	call Call
+	// connections counts, where the client tells.
+	connections func() uint64
+	slots       chan struct{}
+
+	life    context.Context // ends in Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows; nothing is called while it is held
+	closed bool
+	// tails has the last command of each key that is not over.
+	tails map[string]*passage
+	// all has every command that is not over.
+	all map[*passage]struct{}
+}
+
+// passage is one command on its way.
+type passage struct {
+	key  string
+	over chan struct{}
+	// settled: it was handed to the client, or its caller left before that.
+	settled atomic.Bool
+}
+
+var errOrderedClosed = errors.New("the connection was closed")
+
+// NewOrdered returns a Conn that sends by call. connections counts those made
+// and broken, or is nil where nobody knows.
+func NewOrdered(call Call, connections func() uint64) *Ordered {
+	if connections == nil {
+		connections = func() uint64 { return 1 }
+	}
+	o := &Ordered{call: call, connections: connections, slots: make(chan struct{}, maxOrdered), tails: make(map[string]*passage), all: make(map[*passage]struct{})}
+	o.life, o.end = context.WithCancel(context.Background())
+	return o
+}
+
+// Connections implements Conn.
+func (o *Ordered) Connections() uint64 { return o.connections() }
+
+// Close implements Conn. It does not close the client.
+func (o *Ordered) Close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.end()
+	o.running.Wait()
+}
+
+// EvalSHA implements Conn.
+func (o *Ordered) EvalSHA(ctx context.Context, sha string, keys, args []string) (Reply, error) {
+	command := make([]string, 0, 3+len(keys)+len(args))
+	command = append(command, "EVALSHA", sha, strconv.Itoa(len(keys)))
+	return o.Do(ctx, append(append(command, keys...), args...)...)
+}
+
+// Do implements Conn.
+func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
+	if ctx.Err() != nil {
+		return Reply{}, NotSent(context.Cause(ctx))
+	}
+	select {
+	case o.slots <- struct{}{}:
+	case <-ctx.Done():
+		return Reply{}, NotSent(context.Cause(ctx))
+	}
+	p, before, err := o.enter(args)
+	if err != nil {
+		<-o.slots
+		return Reply{}, NotSent(err)
+	}
+	var reply Reply
+	answered := make(chan struct{})
+	go func() {
+		defer o.leave(p)
+		reply, err = o.send(p, before, args)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return reply, err
+	case <-ctx.Done():
+		if p.settled.CompareAndSwap(false, true) {
+			return Reply{}, NotSent(context.Cause(ctx))
+		}
+		return Reply{}, context.Cause(ctx)
+	}
+}
+
+// send waits for the commands before p, and sends it unless its caller has left.
+func (o *Ordered) send(p *passage, before *passage, args []string) (Reply, error) {
+	if before != nil {
+		<-before.over
+	}
+	if !p.settled.CompareAndSwap(false, true) {
+		return Reply{}, nil // nobody listens
+	}
+	ctx, cancel := context.WithTimeout(o.life, orderedPatience)
+	defer cancel()
+	return o.call(ctx, args)
+}
+
+// enter adds a command, and returns those that it must wait for.
+func (o *Ordered) enter(args []string) (p *passage, before *passage, err error) {
+	p = &passage{over: make(chan struct{})}
+	if at := FirstKey(args); at > 0 {
+		p.key = args[at]
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, nil, errOrderedClosed
+	}
+	if p.key != "" {
+		before = o.tails[p.key]
+		o.tails[p.key] = p
+	}
+	o.all[p] = struct{}{}
+	o.running.Add(1)
+	return p, before, nil
+}
+
+// Drain implements Drainer.
+func (o *Ordered) Drain(key string) {
+	var under []*passage
+	o.mu.Lock()
+	for p := range o.all {
+		under = append(under, p)
+	}
+	o.mu.Unlock()
+	for _, p := range under {
+		if key == "" || p.key != "" && hashslot.Same(key, p.key) {
+			<-p.over
+		}
+	}
+}
+
+func (o *Ordered) leave(p *passage) {
+	o.mu.Lock()
+	if o.tails[p.key] == p {
+		delete(o.tails, p.key)
+	}
+	delete(o.all, p)
+	o.mu.Unlock()
+	close(p.over)
+	<-o.slots
+	o.running.Done()
+}
+
+// FirstKey returns where the first key of a command of this library is, 0 where
+// it has none.
+func FirstKey(args []string) int {
+	at := 1
+	switch strings.ToUpper(args[0]) {
+	case "EVAL", "EVALSHA":
+		if len(args) < 3 || args[2] == "0" {
+			return 0
+		}
+		at = 3
+	case "PING", "INFO", "TIME", "CONFIG", "ACL", "WAIT", "WAITAOF", "SCRIPT", "CLUSTER", "SENTINEL":
+		return 0
+	}
+	if at >= len(args) {
+		return 0
+	}
+	return at
+}

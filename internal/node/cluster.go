@@ -1,0 +1,253 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Cluster is one vote that a whole Redis Cluster has. Every lock is in one slot,
+// and a slot is with one master at a time: each slot that is used is a Node of its
+// own, with an admission of its own that lies in it, and moves with it.
+//
+// What the restart fence finds out is of the server that has the slot: when the
+// slot moves, its keys move along, and the server they come to is judged as it
+// is. One that lost its keys and then gives its slots away, before its quarantine
+// is over, is not found out.
+type Cluster struct {
+	conn    driver.Conn
+	options Options
+
+	slots [hashslot.Slots]atomic.Pointer[Node]
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// nodes are those of slots.
+	nodes   []*Node
+	scripts map[string]*script.Script
+}
+
+// NewCluster returns the node behind conn, which sends each command to the master
+// of its first key, and which it owns. o.Replicas.Conn may be conn.
+func NewCluster(conn driver.Conn, o Options) *Cluster {
+	c := &Cluster{conn: conn, options: o, scripts: make(map[string]*script.Script)}
+	c.options.cluster = c
+	// Its servers come and go; it is recognised by its name.
+	o.Census.report(o.Index, "cluster "+o.Name)
+	return c
+}
+
+// Name returns the node's name.
+func (c *Cluster) Name() string { return c.options.Name }
+
+// slot returns the node that stands for a slot.
+func (c *Cluster) slot(slot uint16) *Node {
+	if n := c.slots[slot].Load(); n != nil {
+		return n
+	}
+	o := c.options
+	o.slotTag = hashslot.TagOf(slot)
+	n := New(c.conn, o)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.slots[slot].CompareAndSwap(nil, n) {
+		return c.slots[slot].Load() // n has not begun anything
+	}
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// used returns the nodes of the slots that were used.
+func (c *Cluster) used() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes)
+}
+
+func (c *Cluster) of(record string) *Node { return c.slot(hashslot.Of(hashslot.Tag(record))) }
+
+// Acquire is that of the record's slot, as are all steps.
+func (c *Cluster) Acquire(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Acquire(ctx, claim)
+}
+
+// Extend prolongs the record.
+func (c *Cluster) Extend(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Extend(ctx, claim)
+}
+
+// Confirm stores the claim's token where a smaller one was granted.
+func (c *Cluster) Confirm(ctx context.Context, claim ballot.Claim, granted uint64) ballot.Answer {
+	return c.of(claim.Record).Confirm(ctx, claim, granted)
+}
+
+// Repair gives the record back to its holder.
+func (c *Cluster) Repair(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Repair(ctx, claim)
+}
+
+// Release deletes the record if it is the claim's.
+func (c *Cluster) Release(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Release(ctx, claim)
+}
+
+// Take sets the record for the claim, whose ID is Reused.
+func (c *Cluster) Take(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Take(ctx, claim)
+}
+
+// Prolong prolongs the record if it is the claim's.
+func (c *Cluster) Prolong(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Prolong(ctx, claim)
+}
+
+// Drop deletes the record if it is the claim's.
+func (c *Cluster) Drop(ctx context.Context, claim ballot.Claim) ballot.Answer {
+	return c.of(claim.Record).Drop(ctx, claim)
+}
+
+// Query answers who has the record.
+func (c *Cluster) Query(ctx context.Context, record string) ballot.Answer {
+	return c.of(record).Query(ctx, record)
+}
+
+// Stand joins the line for the record. The Cluster calls nobody: who waits looks.
+func (c *Cluster) Stand(ctx context.Context, claim ballot.Claim, watch bool) ballot.Standing {
+	return c.of(claim.Record).Stand(ctx, claim, watch)
+}
+
+// Leave gives a place in the line up.
+func (c *Cluster) Leave(ctx context.Context, record, waiter string) {
+	c.of(record).Leave(ctx, record, waiter)
+}
+
+// Connect waits until every master was reached and inspected, or ctx is done.
+func (c *Cluster) Connect(ctx context.Context) error { return c.each(ctx, (*Node).Connect) }
+
+// Vouch speaks for the present run of every master. The slots of such a run are
+// admitted when they are first used.
+func (c *Cluster) Vouch(ctx context.Context) error {
+	err := c.each(ctx, (*Node).Vouch)
+	for _, n := range c.used() {
+		n.admission.forget()
+	}
+	return err
+}
+
+// errNoReset says what to do instead.
+var errNoReset = errors.New("a Cluster has one record for each slot, and is not reset: use another Deployment")
+
+// Reset is refused.
+func (c *Cluster) Reset(context.Context) error { return errNoReset }
+
+// Close closes the connections and waits for the work in the background.
+func (c *Cluster) Close() {
+	nodes := c.used()
+	for _, n := range nodes {
+		n.end()
+	}
+	c.conn.Close()
+	for _, n := range nodes {
+		n.Close()
+	}
+}
+
+// each runs f on one slot of every master.
+func (c *Cluster) each(ctx context.Context, f func(*Node, context.Context) error) error {
+	first, err := c.masters(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(first))
+	var all sync.WaitGroup
+	for i, slot := range first {
+		all.Go(func() {
+			if err := f(c.slot(slot), ctx); err != nil {
+				errs[i] = fmt.Errorf("the master of slot %d: %w", slot, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// masters returns one slot of each master.
+func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
+	reply, err := c.conn.Do(ctx, "CLUSTER", "SLOTS")
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	var first []uint16
+	for _, part := range reply.Array { // first slot, last slot, master, replicas
+		if len(part.Array) < 3 || len(part.Array[2].Array) < 2 {
+			return nil, fmt.Errorf("CLUSTER SLOTS answered %+v", part)
+		}
+		at := part.Array[2].Array
+		address := at[0].Text + ":" + strconv.FormatInt(at[1].Int, 10)
+		if slot := part.Array[0].Int; !seen[address] && slot >= 0 && slot < hashslot.Slots {
+			seen[address] = true
+			first = append(first, uint16(slot))
+		}
+	}
+	if len(first) == 0 {
+		return nil, errors.New("no master of the Cluster has a slot yet")
+	}
+	return first, nil
+}
+
+// script returns the voting script of an agreement, of which there is one for
+// all slots.
+func (c *Cluster) script(agreement string, fenced bool) *script.Script {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.scripts[agreement]
+	if s == nil {
+		voting := script.Voting(agreement, fenced)
+		s = &voting
+		c.scripts[agreement] = s
+	}
+	return s
+}
+
+// isSlot reports whether the node stands for a slot of a Cluster.
+func (n *Node) isSlot() bool { return n.options.slotTag != "" }
+
+// errTopology says, by whether a Cluster was expected, what was found instead.
+var errTopology = map[bool]error{
+	false: errors.New("the server is part of a Cluster: name it with ?cluster at the end of its URL, or with several addresses"),
+	true:  errors.New("the server is not part of a Cluster: name it alone, without ?cluster"),
+}
+
+// An operator speaks for a run, and each slot is admitted for itself: what was
+// said is kept where any slot finds it, for as long as it matters. It is void
+// after what an operator could not know of.
+
+func (n *Node) voucherKey(run string) string {
+	return deploymentKey("vouched:"+run, n.options.Deployment.Name, "")
+}
+
+func (e *evidence) circumstances() string { return e.info["master_replid"] + " " + e.info.flushes() }
+
+func (n *Node) vouch(ctx context.Context, e *evidence) error {
+	_, err := n.conn.Do(ctx, "SET", n.voucherKey(e.run()), e.circumstances(),
+		"PX", milliseconds(2*n.options.Deployment.Quarantine()+time.Second))
+	return err
+}
+
+func (n *Node) vouchedFor(ctx context.Context, e *evidence) bool {
+	if !n.options.Deployment.Fenced || e.run() == "" || e.known() {
+		return false
+	}
+	reply, err := n.conn.Do(ctx, "GET", n.voucherKey(e.run()))
+	return err == nil && reply.Kind == driver.Text && reply.Text == e.circumstances()
+}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Replicas says which acknowledgement a node's votes need to count.
+type Replicas struct {
+	// Conn is a connection of its own to the same server, nil when no
+	// acknowledgement is asked for. WAIT holds up what comes behind it on its
+	// connection, and there that is nothing but the next WAIT.
+	Conn driver.Batcher
+	// Want is how many replicas must acknowledge.
+	Want int
+	// Fsync asks for the append-only files of the node and of the replicas.
+	Fsync bool
+	// Limit is how long a WAIT lasts at most.
+	Limit time.Duration
+}
+
+// command is the WAIT or WAITAOF for want acknowledgements.
+func (r Replicas) command(want int, limit time.Duration) []string {
+	limit = max(limit, time.Millisecond) // 0 is for ever
+	if r.Fsync {
+		return []string{"WAITAOF", "1", strconv.Itoa(want), milliseconds(limit)}
+	}
+	return []string{"WAIT", strconv.Itoa(want), milliseconds(limit)}
+}
+
+// ReplicasError says that a step was executed and that too few replicas
+// acknowledged it.
+type ReplicasError struct {
+	Acknowledged, Wanted int
+	Limit                time.Duration
+	// Fsync: what was asked for was that it is on disk. Local: it is on the
+	// node's own.
+	Fsync, Local bool
+	// Err is why they could not be asked, or nil.
+	Err error
+}
+
+func (e *ReplicasError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%d replicas are to acknowledge it, and could not be asked: %v", e.Wanted, e.Err)
+	}
+	text := fmt.Sprintf("%d of %d replicas acknowledged it within %v", e.Acknowledged, e.Wanted, e.Limit)
+	if !e.Fsync {
+		return text
+	}
+	if !e.Local {
+		return text + " as on disk, and the node itself did not"
+	}
+	return text + " as on disk"
+}
+
+func (e *ReplicasError) Unwrap() error { return e.Err }
+
+// replicas gathers the votes that wait for replicas into groups, of which one
+// is under way at a time: one write and one WAIT stand for all votes that were
+// answered before. The replication stream is one, so whoever has the write has
+// the votes.
+type replicas struct {
+	Replicas
+	pulse []string // the write
+
+	mu      sync.Mutex // guards what follows; nothing is called while it is held
+	waiting []acknowledgement
+	running bool
+}
+
+// acknowledgement is one vote that waits. It was answered by the server process
+// run.
+type acknowledgement struct {
+	run  string
+	done chan error // has room for the one error that is sent
+}
+
+func newReplicas(o Replicas, key, ttl string) *replicas {
+	return &replicas{Replicas: o, pulse: []string{"EVAL", script.Pulse.Text, "1", key, ttl}}
+}
+
+// probeReplicas makes sure that the server knows the command, before a vote is
+// asked for, and that the connection for it stands.
+func (n *Node) probeReplicas(ctx context.Context) error {
+	if n.replicas == nil {
+		return nil
+	}
+	_, err := n.replicas.Conn.Do(ctx, n.replicas.command(0, 0)...)
+	if !isReply(err) || !isFinal(err) {
+		return err
+	}
+	if n.replicas.Fsync {
+		return fmt.Errorf("%w: Config.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", errUnfit, err)
+	}
+	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", errUnfit, err)
+}
+
+// acknowledged waits until replicas have acknowledged a vote that was answered
+// over a connection, or ctx is done. The error is a *ReplicasError.
+func (n *Node) acknowledged(ctx context.Context, connection uint64) error {
+	r := n.replicas
+	seen := n.link.seen.Load()
+	if seen.connection != connection || seen.run == "" {
+		return r.unasked(errReconnected)
+	}
+	a := acknowledgement{run: seen.run, done: make(chan error, 1)}
+	r.mu.Lock()
+	if len(r.waiting) >= maxInFlight {
+		r.mu.Unlock()
+		return r.unasked(fmt.Errorf("%d others are waiting for it", maxInFlight))
+	}
+	r.waiting = append(r.waiting, a)
+	start := !r.running
+	r.running = true
+	r.mu.Unlock()
+	if start {
+		n.background.Go(func() { r.serve(n.life) })
+	}
+	select {
+	case err := <-a.done:
+		return err
+	case <-ctx.Done():
+		return r.unasked(errNoAnswer)
+	}
+}
+
+func (r *replicas) unasked(err error) error {
+	return &ReplicasError{Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Err: err}
+}
+
+// serve has groups acknowledged until nobody waits.
+func (r *replicas) serve(life context.Context) {
+	for {
+		r.mu.Lock()
+		group := r.waiting
+		r.waiting = nil
+		r.running = len(group) > 0
+		r.mu.Unlock()
+		if len(group) == 0 {
+			return
+		}
+		run, err := r.ask(life)
+		for _, a := range group {
+			if a.run != run && r.asked(err) {
+				// Another server has taken its place, which may lack the vote.
+				a.done <- r.unasked(errReconnected)
+				continue
+			}
+			a.done <- err
+		}
+	}
+}
+
+// asked reports whether err is about an answer of the replicas.
+func (r *replicas) asked(err error) bool {
+	failure, ok := errors.AsType[*ReplicasError](err)
+	return !ok || failure.Err == nil
+}
+
+// ask writes and waits for the replicas. It returns the run it wrote to.
+func (r *replicas) ask(life context.Context) (run string, err error) {
+	ctx, cancel := context.WithTimeout(life, 2*r.Limit+time.Second)
+	defer cancel()
+	replies, errs := r.Conn.Batch(ctx, r.pulse, r.command(r.Want, r.Limit))
+	if err := errors.Join(errs...); err != nil {
+		return "", r.unasked(err)
+	}
+	run, local, count := replies[0].Text, true, replies[1].Int
+	if r.Fsync {
+		if len(replies[1].Array) != 2 {
+			return "", r.unasked(fmt.Errorf("WAITAOF answered %+v", replies[1]))
+		}
+		local, count = replies[1].Array[0].Int > 0, replies[1].Array[1].Int
+	}
+	if !local || int(count) < r.Want {
+		return run, &ReplicasError{Acknowledged: int(count), Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Local: local}
+	}
+	return run, nil
+}

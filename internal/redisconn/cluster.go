@@ -1,0 +1,148 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Cluster is a driver.Conn over a Redis Cluster: one ordered pipeline to each
+// master. It follows MOVED and ASK, with which a server says that it did not
+// execute a command. Slots that move would break the order of the pipelines, so
+// it has that of driver.Ordered.
+type Cluster struct {
+	*driver.Ordered
+	options Options
+	// turn has one token: who takes it may make the client.
+	turn   chan struct{}
+	client atomic.Pointer[rueidis.Client]
+	breaks atomic.Uint64
+}
+
+var _ driver.Batcher = (*Cluster)(nil)
+
+// NewCluster prepares connections to the Cluster of which o names some nodes.
+// Nothing is sent before the first command.
+func NewCluster(o Options) *Cluster {
+	c := &Cluster{options: o, turn: make(chan struct{}, 1)}
+	// Connections that are made besides, to further masters, change nothing for
+	// the keys of the others: those that break are counted.
+	c.Ordered = driver.NewOrdered(c.call, func() uint64 { return 1 + c.breaks.Load() })
+	return c
+}
+
+// Close implements driver.Conn.
+func (c *Cluster) Close() {
+	end := func() {
+		if client := c.client.Load(); client != nil {
+			(*client).Close()
+		}
+	}
+	end() // what is under way
+	c.Ordered.Close()
+	end() // what was made meanwhile
+}
+
+// ready returns the client, which is made when it is first asked for: that needs
+// a node of the Cluster that answers.
+func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
+	if client := c.client.Load(); client != nil {
+		return *client, nil
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if client := c.client.Load(); client != nil {
+		return *client, nil
+	}
+	o := c.options
+	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		conn, err := dial(ctx, o.Network, address, dialer, config)
+		if err != nil {
+			return nil, driver.NotSent(err)
+		}
+		return &watched{Conn: conn, broke: sync.OnceFunc(func() { c.breaks.Add(1) })}, nil
+	})
+	option.InitAddress, option.ForceSingleClient = o.addresses(), false
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, err
+	}
+	c.client.Store(&client)
+	return client, nil
+}
+
+func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error) {
+	client, err := c.ready(ctx)
+	if err == nil {
+		err = ctx.Err() // closed meanwhile
+	}
+	if err != nil {
+		return driver.Reply{}, c.unreached(err)
+	}
+	// The pipeline ends what gets no answer: until then it is not over.
+	return redirected(outcome(client.Do(context.WithoutCancel(ctx), keyed(client, args))))
+}
+
+// unreached is why there is no client: a refusal is a server's own word.
+func (c *Cluster) unreached(err error) error {
+	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
+		return driver.NotSent(&driver.ServerError{Text: refusal.Error()})
+	}
+	return driver.NotSent(err)
+}
+
+// Batch implements driver.Batcher: one of the commands has a key, which says
+// where all go.
+func (c *Cluster) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
+	client, err := c.ready(ctx)
+	if err != nil {
+		for i := range errs {
+			errs[i] = c.unreached(err)
+		}
+		return replies, errs
+	}
+	built := make(rueidis.Commands, len(commands))
+	for i, args := range commands {
+		built[i] = keyed(client, args)
+	}
+	err = client.Dedicated(func(one rueidis.DedicatedClient) error {
+		for i, result := range one.DoMulti(ctx, built...) {
+			replies[i], errs[i] = redirected(outcome(result))
+		}
+		return nil
+	})
+	if err != nil {
+		errs[0] = errors.Join(errs[0], err)
+	}
+	return replies, errs
+}
+
+// keyed builds a command that says where its first key is.
+func keyed(client rueidis.Client, args []string) rueidis.Completed {
+	at := driver.FirstKey(args)
+	if at == 0 {
+		return client.B().Arbitrary(args...).Build()
+	}
+	return client.B().Arbitrary(args[:at]...).Keys(args[at]).Args(args[at+1:]...).Build()
+}
+
+// redirected takes a redirection that was not followed to its end for what it
+// says: not executed.
+func redirected(reply driver.Reply, err error) (driver.Reply, error) {
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() || errors.Is(err, rueidis.ErrNoSlot) {
+		return reply, driver.NotSent(errors.New(err.Error()))
+	}
+	return reply, err
+}

@@ -1,0 +1,184 @@
+package redlatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// watched is a master with replicas that three Sentinels watch.
+type watched struct {
+	master    *redistest.Server
+	replicas  []*redistest.Server
+	sentinels []*redistest.Server
+}
+
+func newWatched(t *testing.T, replicas int, options redistest.Options) watched {
+	t.Helper()
+	w := watched{master: redistest.New(t, options)}
+	for range replicas {
+		w.replicas = append(w.replicas, redistest.NewReplica(t, w.master, options))
+	}
+	for range 3 {
+		w.sentinels = append(w.sentinels, redistest.NewSentinel(t, "main", w.master, 2))
+	}
+	for _, s := range w.sentinels {
+		if err := s.AwaitReplicas(within(t, patience), "main", replicas); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the Sentinels know each other", func() bool {
+			return len(do(t, s, "SENTINEL", "SENTINELS", "main").([]any)) == 2
+		})
+	}
+	return w
+}
+
+func (w watched) url() string {
+	return fmt.Sprintf("redis://:s3cret@%s?addr=%s&addr=%s&master_set=main", w.sentinels[0].Addr(), w.sentinels[1].Addr(), w.sentinels[2].Addr())
+}
+
+// next waits for the failover and returns the new master.
+func (w watched) next(t *testing.T) *redistest.Server {
+	t.Helper()
+	var next *redistest.Server
+	await(t, "the Sentinels agree on a new master", func() bool {
+		votes := make(map[string]int)
+		for _, s := range w.sentinels {
+			address, err := s.MasterAddr("main")
+			if err != nil {
+				t.Fatal(err)
+			}
+			votes[address]++
+		}
+		for _, r := range w.replicas {
+			if votes[r.Addr()] > 1 {
+				next = r
+			}
+		}
+		return next != nil
+	})
+	return next
+}
+
+var sentinelOptions = redistest.Options{Password: "s3cret"}
+
+// A lock that the replicas have acknowledged outlives the failover of its
+// master: its holder goes on, and nobody else comes in.
+func TestSentinelFailoverKeepsAnAcknowledgedLock(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		options := sentinelOptions
+		options.Binary = binary
+		w := newWatched(t, 2, options)
+		conf := config(w.url())
+		conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+		conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
+		conf.Replicas = 1
+		holder := open(t, conf)
+		conf.Replicas = 0
+		other := open(t, conf)
+		lock, err := awaitAnswer(t, holder, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range w.replicas {
+			awaitValue(t, r, "x", value(t, w.master, "x")) // whichever is promoted
+		}
+
+		w.master.Kill()
+		next := w.next(t)
+		await(t, "the holder extends at the new master", func() bool {
+			return lock.Extend(t.Context(), conf.TTL) == nil
+		})
+		if value(t, next, "x") == "" {
+			t.Fatal("the new master does not have the lock")
+		}
+		if _, err := awaitAnswer(t, other, "x"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatalf("another: %v, want ErrHeld", err)
+		}
+		unlock(t, lock)
+		again, err := awaitAnswer(t, other, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Token() <= lock.Token() {
+			t.Errorf("token %d follows %d", again.Token(), lock.Token())
+		}
+		unlock(t, again)
+	})
+}
+
+// The former master hangs and does not die, so no connection to it ends; and
+// the one that is promoted does not vote for what it may have missed.
+func TestSentinelFailoverFromAHungMaster(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, 1, sentinelOptions)
+	conf := config(w.url())
+	conf.RestartFence = redlatch.FenceOn
+	conf.TTL = 30 * time.Second
+	conf.MaxTTL = conf.TTL
+	client := open(t, conf)
+	if err := client.Admit(t.Context(), "n0"); err != nil {
+		t.Fatal(err)
+	}
+	lock := tryLock(t, client, "x", redlatch.WithoutRenewal())
+
+	if err := w.master.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	next := w.next(t)
+	if _, err := awaitAnswer(t, client, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "promoted") {
+		t.Fatalf("got %v, want the promoted server not admitted", err)
+	}
+	if err := lock.Extend(t.Context(), conf.TTL); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Errorf("an extension at the promoted server: %v, want ErrNotAdmitted", err)
+	}
+	// An operator knows better.
+	if err := client.Admit(t.Context(), "n0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "y"); err != nil {
+		t.Fatal(err)
+	}
+	if value(t, next, "y") == "" {
+		t.Error("the lock is not at the new master")
+	}
+	// The former one comes back, as a master at first, and nobody is there.
+	if err := w.master.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	again := tryLock(t, client, "z")
+	if value(t, next, "z") == "" {
+		t.Error("the lock is not at the new master")
+	}
+	unlock(t, again)
+}
+
+// A majority of the Sentinels is believed, not the first.
+func TestSentinelThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, 1, sentinelOptions)
+	// The first one watches another server under that name.
+	other := redistest.New(t, sentinelOptions)
+	w.sentinels[0] = redistest.NewSentinel(t, "main", other, 2)
+	client := open(t, config(w.url()))
+	lock, err := awaitAnswer(t, client, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value(t, w.master, "x") == "" || value(t, other, "x") != "" {
+		t.Error("the lock is not where most of the Sentinels say")
+	}
+	unlock(t, lock)
+
+	conf := config(strings.Replace(w.url(), "master_set=main", "master_set=mian", 1))
+	conf.NodeTimeout = 100 * time.Millisecond
+	if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "mian") {
+		t.Errorf("got %v, want an error that names the master nobody knows", err)
+	}
+}
