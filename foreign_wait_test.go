@@ -150,6 +150,3 @@ func TestForeignClientTakesTheTurn(t *testing.T) {
 	}
 	unlock(t, o.lock)
 }
-
-// leastBeat is the shortest time between two beats of a waiter.
-const leastBeat = 1400 * time.Millisecond
