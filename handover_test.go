@@ -223,8 +223,12 @@ func TestCancelledDuringHandOver(t *testing.T) {
 		}
 		group.Wait()
 		t.Logf("N=%d: %d had it", n, gate.passed())
-		unlock(t, tryLock(t, client, name))
 		awaitStanding(t, nodes, name, 0)
+		lock, err := client.Lock(within(t, patience), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, lock)
 		for _, s := range nodes {
 			awaitValue(t, s, name, "")
 		}

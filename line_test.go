@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // queueUp has each client wait for name, one after the other, and returns where
@@ -227,6 +229,42 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 			}
 			unlock(t, o.lock)
 		}
+	}
+}
+
+// One who is cancelled before it knows of its place leaves none behind.
+func TestCancelledWhileJoining(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		proxies := redistest.Proxies(t, nodes)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		holder, waiter := open(t, c), open(t, through(c, proxyURLs(proxies)...))
+		unlock(t, tryLock(t, holder, name)) // the servers have the script from then on
+		first := tryLock(t, holder, name)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, p := range proxies {
+			p.OnCommand(func(c redistest.Command) redistest.Action {
+				if slices.Contains(c.Args, "stand") {
+					p.HoldBack(redistest.Replies, true)
+				}
+				return redistest.Pass
+			})
+		}
+		out := lockIn(ctx, waiter, name)
+		arbiter := awaitStanding(t, nodes, name, 1)
+		start := time.Now()
+		cancel()
+		if o := <-out; !errors.Is(o.err, context.Canceled) {
+			t.Errorf("%v, %v", o.lock, o.err)
+		}
+		awaitStanding(t, nodes, name, 0)
+		if took := time.Since(start); took > script.Patience {
+			t.Errorf("N=%d: it was in the line for %v", n, took)
+		}
+		proxies[arbiter].HoldBack(redistest.Replies, false)
+		unlock(t, first)
 	}
 }
 
