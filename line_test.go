@@ -388,22 +388,30 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 			best := patience
 			for round := range 5 {
 				name := fmt.Sprintf("%s/%d", t.Name(), round)
-				free := time.Now().Add(300 * time.Millisecond) // or a little later
-				first := tryLock(t, clients[0], name, redlatch.WithTTL(300*time.Millisecond), redlatch.WithoutRenewal())
-				outs := queueUp(t, nodes, clients[1:], name, 0)
-				o := <-outs[0]
-				if o.err != nil {
-					t.Fatal(o.err)
+				free := time.Now().Add(500 * time.Millisecond) // or a little later
+				first := tryLock(t, clients[0], name, redlatch.WithTTL(500*time.Millisecond), redlatch.WithoutRenewal())
+				head, waits := waiting(nil)
+				outs := []<-chan outcomeOf{lockIn(within(t, patience), clients[1], name, head)}
+				<-waits
+				if time.Now().After(free) {
+					t.Log("a machine too busy to stand in line for half a second")
 				}
-				best = min(best, time.Since(free))
-				if first.Err() == nil {
-					t.Error("the first one is held still")
+				outs = append(outs, lockIn(within(t, patience), clients[2], name))
+				for range outs {
+					var o outcomeOf
+					select {
+					case o = <-outs[0]:
+					case o = <-outs[1]:
+					}
+					if o.err != nil {
+						t.Fatal(o.err)
+					}
+					best = min(best, time.Since(free))
+					if first.Err() == nil {
+						t.Error("the first one is held still")
+					}
+					unlock(t, o.lock)
 				}
-				unlock(t, o.lock)
-				if o = <-outs[1]; o.err != nil {
-					t.Fatal(o.err)
-				}
-				unlock(t, o.lock)
 			}
 			t.Logf("the head had it %v after the expiry, at best", best.Round(time.Microsecond))
 			if best > 50*time.Millisecond {
