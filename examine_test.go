@@ -207,7 +207,7 @@ func TestExamineChangesNothing(t *testing.T) {
 func TestExamineFindsMissingPermissions(t *testing.T) {
 	t.Parallel()
 	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
-		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
+		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
 	missing := func(rule string) []string {
 		switch rule {
 		case "~job/*":

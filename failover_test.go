@@ -94,7 +94,13 @@ func TestFailoverTakesTheLockAway(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				unlock(t, tryLock(t, a, "warm"))
+				await(t, "the first lock", func() bool {
+					lock, err := a.TryLock(t.Context(), "warm")
+					if err == nil {
+						unlock(t, lock)
+					}
+					return err == nil
+				})
 				r.stream.HoldBack(redistest.Replies, true)
 				first, err := a.TryLock(t.Context(), "x")
 				if (err == nil) != c.acquires {

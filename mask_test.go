@@ -262,6 +262,8 @@ func checkVerdict(t *testing.T, m mask, cut bool, lock *redlatch.Lock, err error
 			t.Errorf("held with token %d, %v, %v", lock.Token(), lock.Err(), err)
 		}
 		return
+	case cut && failure == nil && errors.Is(err, context.DeadlineExceeded):
+		return // a starved machine: ctx was done before anything was tried
 	case failure == nil || len(failure.Nodes) != len(m) || failure.Need != need || failure.Of != len(m) || failure.Op != "lock":
 		t.Errorf("the error does not tell of the nodes: %#v", err)
 		return

@@ -147,7 +147,7 @@ func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
 		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which was tried because no lock was named", node.User, guessed[1:]),
 			"name locks of yours with --lock; if their keys are refused too, permit them")
 	case !slices.ContainsFunc(node.Missing, func(rule string) bool { return !slices.Contains(waitingRules, rule) }):
-		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: who waits for a lock is not called when it is released, and has to look", node.User, strings.Join(node.Missing, " ")),
+		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: who waits for a lock is not told when it is free, and has to look", node.User, strings.Join(node.Missing, " ")),
 			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(node.Missing, " ")))
 	default:
 		f.add(danger, node.Node, fmt.Sprintf("the user %s lacks %s", node.User, strings.Join(node.Missing, " ")),
@@ -156,7 +156,7 @@ func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
 }
 
 // waitingRules are permissions that only the waiting line needs.
-var waitingRules = []string{"&redlatch:call:*", "+publish", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
+var waitingRules = []string{"&redlatch:call:*", "+client|caching", "+client|tracking", "+publish", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
 
 func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}") }
 

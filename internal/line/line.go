@@ -96,10 +96,18 @@ func (l *Line) order(record string) []int {
 	for i, k := range l.keepers {
 		h := fnv.New64a()
 		h.Write([]byte(record + "\x00" + k.Name()))
-		order[i], weights[i] = i, h.Sum64()
+		order[i], weights[i] = i, mix(h.Sum64())
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
 	return order
+}
+
+// mix spreads what the last bytes of FNV's input did over all bits, without which
+// one node would come first for half of the records (MurmurHash3's finalizer).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
 }
 
 // Called tells the line that node voter has called a waiter of this process to

@@ -147,6 +147,9 @@ func (p *Place) stand(ctx context.Context) error {
 		s := p.line.keepers[i].Stand(step, p.claim, p.watch)
 		cancel()
 		if ctx.Err() != nil {
+			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == ballot.Held || s.Verdict == ballot.Unknown) {
+				p.line.leave(i, p.claim.Record, s.Place.Waiter) // it may have been given a place
+			}
 			return context.Cause(ctx)
 		}
 		if s.Verdict == ballot.Held {

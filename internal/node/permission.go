@@ -28,7 +28,7 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []
 	errs := make([]error, len(tries))
 	var all sync.WaitGroup
 	for i, t := range tries {
-		all.Go(func() { _, errs[i] = n.conn.Do(ctx, t.command...) })
+		all.Go(func() { errs[i] = n.try(ctx, t) })
 	}
 	all.Wait()
 	var denied []try
@@ -38,9 +38,9 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []
 		case err == nil:
 		case !ok:
 			return err
-		case forbidden(err):
-			denied = append(denied, tries[i])
-		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX":
+		case forbidden(err), tries[i].name() == "CLIENT|TRACKING":
+			denied = append(denied, tries[i]) // or a server that does not know it
+		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX", tries[i].command[0] == "CLIENT":
 		case x.Refusal == nil && x.Role != "slave": // a replica refuses all writes
 			x.Refusal = err
 		}
@@ -53,6 +53,30 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []
 type try struct {
 	key     string
 	command []string
+}
+
+// try sends the command, and takes back what it did to the connection.
+func (n *Node) try(ctx context.Context, t try) error {
+	l, ok := n.conn.(driver.Listener)
+	if t.command[0] != "SUBSCRIBE" || !ok {
+		_, err := n.conn.Do(ctx, t.command...)
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := l.Subscribe(ctx, t.command[1], cancel, func(string) {})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// name is what an ACL calls the command.
+func (t try) name() string {
+	if t.command[0] == "CLIENT" {
+		return t.command[0] + "|" + t.command[1]
+	}
+	return t.command[0]
 }
 
 // rules returns what an ACL would have to add for the denied tries to pass:
@@ -77,12 +101,12 @@ func rules(tries, denied []try) []string {
 	}
 	delete(tried, "")
 	for _, t := range denied {
-		if t.command[0] == "PUBLISH" {
+		if t.command[0] == "PUBLISH" || t.command[0] == "SUBSCRIBE" {
 			// Either the command or the channel: both are needed, and to subscribe.
 			missing = append(missing, "+subscribe", "&"+callChannel("*"))
 		}
 		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
-			missing = append(missing, "+"+strings.ToLower(t.command[0]))
+			missing = append(missing, "+"+strings.ToLower(t.name()))
 		}
 	}
 	slices.Sort(missing)
@@ -142,7 +166,13 @@ func (n *Node) harmless(records []string) []try {
 		keys = append(keys, record, CounterKey(record))
 	}
 	absent := CounterKey(rand.Text())
-	var tries []try
+	tries := []try{
+		{"", []string{"CLIENT", "TRACKING", "OFF"}},
+		{"", []string{"CLIENT", "CACHING", "YES"}}, // answers that tracking is off
+	}
+	if _, ok := n.conn.(driver.Listener); ok {
+		tries = append(tries, try{"", []string{"SUBSCRIBE", callChannel("nobody")}})
+	}
 	for _, name := range append(script.Commands(), "EVAL", "EVALSHA") {
 		switch form := forms[name]; form.keys {
 		case noKey:

@@ -1,5 +1,6 @@
 -- What a release does where there may be a line.
 local record, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[4], ARGV[5]
+local called
 if seen[2] or waiter then
   local now = clock()
   if waiter and ticket == '0' then
@@ -8,11 +9,11 @@ if seen[2] or waiter then
     stand(record, next, waiter, ticket, now)
   end
   if ours or not seen[1] then
-    call(record, next, now, nil, true)
+    called = call(record, next, now, nil, true)
   end
 end
 if ours then
-  return seen[2] and 2 or 1
+  return called and 2 or 1
 end
 -- MGET says nothing for a key of another type: let the server say what it is.
 local holder = seen[1] or redis.call('GET', record)

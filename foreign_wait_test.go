@@ -1,0 +1,152 @@
+package redlatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A client of another library, which knows of no line, holds the lock and lets go
+// of it in the ways that there are. The first in line hears of it, and does not
+// ask over and over meanwhile.
+func TestWaitForAForeignHolder(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for what, end := range map[string]func(s *redistest.Server, name string){
+			"releases":          func(s *redistest.Server, name string) { do(t, s, "EVAL", compareAndDelete, "1", name, "theirs") },
+			"deletes":           func(s *redistest.Server, name string) { do(t, s, "DEL", name) },
+			"expires":           func(s *redistest.Server, name string) { do(t, s, "PEXPIRE", name, "200") },
+			"is made to expire": func(s *redistest.Server, name string) { do(t, s, "PEXPIRE", name, "0") },
+			"is renamed":        func(s *redistest.Server, name string) { do(t, s, "RENAME", name, "{"+name+"}/old") },
+		} {
+			for _, n := range []int{1, 3} {
+				for _, expiry := range []string{"60000", ""} {
+					t.Run(fmt.Sprintf("%s N=%d PX %s", what, n, expiry), func(t *testing.T) {
+						t.Parallel()
+						nodes := sharedOf(t, binary, n)
+						proxies := redistest.Proxies(t, nodes)
+						client := open(t, config(proxyURLs(proxies)...))
+						for _, s := range nodes {
+							do(t, s, "SET", t.Name(), "theirs", "NX")
+							if expiry != "" {
+								do(t, s, "PEXPIRE", t.Name(), expiry)
+							}
+						}
+						out := lockIn(within(t, patience), client, t.Name())
+						arbiter := awaitStanding(t, nodes, t.Name(), 1)
+						// It has told the server to be told: that is one more question.
+						if err := proxies[arbiter].AwaitCommand(within(t, patience), "CLIENT", 2); err != nil {
+							t.Fatal(err)
+						}
+						start := time.Now()
+						for _, s := range nodes {
+							end(s, t.Name())
+						}
+						o := <-out
+						if o.err != nil {
+							t.Fatal(o.err)
+						}
+						t.Logf("had it %v later", time.Since(start).Round(time.Microsecond))
+						unlock(t, o.lock)
+					})
+				}
+			}
+		}
+	})
+}
+
+// While another library's lock is waited for, nothing is asked but what keeps
+// the place.
+func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
+	t.Parallel()
+	node := shared(t, 1)[0]
+	proxy := redistest.NewProxy(t, node.Addr())
+	client := open(t, config(proxy.URL()))
+	do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
+	out := lockIn(within(t, patience), client, t.Name())
+	awaitStanding(t, []*redistest.Server{node}, t.Name(), 1)
+	if err := proxy.AwaitCommand(within(t, patience), "CLIENT", 2); err != nil {
+		t.Fatal(err)
+	}
+	before, start := proxy.Commands()["EVALSHA"], time.Now()
+	<-time.After(3 * time.Second)
+	asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
+	if most := int(passed/leastBeat) + 2; asked > most {
+		t.Errorf("asked %d times in %v", asked, passed)
+	}
+	do(t, node, "DEL", t.Name())
+	if o := <-out; o.err != nil {
+		t.Error(o.err)
+	} else {
+		unlock(t, o.lock)
+	}
+}
+
+// Foreign clients come between again and again, as they may: they know of no
+// line. Those in line get it in the end.
+func TestForeignClientsPushIn(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		finished := make(chan struct{})
+		stopped := make(chan struct{})
+		took := 0
+		go func() {
+			defer close(stopped)
+			for i := 0; ; i++ {
+				select {
+				case <-finished:
+					return
+				default:
+				}
+				id, got := fmt.Sprint("theirs", i), 0
+				for _, s := range nodes {
+					if do(t, s, "SET", name, id, "NX", "PX", "60000") == "OK" {
+						got++
+					}
+				}
+				if got > n/2 {
+					took++
+				}
+				for _, s := range nodes {
+					do(t, s, "EVAL", compareAndDelete, "1", name, id)
+				}
+			}
+		}()
+		passes(t, &turnstile{t: t}, clientsOf(t, c, 3), name, 2, 10)
+		close(finished)
+		<-stopped
+		t.Logf("N=%d: they had it %d times", n, took)
+	}
+}
+
+// One of ours waits, a foreign client takes the lock when it is released, and
+// lets go of it later.
+func TestForeignClientTakesTheTurn(t *testing.T) {
+	t.Parallel()
+	node := shared(t, 1)[0]
+	c := config(node.URL())
+	first := tryLock(t, open(t, c), t.Name())
+	out := lockIn(within(t, patience), open(t, c), t.Name())
+	awaitStanding(t, []*redistest.Server{node}, t.Name(), 1)
+	// As if it had come between the release and the turn.
+	do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
+	if err := first.Unlock(t.Context()); err == nil {
+		t.Error("the lock was lost, and the release says nothing")
+	}
+	select {
+	case o := <-out:
+		t.Fatalf("two holders: %v, %v", o.lock, o.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	do(t, node, "DEL", t.Name())
+	o := <-out
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	unlock(t, o.lock)
+}

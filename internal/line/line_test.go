@@ -1,0 +1,495 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// The order in which nodes are asked is the same in every process, and spreads
+// over the nodes.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	nodes := newKeepers(5)
+	one, other := newLine(t, "one", nodes, nil), newLine(t, "other", []*keeper{nodes[3], nodes[1], nodes[4], nodes[0], nodes[2]}, nil)
+	first := make(map[string]int)
+	for i := range 1000 {
+		name := fmt.Sprint("record", i)
+		var a, b []string
+		for _, k := range one.order(name) {
+			a = append(a, one.keepers[k].Name())
+		}
+		for _, k := range other.order(name) {
+			b = append(b, other.keepers[k].Name())
+		}
+		if !slices.Equal(a, b) {
+			t.Fatalf("%s: %v and %v", name, a, b)
+		}
+		first[a[0]]++
+	}
+	for name, n := range first {
+		if n < 100 || n > 350 {
+			t.Errorf("%s keeps %d of 1000 lines", name, n)
+		}
+	}
+	if len(first) != 5 {
+		t.Errorf("lines are kept by %v", first)
+	}
+}
+
+// The first in line is called when the record is released, after one message's
+// time, and nobody asks but to keep the place.
+func TestCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(3)
+		k := arbiter(t, nodes)
+		k.set(func(k *keeper) { k.holder = "ours" })
+		var places []*Place
+		var outs []<-chan error
+		for i := range 4 {
+			p := newLine(t, fmt.Sprint("p", i), nodes, nil).Join(claim)
+			places, outs = append(places, p), append(outs, awaiting(t.Context(), p, 0))
+			settle()
+		}
+		const hours = 2
+		time.Sleep(hours * time.Hour)
+		synctest.Wait()
+		if most := 4 * (int(hours*time.Hour/(beat-beat/20)) + 1); k.asked() > most {
+			t.Errorf("asked %d times in %d h, want %d at most", k.asked(), hours, most)
+		}
+		for i, out := range outs {
+			pending(t, out)
+			start := time.Now()
+			k.release(false)
+			if err := <-out; err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > travel {
+				t.Errorf("waiter %d was called after %v", i, took)
+			}
+			if got := places[i].In(claim).Place; !k.take("ours", got.Waiter, 0) {
+				t.Errorf("waiter %d may not take it", i)
+			}
+			places[i].Taken(ballot.Answer{Verdict: ballot.Granted})
+			settle()
+			for _, later := range outs[i+1:] {
+				pending(t, later)
+			}
+		}
+		if len(k.line) != 0 {
+			t.Errorf("left: %v", k.order())
+		}
+	})
+}
+
+// The record expires: the first in line looks within two milliseconds and a
+// round trip.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	for _, left := range []time.Duration{3 * time.Millisecond, 400 * time.Millisecond, 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(1)
+			k := nodes[0]
+			end := time.Now().Add(left)
+			k.set(func(k *keeper) { k.holder, k.expires = "ours", end })
+			first, second := newLine(t, "first", nodes, nil).Join(claim), newLine(t, "second", nodes, nil).Join(claim)
+			out := awaiting(t.Context(), first, 0)
+			time.Sleep(travel / 2)
+			behind := awaiting(t.Context(), second, 0)
+			if err := <-out; err != nil {
+				t.Fatal(err)
+			}
+			if late := time.Since(end); late < 0 || late > 2*time.Millisecond+2*travel {
+				t.Errorf("%v left: it came %v after the end", left, late)
+			}
+			pending(t, behind)
+			k.take("ours", first.In(claim).Place.Waiter, time.Second)
+			first.Taken(ballot.Answer{Verdict: ballot.Granted})
+			if err := <-behind; err != nil {
+				t.Fatal(err)
+			}
+			second.Leave()
+			settle()
+		})
+	}
+}
+
+// The call is lost: the one who was called comes by its own timer, and so does
+// the next when that one never comes.
+func TestCallIsLost(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(1)
+			k := nodes[0]
+			k.set(func(k *keeper) { k.holder = "ours" })
+			ctx, die := context.WithCancel(t.Context())
+			first, second := newLine(t, "first", nodes, nil), newLine(t, "second", nodes, nil)
+			one := first.Join(claim)
+			outs := []<-chan error{awaiting(ctx, one, 0)}
+			settle()
+			two := second.Join(claim)
+			outs = append(outs, awaiting(t.Context(), two, 0))
+			settle()
+			if dies {
+				die() // and says nothing: its process is gone
+				<-outs[0]
+			}
+			k.set(func(k *keeper) { k.mute = true })
+			start := time.Now()
+			k.release(false)
+			who := one
+			if dies {
+				who = two
+				if err := <-outs[1]; err != nil {
+					t.Fatal(err)
+				}
+			} else if err := <-outs[0]; err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > script.Grace+beat*11/10 {
+				t.Errorf("dies %t: it came after %v", dies, took)
+			}
+			if !k.take("ours", who.In(claim).Place.Waiter, 0) {
+				t.Errorf("dies %t: it may not take it", dies)
+			}
+			die()
+			if !dies {
+				pending(t, outs[1])
+			}
+			one.Leave()
+			two.Leave()
+			if !dies {
+				k.release(false)
+				<-outs[1]
+			}
+			settle()
+		})
+	}
+}
+
+// A server that cannot call is asked more often.
+func TestDeafWaiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder, k.deaf = "ours", true })
+		p := newLine(t, "p", nodes, nil).Join(claim)
+		out := awaiting(t.Context(), p, 0)
+		time.Sleep(time.Minute)
+		start := time.Now()
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > poll+2*travel {
+			t.Errorf("it came after %v", took)
+		}
+		p.Leave()
+		settle()
+	})
+}
+
+// A holder of another library calls nobody: the first in line watches, and comes
+// after one message's time and a round trip.
+func TestForeignHolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "theirs" })
+		p := newLine(t, "p", nodes, nil).Join(claim)
+		out := awaiting(t.Context(), p, 0)
+		time.Sleep(time.Hour)
+		if most := int(time.Hour/(beat-beat/20)) + 3; k.asked() > most {
+			t.Errorf("asked %d times in an hour, want %d at most", k.asked(), most)
+		}
+		start := time.Now()
+		k.release(true)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 4*travel {
+			t.Errorf("it came after %v", took)
+		}
+		p.Leave()
+		settle()
+	})
+}
+
+// The arbiter goes down, is slow, and comes back: the next keeps the line with
+// the tickets that were drawn, and it goes back.
+func TestArbiterChanges(t *testing.T) {
+	t.Parallel()
+	for what, trouble := range map[string]func(k *keeper){
+		"down": func(k *keeper) { k.down = true },
+		"slow": func(k *keeper) { k.slow = 2 * timeout },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(3)
+			for _, k := range nodes {
+				k.set(func(k *keeper) { k.holder = "ours" })
+			}
+			k := arbiter(t, nodes)
+			var places []*Place
+			var outs []<-chan error
+			for i := range 4 {
+				p := newLine(t, fmt.Sprint("p", i), nodes, nil).Join(claim)
+				places, outs = append(places, p), append(outs, awaiting(t.Context(), p, 0))
+				settle()
+			}
+			order := k.order()
+			k.set(trouble)
+			time.Sleep(2 * beat)
+			synctest.Wait()
+			second := nodes[newLine(t, "scout", nodes, nil).order(record)[1]]
+			if got := second.order(); !slices.Equal(got, order) {
+				t.Errorf("%s: the next node's line is %v, was %v", what, got, order)
+			}
+			k.set(func(k *keeper) { k.down, k.slow = false, 0 })
+			time.Sleep(2 * beat)
+			synctest.Wait()
+			if got := k.order(); !slices.Equal(got, order) {
+				t.Errorf("%s: when it is back its line is %v, was %v", what, got, order)
+			}
+			if got := second.order(); len(got) > 0 {
+				t.Errorf("%s: the next node's line is still %v", what, got)
+			}
+			for i, p := range places {
+				k.release(false)
+				if err := <-outs[i]; err != nil {
+					t.Error(err)
+				}
+				p.Leave()
+				settle()
+				k.set(func(k *keeper) { k.holder = "ours" })
+			}
+		})
+	}
+}
+
+// No node keeps the line: Await says so at once, each time that it is asked, and
+// ctx ends it.
+func TestNoKeeper(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(3)
+		for _, k := range nodes {
+			k.set(func(k *keeper) { k.down = true })
+		}
+		p := newLine(t, "p", nodes, nil).Join(claim)
+		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, ErrNone) {
+			t.Errorf("%v", err)
+		}
+		cause := errors.New("the caller's")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		out := awaiting(ctx, p, time.Hour)
+		settle()
+		cancel(cause)
+		if err := <-out; !errors.Is(err, cause) {
+			t.Errorf("%v", err)
+		}
+		p.Leave()
+	})
+}
+
+// One who leaves, whenever that is, is in no line afterwards, and is not waited
+// for by those behind it.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	for after := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(3)
+			k := arbiter(t, nodes)
+			k.set(func(k *keeper) { k.holder = "ours" })
+			ctx, cancel := context.WithCancel(t.Context())
+			one, two := newLine(t, "one", nodes, nil).Join(claim), newLine(t, "two", nodes, nil).Join(claim)
+			first := awaiting(ctx, one, 0)
+			time.Sleep(travel / 4)
+			second := awaiting(t.Context(), two, 0)
+			time.AfterFunc(4*travel, func() { k.release(false) })
+			time.Sleep(time.Duration(after) * travel / 2)
+			cancel()
+			<-first
+			one.Leave()
+			start := time.Now()
+			if err := <-second; err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > 10*travel {
+				t.Errorf("left after %v: the next came %v later", time.Duration(after)*travel/2, took)
+			}
+			two.Leave()
+			settle()
+			if got := k.order(); len(got) > 0 {
+				t.Errorf("left after %v: %v", time.Duration(after)*travel/2, got)
+			}
+		})
+	}
+}
+
+// A turn that is not used ends when the arbiter gives it to the next: the place
+// is lost, and the next time it is at the end of the line.
+func TestTurnThatIsNotUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		one, two := newLine(t, "one", nodes, nil).Join(claim), newLine(t, "two", nodes, nil).Join(claim)
+		first := awaiting(t.Context(), one, 0)
+		settle()
+		second := awaiting(t.Context(), two, 0)
+		settle()
+		k.release(false)
+		if err := <-first; err != nil {
+			t.Fatal(err)
+		}
+		ticket := one.In(claim).Place.Ticket
+		// Its quorum is missing: try after try fails.
+		for range 10 {
+			time.Sleep(script.Grace / 8)
+			one.In(claim)
+		}
+		if got := one.In(claim).Place; got.Ticket == ticket {
+			t.Error("it keeps its ticket")
+		}
+		if err := one.Await(t.Context(), 0, quiet); err == nil {
+			if err := <-second; err != nil {
+				t.Error(err)
+			}
+		}
+		if order := k.order(); len(order) == 2 && process(order[0]) == "one" {
+			t.Errorf("the line is %v", order)
+		}
+		one.Leave()
+		two.Leave()
+		settle()
+	})
+}
+
+// Messages of places that were left are of no effect on the next of the same
+// process.
+func TestLateCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		l := newLine(t, "p", nodes, nil)
+		old := l.Join(claim)
+		ctx, cancel := context.WithCancel(t.Context())
+		out := awaiting(ctx, old, 0)
+		settle()
+		cancel()
+		<-out
+		waiter := old.waiter
+		old.Leave()
+		next := l.Join(claim)
+		out = awaiting(t.Context(), next, 0)
+		settle()
+		l.Called(0, waiter, record)
+		l.Called(0, waiter, "another")
+		l.Changed("another")
+		settle()
+		pending(t, out)
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Error(err)
+		}
+		next.Leave()
+		settle()
+		l.Close()
+		l.Called(0, waiter, record) // nothing is sent any more
+	})
+}
+
+// seed returns what a random test draws from, and logs it. REDLATCH_SEED
+// replays a run.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if env := os.Getenv("REDLATCH_SEED"); env != "" {
+		var err error
+		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("REDLATCH_SEED=%d replays this", seed)
+	return seed
+}
+
+// Processes that wait, take, leave, die and come again at random, on nodes that
+// go down and lose calls: never is the line stuck for longer than a turn and a
+// beat.
+func TestNeverStuckAtRandom(t *testing.T) {
+	t.Parallel()
+	base := seed(t)
+	for run := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(base, run))
+			nodes := newKeepers(3)
+			var mu sync.Mutex // guards rng and the last take
+			last := time.Now()
+			longest := time.Duration(0)
+			draw := func(d time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(rng.Int64N(int64(d)))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var group sync.WaitGroup
+			for i := range 5 {
+				l := newLine(t, fmt.Sprint("p", i), nodes, draw)
+				group.Go(func() {
+					for ctx.Err() == nil {
+						patience, end := context.WithTimeout(ctx, draw(20*time.Second))
+						p := l.Join(claim)
+						err := p.Await(patience, 0, quiet)
+						end()
+						c := p.In(claim)
+						if err != nil || !nodes[p.Arbiter()].take("ours", c.Place.Waiter, time.Second) {
+							p.Leave()
+							time.Sleep(draw(20 * time.Millisecond))
+							continue
+						}
+						p.Taken(ballot.Answer{Verdict: ballot.Granted})
+						mu.Lock()
+						longest = max(longest, time.Since(last))
+						mu.Unlock()
+						hold := draw(30 * time.Millisecond)
+						time.Sleep(hold)
+						nodes[p.Arbiter()].release(false)
+						mu.Lock()
+						last = time.Now()
+						mu.Unlock()
+					}
+				})
+			}
+			for ctx.Err() == nil {
+				k := nodes[draw(3)]
+				k.set(func(k *keeper) { k.mute = !k.mute })
+				time.Sleep(draw(3 * time.Second))
+			}
+			group.Wait()
+			settle()
+			if bound := time.Second + script.Grace + 2*beat; longest > bound {
+				t.Errorf("run %d: nobody had it for %v, want %v at most", run, longest, bound)
+			}
+		})
+	}
+}

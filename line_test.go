@@ -1,0 +1,515 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// queueUp has each client wait for name, one after the other, and returns where
+// their outcomes will be.
+func queueUp(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Client, name string, before int, options ...redlatch.Option) []<-chan outcomeOf {
+	t.Helper()
+	outs := make([]<-chan outcomeOf, len(clients))
+	for i, client := range clients {
+		outs[i] = lockIn(within(t, patience), client, name, options...)
+		awaitStanding(t, nodes, name, before+i+1)
+	}
+	return outs
+}
+
+func clientsOf(t *testing.T, c redlatch.Config, n int) []*redlatch.Client {
+	t.Helper()
+	clients := make([]*redlatch.Client, n)
+	for i := range clients {
+		clients[i] = open(t, c)
+	}
+	return clients
+}
+
+// Processes have the lock in the order in which they came.
+func TestFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 2, 3, 5} {
+			nodes := sharedOf(t, binary, n)
+			c := config(redistest.URLs(nodes)...)
+			name := fmt.Sprintf("%s/%d", t.Name(), n)
+			first := tryLock(t, open(t, c), name)
+			outs := queueUp(t, nodes, clientsOf(t, c, 6), name, 0)
+			gate := &turnstile{t: t}
+			var group sync.WaitGroup
+			for i, out := range outs {
+				group.Go(func() {
+					o := <-out
+					if o.err != nil {
+						t.Error(o.err)
+						return
+					}
+					gate.pass(o.lock, fmt.Sprint(i))
+				})
+			}
+			unlock(t, first)
+			group.Wait()
+			if got := gate.whole(); got != "0 1 2 3 4 5" {
+				t.Errorf("N=%d: the order was %s", n, got)
+			}
+			awaitStanding(t, nodes, name, 0)
+		}
+	})
+}
+
+// Callers of one process have it in their order, and the process has one place.
+func TestCallersOfOneProcessStandInOrder(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		first, waiter := tryLock(t, open(t, c), name), open(t, c)
+		gate := &turnstile{t: t}
+		var group sync.WaitGroup
+		var want []string
+		for i := range 20 {
+			report, waits := waiting(nil)
+			out := lockIn(within(t, patience), waiter, name, report)
+			<-waits
+			want = append(want, fmt.Sprint(i))
+			group.Go(func() {
+				o := <-out
+				if o.err != nil {
+					t.Error(o.err)
+					return
+				}
+				gate.pass(o.lock, fmt.Sprint(i))
+			})
+			awaitStanding(t, nodes, name, 1)
+		}
+		unlock(t, first)
+		group.Wait()
+		if got := gate.whole(); got != strings.Join(want, " ") {
+			t.Errorf("N=%d: the order was %s", n, got)
+		}
+		awaitStanding(t, nodes, name, 0)
+	}
+}
+
+// A process with many callers lets others in between, and no caller is
+// overtaken by one of its own process.
+func TestProcessWithManyCallersIsFair(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		first, many, few := tryLock(t, open(t, c), name), open(t, c), open(t, c)
+		gate := &turnstile{t: t}
+		var group sync.WaitGroup
+		enter := func(client *redlatch.Client, who string, wait <-chan struct{}, report redlatch.Option) {
+			out := lockIn(within(t, patience), client, name, report)
+			<-wait
+			group.Go(func() {
+				o := <-out
+				if o.err != nil {
+					t.Error(o.err)
+					return
+				}
+				gate.pass(o.lock, who)
+			})
+		}
+		const crowd = 40
+		for range crowd {
+			report, waits := waiting(nil)
+			enter(many, "many", waits, report)
+		}
+		awaitStanding(t, nodes, name, 1)
+		report, waits := waiting(nil)
+		enter(few, "few", waits, report)
+		awaitStanding(t, nodes, name, 2)
+		unlock(t, first)
+		group.Wait()
+		before := strings.Count(strings.Split(gate.whole(), "few")[0], "many")
+		if before < 1 || before > crowd/2 {
+			t.Errorf("N=%d: %d of the %d who came before went first", n, before, crowd)
+		}
+		t.Logf("N=%d: %d of one process went first", n, before)
+	}
+}
+
+// Clients that come back at once share the lock evenly.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		gate := &turnstile{t: t}
+		first := tryLock(t, open(t, c), name)
+		const clients, rounds = 8, 25
+		var group sync.WaitGroup
+		for i, client := range clientsOf(t, c, clients) {
+			group.Go(func() {
+				// The last rounds are those of who is left.
+				for gate.passed() < clients*rounds {
+					lock, err := client.Lock(within(t, patience), name)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					gate.pass(lock, fmt.Sprint(i))
+				}
+			})
+		}
+		awaitStanding(t, nodes, name, clients)
+		unlock(t, first)
+		group.Wait()
+		var sum, squares float64
+		each := make(map[string]int)
+		for _, who := range gate.order[:clients*rounds] {
+			each[who]++
+		}
+		for _, k := range each {
+			sum += float64(k)
+			squares += float64(k) * float64(k)
+		}
+		fairness := sum * sum / (clients * squares)
+		t.Logf("N=%d: fairness %.3f, %v", n, fairness, each)
+		if fairness < 0.95 {
+			t.Errorf("N=%d: Jain's index is %.3f: %v", n, fairness, each)
+		}
+	}
+}
+
+// One who is cancelled is out of the line at once, wherever it stands, and the
+// others go on without a pause.
+func TestCancelledWaiterLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		holder := open(t, c)
+		first := tryLock(t, holder, name, redlatch.WithLabel("the first"))
+		clients := clientsOf(t, c, 4)
+		cause := errors.New("changed its mind")
+		var outs []<-chan outcomeOf
+		var cancels []context.CancelCauseFunc
+		for i, client := range clients {
+			ctx, cancel := context.WithCancelCause(within(t, patience))
+			outs, cancels = append(outs, lockIn(ctx, client, name)), append(cancels, cancel)
+			awaitStanding(t, nodes, name, i+1)
+		}
+		for k, i := range []int{0, 2} { // the first in line, and one in the middle
+			cancels[i](cause)
+			o := <-outs[i]
+			if o.lock != nil || !errors.Is(o.err, cause) || !errors.Is(o.err, redlatch.ErrHeld) {
+				t.Errorf("%v, %v", o.lock, o.err)
+			}
+			if who, _, ok := failureOf(t, o.err).Holder(); !ok || who.Label != "the first" {
+				t.Errorf("who held it is not told: %v", o.err)
+			}
+			awaitStanding(t, nodes, name, 3-k)
+		}
+		unlock(t, first)
+		for _, i := range []int{1, 3} {
+			o := <-outs[i]
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			unlock(t, o.lock)
+		}
+	}
+}
+
+// One who is cancelled before it knows of its place leaves none behind.
+func TestCancelledWhileJoining(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		proxies := redistest.Proxies(t, nodes)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		holder, waiter := open(t, c), open(t, through(c, proxyURLs(proxies)...))
+		unlock(t, tryLock(t, holder, name)) // the servers have the script from then on
+		first := tryLock(t, holder, name)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, p := range proxies {
+			p.OnCommand(func(c redistest.Command) redistest.Action {
+				if slices.Contains(c.Args, "stand") {
+					p.HoldBack(redistest.Replies, true)
+				}
+				return redistest.Pass
+			})
+		}
+		out := lockIn(ctx, waiter, name)
+		arbiter := awaitStanding(t, nodes, name, 1)
+		start := time.Now()
+		cancel()
+		if o := <-out; !errors.Is(o.err, context.Canceled) {
+			t.Errorf("%v, %v", o.lock, o.err)
+		}
+		awaitStanding(t, nodes, name, 0)
+		if took := time.Since(start); took > script.Patience {
+			t.Errorf("N=%d: it was in the line for %v", n, took)
+		}
+		proxies[arbiter].HoldBack(redistest.Replies, false)
+		unlock(t, first)
+	}
+}
+
+// Waiters change their mind at any moment, also while they are being called:
+// whoever stays gets the lock, and nothing is left of the others.
+func TestCancelledAtRandom(t *testing.T) {
+	t.Parallel()
+	base := seed(t)
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		gate := &turnstile{t: t}
+		var group sync.WaitGroup
+		for i, client := range clientsOf(t, c, 6) {
+			for k := range 3 {
+				rng := rand.New(rand.NewPCG(base, uint64(10*i+k)))
+				group.Go(func() {
+					for round := range 20 {
+						d := patience
+						if rng.IntN(3) > 0 && round != 19 {
+							d = time.Duration(rng.Int64N(int64(10 * time.Millisecond)))
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), d)
+						lock, err := client.Lock(ctx, name)
+						cancel()
+						switch {
+						case err == nil:
+							gate.pass(lock, fmt.Sprint(i))
+						case d == patience || !errors.Is(err, context.DeadlineExceeded):
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		group.Wait()
+		t.Logf("N=%d: %d had it", n, gate.passed())
+		awaitStanding(t, nodes, name, 0)
+		for _, s := range nodes {
+			awaitValue(t, s, name, "")
+		}
+	}
+}
+
+// A waiter's process is killed, or its network is: it loses its place, and those
+// behind it wait for a moment.
+func TestDeadWaiterHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for what, die := range map[string]func(t *testing.T, proxies []*redistest.Proxy){
+			"gone": func(t *testing.T, proxies []*redistest.Proxy) {
+				for _, p := range proxies {
+					if err := p.Refuse(true); err != nil {
+						t.Fatal(err)
+					}
+					p.Cut()
+				}
+			},
+			"cut off": func(t *testing.T, proxies []*redistest.Proxy) {
+				for _, p := range proxies {
+					p.BlackHole(redistest.Both, true)
+				}
+			},
+			"hung": func(t *testing.T, proxies []*redistest.Proxy) {
+				for _, p := range proxies {
+					p.HoldBack(redistest.Both, true)
+				}
+			},
+		} {
+			t.Run(fmt.Sprintf("N=%d %s", n, what), func(t *testing.T) {
+				t.Parallel()
+				nodes := shared(t, n)
+				proxies := redistest.Proxies(t, nodes)
+				c := config(redistest.URLs(nodes)...)
+				first, dying := tryLock(t, open(t, c), t.Name()), open(t, through(c, proxyURLs(proxies)...))
+				ctx, cancel := context.WithCancel(t.Context())
+				out := lockIn(ctx, dying, t.Name())
+				awaitStanding(t, nodes, t.Name(), 1)
+				next := queueUp(t, nodes, clientsOf(t, c, 2), t.Name(), 1)
+				die(t, proxies)
+				unlock(t, first)
+				start := time.Now()
+				for _, out := range next {
+					o := <-out
+					if o.err != nil {
+						t.Fatal(o.err)
+					}
+					unlock(t, o.lock)
+				}
+				took := time.Since(start)
+				t.Logf("two had it %v after the release", took.Round(time.Millisecond))
+				if took > patience/2 {
+					t.Errorf("they were held up for %v", took)
+				}
+				cancel()
+				if o := <-out; o.lock != nil {
+					t.Error("the dead one has it")
+				}
+				for _, p := range proxies {
+					p.BlackHole(redistest.Both, false)
+					p.HoldBack(redistest.Both, false)
+				}
+				awaitStanding(t, nodes, t.Name(), 0)
+			})
+		}
+	}
+}
+
+// A holder is killed: its lock is free at its TTL, and the first in line has it
+// soon after.
+func TestHeadTakesAnExpiredLock(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, n)
+			c := config(redistest.URLs(nodes)...)
+			clients := clientsOf(t, c, 3)
+			// The best of several: a busy machine may be late for a timer.
+			best := patience
+			for round := range 5 {
+				name := fmt.Sprintf("%s/%d", t.Name(), round)
+				free := time.Now().Add(500 * time.Millisecond) // or a little later
+				first := tryLock(t, clients[0], name, redlatch.WithTTL(500*time.Millisecond), redlatch.WithoutRenewal())
+				head, waits := waiting(nil)
+				outs := []<-chan outcomeOf{lockIn(within(t, patience), clients[1], name, head)}
+				<-waits
+				if time.Now().After(free) {
+					t.Log("a machine too busy to stand in line for half a second")
+				}
+				outs = append(outs, lockIn(within(t, patience), clients[2], name))
+				for range outs {
+					var o outcomeOf
+					select {
+					case o = <-outs[0]:
+					case o = <-outs[1]:
+					}
+					if o.err != nil {
+						t.Fatal(o.err)
+					}
+					best = min(best, time.Since(free))
+					if first.Err() == nil {
+						t.Error("the first one is held still")
+					}
+					unlock(t, o.lock)
+				}
+			}
+			t.Logf("the head had it %v after the expiry, at best", best.Round(time.Microsecond))
+			if best > 50*time.Millisecond {
+				t.Errorf("the head had it %v after the expiry, at best", best)
+			}
+		})
+	}
+}
+
+// The same of a holder that renewed its lock until it was killed.
+func TestKilledHolder(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	c := config(redistest.URLs(nodes)...)
+	p := startChild(t, c, t.Name())
+	if said := p.says(t); said != "held" {
+		t.Fatal(said)
+	}
+	outs := queueUp(t, nodes, clientsOf(t, c, 2), t.Name(), 0)
+	if err := p.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range outs {
+		o := <-out
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		unlock(t, o.lock)
+	}
+}
+
+// One who does not queue has the lock beside those who do.
+func TestWithoutQueue(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := shared(t, n)
+		c := config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		gate := &turnstile{t: t}
+		var group sync.WaitGroup
+		for i, client := range clientsOf(t, c, 4) {
+			var options []redlatch.Option
+			if i == 0 {
+				options = append(options, redlatch.WithoutQueue())
+			}
+			group.Go(func() {
+				for range 10 {
+					lock, err := client.Lock(within(t, patience), name, options...)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					gate.pass(lock, fmt.Sprint(i))
+				}
+			})
+		}
+		group.Wait()
+		if gate.passed() != 40 {
+			t.Errorf("%d had it", gate.passed())
+		}
+		// It never stands in line.
+		first := tryLock(t, open(t, c), name)
+		report, waits := waiting(nil)
+		out := lockIn(within(t, patience), open(t, c), name, redlatch.WithoutQueue(), report)
+		<-waits
+		awaitStanding(t, nodes, name, 0)
+		unlock(t, first)
+		if o := <-out; o.err != nil {
+			t.Error(o.err)
+		} else {
+			unlock(t, o.lock)
+		}
+	}
+}
+
+// What waiting cannot cure comes back at once, also to those who wait already
+// and to the callers behind them.
+func TestWaitersAreRefused(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		node := sharedOf(t, binary, 1)[0]
+		c := config(node.URL())
+		client := open(t, c)
+		do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
+		var outs []<-chan outcomeOf
+		for range 3 {
+			report, waits := waiting(nil)
+			outs = append(outs, lockIn(within(t, patience), client, t.Name(), report))
+			<-waits
+		}
+		do(t, node, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", t.Name())
+		for _, out := range outs {
+			o := <-out
+			if !errors.Is(o.err, redlatch.ErrRefused) || !strings.Contains(fmt.Sprint(o.err), "WRONGTYPE") {
+				t.Errorf("%v, %v", o.lock, o.err)
+			}
+		}
+		awaitStanding(t, []*redistest.Server{node}, t.Name(), 0)
+		do(t, node, "DEL", t.Name())
+	})
+}
