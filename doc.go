@@ -57,9 +57,24 @@
 // work whose double execution corrupts something, check the token where the
 // write lands.
 //
-// A replicated Redis promotes replicas that may lack the last writes. Name
-// masters; a promoted one is kept out by the restart fence, but the lock that it
-// never heard of is gone.
+// A replicated Redis promotes replicas that may lack the last writes: see below.
+//
+// # Replicated servers
+//
+// A master with replicas, one that Sentinels watch and a whole Redis Cluster are
+// one node each (Config.Nodes). What a failover does to a lock depends on who was
+// promoted:
+//
+//   - With the restart fence, which is on by default, a promoted server votes for
+//     nobody until the locks that it may have missed have run out, or somebody
+//     vouches for it. There are no two holders, and no locks for MaxTTL and 4 s;
+//     the one that is held is not extended, and ends.
+//   - With Config.Replicas, a lock is held only when so many replicas have it. As
+//     long as one of these is promoted, and the restart fence is off, holders and
+//     waiters go on. Redis and Valkey do not promise that: the servers promote
+//     whoever seems to have most.
+//   - With neither, the lock has two holders when its replica had not heard of it,
+//     and only the token tells.
 //
 // # Restart fence
 //

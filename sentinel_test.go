@@ -159,6 +159,25 @@ func TestSentinelFailoverFromAHungMaster(t *testing.T) {
 	unlock(t, again)
 }
 
+// The servers and the Sentinels may have passwords of their own, and speak TLS.
+func TestSentinelCredentials(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t, redistest.Options{Password: "s3cret", TLS: true})
+	sentinel := redistest.NewSentinel(t, "main", master, 1, redistest.Options{Password: "sesame"})
+	url := fmt.Sprintf("rediss://:s3cret@%s?master_set=main", sentinel.Addr())
+	conf := config(url + "&sentinel_password=sesame")
+	conf.TLS = master.TLSConfig()
+	lock, err := awaitAnswer(t, open(t, conf), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, lock)
+	conf = through(conf, url)
+	if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOAUTH") {
+		t.Errorf("without the Sentinel's password: %v, want its refusal", err)
+	}
+}
+
 // A majority of the Sentinels is believed, not the first.
 func TestSentinelThatIsBehind(t *testing.T) {
 	t.Parallel()

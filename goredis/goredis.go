@@ -20,6 +20,8 @@
 //     server behind the address shows only when the server does not know the
 //     voting script, as is the case after each of them but for one: a master that
 //     is demoted and promoted again while its process lives.
+//   - Nobody is called when a lock is released: who is first in line looks every
+//     100 ms.
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none
 //     wait.
@@ -37,6 +39,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -92,7 +95,7 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 	nodes := make([]attach.Node, len(clients))
 	for i, client := range clients {
 		for j, other := range clients[:i] {
-			if client == other {
+			if same(client, other) {
 				return nil, fmt.Errorf("clients %d and %d are one, which would vote twice", j, i)
 			}
 		}
@@ -111,10 +114,17 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 	return nodes, nil
 }
 
+// same reports whether two clients are one. Those of some types cannot be
+// compared.
+func same(a, b Processor) bool {
+	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+}
+
 func attachment(client Processor) (attach.Node, error) {
-	switch c := client.(type) {
-	case nil:
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return attach.Node{}, errors.New("it is nil")
+	}
+	switch c := client.(type) {
 	case *redis.Ring:
 		return attach.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
 	case *redis.ClusterClient:

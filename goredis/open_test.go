@@ -237,6 +237,7 @@ func TestMisfits(t *testing.T) {
 	}{
 		{"none", redlatch.Config{}, nil, "one for each node"},
 		{"nil", redlatch.Config{}, []goredis.Processor{nil}, "nil"},
+		{"nil of a type", redlatch.Config{}, []goredis.Processor{(*redis.Client)(nil)}, "nil"},
 		{"twice", redlatch.Config{}, []goredis.Processor{one, one}, "vote twice"},
 		{"too few names", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{one, other}, "one for each"},
 		{"one name for two", redlatch.Config{Nodes: []string{"a", "a"}}, []goredis.Processor{one, other}, "both called a"},
