@@ -94,6 +94,7 @@ func TestClusterRestartFence(t *testing.T) {
 	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-require-full-coverage", "no"}})
 	conf := config(clusterURL(servers))
 	conf.RestartFence = redlatch.FenceOn
+	conf.Deployment = nameAt(0) // whose word is kept at a master that loses nothing
 	client := open(t, conf)
 	if _, err := awaitAnswer(t, client, nameAt(0)); !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("a fresh Cluster: %v, want ErrNotAdmitted", err)
@@ -135,62 +136,77 @@ func TestClusterRestartFence(t *testing.T) {
 	}
 }
 
-// A slot moves to another master, key by key, while a lock in it is held.
+// A slot moves to another master, key by key, while a lock in it is held, and
+// while others try for it or nobody does.
 func TestClusterSlotMovesWhileHeld(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
-		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
-		conf := config(clusterURL(servers))
-		conf.RestartFence = redlatch.FenceOn
-		holder, other := open(t, conf), open(t, conf)
-		await(t, "the Cluster is vouched for", func() bool { return holder.Admit(t.Context(), "n0") == nil })
-		name := nameAt(0)
-		lock, err := awaitAnswer(t, holder, name)
-		if err != nil {
-			t.Fatal(err)
+		for _, contended := range []bool{true, false} {
+			t.Run(fmt.Sprintf("contended=%t", contended), func(t *testing.T) {
+				t.Parallel()
+				moveSlotWhileHeld(t, binary, contended)
+			})
 		}
-		// Never two holders, and the holder stays one, wherever the slot is.
-		check := func(stage string) {
-			t.Helper()
+	})
+}
+
+func moveSlotWhileHeld(t *testing.T, binary string, contended bool) {
+	servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+	conf := config(clusterURL(servers))
+	conf.RestartFence = redlatch.FenceOn
+	holder, other := open(t, conf), open(t, conf)
+	await(t, "the Cluster is vouched for", func() bool { return holder.Admit(t.Context(), "n0") == nil })
+	name := nameAt(0)
+	lock, err := awaitAnswer(t, holder, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Never two holders, and the holder stays one, wherever the slot is.
+	check := func(stage string) {
+		t.Helper()
+		if contended {
 			if second, err := other.TryLock(t.Context(), name); err == nil {
 				t.Fatalf("%s: two holders: %v", stage, second)
 			}
-			if err := lock.Err(); err != nil {
-				t.Fatalf("%s: %v", stage, err)
-			}
 		}
+		if err := lock.Err(); err != nil {
+			t.Fatalf("%s: %v", stage, err)
+		}
+	}
 
-		from, to := servers[0], servers[2]
-		slot := strconv.Itoa(int(hashslot.Of(name)))
-		fromID, toID := do(t, from, "CLUSTER", "MYID").(string), do(t, to, "CLUSTER", "MYID").(string)
-		do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
-		do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
-		check("before the first key")
-		for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
-			do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key.(string), "0", "5000")
-			check("after " + key.(string))
-		}
-		for _, s := range []*redistest.Server{to, from, servers[1]} {
-			do(t, s, "CLUSTER", "SETSLOT", slot, "NODE", toID)
-		}
-		check("moved")
-		await(t, "the holder extends at the new master", func() bool {
-			check("extending")
-			return lock.Extend(t.Context(), conf.TTL) == nil
-		})
-		if _, err := awaitAnswer(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
-			t.Errorf("another: %v, want ErrHeld", err)
-		}
-		unlock(t, lock)
-		next, err := awaitAnswer(t, other, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if value(t, to, name) == "" || next.Token() <= lock.Token() {
-			t.Errorf("token %d follows %d", next.Token(), lock.Token())
-		}
-		unlock(t, next)
+	from, to := servers[0], servers[2]
+	slot := strconv.Itoa(int(hashslot.Of(name)))
+	fromID, toID := do(t, from, "CLUSTER", "MYID").(string), do(t, to, "CLUSTER", "MYID").(string)
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	check("before the first key")
+	for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
+		do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key.(string), "0", "5000")
+		check("after " + key.(string))
+	}
+	for _, s := range []*redistest.Server{to, from, servers[1]} {
+		do(t, s, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
+	check("moved")
+	if !contended {
+		do(t, to, "SCRIPT", "FLUSH") // as at a master that nobody has asked before
+	}
+	await(t, "the holder extends at the new master", func() bool {
+		check("extending")
+		return lock.Extend(t.Context(), conf.TTL) == nil
 	})
+	if _, err := awaitAnswer(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("another: %v, want ErrHeld", err)
+	}
+	unlock(t, lock)
+	next, err := awaitAnswer(t, other, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value(t, to, name) == "" || next.Token() <= lock.Token() {
+		t.Errorf("token %d follows %d", next.Token(), lock.Token())
+	}
+	unlock(t, next)
 }
 
 // A replica acknowledges a lock, takes its master's place in the Cluster, and has

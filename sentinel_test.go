@@ -159,6 +159,37 @@ func TestSentinelFailoverFromAHungMaster(t *testing.T) {
 	unlock(t, again)
 }
 
+// The Sentinels name another master while the former one lives, and nothing but
+// they tells of it.
+func TestSentinelsNameAnotherMaster(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, 0, sentinelOptions)
+	next := redistest.New(t, sentinelOptions)
+	conf := config(w.url())
+	client := open(t, conf)
+	lock, err := awaitAnswer(t, client, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range w.sentinels {
+		do(t, s, "SENTINEL", "REMOVE", "main")
+		do(t, s, "SENTINEL", "MONITOR", "main", "127.0.0.1", fmt.Sprint(next.Port()), "2")
+	}
+	await(t, "locks are at the other master", func() bool {
+		lock, err := client.TryLock(t.Context(), "y")
+		if err != nil {
+			return false
+		}
+		there := value(t, next, "y") != ""
+		lock.Unlock(t.Context()) // which may meet the change
+		return there
+	})
+	// That one has never heard of the lock.
+	if err := lock.Extend(t.Context(), conf.TTL); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("extend: %v, want ErrLost", err)
+	}
+}
+
 // The servers and the Sentinels may have passwords of their own, and speak TLS.
 func TestSentinelCredentials(t *testing.T) {
 	t.Parallel()
