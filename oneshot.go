@@ -18,6 +18,9 @@ const (
 	maxID = 512
 	// anyID stands for the id in a call that has none.
 	anyID = "*"
+	// patient is how many steps' time a call may take that no lock's time runs
+	// in.
+	patient = 4
 )
 
 // Take makes one try to take the lock name under an id of the caller's own, for
@@ -106,7 +109,7 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	defer c.calls.Done()
 	return call.vote(ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Drop(ctx, call.claim) },
-		Patience: 4,
+		Patience: patient,
 	})
 }
 
@@ -115,8 +118,8 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 // that is negative when it has no expiry. An empty id means that nobody holds
 // it, which may be over when the caller reads it.
 //
-// It changes nothing, and waits for as many nodes as it takes to tell, NodeTimeout
-// at most, or for ctx. Errors are those of Take; nodes that are not admitted are
+// It changes nothing, and waits for as many nodes as it takes to tell, a few
+// NodeTimeouts at most, or for ctx. Errors are those of Take; nodes that are not admitted are
 // asked as well.
 func (c *Client) Query(ctx context.Context, name string) (id string, ttl time.Duration, err error) {
 	h, err := c.look(ctx, name, func(answers []ballot.Answer) bool {
@@ -154,7 +157,7 @@ func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Ans
 	_, answers := c.engine.Put(ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Query(ctx, call.claim.Record) },
 		Enough:   enough,
-		Patience: 1,
+		Patience: patient, // it takes three round trips
 	})
 	id, left, decided := holding(answers)
 	h := Holding{Left: left, Nodes: c.answers(answers)}

@@ -253,14 +253,18 @@ func TestOneShotWrongType(t *testing.T) {
 		_, _, query := client.Query(ctx, name)
 		_, take := client.Take(ctx, name, "x", 10*time.Second)
 		extended, extend := client.ExtendTake(ctx, name, "x", 10*time.Second)
-		_, release := client.Release(ctx, name, "x")
-		for op, err := range map[string]error{"query": query, "take": take, "release": release} {
+		released, release := client.Release(ctx, name, "x")
+		for op, err := range map[string]error{"query": query, "take": take} {
 			if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WRONGTYPE") {
 				t.Errorf("%s: %v", op, err)
 			}
 		}
+		// These say that it is not ours, or that it is a list.
 		if extended || extend != nil && !errors.Is(extend, redlatch.ErrRefused) {
 			t.Errorf("extend: %t, %v", extended, extend)
+		}
+		if released || release != nil && !errors.Is(release, redlatch.ErrRefused) {
+			t.Errorf("release: %t, %v", released, release)
 		}
 		awaitValue(t, s.nodes[2], name, "")
 		for _, server := range s.nodes[:2] {
