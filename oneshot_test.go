@@ -312,6 +312,10 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
 				loseOnce(s.proxies[0], how, w.decisive)
 				ok, err := client.Release(ctx, name, "x")
+				if w.name == "valkey 8.1" && ok {
+					awaitValue(t, s.nodes[0], name, "")
+					return // it was asked again within the 1 ms, and found it
+				}
 				if ok || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("got %t, %v", ok, err)
 				}
