@@ -193,14 +193,70 @@ func TestClusterSlotMovesWhileHeld(t *testing.T) {
 	})
 }
 
-func TestClusterReplicas(t *testing.T) {
+// A replica acknowledges a lock, takes its master's place in the Cluster, and has
+// it still: with the restart fence it votes for nobody for a while, without it
+// the holder goes on.
+func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}
-	servers := redistest.NewCluster(t, 3)
-	replica := redistest.New(t, redistest.Options{Args: args})
-	do(t, replica, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(servers[0].Port()))
-	id := do(t, servers[0], "CLUSTER", "MYID").(string)
-	await(t, "the replica follows", func() bool {
+	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
+		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "1000"}})
+			replica := newClusterReplica(t, servers[0])
+			conf := config(clusterURL(servers))
+			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+			conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
+			conf.RestartFence = fence
+			other := open(t, conf)
+			conf.Replicas = 1
+			holder := open(t, conf)
+			if fence == redlatch.FenceOn {
+				await(t, "the Cluster is vouched for", func() bool { return other.Admit(t.Context(), "n0") == nil })
+			}
+			if _, err := awaitAnswer(t, other, nameAt(1)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := holder.TryLock(t.Context(), nameAt(2)); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+				t.Errorf("a master without replicas: %v, want 0 of 1", err)
+			}
+			lock, err := holder.Lock(within(t, patience), nameAt(0), redlatch.WithoutRenewal())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			servers[0].Kill()
+			await(t, "the replica is promoted", func() bool {
+				return strings.Contains(do(t, replica, "INFO", "replication").(string), "role:master") &&
+					strings.Contains(do(t, replica, "CLUSTER", "INFO").(string), "cluster_state:ok")
+			})
+			if value(t, replica, nameAt(0)) == "" {
+				t.Error("the promoted replica does not have the lock")
+			}
+			_, err = awaitAnswer(t, other, nameAt(0))
+			if fence == redlatch.FenceOff {
+				if !errors.Is(err, redlatch.ErrHeld) {
+					t.Errorf("another: %v, want ErrHeld", err)
+				}
+				return
+			}
+			if !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "promoted") {
+				t.Errorf("another: %v, want ErrNotAdmitted", err)
+			}
+			if err := lock.Err(); err != nil {
+				t.Errorf("the holder: %v", err)
+			}
+		})
+	}
+}
+
+// newClusterReplica starts a replica of one master of a Cluster, and waits until
+// it can take its place.
+func newClusterReplica(t *testing.T, master *redistest.Server) *redistest.Server {
+	t.Helper()
+	replica := redistest.New(t, redistest.Options{Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000"}})
+	do(t, replica, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(master.Port()))
+	id := do(t, master, "CLUSTER", "MYID").(string)
+	await(t, "the replica knows its master", func() bool {
 		_, err := replica.Do("CLUSTER", "REPLICATE", id)
 		return err == nil
 	})
@@ -210,29 +266,7 @@ func TestClusterReplicas(t *testing.T) {
 	await(t, "the replica finds the Cluster whole", func() bool {
 		return strings.Contains(do(t, replica, "CLUSTER", "INFO").(string), "cluster_state:ok")
 	})
-	conf := config(clusterURL(servers))
-	conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
-	conf.Replicas = 1
-	client := open(t, conf)
-	lock, err := client.Lock(within(t, patience), nameAt(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := replica.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Do("READONLY"); err != nil {
-		t.Fatal(err)
-	}
-	if v, err := conn.Do("GET", nameAt(0)); err != nil || v != value(t, servers[0], nameAt(0)) {
-		t.Errorf("held, and the replica has %v, %v", v, err)
-	}
-	unlock(t, lock)
-	if _, err := client.TryLock(t.Context(), nameAt(1)); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
-		t.Errorf("a master without replicas: %v, want 0 of 1", err)
-	}
+	return replica
 }
 
 // Who takes a Cluster for a server, or a server for a Cluster, is told.
@@ -253,6 +287,10 @@ func TestClusterMistaken(t *testing.T) {
 			t.Fatalf("by one address of it: %v", err)
 		}
 		unlock(t, lock)
+		reports, err := redlatch.Examine(t.Context(), config(clusterURL(servers)))
+		if err != nil || len(reports) != 1 || reports[0].Standing != redlatch.Unclear || reports[0].Err == nil {
+			t.Errorf("examined: %+v, %v", reports, err)
+		}
 		if err := open(t, config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {
 			t.Errorf("reset: %v, want an error that says what to do", err)
 		}

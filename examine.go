@@ -3,6 +3,7 @@ package redlatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -93,6 +94,8 @@ const examineTimeout = 5 * time.Second
 // tried with commands that cannot have an effect, such as SET XX on a key that
 // nobody has; those denied appear in the server's ACL LOG.
 //
+// A Cluster is not looked at: its report has an Err that says so.
+//
 // It waits for all nodes, some seconds at most, or for ctx: what cannot be had
 // is in the reports. The error wraps ErrInvalid when config or a name cannot
 // work; then nothing was sent.
@@ -117,11 +120,18 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	found := make([]*node.Examination, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
+		if n == nil {
+			found[i] = &node.Examination{Err: errCluster, Reason: errCluster}
+			continue
+		}
 		all.Go(func() { found[i] = n.Look(ctx, records) })
 	}
 	all.Wait()
 	// Which set of nodes this is shows only when all have been looked at.
 	for i, n := range nodes {
+		if n == nil {
+			continue
+		}
 		all.Go(func() {
 			n.Judge(ctx, found[i])
 			n.Close()
@@ -132,19 +142,21 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	reports := make([]NodeReport, len(nodes))
 	first := make(map[string]string)
 	for i, x := range found {
-		reports[i] = report(nodes[i].Name(), x)
+		reports[i] = report(endpoints[i].name, x)
 		reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
 		if same, ok := first[x.RunID]; ok && x.RunID != "" {
 			reports[i].SameAs = same
 			continue
 		}
-		first[x.RunID] = nodes[i].Name()
+		first[x.RunID] = endpoints[i].name
 	}
 	return reports, nil
 }
 
+var errCluster = errors.New("a Cluster is not examined as a whole, and its servers are not judged by themselves")
+
 // strangers returns the nodes at endpoints, which nothing is sent to yet and
-// which nobody waits for to be admitted.
+// which nobody waits for to be admitted; nil for a Cluster.
 func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 	names := make([]string, len(endpoints))
 	for i, e := range endpoints {
@@ -153,10 +165,16 @@ func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 	census := node.NewCensus(names)
 	nodes := make([]*node.Node, 0, len(endpoints))
 	for i, e := range endpoints {
+		if e.cluster {
+			nodes = append(nodes, nil)
+			continue
+		}
 		conn, err := redisconn.New(e.options)
 		if err != nil {
 			for _, n := range nodes {
-				n.Close()
+				if n != nil {
+					n.Close()
+				}
 			}
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
