@@ -345,7 +345,7 @@ func TestLeave(t *testing.T) {
 // while the record is held.
 func TestLeaveWhileJoining(t *testing.T) {
 	t.Parallel()
-	for after := range 8 {
+	for after := 1; after < 9; after++ {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newKeepers(3)
 			k := arbiter(t, nodes)
