@@ -78,11 +78,12 @@ type childProcess struct {
 	out *bufio.Reader
 }
 
-func startChild(t *testing.T, c redlatch.Config, name string) *childProcess {
+func startChild(t *testing.T, c redlatch.Config, name string, env ...string) *childProcess {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(),
 		childNodes+"="+strings.Join(c.Nodes, " "), childDeployment+"="+c.Deployment, childName+"="+name)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

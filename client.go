@@ -65,8 +65,8 @@ type member interface {
 
 // Open returns a client for the nodes of config. It connects to all of them at
 // once and returns when all have answered or refused, a little after a quorum
-// has, or after a second. A node that cannot be reached is not an error: it may
-// come back.
+// has or so many have refused that none can, or after a second. A node that
+// cannot be reached is not an error: it may come back.
 //
 // The error wraps ErrInvalid and names the setting to mend; two URLs that lead
 // to one server are found here when it can be reached, else by the first lock
@@ -145,8 +145,9 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	return node.New(conn, o), nil
 }
 
-// connect waits for the first contact with the nodes: for all of them while a
-// quorum is missing, then for the others one step's time more.
+// connect waits for the first contact with the nodes: for all of them while it
+// is open whether a quorum can be reached, then for the others one step's time
+// more.
 func (c *Client) connect() {
 	ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
 	defer cancel()
@@ -161,12 +162,14 @@ func (c *Client) connect() {
 			answers <- err
 		})
 	}
-	reached := 0
+	reached, failed, need := 0, 0, quorum.Majority(len(c.nodes))
 	for range c.nodes {
 		if <-answers == nil {
 			reached++
+		} else {
+			failed++
 		}
-		if reached == quorum.Majority(len(c.nodes)) {
+		if reached == need || failed == len(c.nodes)-need+1 {
 			time.AfterFunc(c.config.NodeTimeout, cancel)
 		}
 	}

@@ -86,10 +86,31 @@
 // redlatch admit. It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL,
 // EVALSHA and INFO.
 //
+// # One-shot calls
+//
+// Take, ExtendTake, Release and Query are for those who keep a lock's id
+// themselves, across processes: nothing is renewed, nobody is told of a loss, and
+// there is no token. Lock.Detach hands a lock over to them. On a node they are
+// made of one of the following, by what it turns out to be able to do or as
+// Config.Commands says:
+//
+//	                extend       release              tested on
+//	scripts         script       script               Redis 7.0, Valkey 8.0, 8.1, 9.1
+//	native          SET IFEQ     DELEX IFEQ           Redis 7.0, translated into scripts on the way
+//	native          SET IFEQ     DELIFEQ              Valkey 9.1; elsewhere translated
+//	native          SET IFEQ     SET IFEQ PX 1        Valkey 8.1; elsewhere translated
+//	transactions    WATCH        WATCH                Redis 7.0, Valkey 8.0, 8.1, 9.1
+//
+// DELEX came with Redis 8.4, which was not at hand. Scripts alone can tell
+// whether a node is admitted, so that the others need FenceOff. They raise no
+// fence counter, and a release by them calls nobody from the line: who waits
+// learns of it from the server's notice of the changed key, or by its timer.
+//
 // # Other lockers
 //
 // A lock is a plain string under its own name, set with a TTL, whose value is
 // one holder's: what redsync, node-redlock, redis-py, StackExchange.Redis and
 // others use. They exclude this library and are excluded by it, on the same
-// servers. Holders of such locks have no token.
+// servers. Holders of such locks have no token. Package legacy lives beside the
+// older SETNX locks.
 package redlatch

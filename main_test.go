@@ -19,6 +19,10 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
+	if os.Getenv(starvedPasses) != "" || os.Getenv(spinner) != "" {
+		starvedChild()
+		return
+	}
 	if os.Getenv(childNodes) != "" {
 		child()
 		return

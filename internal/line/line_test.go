@@ -189,7 +189,7 @@ func TestDeafWaiter(t *testing.T) {
 		k.set(func(k *keeper) { k.holder, k.deaf = "ours", true })
 		p := newLine(t, "p", nodes, nil).Join(claim)
 		out := awaiting(t.Context(), p, 0)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + beat/2)
 		start := time.Now()
 		k.release(false)
 		if err := <-out; err != nil {
@@ -339,6 +339,58 @@ func TestLeave(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One who leaves before it knows of its place is out of the line all the same,
+// while the record is held.
+func TestLeaveWhileJoining(t *testing.T) {
+	t.Parallel()
+	for after := 1; after < 9; after++ {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(3)
+			k := arbiter(t, nodes)
+			k.set(func(k *keeper) { k.holder = "ours" })
+			ctx, cancel := context.WithCancel(t.Context())
+			p := newLine(t, "p", nodes, nil).Join(claim)
+			out := awaiting(ctx, p, 0)
+			time.Sleep(time.Duration(after) * travel / 2)
+			cancel()
+			<-out
+			p.Leave()
+			settle()
+			if got := k.order(); len(got) > 0 {
+				t.Errorf("left after %v: %v", time.Duration(after)*travel/2, got)
+			}
+		})
+	}
+}
+
+// A place whose process has forgotten it is given up when it is called, and the
+// next comes at once.
+func TestForgottenPlaceIsCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		l := newLine(t, "one", nodes, nil)
+		forgotten := claim
+		forgotten.Place.Waiter = "one/old"
+		l.keepers[0].Stand(t.Context(), forgotten, false)
+		p := newLine(t, "two", nodes, nil).Join(claim)
+		out := awaiting(t.Context(), p, 0)
+		settle()
+		start := time.Now()
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 3*travel {
+			t.Errorf("the next came after %v", took)
+		}
+		p.Leave()
+		settle()
+	})
 }
 
 // A turn that is not used ends when the arbiter gives it to the next: the place

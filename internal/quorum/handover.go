@@ -54,8 +54,12 @@ func (r *releasing) handedOver(i int, id string, a ballot.Answer) ballot.Answer 
 		return ballot.Answer{Verdict: ballot.NotOurs, Waiting: a.Waiting}
 	}
 	released := r.release(i)
-	if released.Verdict == ballot.Held && released.Holder == id {
+	switch {
+	case released.Verdict == ballot.Held && released.Holder == id:
 		released.Verdict = ballot.Granted // the answer was lost, and it was done
+	case released.Verdict == ballot.NotOurs && a.Verdict == ballot.Unknown:
+		// It may have been done, and undone since: nobody can say that it was lost.
+		released.Verdict, released.Err = ballot.Unknown, a.Err
 	}
 	return released
 }

@@ -251,15 +251,17 @@ func (s *server) grant(id string, ttl time.Duration) {
 
 func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	return s.do(ctx, "acquire", func() ballot.Answer {
-		switch s.present() {
-		case c.ID:
-		case "":
+		handed := false
+		switch id := s.present(); {
+		case id == c.ID:
+		case id == "", id == c.From:
+			handed = id != ""
 			s.grant(c.ID, c.TTL)
 			s.counter = max(s.counter+1, c.Proposed)
 		default:
 			return s.held()
 		}
-		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter}
+		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter, HandedOver: handed}
 	})
 }
 

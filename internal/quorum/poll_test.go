@@ -1,0 +1,101 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// reply is what a node answers to a poll, and when.
+type reply struct {
+	after   time.Duration
+	verdict ballot.Verdict
+}
+
+// polled puts a poll with these replies. undone are the nodes that were told to
+// undo it, once all is over.
+func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...reply) (granted bool, took time.Duration, undone func() []int) {
+	t.Helper()
+	e := New(make([]Voter, len(replies)), newBubbleClock(), stepTime)
+	var mu sync.Mutex
+	var seats []int
+	start := time.Now()
+	granted, _ = e.Put(ctx, Poll{
+		Ask: func(ctx context.Context, i int) ballot.Answer {
+			select {
+			case <-time.After(replies[i].after):
+				return ballot.Answer{Verdict: replies[i].verdict}
+			case <-ctx.Done():
+				return ballot.Answer{Verdict: ballot.Unknown, Err: errSimulated}
+			}
+		},
+		Enough: func(answers []ballot.Answer) bool {
+			need := Majority(len(answers))
+			return Count(answers, ballot.Granted) >= need || Count(answers, ballot.Held) > len(answers)-need
+		},
+		Undo: func(_ context.Context, i int) {
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			seats = append(seats, i)
+		},
+		TTL:      ttl,
+		Patience: 1,
+	})
+	return granted, time.Since(start), func() []int {
+		e.Close()
+		slices.Sort(seats)
+		return seats
+	}
+}
+
+// A lost poll is undone where it was granted, before and after it was decided,
+// and nowhere else; one that was won is not. A hung node is not waited for once
+// the answer is known.
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	const ms, hung = time.Millisecond, time.Hour
+	yes, no, out := ballot.Granted, ballot.Held, ballot.NotSent
+	for name, c := range map[string]struct {
+		ttl     time.Duration
+		cancel  time.Duration
+		replies []reply
+		granted bool
+		took    time.Duration
+		undone  []int
+	}{
+		"quorum":        {time.Second, 0, []reply{{ms, yes}, {2 * ms, yes}, {hung, yes}}, true, 2 * ms, nil},
+		"late yes":      {time.Second, 0, []reply{{ms, yes}, {2 * ms, yes}, {9 * ms, yes}}, true, 2 * ms, nil},
+		"held":          {time.Second, 0, []reply{{ms, no}, {2 * ms, no}, {hung, yes}}, false, 2 * ms, nil},
+		"undone early":  {time.Second, 0, []reply{{ms, yes}, {2 * ms, no}, {3 * ms, no}}, false, 4 * ms, []int{0}},
+		"undone late":   {time.Second, 0, []reply{{ms, no}, {2 * ms, no}, {9 * ms, yes}}, false, 2 * ms, []int{2}},
+		"no answer":     {time.Second, 0, []reply{{ms, yes}, {hung, yes}, {hung, yes}}, false, stepTime + ms, []int{0}},
+		"down":          {time.Second, 0, []reply{{ms, yes}, {ms, out}, {4 * ms, out}}, false, 5 * ms, []int{0}},
+		"validity over": {10 * ms, 0, []reply{{ms, yes}, {9 * ms, yes}, {ms, out}}, false, 10 * ms, []int{0, 1}},
+		"ctx ends":      {time.Second, 5 * ms, []reply{{ms, yes}, {9 * ms, yes}, {hung, yes}}, false, 5 * ms, []int{0, 1}},
+		"one node":      {time.Second, 0, []reply{{ms, yes}}, true, ms, nil},
+		"even, split":   {time.Second, 0, []reply{{ms, yes}, {ms, yes}, {2 * ms, no}, {3 * ms, no}}, false, 4 * ms, []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.cancel != 0 {
+					defer time.AfterFunc(c.cancel, cancel).Stop()
+				}
+				granted, took, undone := polled(ctx, t, c.ttl, c.replies...)
+				if granted != c.granted || took != c.took {
+					t.Errorf("granted %t after %v, want %t after %v", granted, took, c.granted, c.took)
+				}
+				if got := undone(); !slices.Equal(got, c.undone) {
+					t.Errorf("undone on %v, want %v", got, c.undone)
+				}
+			})
+		})
+	}
+}

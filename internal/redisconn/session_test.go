@@ -1,0 +1,159 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestIfEqual(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := connect(t, proxy.URL())
+	ctx := within(t, patience)
+	must(t, c, "SET", "k", "mine")
+	made := c.Connections()
+
+	found, _, err := c.IfEqual(ctx, "k", "other", "DEL", "k")
+	if err != nil || found.Text != "mine" {
+		t.Errorf("another's: %+v, %v", found, err)
+	}
+	if found, _, err = c.IfEqual(ctx, "nothing", "", "DEL", "k"); err != nil || found.Kind != driver.Null {
+		t.Errorf("nothing: %+v, %v", found, err)
+	}
+	if must(t, c, "GET", "k").Text != "mine" {
+		t.Fatal("deleted all the same")
+	}
+	// Sessions that were ended by the server while idle are no obstacle.
+	proxy.Cut()
+	found, reply, err := c.IfEqual(ctx, "k", "mine", "DEL", "k")
+	if err != nil || found.Text != "mine" || reply.Int != 1 {
+		t.Errorf("ours: %+v, %+v, %v", found, reply, err)
+	}
+
+	must(t, c, "RPUSH", "list", "x")
+	for _, bad := range [][]string{{"list", "DEL", "list"}, {"k", "NOSUCH"}, {"k", "GET"}} {
+		must(t, c, "SET", "k", "mine")
+		_, _, err := c.IfEqual(ctx, bad[0], "mine", bad[1:]...)
+		if _, ok := errors.AsType[*driver.ServerError](err); !ok {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if c.Connections() != made && c.Connections() != made+2 { // the cut one and the next
+		t.Errorf("sessions count as the connection's own: %d, was %d", c.Connections(), made)
+	}
+}
+
+// A session that broke stays so: what is watched was lost with it.
+func TestSessionIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o, _, err := Parse(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ConnectTimeout = patience
+	c, err := newConn(o, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	must(t, c, "WATCH", "k")
+	proxy.Cut()
+	for deadline := time.Now().Add(patience); c.Connections() == 1 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		if _, err := c.Do(within(t, patience), "PING"); err == nil {
+			t.Error("it was renewed")
+		}
+	}
+}
+
+// Increments by compare and set are not lost, with more callers than sessions.
+func TestIfEqualIsAtomic(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := connect(t, server.URL())
+	must(t, c, "SET", "turn", "free")
+	ctx := within(t, patience)
+	var inside, turns atomic.Int32
+	var all sync.WaitGroup
+	for range 3 * maxSessions {
+		all.Go(func() {
+			for turns.Load() < 50 {
+				found, _, err := c.IfEqual(ctx, "turn", "free", "SET", "turn", "taken")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if found.Text != "free" {
+					continue
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two found it free")
+				}
+				turns.Add(1)
+				inside.Add(-1)
+				if found, _, err := c.IfEqual(ctx, "turn", "taken", "SET", "turn", "free"); err != nil || found.Text != "taken" {
+					t.Errorf("%+v, %v", found, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	info, err := server.Info("clients")
+	if n, _ := strconv.Atoi(info["connected_clients"]); err != nil || n < 2 || n > 2+maxSessions { // ours, and this one's
+		t.Errorf("%d clients, %v", n, err)
+	}
+}
+
+// ctx ends the wait whatever the server does; Close ends what is under way.
+func TestIfEqualOfASilentServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := connect(t, proxy.URL())
+	must(t, c, "SET", "k", "mine")
+	for _, command := range []string{"", "WATCH", "EXEC"} {
+		proxy.OnCommand(func(seen redistest.Command) redistest.Action {
+			if seen.Name() == command {
+				return redistest.DropReply
+			}
+			return redistest.Pass
+		})
+		proxy.BlackHole(redistest.Both, command == "")
+		_, _, err := c.IfEqual(within(t, 200*time.Millisecond), "k", "mine", "SET", "k", "mine")
+		if notSent := errors.Is(err, driver.ErrNotSent); err == nil || notSent != (command != "EXEC") {
+			t.Errorf("silent at %q: %v", command, err)
+		}
+		proxy.BlackHole(redistest.Both, false)
+		proxy.OnCommand(nil)
+		proxy.Cut()
+	}
+	proxy.BlackHole(redistest.Both, true)
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := c.IfEqual(context.Background(), "k", "mine", "DEL", "k")
+		ended <- err
+	}()
+	c.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("closed: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Close does not end it")
+	}
+}

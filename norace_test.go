@@ -1,0 +1,5 @@
+//go:build !race
+
+package redlatch_test
+
+const raceEnabled = false

@@ -1,0 +1,60 @@
+package redlatch_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Two nodes of three refuse and one swallows everything: no quorum can be
+// reached, whatever comes of the third, and Open does not wait out the time to
+// connect, which is ten steps'.
+func TestOpenWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	proxies := redistest.Proxies(t, shared(t, 3))
+	for _, p := range proxies[:2] {
+		if err := p.Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxies[2].BlackHole(redistest.Both, true)
+	c := config(proxyURLs(proxies)...)
+	c.NodeTimeout = 300 * time.Millisecond
+	start := time.Now()
+	client := open(t, c)
+	if took := time.Since(start); took > 5*c.NodeTimeout {
+		t.Errorf("Open took %v", took)
+	}
+	if _, err := client.TryLock(t.Context(), t.Name()); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("TryLock: %v", err)
+	}
+}
+
+// One node refuses and two are slow: they are waited for.
+func TestOpenWaitsForSlowNodes(t *testing.T) {
+	t.Parallel()
+	proxies := redistest.Proxies(t, shared(t, 3))
+	if err := proxies[0].Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	c := config(proxyURLs(proxies)...)
+	c.NodeTimeout = 100 * time.Millisecond
+	for _, p := range proxies[1:] {
+		p.BlackHole(redistest.Replies, true)
+	}
+	slow := 3 * c.NodeTimeout
+	time.AfterFunc(slow, func() {
+		for _, p := range proxies[1:] {
+			p.BlackHole(redistest.Replies, false)
+			p.Cut()
+		}
+	})
+	start := time.Now()
+	open(t, c)
+	if took := time.Since(start); took < slow {
+		t.Errorf("Open gave the slow nodes up after %v", took)
+	}
+}
