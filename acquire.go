@@ -101,6 +101,8 @@ type call struct {
 	// was last reported.
 	failure  *QuorumError
 	reported time.Time
+	// failed counts the tries of the present turn in the line.
+	failed int
 }
 
 // may returns an error when no further try may be made.

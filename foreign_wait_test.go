@@ -84,6 +84,50 @@ func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 	}
 }
 
+// A foreign client holds the lock on a quorum without the node that keeps the
+// line, where it looks free: those in line try now and then, as those do who have
+// no line.
+func TestWaitForAForeignHolderElsewhere(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	c := config(redistest.URLs(nodes)...)
+	first := tryLock(t, open(t, c), "x")
+	out := lockIn(within(t, patience), open(t, c), "x")
+	arbiter := awaitStanding(t, nodes, "x", 1)
+	unlock(t, first)
+	o := <-out
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	unlock(t, o.lock)
+	for i, s := range nodes {
+		awaitValue(t, s, "x", "")
+		if i != arbiter {
+			do(t, s, "SET", "x", "theirs", "PX", "60000")
+		}
+	}
+	outs := make([]<-chan outcomeOf, 3)
+	for i, client := range clientsOf(t, c, len(outs)) {
+		outs[i] = lockIn(within(t, 2*patience), client, "x")
+	}
+	awaitStanding(t, nodes, "x", len(outs))
+	before, start := commandsOf(t, nodes), time.Now()
+	<-time.After(3 * time.Second)
+	sent, passed := commandsOf(t, nodes)-before, time.Since(start)
+	t.Logf("%d commands in %v", sent, passed)
+	// A try and its undoing are two commands a node, and four tries of a turn follow
+	// each other.
+	if most := 100 * (int(passed/time.Second) + 1); sent > most {
+		t.Errorf("%d commands in %v, want %d at most", sent, passed, most)
+	}
+	for i, s := range nodes {
+		if i != arbiter {
+			do(t, s, "DEL", "x")
+		}
+	}
+	passAll(t, &turnstile{t: t}, outs)
+}
+
 // Foreign clients come between again and again, as they may: they know of no
 // line. Those in line get it in the end.
 func TestForeignClientsPushIn(t *testing.T) {

@@ -85,7 +85,7 @@ func (c *call) decline(q *queue, hold *quorum.Hold) {
 func (c *call) contend(q *queue) (*Lock, error) {
 	inLine := q.place != nil || c.client.queues.standsInLine(c.record)
 	var pause time.Duration
-	for failed := 0; ; {
+	for {
 		if err := c.may(); err != nil {
 			return nil, err
 		}
@@ -116,17 +116,18 @@ func (c *call) contend(q *queue) (*Lock, error) {
 			inLine = true
 			continue
 		}
-		pause = c.client.pause(c.failure, failed)
-		if failed++; placed && failed <= swiftTries {
+		c.failed++
+		if placed && c.failed <= swiftTries {
 			// Releases, the last holder's or our own, are still on their way.
 			pause = c.client.draw(firstPause / 2)
-		}
-		if placed {
 			continue
 		}
-		if err := c.sleep(pause); err != nil {
+		// Who is called now may be called by the undoing of its own try: the lock is
+		// held by nodes other than the one that keeps the line.
+		if err := c.sleep(c.client.pause(c.failure, c.failed-1)); err != nil {
 			return nil, err
 		}
+		pause = 0
 	}
 }
 
@@ -158,6 +159,7 @@ func (c *call) stands(q *queue, s ballot.Standing) {
 		}
 		return
 	}
+	c.failed = 0 // the next turn is another
 	votes := make([]NodeAnswer, 0, len(c.client.nodes))
 	if c.failure != nil {
 		votes = slices.Clone(c.failure.Nodes)

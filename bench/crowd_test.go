@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -12,91 +14,16 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// crowd is separate clients that want one lock, in one round.
-type crowd struct {
-	pairs    int
-	failed   int
-	wall     time.Duration
-	waits    []time.Duration // sorted
-	each     []int           // pairs of each client
-	commands int             // that the clients sent
-	err      error
+// waiter is a locker that waits for what another has.
+type waiter interface {
+	locker
+	// lock returns when name is locked.
+	lock(ctx context.Context, name string) (unlock func(context.Context) error, err error)
 }
 
-// gather has each client lock and unlock name for d.
-func gather(on []*redistest.Server, clients []locker, callers int, name string, sent []string, d time.Duration) (*crowd, error) {
-	before, err := workOf(on)
-	if err != nil {
-		return nil, err
-	}
-	c := &crowd{each: make([]int, len(clients)*callers)}
-	var mu sync.Mutex // guards c while the clients run
-	var group sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), d+patience)
-	defer cancel()
-	start := time.Now()
-	for i := range c.each {
-		group.Go(func() {
-			var waits []time.Duration
-			for began := start; began.Sub(start) < d; began = time.Now() {
-				if err := clients[i/callers].pair(ctx, name); err != nil {
-					if ctx.Err() == nil {
-						mu.Lock()
-						c.failed, c.err = c.failed+1, err
-						mu.Unlock()
-					}
-					continue
-				}
-				waits = append(waits, time.Since(began))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			c.waits = append(c.waits, waits...)
-			c.each[i] = len(waits)
-			c.pairs += len(waits)
-		})
-	}
-	group.Wait()
-	c.wall = time.Since(start)
-	after, err := workOf(on)
-	if err != nil {
-		return nil, err
-	}
-	for _, command := range sent {
-		c.commands += after.calls[command] - before.calls[command]
-	}
-	slices.Sort(c.waits)
-	return c, nil
-}
-
-func (c *crowd) rate() float64 { return float64(c.pairs) / c.wall.Seconds() }
-
-func (c *crowd) quantile(q float64) time.Duration {
-	if len(c.waits) == 0 {
-		return 0
-	}
-	return c.waits[int(q*float64(len(c.waits)-1))]
-}
-
-// fairness is Jain's index of the clients' shares: 1 when all have the same, 1/n
-// when one has all (Jain, Chiu and Hawe, 1984).
-func (c *crowd) fairness() float64 {
-	var sum, squares float64
-	for _, n := range c.each {
-		sum += float64(n)
-		squares += float64(n) * float64(n)
-	}
-	return sum * sum / (float64(len(c.each)) * squares)
-}
-
-func (c *crowd) String() string {
-	return fmt.Sprintf("%8.0f/s  p50 %-10v p99 %-10v p99.9 %-10v %6.1f commands  fairness %.3f  least %d most %d  failed %d %v",
-		c.rate(), c.quantile(.5).Round(time.Microsecond), c.quantile(.99).Round(time.Microsecond), c.quantile(.999).Round(time.Microsecond),
-		float64(c.commands)/float64(max(c.pairs, 1)), c.fairness(), slices.Min(c.each), slices.Max(c.each), c.failed, c.err)
-}
-
-// crowdContestants are those who can wait, each with the commands that it sends
-// itself: the others that servers count are its scripts'.
+// crowdContestants are those who can wait, the ones that the others are compared
+// with first, each with the commands that it sends itself: the others that servers
+// count are its scripts'.
 var crowdContestants = []struct {
 	contestant
 	sent []string
@@ -104,39 +31,167 @@ var crowdContestants = []struct {
 	{contestant{name: "redlatch", nodes: 5, open: openRedlatch(redlatch.FenceOff)}, []string{"evalsha", "eval"}},
 	{contestant{name: "redsync", nodes: 5, open: openRedsync}, []string{"set", "setnx", "evalsha", "eval"}},
 	{contestant{name: "redislock", nodes: 1, open: openRedislockWaiting}, []string{"evalsha", "eval"}},
-	{contestant{name: "rueidislock", nodes: 1, open: openRueidislock}, []string{"evalsha", "eval"}},
+	{contestant{name: "rueidislock", nodes: 1, open: openRueidislock}, []string{"evalsha", "eval", "set", "client|caching", "get", "del"}},
 }
 
-// BenchmarkCrowd has separate clients contend for one name.
-func BenchmarkCrowd(b *testing.B) {
-	for _, n := range []int{1, 5} {
-		for _, shape := range []struct{ clients, callers int }{{4, 1}, {16, 1}, {64, 1}, {1, 128}} {
-			b.Run(fmt.Sprintf("nodes=%d/clients=%d/callers=%d", n, shape.clients, shape.callers), func(b *testing.B) {
-				on := servers(b, n)
-				for b.Loop() {
-					for _, who := range crowdContestants {
-						if who.nodes < n {
-							continue
-						}
-						clients := make([]locker, shape.clients)
-						for i := range clients {
-							l, err := who.open(addresses(on))
-							if err != nil {
-								b.Fatal(err)
-							}
-							clients[i] = l
-						}
-						c, err := gather(on, clients, shape.callers, "crowd/"+b.Name()+"/"+who.name, who.sent, 8*sliceLength())
-						if err != nil {
-							b.Fatal(err)
-						}
-						b.Logf("%-12s %v", who.name, c)
-						for _, l := range clients {
-							l.close()
-						}
-					}
-				}
-			})
+// crowd is separate clients of one contestant that want one lock.
+type crowd struct {
+	name    string
+	sent    []string
+	clients []waiter
+	rounds  []*jostle
+}
+
+// openCrowd connects n clients.
+func openCrowd(b *testing.B, who int, n int, on []*redistest.Server) *crowd {
+	b.Helper()
+	c := &crowd{name: crowdContestants[who].name, sent: crowdContestants[who].sent}
+	for range n {
+		l, err := crowdContestants[who].open(addresses(on))
+		if err != nil {
+			b.Fatalf("%s: %v", c.name, err)
 		}
+		b.Cleanup(l.close)
+		c.clients = append(c.clients, l.(waiter))
+	}
+	return c
+}
+
+// jostle is what a crowd did in one round.
+type jostle struct {
+	handOffs int // within the time that is measured
+	each     []int
+	wall     time.Duration
+	commands int
+	waits    []time.Duration // of those begun within the time that is measured
+	failed   int
+	err      error // of one that failed
+}
+
+// play has each of the callers of each client lock and unlock name over and over.
+// What counts is the time after the pile-up in which all of them came at once. A
+// wait that began in that time counts to its end.
+func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Duration) (*jostle, error) {
+	runtime.GC()
+	j := &jostle{each: make([]int, len(c.clients)*callers)}
+	var mu sync.Mutex // guards j and from and to while the clients run
+	var from, to time.Time
+	var group sync.WaitGroup
+	ctx, cancel := context.WithTimeout(context.Background(), 3*d+20*patience)
+	defer cancel()
+	done := make(chan struct{})
+	for i := range j.each {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				began := time.Now()
+				unlock, err := c.clients[i/callers].lock(ctx, name)
+				had := time.Now()
+				if err == nil {
+					err = unlock(ctx)
+				}
+				mu.Lock()
+				if err != nil && !from.IsZero() {
+					j.failed, j.err = j.failed+1, err
+				}
+				if !from.IsZero() && !began.Before(from) && (to.IsZero() || began.Before(to)) {
+					j.waits = append(j.waits, had.Sub(began))
+				}
+				if err == nil && !from.IsZero() && to.IsZero() {
+					j.handOffs++
+					j.each[i]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(d / 4)
+	mu.Lock()
+	from = time.Now()
+	mu.Unlock()
+	before, err := workOf(on)
+	if err == nil {
+		time.Sleep(d)
+	}
+	mu.Lock()
+	to = time.Now()
+	j.wall = to.Sub(from)
+	mu.Unlock()
+	after, err2 := workOf(on)
+	close(done)
+	group.Wait()
+	if err != nil || err2 != nil {
+		return nil, fmt.Errorf("%w, %w", err, err2)
+	}
+	for _, command := range c.sent {
+		j.commands += after.calls[command] - before.calls[command]
+	}
+	slices.Sort(j.waits)
+	if j.handOffs == 0 {
+		return nil, fmt.Errorf("%s: no hand-off: %w", c.name, j.err)
+	}
+	return j, nil
+}
+
+func (j *jostle) rate() float64 { return float64(j.handOffs) / j.wall.Seconds() }
+
+func (j *jostle) perHandOff() float64 { return float64(j.commands) / float64(j.handOffs) }
+
+func (j *jostle) quantile(q float64) time.Duration {
+	if len(j.waits) == 0 {
+		return j.wall // nobody who came meanwhile has had it
+	}
+	return j.waits[int(q*float64(len(j.waits)-1))]
+}
+
+// fairness is Jain's index of the callers' shares: 1 when all have the same, 1/n
+// when one has all (Jain, Chiu and Hawe, 1984).
+func (j *jostle) fairness() float64 {
+	var sum, squares float64
+	for _, n := range j.each {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	return sum * sum / (float64(len(j.each)) * squares)
+}
+
+// BenchmarkCrowd has separate clients contend for one name, or the callers of one
+// client, a contestant at a time, and prints a table of medians over the rounds.
+func BenchmarkCrowd(b *testing.B) {
+	for _, shape := range []struct{ nodes, clients, callers int }{
+		{1, 4, 1}, {1, 16, 1}, {1, 64, 1}, {1, 1, 128},
+		{5, 4, 1}, {5, 16, 1}, {5, 64, 1}, {5, 1, 128},
+	} {
+		b.Run(fmt.Sprintf("nodes=%d/clients=%d/callers=%d", shape.nodes, shape.clients, shape.callers), func(b *testing.B) {
+			on := servers(b, shape.nodes)
+			var crowds []*crowd
+			for who := range crowdContestants {
+				if crowdContestants[who].nodes >= shape.nodes {
+					crowds = append(crowds, openCrowd(b, who, shape.clients, on))
+				}
+			}
+			for round := 0; b.Loop(); round++ {
+				for i := range crowds {
+					c := crowds[(i+round)%len(crowds)]
+					j, err := c.play(on, shape.callers, "crowd/"+b.Name()+"/"+c.name, 8*sliceLength())
+					if err != nil {
+						b.Fatal(err)
+					}
+					c.rounds = append(c.rounds, j)
+				}
+			}
+			b.ReportMetric(0, "ns/op") // a round is as long as it was made
+			writeCrowds(os.Stdout, fmt.Sprintf("%d nodes, %d clients, %d callers each", shape.nodes, shape.clients, shape.callers), crowds)
+			for _, other := range crowds[1:] {
+				b.ReportMetric(crowds[0].against(other, xHandOffs), "x-"+other.name+"-rate")
+				b.ReportMetric(crowds[0].against(other, xP99), "x-"+other.name+"-p99-wait")
+			}
+			b.ReportMetric(crowds[0].median((*jostle).fairness), "fairness")
+			b.ReportMetric(crowds[0].median((*jostle).perHandOff), "commands/handoff")
+		})
 	}
 }

@@ -13,5 +13,13 @@
 // All contestants run in one process, against the same servers, with the
 // collector run before each slice. Each is set up as its own README shows. A
 // caller locks and unlocks one name of its own over and over, so nobody
-// contends: waiting is measured elsewhere.
+// contends.
+//
+// # Waiting
+//
+// In BenchmarkCrowd all want one name: separate clients, or the callers of one.
+// What counts is how long each waited, and who got how much; those who lock
+// again at once, before anybody who waits can, have the best rate and median and
+// leave the others the tail. Each slice begins with a time that does not count,
+// in which all come at once.
 package bench

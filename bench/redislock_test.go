@@ -36,3 +36,11 @@ func (l *redislockLocker) pair(ctx context.Context, name string) error {
 	}
 	return lock.Release(ctx)
 }
+
+func (l *redislockLocker) lock(ctx context.Context, name string) (func(context.Context) error, error) {
+	lock, err := l.locker.Obtain(ctx, name, ttl, l.options)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Release, nil
+}

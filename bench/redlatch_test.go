@@ -57,3 +57,11 @@ func (l *redlatchLocker) pair(ctx context.Context, name string) error {
 	}
 	return lock.Unlock(ctx)
 }
+
+func (l *redlatchLocker) lock(ctx context.Context, name string) (func(context.Context) error, error) {
+	lock, err := l.client.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Unlock, nil
+}

@@ -66,6 +66,17 @@ func (l *redsyncLocker) pair(ctx context.Context, name string) error {
 	return err
 }
 
+func (l *redsyncLocker) lock(ctx context.Context, name string) (func(context.Context) error, error) {
+	mutex := l.redsync.NewMutex(name)
+	if err := mutex.LockContext(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		_, err := mutex.UnlockContext(ctx)
+		return err
+	}, nil
+}
+
 // rueidisPool is redsync's view of a rueidis client. Redsync brings one too,
 // over rueidiscompat, a layer whose cost this one spares it.
 type rueidisPool struct{ client rueidis.Client }

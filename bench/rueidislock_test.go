@@ -35,3 +35,11 @@ func (l *rueidislockLocker) pair(ctx context.Context, name string) error {
 	release()
 	return nil
 }
+
+func (l *rueidislockLocker) lock(ctx context.Context, name string) (func(context.Context) error, error) {
+	_, release, err := l.locker.WithContext(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { release(); return nil }, nil
+}

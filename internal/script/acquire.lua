@@ -20,17 +20,17 @@ end
 if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
 end
-local who, deadline
+local who, deadline, now
 if seen[4] and seen[4] ~= '-' and not from and waiter ~= '*' then
   who, deadline = string.match(seen[4], '^(%S+) (%d+)$')
-  local clock = redis.call('TIME')
-  local left = deadline - clock[1] * 1000 - math.floor(clock[2] / 1000)
+  now = redis.call('TIME')
+  local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
   if who ~= waiter and left >= 0 then
     return {'', left}
   end
 end
 
-local now = redis.call('TIME')
+now = now or redis.call('TIME')
 local counter = proposed
 -- Decimal strings of equal length compare as numbers do, and the same second
 -- means that the proposal is within the clamp: the usual path converts nothing.

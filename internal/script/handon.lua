@@ -9,7 +9,7 @@ if seen[2] or waiter then
     stand(record, next, waiter, ticket, now)
   end
   if ours or not seen[1] then
-    called = call(record, next, now, nil, true)
+    called = call(record, next, seen[2], now, nil, true)
   end
 end
 if ours then

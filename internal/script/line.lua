@@ -36,10 +36,10 @@ end
 -- connection nobody listens on any more, is left out; one that says it hears
 -- nothing ('-') comes to look by itself.
 -- self is the caller, who needs no message; again repeats the message to one who
--- was called already. Answers who was called and until when.
-local function call(record, next, now, self, again)
+-- was called already; said is what next has. Answers who was called and until when.
+local function call(record, next, said, now, self, again)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
-  local who, deadline = string.match(redis.call('GET', next) or '', '^(%S+) (%d+)$')
+  local who, deadline = string.match(said or '', '^(%S+) (%d+)$')
   if who and tonumber(deadline) >= now and redis.call('ZSCORE', line, who) then
     if again and string.sub(who, 1, 1) ~= '-' then
       publish(record, who)

@@ -25,7 +25,7 @@ if seen[1] then
   redis.call('SET', next, seen[3] or '-', 'PX', PATIENCE)
   return {redis.call('ZRANK', line, waiter), ticket, seen[1], redis.call('PTTL', record)}
 end
-local who, deadline = call(record, next, now, waiter)
+local who, deadline = call(record, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', line, waiter) or 0
 if who ~= waiter then
   ahead = math.max(ahead, 1)

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+var crowdColumns = []struct {
+	title, format string
+	of            func(j *jostle) float64
+}{
+	{"hand-offs/s", "%.0f", (*jostle).rate},
+	{"p50 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.5)) }},
+	{"p99 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.99)) }},
+	{"p99.9 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.999)) }},
+	{"commands", "%.1f", (*jostle).perHandOff},
+	{"fairness", "%.3f", (*jostle).fairness},
+	{"least", "%.0f", func(j *jostle) float64 { return float64(slices.Min(j.each)) }},
+	{"most", "%.0f", func(j *jostle) float64 { return float64(slices.Max(j.each)) }},
+	{"failed", "%.0f", func(j *jostle) float64 { return float64(j.failed) }},
+}
+
+func xHandOffs(j, other *jostle) float64 { return j.rate() / other.rate() }
+func xP99(j, other *jostle) float64 {
+	return micro(j.quantile(.99)) / micro(other.quantile(.99))
+}
+
+func middle(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
+
+// median is the middle one over all rounds.
+func (c *crowd) median(of func(j *jostle) float64) float64 {
+	var values []float64
+	for _, j := range c.rounds {
+		values = append(values, of(j))
+	}
+	return middle(values)
+}
+
+// against is the middle one over all rounds of a ratio to another crowd in the
+// same round.
+func (c *crowd) against(other *crowd, of func(j, other *jostle) float64) float64 {
+	var values []float64
+	for i, j := range c.rounds {
+		values = append(values, of(j, other.rounds[i]))
+	}
+	return middle(values)
+}
+
+// writeCrowds prints the crowds, the first of which is compared with the others.
+func writeCrowds(to io.Writer, title string, crowds []*crowd) {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "\n%s, %d rounds\t", title, len(crowds[0].rounds))
+	for _, c := range crowdColumns {
+		fmt.Fprintf(w, "%s\t", c.title)
+	}
+	fmt.Fprintf(w, "%s x rate\tx p99\t\n", crowds[0].name)
+	for _, c := range crowds {
+		fmt.Fprintf(w, "%s\t", c.name)
+		for _, column := range crowdColumns {
+			fmt.Fprintf(w, column.format+"\t", c.median(column.of))
+		}
+		fmt.Fprintf(w, "%.2f\t%.3f\t\n", crowds[0].against(c, xHandOffs), crowds[0].against(c, xP99))
+	}
+	w.Flush()
+	for _, c := range crowds {
+		for _, j := range c.rounds {
+			if j.err != nil {
+				fmt.Fprintf(to, "%s failed, once with: %v\n", c.name, j.err)
+				break
+			}
+		}
+	}
+}
