@@ -36,3 +36,9 @@ func (n *Node) key(what string) string {
 func admissionKey(deployment string) string  { return deploymentKey("admitted", deployment, "") }
 func recordKey(deployment string) string     { return deploymentKey("deployment", deployment, "") }
 func quarantineKey(deployment string) string { return deploymentKey("quarantine", deployment, "") }
+
+// DeploymentKeys names the keys that a deployment has on every node, beside its
+// locks' own, where that is no Cluster.
+func DeploymentKeys(deployment string) []string {
+	return []string{admissionKey(deployment), recordKey(deployment), quarantineKey(deployment)}
+}

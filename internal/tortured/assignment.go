@@ -1,0 +1,53 @@
+package tortured
+
+import "time"
+
+// Assignment is what one worker is to do.
+type Assignment struct {
+	// Worker is its number, from 1. Life counts its processes: a killed worker's
+	// successor has the next.
+	Worker int `json:"worker"`
+	Life   int `json:"life"`
+	// Nodes are URLs, each with the node's name as its fragment. Names are the
+	// locks to take in turn.
+	Nodes []string `json:"nodes"`
+	Names []string `json:"names"`
+	TTLMS int64    `json:"ttl_ms"`
+	// Log is the file that its events go to, Register the host:port of what the
+	// locks protect.
+	Log      string `json:"log"`
+	Register string `json:"register"`
+	// Probe: it has its lock for itself, takes it again and again, and touches no
+	// register, to find out whether a lock could be had.
+	Probe bool   `json:"probe,omitempty"`
+	Seed  uint64 `json:"seed"`
+	// LongHolds is the share of the holds that take about a TTL, and have to be
+	// renewed; the others take milliseconds.
+	LongHolds float64 `json:"long_holds"`
+	// Deployment and Bug are for Redlatch's own workers. Bug names how the lock
+	// is to be broken, "" for not at all.
+	Deployment string `json:"deployment,omitempty"`
+	Bug        string `json:"bug,omitempty"`
+}
+
+// TTL is how long the servers are to keep a lock.
+func (a Assignment) TTL() time.Duration { return time.Duration(a.TTLMS) * time.Millisecond }
+
+// Report is a line of a worker's stdout.
+type Report struct {
+	Ready  bool   `json:"ready,omitempty"`
+	Rested bool   `json:"rested,omitempty"`
+	Failed string `json:"failed,omitempty"`
+}
+
+// The orders that follow the assignment.
+const (
+	Go   = "go"
+	Rest = "rest"
+)
+
+// A probe wants its lock within ProbePatience, else it could not be had.
+const (
+	ProbePatience = time.Second
+	ProbePause    = 50 * time.Millisecond
+)
