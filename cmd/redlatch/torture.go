@@ -30,7 +30,7 @@ type tortureCmd struct {
 	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
 	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to one drawn at random, which is told."`
 	NodesCount int           `default:"5" placeholder:"N" help:"How many servers to start. Defaults to 5."`
-	Workers    int           `default:"6" placeholder:"N" help:"How many worker processes. Defaults to 6."`
+	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
 	Names      int           `default:"3" placeholder:"N" help:"How many locks they contend for. Defaults to 3."`
 	TTL        time.Duration `name:"ttl" default:"2s" placeholder:"D" help:"The locks' TTL. Defaults to 2s."`
 	Faults     []string      `placeholder:"KIND" help:"The kinds of faults, separated by commas. Defaults to all that are possible here."`

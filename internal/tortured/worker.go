@@ -36,7 +36,7 @@ const (
 	shortHold     = 6 * time.Millisecond
 	hastyShare    = 0.1 // acquisitions that are given up soon, in the middle of a try
 	hastyPatience = 30 * time.Millisecond
-	longestPause  = 40 * time.Millisecond
+	longestPause  = 20 * time.Millisecond
 	patienceTTLs  = 4 // how long others are waited for, in TTLs
 )
 

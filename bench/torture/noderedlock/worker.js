@@ -8,7 +8,7 @@ const readline = require("node:readline");
 const Redis = require("ioredis");
 const Redlock = require("redlock");
 
-const shortHold = 6, hastyShare = 0.1, hastyPatience = 30, longestPause = 40, patienceTTLs = 4; // ms
+const shortHold = 6, hastyShare = 0.1, hastyPatience = 30, longestPause = 20, patienceTTLs = 4; // ms
 const probePatience = 1000, probePause = 50;
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -218,7 +218,7 @@ func each(nodes []*place, do func(*place) error) error {
 
 // patience is how long a worker is waited for at the place where it is to be
 // caught. Then it is caught where it is.
-const patience = 1500 * time.Millisecond
+const patience = 3 * time.Second
 
 func (t *torturer) ambush(ctx context.Context, at aim, w *worker, strike func() error) error {
 	if at == anywhere {

@@ -69,7 +69,7 @@ func openBroken(a tortured.Assignment) (tortured.Locker, error) {
 			return nil, err
 		}
 		option.DisableCache, option.DisableRetry, option.ForceSingleClient = true, true, true
-		option.Dialer.Timeout = nodeLimit
+		option.Dialer.Timeout, option.ConnWriteTimeout = nodeLimit, nodeLimit
 		b.nodes = append(b.nodes, &brokenNode{option: option, turn: make(chan struct{}, 1)})
 	}
 	return b, nil

@@ -58,7 +58,7 @@ const workerGrace = 15 * time.Second
 // The share of long holds. The twin has more: what it violates is to show soon.
 const (
 	longHolds     = 0.003
-	twinLongHolds = 0.3
+	twinLongHolds = 0.05
 )
 
 // hire starts the workers and waits until they have connected.

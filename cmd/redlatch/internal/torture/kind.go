@@ -27,7 +27,7 @@ const (
 	nudge     kind = "nudge"      // the same, within the drift
 	stop      kind = "stop"       // a worker stopped for longer than its TTL
 	crash     kind = "crash"      // a worker killed; another takes its place
-	starve    kind = "starve"     // workers get a tenth of the CPU
+	starve    kind = "starve"     // a few workers get a tenth of the CPU
 )
 
 // trait is what the planner has to know of a kind.
@@ -55,7 +55,7 @@ var traits = map[kind]trait{
 	namespace: {weight: 5, out: true, server: true},
 	clockStep: {weight: 5, server: true},
 	nudge:     {weight: 4, server: true},
-	stop:      {weight: 8, worker: true},
+	stop:      {weight: 14, worker: true},
 	crash:     {weight: 5, worker: true},
 	starve:    {weight: 3, worker: true},
 }

@@ -34,6 +34,7 @@ type setting struct {
 	kinds          []kind
 	nodes, workers int
 	ttl            time.Duration
+	twin           bool   // splits come often: they show the twin's bug
 	durable, wired []bool // by node: it keeps its data; its traffic goes through a namespace
 }
 
@@ -44,8 +45,9 @@ const (
 	// are made anew.
 	settled                 = 500 * time.Millisecond
 	shortestGap, longestGap = 120 * time.Millisecond, 600 * time.Millisecond
-	// longest is the shortest run that a blackout fits into.
-	blackoutFits = 30 * time.Second
+	// A blackout fits into a run of blackoutFits, and another comes when so much
+	// time has passed again: little else can happen during it.
+	blackoutFits = 40 * time.Second
 )
 
 // planner draws a plan. Busy is until when somebody has a fault.
@@ -56,6 +58,7 @@ type planner struct {
 	nodeOut    []time.Duration
 	workerBusy []time.Duration
 	splitBusy  time.Duration
+	dark       time.Duration // no blackout until then
 }
 
 // plan draws the faults of a run, by time. Each kind comes once at first, in an
@@ -115,13 +118,19 @@ func (p *planner) trouble(k kind) int {
 
 // draw chooses a kind by weight.
 func (p *planner) draw() kind {
+	weight := func(k kind) int {
+		if k == split && p.twin {
+			return 40
+		}
+		return traits[k].weight
+	}
 	total := 0
 	for _, k := range p.kinds {
-		total += traits[k].weight
+		total += weight(k)
 	}
 	n := p.rand.IntN(total)
 	for _, k := range p.kinds {
-		if n -= traits[k].weight; n < 0 {
+		if n -= weight(k); n < 0 {
 			return k
 		}
 	}
@@ -140,7 +149,7 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 			return it, false
 		}
 		if k == starve {
-			it.workers = free[:(len(free)+1)/2]
+			it.workers = free[:(len(free)+3)/4]
 		} else {
 			it.workers = free[:1]
 		}
@@ -152,7 +161,7 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 		it.nodes = p.rand.Perm(p.nodes)[:p.nodes/2+1]
 	case k == blackout:
 		free := p.freeNodes(t, nil)
-		if p.outAt(t) > 0 || len(free) < p.nodes/2+1 || p.length < blackoutFits {
+		if p.outAt(t) > 0 || len(free) < p.nodes/2+1 || t < p.dark || p.length < blackoutFits {
 			return it, false
 		}
 		it.nodes = free[:p.nodes/2+1]
@@ -232,6 +241,9 @@ func (p *planner) shape(it *item) {
 
 func (p *planner) take(it item) {
 	busy := it.at + it.for_
+	if it.kind == blackout {
+		p.dark = it.at + blackoutFits
+	}
 	for _, w := range it.workers {
 		p.workerBusy[w] = busy + settled
 	}

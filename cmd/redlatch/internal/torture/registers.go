@@ -44,7 +44,7 @@ const (
 	atPrepare aim = "after it has looked whether it holds the lock, before its write"
 )
 
-var aims = []aim{anywhere, atRead, atPrepare}
+var aims = []aim{anywhere, atRead, atRead, atPrepare, atPrepare}
 
 // ambush waits for a worker to come to a place.
 type ambush struct {

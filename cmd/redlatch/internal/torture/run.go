@@ -129,7 +129,10 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 	t := &torturer{ground: g, crew: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
 	h.Start = tortured.Now()
 	c.tell(tortured.Go)
-	t.play(ctx, o)
+	say(o, "the workers work")
+	s := o.setting()
+	s.twin = bug != ""
+	t.play(ctx, o, s.plan())
 	h.End = tortured.Now()
 	h.Errors = append(t.errs, c.dismiss()...)
 	h.Faults, h.Looks, h.Writes = t.faults, t.looks, registers.close()
@@ -144,7 +147,7 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 
 // play carries out the plan and blocks until the time is over, everything is
 // undone, and nobody looks any more.
-func (t *torturer) play(ctx context.Context, o Options) {
+func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, start.Add(o.For))
 	defer cancel()
@@ -163,7 +166,7 @@ func (t *torturer) play(ctx context.Context, o Options) {
 			say(o, "%5.0f s: %d faults so far", time.Since(start).Seconds(), n)
 		}
 	}()
-	t.carryOut(ctx, o.setting().plan(), start)
+	t.carryOut(ctx, plan, start)
 	<-ctx.Done()
 	<-looking
 	<-telling

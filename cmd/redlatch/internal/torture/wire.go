@@ -35,6 +35,7 @@ type wire struct {
 	inside   chan func() // run on the namespace's thread until closed
 	done     chan struct{}
 
+	once   sync.Once       // closes
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -193,16 +194,18 @@ func (w *wire) relay(conn net.Conn) {
 	_, _ = io.Copy(conn, server)
 }
 
-// close ends the namespace.
+// close ends the namespace. Closing twice does nothing.
 func (w *wire) close() error {
 	w.cancel()
 	if w.listener != nil {
 		w.listener.Close()
 	}
 	w.wg.Wait()
-	// Else the link is gone only when the kernel comes to it.
-	_ = ip(context.Background(), "link del "+w.device)
-	close(w.inside)
-	<-w.done
+	w.once.Do(func() {
+		// Else the link is gone only when the kernel comes to it.
+		_ = ip(context.Background(), "link del "+w.device)
+		close(w.inside)
+		<-w.done
+	})
 	return nil
 }

@@ -134,15 +134,19 @@ func lockModel(from held) porcupine.Model {
 func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation)) {
 	byCall(ops)
 	from := held{id: -1}
-	begin, busy, token := 0, int64(0), uint64(0)
+	begin, busy, token, unreleased := 0, int64(0), uint64(0), 0
 	for i, op := range ops {
-		if i-begin >= piece && op.Call > busy {
+		if i-begin >= piece && op.Call > busy && unreleased == 0 {
 			check(from, ops[begin:i])
 			begin, from.token = i, token
 		}
 		busy = max(busy, op.Return)
-		if a, ok := op.Input.(acquisition); ok {
-			token = max(token, a.token)
+		switch in := op.Input.(type) {
+		case acquisition:
+			token = max(token, in.token)
+			unreleased++
+		case release:
+			unreleased--
 		}
 	}
 	check(from, ops[begin:])

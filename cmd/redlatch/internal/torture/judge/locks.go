@@ -63,6 +63,7 @@ func (f *Findings) tokens(holds []history.Hold) {
 			fenced = append(fenced, h)
 		}
 	}
+	found := map[history.Hold]bool{}
 	later := func(by func(history.Hold) int64, ended func(history.Hold) int64, rule string) {
 		calls := slices.Clone(fenced)
 		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
@@ -77,7 +78,8 @@ func (f *Findings) tokens(holds []history.Hold) {
 				}
 				next++
 			}
-			if c.Token <= largest.Token && c != largest {
+			if c.Token <= largest.Token && c != largest && !found[c] {
+				found[c] = true
 				f.Tokens = append(f.Tokens, fmt.Sprintf("%s: %s %s %s", c.Name, who(c), rule, who(largest)))
 			}
 		}

@@ -143,8 +143,8 @@ func (r *Report) rows() []row {
 	f, a := r.Findings, r.Findings.Availability
 	rows := []row{
 		{"seed", fmt.Sprint(r.Seed), ""},
-		{"nodes", fmt.Sprintf("%d: %s", r.Nodes, r.Servers), ""},
-		{"workers", fmt.Sprintf("%d processes, %d locks, TTL %v", r.Workers, len(r.Names), r.TTL), ""},
+		{"nodes", fmt.Sprint(r.Nodes), r.Servers},
+		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", len(r.Names), r.TTL)},
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
 		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
 		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
@@ -157,7 +157,8 @@ func (r *Report) rows() []row {
 		{"availability", percent(a.Share()), fmt.Sprintf("of %d tries for a free lock, while a quorum was up (%s of the time)", a.Tried, percent(ratio(a.QuorumUp, a.Length)))},
 		{"", percent(a.Overall()), fmt.Sprintf("of all %d", a.AllTried)},
 		{"waits", fmt.Sprintf("%s median", span(f.Waits.Median)), fmt.Sprintf("%s p99, %s longest", span(f.Waits.P99), span(f.Waits.Max))},
-		{"linearizable", "locks " + f.Linearizable.Locks + ", registers " + f.Linearizable.Registers, fmt.Sprintf("%d operations, by porcupine", f.Linearizable.Operations)},
+		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
+		{"guarded registers", f.Linearizable.Registers, ""},
 	}
 	if r.Twin != nil {
 		rows = append(rows, row{"twin", fmt.Sprintf("%d overlaps", len(r.Twin.Overlaps)),
