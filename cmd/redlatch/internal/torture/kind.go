@@ -55,7 +55,7 @@ var traits = map[kind]trait{
 	namespace: {weight: 5, out: true, server: true},
 	clockStep: {weight: 5, server: true},
 	nudge:     {weight: 4, server: true},
-	stop:      {weight: 14, worker: true},
+	stop:      {weight: 8, worker: true},
 	crash:     {weight: 5, worker: true},
 	starve:    {weight: 3, worker: true},
 }

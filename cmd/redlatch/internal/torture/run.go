@@ -110,7 +110,12 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 	if err != nil {
 		return nil, "", fmt.Errorf("the nodes: %w", causeOr(ctx, err))
 	}
-	defer func() { err = errors.Join(err, g.clean(o), g.close()) }()
+	defer func() {
+		if left := g.clean(o); left != nil && h != nil {
+			h.Errors = append(h.Errors, left.Error())
+		}
+		err = errors.Join(err, g.close())
+	}()
 	if bug == "" && o.ours() || len(o.Yours) > 0 {
 		if err := vouch(ctx, &o, g); err != nil {
 			return nil, "", causeOr(ctx, err)

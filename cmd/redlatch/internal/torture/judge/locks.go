@@ -95,7 +95,7 @@ func (f *Findings) orphans(h *history.History) {
 	type wanted struct{ from, to int64 }
 	by := map[string][]wanted{}
 	ttl := int64(h.TTL)
-	const margin = int64(time.Second)
+	const margin = int64(250 * time.Millisecond)
 	for _, hold := range h.Holds {
 		to := hold.Released
 		switch {
