@@ -37,7 +37,8 @@ const (
 	hastyShare    = 0.1 // acquisitions that are given up soon, in the middle of a try
 	hastyPatience = 30 * time.Millisecond
 	longestPause  = 20 * time.Millisecond
-	patienceTTLs  = 4 // how long others are waited for, in TTLs
+	patienceTTLs  = 4   // how long others are waited for, in TTLs
+	briefShare    = 0.5 // acquisitions that wait for less than a quarter of a TTL, or all would wait for one lock that is stuck
 )
 
 type worker struct {
@@ -102,11 +103,13 @@ func (w *worker) work(lines *bufio.Reader, open func(Assignment) (Locker, error)
 func (w *worker) turn(ctx context.Context) error {
 	name := w.Names[w.rand.IntN(len(w.Names))]
 	patience := patienceTTLs * w.TTL()
-	switch {
+	switch luck := w.rand.Float64(); {
 	case w.Probe:
 		patience = ProbePatience
-	case w.rand.Float64() < hastyShare:
+	case luck < hastyShare:
 		patience = time.Duration(w.rand.Int64N(int64(hastyPatience)))
+	case luck < hastyShare+briefShare:
+		patience = time.Duration(w.rand.Int64N(int64(w.TTL() / 4)))
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	w.log.write(Event{Kind: Call, Name: name})

@@ -8,7 +8,7 @@ const readline = require("node:readline");
 const Redis = require("ioredis");
 const Redlock = require("redlock");
 
-const shortHold = 6, hastyShare = 0.1, hastyPatience = 30, longestPause = 20, patienceTTLs = 4; // ms
+const shortHold = 6, hastyShare = 0.1, hastyPatience = 30, longestPause = 20, briefShare = 0.5, patienceTTLs = 4; // times in ms
 const probePatience = 1000, probePause = 50;
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -111,8 +111,10 @@ async function visit(at, name, held) {
 async function turn(redlock, at) {
 	const name = a.names[Math.floor(Math.random() * a.names.length)];
 	let patience = patienceTTLs * a.ttl_ms;
+	const luck = Math.random();
 	if (a.probe) patience = probePatience;
-	else if (Math.random() < hastyShare) patience = Math.random() * hastyPatience;
+	else if (luck < hastyShare) patience = Math.random() * hastyPatience;
+	else if (luck < hastyShare + briefShare) patience = Math.random() * a.ttl_ms / 4;
 	write("call", { n: name });
 	const held = {};
 	try {

@@ -43,7 +43,7 @@ type trait struct {
 var traits = map[kind]trait{
 	killNode:  {weight: 6, out: true, server: true},
 	wipeNode:  {weight: 2, out: true, forgets: true, server: true},
-	blackout:  {weight: 1, out: true, forgets: true, server: true},
+	blackout:  {weight: 4, out: true, forgets: true, server: true},
 	hangNode:  {weight: 6, out: true, server: true},
 	partition: {weight: 8, out: true},
 	split:     {weight: 4},

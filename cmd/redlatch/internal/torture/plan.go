@@ -44,7 +44,7 @@ const (
 	// settled is how long after a fault a node counts as out still: connections
 	// are made anew.
 	settled                 = 500 * time.Millisecond
-	shortestGap, longestGap = 120 * time.Millisecond, 600 * time.Millisecond
+	shortestGap, longestGap = 80 * time.Millisecond, 420 * time.Millisecond
 	// A blackout fits into a run of blackoutFits, and another comes when so much
 	// time has passed again: little else can happen during it.
 	blackoutFits = 40 * time.Second
@@ -86,7 +86,8 @@ func (s setting) plan() []item {
 			k = p.draw()
 		}
 		it, ok := p.make(k, t)
-		if ok && it.at+it.for_ <= s.length-tail {
+		ok = ok && it.at+it.for_ <= s.length-tail && p.leavesQuiet(it)
+		if ok {
 			items = append(items, it)
 			p.take(it)
 		}
@@ -102,6 +103,19 @@ func (s setting) plan() []item {
 		t += shortestGap + time.Duration(p.rand.Int64N(int64(longestGap-shortestGap)))
 	}
 	return items
+}
+
+// leavesQuiet reports whether the nodes are left alone before each look, for
+// longer than a key may stay that could not be deleted.
+func (p *planner) leavesQuiet(it item) bool {
+	if len(it.nodes) == 0 {
+		return true
+	}
+	look := it.at.Truncate(lookEvery)
+	if it.at > look+lookTime {
+		look += lookEvery
+	}
+	return look == 0 || it.at+it.for_+settled < look-p.ttl-lookMargin || it.at > look+lookTime
 }
 
 func (p *planner) trouble(k kind) int {

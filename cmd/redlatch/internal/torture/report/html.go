@@ -35,7 +35,7 @@ func (r *Report) HTML(w io.Writer) error {
 	return page.Execute(w, map[string]any{
 		"Report": r, "Verdict": r.Verdict(), "Tone": tone, "Rows": r.rows(), "Violations": r.Violations(),
 		"Unproved": r.unprovedUnlessInterrupted(), "Date": r.Started.Format("2 January 2006, 15:04 MST"),
-		"Asked": r.Asked.String(), "Faults": r.faultList(), "Data": r.data(),
+		"Again": r.again(), "Faults": r.faultList(), "Data": r.data(),
 	})
 }
 

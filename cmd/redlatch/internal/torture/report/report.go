@@ -114,6 +114,15 @@ func (r *Report) Verdict() string {
 	return "nothing was violated"
 }
 
+// again is the command that repeats the faults.
+func (r *Report) again() string {
+	command := fmt.Sprintf("redlatch torture --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, len(r.Names), r.TTL)
+	if !r.Yours {
+		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
+	}
+	return command + " --faults " + strings.Join(r.Kinds, ",")
+}
+
 // OK reports whether the run showed what it was to show.
 func (r *Report) OK() bool { return len(r.Violations()) == 0 && len(r.Unproved()) == 0 }
 

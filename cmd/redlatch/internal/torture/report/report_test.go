@@ -70,7 +70,7 @@ func TestHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"nothing was violated", "--for 10s --seed 42", "nodes 1, 2 from worker 2", "both ways", `"length":100000`} {
+	for _, want := range []string{"nothing was violated", "--for 10s --seed 42 --workers 2 --names 1 --ttl 0s --nodes-count 3 --faults split", "nodes 1, 2 from worker 2", "both ways", `"length":100000`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the page", want)
 		}

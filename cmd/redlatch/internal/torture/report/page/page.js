@@ -2,12 +2,12 @@
 (() => {
 	// Colours say what kind of trouble it is, for nodes and for workers.
 	const kinds = {
-		kill: ["#2f3640", "killed"], wipe: ["#5b2333", "killed, data lost"], blackout: ["#8b0f2e", "a majority killed, data lost"],
+		kill: ["#64707d", "killed"], wipe: ["#8c4a60", "killed, data lost"], blackout: ["#8b0f2e", "a majority killed, data lost"],
 		hang: ["#7a4fb5", "hung"], partition: ["#d1495b", "cut off"], split: ["#e58a97", "cut off from half of the workers"],
 		latency: ["#e0a33a", "slow"], "half-open": ["#b3662e", "half-open"], reset: ["#e06c2e", "connections reset"],
 		refuse: ["#a83d1e", "connections refused"], "lost-reply": ["#d98cb3", "answers lost"], namespace: ["#b02a6f", "packets lost"],
 		clock: ["#1f8a9e", "clock stepped"], nudge: ["#7cc4cf", "clock nudged"],
-		stop: ["#7a4fb5", "stopped"], crash: ["#2f3640", "killed"], starve: ["#e0a33a", "starved of CPU"],
+		stop: ["#7a4fb5", "stopped"], crash: ["#64707d", "killed"], starve: ["#e0a33a", "starved of CPU"],
 	};
 	const palette = ["#3b7dd8", "#e8833a", "#3f9f6b", "#b65cc4", "#c9a227", "#4fb3bf", "#d65a7a", "#7a8b3a", "#8a6fd1", "#a8694a"];
 	const worker = (n) => n <= palette.length ? palette[n - 1] : `hsl(${(n * 137.5) % 360} 55% 50%)`;
@@ -254,5 +254,12 @@
 
 	window.addEventListener("resize", draw);
 	window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+	// The address may name a part, in seconds: report.html#12.5-14.
+	const part = () => {
+		const m = location.hash.match(/^#([\d.]+)-([\d.]+)$/);
+		if (m) show(m[1] * second, m[2] * second);
+	};
+	window.addEventListener("hashchange", part);
 	draw();
+	part();
 })();
