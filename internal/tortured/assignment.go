@@ -13,10 +13,10 @@ type Assignment struct {
 	Nodes []string `json:"nodes"`
 	Names []string `json:"names"`
 	TTLMS int64    `json:"ttl_ms"`
-	// Log is the file that its events go to, Register the host:port of what the
-	// locks protect.
-	Log      string `json:"log"`
-	Register string `json:"register"`
+	// Logs are the files that its events go to: it has a caller for each, who all
+	// share one client. Register is the host:port of what the locks protect.
+	Logs     []string `json:"logs"`
+	Register string   `json:"register"`
 	// Probe: it has its lock for itself, takes it again and again, and touches no
 	// register, to find out whether a lock could be had.
 	Probe bool   `json:"probe,omitempty"`

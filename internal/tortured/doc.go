@@ -12,7 +12,7 @@
 //
 // # What a worker writes down
 //
-// One JSON line an [Event], each by one write to a file opened for appending, at
+// Each of its callers writes one JSON line an [Event], each by one write to a file opened for appending, at
 // the moment at which it is so: what a worker that is killed did is there to be
 // judged as well. Times are CLOCK_MONOTONIC's, which all processes of a machine
 // share.

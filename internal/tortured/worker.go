@@ -44,25 +44,35 @@ const (
 type worker struct {
 	Assignment
 	reports *json.Encoder
-	log     *log
 	locker  Locker
-	at      *register
-	rand    *rand.Rand
-	writes  int
+	callers []*caller
 	orders  orders
 }
 
+// caller is one of the goroutines of a worker that take locks.
+type caller struct {
+	*worker
+	number int
+	log    *log
+	at     *register // nil for a probe
+	rand   *rand.Rand
+	writes int
+}
+
 func (w *worker) work(lines *bufio.Reader, open func(Assignment) (Locker, error)) (err error) {
-	w.rand = rand.New(rand.NewPCG(w.Seed, uint64(w.Worker)<<32|uint64(w.Life)))
-	if w.log, err = openLog(w.Log); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.log.close()) }()
-	if !w.Probe {
-		if w.at, err = dialRegister(w.Register); err != nil {
+	for i, path := range w.Logs {
+		c := &caller{worker: w, number: i + 1, rand: rand.New(rand.NewPCG(w.Seed, uint64(w.Worker)<<40|uint64(w.Life)<<8|uint64(i)))}
+		if c.log, err = openLog(path); err != nil {
 			return err
 		}
-		defer w.at.conn.Close()
+		defer func() { err = errors.Join(err, c.log.close()) }()
+		if !w.Probe {
+			if c.at, err = dialRegister(w.Register); err != nil {
+				return err
+			}
+			defer c.at.conn.Close()
+		}
+		w.callers = append(w.callers, c)
 	}
 	if w.locker, err = open(w.Assignment); err != nil {
 		return err
@@ -76,100 +86,115 @@ func (w *worker) work(lines *bufio.Reader, open func(Assignment) (Locker, error)
 	go w.orders.listen(lines) // ends with stdin, or with the process
 	for {
 		working, rested := w.orders.next()
-		if working == nil {
-			return w.log.err
-		}
-		if rested {
+		switch {
+		case working == nil:
+			return nil
+		case rested:
 			if err := w.reports.Encode(Report{Rested: true}); err != nil {
 				return err
 			}
-			continue
+		default:
+			if err := w.toil(working); err != nil {
+				return err
+			}
 		}
-		if err := w.turn(working); err != nil {
-			return err
-		}
-		if w.log.err != nil {
-			return w.log.err
-		}
-		pause := ProbePause
-		if !w.Probe {
-			pause = time.Duration(w.rand.Int64N(int64(longestPause)))
-		}
-		sleep(working, pause)
 	}
 }
 
+// toil has all callers work until ctx ends, or one of them fails.
+func (w *worker) toil(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(w.callers))
+	var working sync.WaitGroup
+	for i, c := range w.callers {
+		working.Go(func() {
+			defer cancel()
+			for ctx.Err() == nil && errs[i] == nil {
+				errs[i] = errors.Join(c.turn(ctx), c.log.err)
+				pause := ProbePause
+				if !w.Probe {
+					pause = time.Duration(c.rand.Int64N(int64(longestPause)))
+				}
+				sleep(ctx, pause)
+			}
+		})
+	}
+	working.Wait()
+	return errors.Join(errs...)
+}
+
 // turn takes one lock, does what it is for, and lets it go. ctx ends the waiting.
-func (w *worker) turn(ctx context.Context) error {
-	name := w.Names[w.rand.IntN(len(w.Names))]
-	patience := patienceTTLs * w.TTL()
-	switch luck := w.rand.Float64(); {
-	case w.Probe:
+func (c *caller) turn(ctx context.Context) error {
+	name := c.Names[c.rand.IntN(len(c.Names))]
+	patience := patienceTTLs * c.TTL()
+	switch luck := c.rand.Float64(); {
+	case c.Probe:
 		patience = ProbePatience
 	case luck < hastyShare:
-		patience = time.Duration(w.rand.Int64N(int64(hastyPatience)))
+		patience = time.Duration(c.rand.Int64N(int64(hastyPatience)))
 	case luck < hastyShare+briefShare:
-		patience = time.Duration(w.rand.Int64N(int64(w.TTL() / 4)))
+		patience = time.Duration(c.rand.Int64N(int64(c.TTL() / 4)))
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
-	w.log.write(Event{Kind: Call, Name: name})
-	hold, err := w.locker.Lock(waiting, name)
+	c.log.write(Event{Kind: Call, Name: name})
+	hold, err := c.locker.Lock(waiting, name)
 	cancel()
 	if err != nil {
-		w.log.write(Event{Kind: Fail, Name: name, Err: brief(err)})
+		c.log.write(Event{Kind: Fail, Name: name, Err: brief(err)})
 		return nil
 	}
 	until := monotonic(hold.Until())
-	w.log.write(Event{Kind: Acquired, Name: name, Until: until, Token: hold.Token()})
-	if !w.Probe {
-		err = w.visit(ctx, name, hold, until)
+	c.log.write(Event{Kind: Acquired, Name: name, Until: until, Token: hold.Token()})
+	if !c.Probe {
+		err = c.visit(ctx, name, hold, until)
 	}
 	// Before it begins: from here on the lock is not relied on.
-	w.log.write(Event{Kind: Releasing, Name: name})
+	c.log.write(Event{Kind: Releasing, Name: name})
 	released := Event{Kind: Released, Name: name}
 	if err := hold.Unlock(context.WithoutCancel(ctx)); err != nil {
 		released.Err = brief(err)
 	}
-	w.log.write(released)
+	c.log.write(released)
 	return err
 }
 
 // visit changes the registers under the lock, as a program would that looks
 // whether it holds the lock before it writes, and knows no better.
-func (w *worker) visit(ctx context.Context, name string, hold Hold, until int64) error {
-	w.log.write(Event{Kind: Reading, Name: name, Token: hold.Token()})
-	request := Request{Worker: w.Worker, Op: OpRead, Name: name, Token: hold.Token()}
-	read, err := w.at.ask(request)
+func (c *caller) visit(ctx context.Context, name string, hold Hold, until int64) error {
+	c.log.write(Event{Kind: Reading, Name: name, Token: hold.Token()})
+	request := Request{Worker: c.Worker, Op: OpRead, Name: name, Token: hold.Token()}
+	read, err := c.at.ask(request)
 	if err != nil {
 		return err
 	}
-	w.log.write(Event{Kind: Read, Name: name, Token: hold.Token(), Open: read.Open, Guarded: read.Guarded, Stale: read.Stale})
-	if read.Stale || !w.labour(ctx, name, hold, until) {
-		w.log.write(Event{Kind: Lost, Name: name})
+	c.log.write(Event{Kind: Read, Name: name, Token: hold.Token(), Open: read.Open, Guarded: read.Guarded, Stale: read.Stale})
+	if read.Stale || !c.labour(ctx, name, hold, until) {
+		c.log.write(Event{Kind: Lost, Name: name})
 		return nil
 	}
 	request.Op = OpPrepare
-	if _, err := w.at.ask(request); err != nil {
+	if _, err := c.at.ask(request); err != nil {
 		return err
 	}
-	w.writes++
-	request.Op, request.ID = OpWrite, fmt.Sprintf("%d.%d.%d", w.Worker, w.Life, w.writes)
+	c.writes++
+	request.Op, request.ID = OpWrite, fmt.Sprintf("%d.%d.%d.%d", c.Worker, c.Life, c.number, c.writes)
 	request.Open, request.Guarded = read.Open, read.Guarded
-	w.log.write(Event{Kind: Writing, Name: name, Token: hold.Token(), ID: request.ID})
-	wrote, err := w.at.ask(request)
+	c.log.write(Event{Kind: Writing, Name: name, Token: hold.Token(), ID: request.ID})
+	wrote, err := c.at.ask(request)
 	if err != nil {
 		return err
 	}
-	w.log.write(Event{Kind: Wrote, Name: name, Token: hold.Token(), ID: request.ID, Stale: wrote.Stale})
+	c.log.write(Event{Kind: Wrote, Name: name, Token: hold.Token(), ID: request.ID, Stale: wrote.Stale})
 	return nil
 }
 
 // labour takes the time that the work under the lock takes, and reports whether
 // the lock is held at its end. An order to rest cuts it short.
-func (w *worker) labour(ctx context.Context, name string, hold Hold, until int64) bool {
-	span := time.Duration(w.rand.Int64N(int64(shortHold)))
-	if w.rand.Float64() < w.LongHolds {
-		span = w.TTL()/2 + time.Duration(w.rand.Int64N(int64(w.TTL())))
+func (c *caller) labour(ctx context.Context, name string, hold Hold, until int64) bool {
+	span := time.Duration(c.rand.Int64N(int64(shortHold)))
+	if c.rand.Float64() < c.LongHolds {
+		span = c.TTL()/2 + time.Duration(c.rand.Int64N(int64(c.TTL())))
 	}
 	extender, _ := hold.(Extender)
 	renewed := time.Now()
@@ -179,13 +204,13 @@ func (w *worker) labour(ctx context.Context, name string, hold Hold, until int64
 		}
 		if now := monotonic(hold.Until()); now > until+int64(time.Millisecond) {
 			until = now
-			w.log.write(Event{Kind: Extended, Name: name, Until: until})
+			c.log.write(Event{Kind: Extended, Name: name, Until: until})
 		}
 		left := time.Until(end)
 		if left <= 0 || ctx.Err() != nil {
 			return true
 		}
-		if extender != nil && time.Since(renewed) > w.TTL()/3 {
+		if extender != nil && time.Since(renewed) > c.TTL()/3 {
 			renewed = time.Now()
 			// One that failed is tried again; the end of the validity decides.
 			_ = extender.Extend(ctx)

@@ -85,8 +85,8 @@ func begin(t *testing.T, a Assignment, l Locker) *shift {
 	t.Helper()
 	stdin, orders := io.Pipe()
 	stdout, reports := io.Pipe()
-	a.Log, a.Names, a.Worker, a.Life, a.TTLMS = filepath.Join(t.TempDir(), "log"), []string{"a"}, 3, 2, 60_000
-	s := &shift{t: t, orders: orders, said: bufio.NewScanner(stdout), log: a.Log, ended: make(chan error, 1)}
+	a.Logs, a.Names, a.Worker, a.Life, a.TTLMS = []string{filepath.Join(t.TempDir(), "log")}, []string{"a"}, 3, 2, 60_000
+	s := &shift{t: t, orders: orders, said: bufio.NewScanner(stdout), log: a.Logs[0], ended: make(chan error, 1)}
 	go func() {
 		err := Work(stdin, reports, func(Assignment) (Locker, error) { return l, nil })
 		reports.Close()
@@ -167,10 +167,10 @@ func TestWorker(t *testing.T) {
 	if acquired.Token != 7 || acquired.Until < acquired.T+int64(50*time.Second) || acquired.Until > acquired.T+int64(time.Minute) {
 		t.Errorf("%+v", acquired)
 	}
-	if wrote.ID != "3.2.1" || !wrote.Stale || released.Err != "no release" {
+	if wrote.ID != "3.2.1.1" || !wrote.Stale || released.Err != "no release" {
 		t.Errorf("%+v, %+v", wrote, released)
 	}
-	if q := asked[2]; q.Op != OpWrite || q.ID != "3.2.1" || q.Open != "o" || q.Guarded != "g" || q.Token != 7 || q.Worker != 3 {
+	if q := asked[2]; q.Op != OpWrite || q.ID != "3.2.1.1" || q.Open != "o" || q.Guarded != "g" || q.Token != 7 || q.Worker != 3 {
 		t.Errorf("it asked %+v", q)
 	}
 }

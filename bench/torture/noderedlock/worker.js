@@ -16,13 +16,22 @@ const now = () => process.hrtime.bigint(); // CLOCK_MONOTONIC
 const say = (report) => process.stdout.write(JSON.stringify(report) + "\n");
 
 let a; // the assignment
-let log;
-let writes = 0;
 const orders = { working: false, asked: false, over: false, wake: () => {} };
+
+// Caller is one of those of a worker that take locks at the same time.
+class Caller {
+	constructor(number, log) {
+		this.number = number;
+		this.writes = 0;
+		this.log = fs.openSync(log, "a", 0o600);
+		this.at = a.probe ? null : new Register(a.register);
+	}
+	write(kind, fields) { write(this.log, kind, fields); }
+}
 
 // write puts an event into the log in one system call. Times are put in as text:
 // they are too large for a number.
-function write(kind, fields = {}) {
+function write(log, kind, fields = {}) {
 	const { u, ...rest } = fields;
 	let line = `{"t":${now()},"e":"${kind}"`;
 	if (u !== undefined) line += `,"u":${u}`;
@@ -74,7 +83,7 @@ async function acquire(redlock, name, patience) {
 	return Promise.race([trying, limit]);
 }
 
-async function labour(name, held) {
+async function labour(c, name, held) {
 	let span = Math.random() * shortHold;
 	if (Math.random() < a.long_holds) span = a.ttl_ms / 2 + Math.random() * a.ttl_ms;
 	let renewed = performance.now();
@@ -87,7 +96,7 @@ async function labour(name, held) {
 			renewed = performance.now();
 			try {
 				held.lock = await held.lock.extend(a.ttl_ms);
-				write("extended", { n: name, u: until(held.lock) });
+				c.write("extended", { n: name, u: until(held.lock) });
 			} catch {
 				// It is tried again; the end of the validity decides.
 			}
@@ -96,47 +105,46 @@ async function labour(name, held) {
 	}
 }
 
-async function visit(at, name, held) {
-	write("reading", { n: name });
-	const read = await at.ask({ worker: a.worker, op: "read", name });
-	write("read", { n: name, o: read.open });
-	if (!await labour(name, held)) return write("lost", { n: name });
-	await at.ask({ worker: a.worker, op: "prepare", name });
-	const id = `${a.worker}.${a.life}.${++writes}`;
-	write("writing", { n: name, i: id });
-	await at.ask({ worker: a.worker, op: "write", name, id, open: read.open });
-	write("wrote", { n: name, i: id });
+async function visit(c, name, held) {
+	c.write("reading", { n: name });
+	const read = await c.at.ask({ worker: a.worker, op: "read", name });
+	c.write("read", { n: name, o: read.open });
+	if (!await labour(c, name, held)) return c.write("lost", { n: name });
+	await c.at.ask({ worker: a.worker, op: "prepare", name });
+	const id = `${a.worker}.${a.life}.${c.number}.${++c.writes}`;
+	c.write("writing", { n: name, i: id });
+	await c.at.ask({ worker: a.worker, op: "write", name, id, open: read.open });
+	c.write("wrote", { n: name, i: id });
 }
 
-async function turn(redlock, at) {
+async function turn(redlock, c) {
 	const name = a.names[Math.floor(Math.random() * a.names.length)];
 	let patience = patienceTTLs * a.ttl_ms;
 	const luck = Math.random();
 	if (a.probe) patience = probePatience;
 	else if (luck < hastyShare) patience = Math.random() * hastyPatience;
 	else if (luck < hastyShare + briefShare) patience = Math.random() * a.ttl_ms / 4;
-	write("call", { n: name });
+	c.write("call", { n: name });
 	const held = {};
 	try {
 		held.lock = await acquire(redlock, name, patience);
 	} catch (err) {
-		return write("fail", { n: name, r: brief(err) });
+		return c.write("fail", { n: name, r: brief(err) });
 	}
-	write("acquired", { n: name, u: until(held.lock) });
-	if (!a.probe) await visit(at, name, held);
-	write("releasing", { n: name });
+	c.write("acquired", { n: name, u: until(held.lock) });
+	if (!a.probe) await visit(c, name, held);
+	c.write("releasing", { n: name });
 	let failure;
 	try {
 		await held.lock.unlock();
 	} catch (err) {
 		failure = brief(err);
 	}
-	write("released", { n: name, r: failure });
+	c.write("released", { n: name, r: failure });
 }
 
 async function work() {
-	log = fs.openSync(a.log, "a", 0o600);
-	const at = a.probe ? null : new Register(a.register);
+	const callers = a.logs.map((log, i) => new Caller(i + 1, log));
 	const clients = a.nodes.map((url) => {
 		const { hostname, port } = new URL(url);
 		// A node that hangs would hang every lock: give up on it after a twentieth
@@ -158,8 +166,12 @@ async function work() {
 			await new Promise((wake) => { orders.wake = wake; });
 			continue;
 		}
-		await turn(redlock, at);
-		await sleep(a.probe ? probePause : Math.random() * longestPause);
+		await Promise.all(callers.map(async (c) => {
+			while (orders.working) {
+				await turn(redlock, c);
+				await sleep(a.probe ? probePause : Math.random() * longestPause);
+			}
+		}));
 	}
 	process.exit(0);
 }

@@ -28,6 +28,7 @@ type crew struct {
 type worker struct {
 	command    []string
 	assignment tortured.Assignment // of the present process
+	callers    int
 	dir        string
 
 	// turn holds one token: who has it does something to the process.
@@ -43,7 +44,7 @@ type worker struct {
 // life is one process of a worker.
 type life struct {
 	*spawn.Process
-	log    string
+	logs   []string // of its callers
 	number int
 	ready  chan struct{} // closed once it is
 	rested chan struct{} // gets one for each time
@@ -54,6 +55,10 @@ type life struct {
 
 // workerGrace is how long a worker may take to begin, and to end.
 const workerGrace = 15 * time.Second
+
+// callers is how many goroutines of a worker take locks, of which two want the
+// same one now and then.
+const callers = 2
 
 // The share of long holds. The twin has more: what it violates is to show soon.
 const (
@@ -68,7 +73,7 @@ func hire(ctx context.Context, o Options, g *ground, dir, register, bug string) 
 	names := o.lockNames()
 	var starting sync.WaitGroup
 	for i := range o.Workers + 1 {
-		w := &worker{command: o.WorkerCommand, dir: dir, turn: make(chan struct{}, 1)}
+		w := &worker{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
 		w.assignment = tortured.Assignment{
 			Worker: i + 1, Nodes: g.urls(side(i % 2)), Names: names, TTLMS: o.TTL.Milliseconds(),
 			Register: register, Seed: o.Seed, LongHolds: longHolds, Deployment: o.prefix, Bug: bug,
@@ -77,7 +82,7 @@ func hire(ctx context.Context, o Options, g *ground, dir, register, bug string) 
 			w.assignment.LongHolds = twinLongHolds
 		}
 		if i == o.Workers {
-			w.assignment.Probe = true
+			w.assignment.Probe, w.callers = true, 1
 			w.assignment.Nodes, w.assignment.Names = g.urls(observers), []string{o.prefix + ":probe"}
 		}
 		c.workers = append(c.workers, w)
@@ -97,12 +102,14 @@ func (w *worker) start(ctx context.Context) error {
 	w.assignment.Life = len(w.lives) + 1
 	a := w.assignment
 	w.mu.Unlock()
-	a.Log = filepath.Join(w.dir, fmt.Sprintf("worker-%d-%d.jsonl", a.Worker, a.Life))
+	for i := range w.callers {
+		a.Logs = append(a.Logs, filepath.Join(w.dir, fmt.Sprintf("worker-%d-%d-%d.jsonl", a.Worker, a.Life, i+1)))
+	}
 	p, err := spawn.Start(w.command, a)
 	if err != nil {
 		return fmt.Errorf("worker %d: %w", a.Worker, err)
 	}
-	l := &life{Process: p, log: a.Log, number: a.Life, ready: make(chan struct{}), rested: make(chan struct{}, 16), read: make(chan struct{})}
+	l := &life{Process: p, logs: a.Logs, number: a.Life, ready: make(chan struct{}), rested: make(chan struct{}, 16), read: make(chan struct{})}
 	w.mu.Lock()
 	w.life = l
 	w.lives = append(w.lives, l)
@@ -260,7 +267,9 @@ func (c *crew) processes() []history.Process {
 	var ps []history.Process
 	for _, w := range c.workers {
 		for _, l := range w.lives {
-			ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: l.log, Died: l.died, Probe: w.assignment.Probe})
+			for _, log := range l.logs {
+				ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: log, Died: l.died, Probe: w.assignment.Probe})
+			}
 		}
 	}
 	return ps

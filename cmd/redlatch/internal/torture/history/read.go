@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/tortured"
 )
 
-// Process is one worker process's log and, unless it ended in order, when it was
+// Process is the log of one of a worker process's callers and, unless it ended in order, when it was
 // killed.
 type Process struct {
 	Worker, Life int
