@@ -13,6 +13,11 @@ func CounterKey(record string) string { return side("token", record) }
 // scripts name the line's other keys after it.
 func NextKey(record string) string { return side("next", record) }
 
+// SideKeys names all keys that a lock may have beside its record.
+func SideKeys(record string) []string {
+	return []string{CounterKey(record), NextKey(record), side("line", record), side("beat", record)}
+}
+
 func side(kind, record string) string {
 	return KeyPrefix + "{" + hashslot.Tag(record) + "}:" + kind + ":" + record
 }

@@ -34,7 +34,7 @@ func (p *place) remove(names []string, deployment string) error {
 	defer conn.Close()
 	keys := node.DeploymentKeys(deployment)
 	for _, name := range names {
-		keys = append(keys, name, node.CounterKey(name))
+		keys = append(append(keys, name), node.SideKeys(name)...)
 	}
 	for _, key := range keys {
 		if _, err := conn.Do("DEL", key); err != nil {
