@@ -19,10 +19,9 @@ import (
 // first two; the third is the observers'.
 type side int
 
-const (
-	observers side = 2
-	sides          = 3
-)
+const observers side = 2
+
+const sides = 3
 
 // ground is the nodes.
 type ground struct {
