@@ -21,13 +21,14 @@ type Assignment struct {
 	// register, to find out whether a lock could be had.
 	Probe bool   `json:"probe,omitempty"`
 	Seed  uint64 `json:"seed"`
-	// LongHolds is the share of the holds that take about a TTL, and have to be
-	// renewed; the others take milliseconds.
+	// HoldMS is how long the longest of the ordinary holds takes, and LongHolds the
+	// share of those that take about a TTL, and have to be renewed.
+	HoldMS    int64   `json:"hold_ms"`
 	LongHolds float64 `json:"long_holds"`
-	// Deployment and Bug are for Redlatch's own workers. Bug names how the lock
-	// is to be broken, "" for not at all.
+	// Deployment and Twin are for Redlatch's own workers. Those of the twin use a
+	// lock that is broken.
 	Deployment string `json:"deployment,omitempty"`
-	Bug        string `json:"bug,omitempty"`
+	Twin       bool   `json:"twin,omitempty"`
 }
 
 // TTL is how long the servers are to keep a lock.

@@ -33,7 +33,6 @@ func Work(orders io.Reader, reports io.Writer, open func(Assignment) (Locker, er
 
 // How a worker spends its time.
 const (
-	shortHold     = 6 * time.Millisecond
 	hastyShare    = 0.1 // acquisitions that are given up soon, in the middle of a try
 	hastyPatience = 30 * time.Millisecond
 	longestPause  = 20 * time.Millisecond
@@ -192,7 +191,7 @@ func (c *caller) visit(ctx context.Context, name string, hold Hold, until int64)
 // labour takes the time that the work under the lock takes, and reports whether
 // the lock is held at its end. An order to rest cuts it short.
 func (c *caller) labour(ctx context.Context, name string, hold Hold, until int64) bool {
-	span := time.Duration(c.rand.Int64N(int64(shortHold)))
+	span := time.Duration(c.rand.Float64() * float64(c.HoldMS) * float64(time.Millisecond))
 	if c.rand.Float64() < c.LongHolds {
 		span = c.TTL()/2 + time.Duration(c.rand.Int64N(int64(c.TTL())))
 	}

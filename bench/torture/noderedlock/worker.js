@@ -8,7 +8,7 @@ const readline = require("node:readline");
 const Redis = require("ioredis");
 const Redlock = require("redlock");
 
-const shortHold = 6, hastyShare = 0.1, hastyPatience = 30, longestPause = 20, briefShare = 0.5, patienceTTLs = 4; // times in ms
+const hastyShare = 0.1, hastyPatience = 30, longestPause = 20, briefShare = 0.5, patienceTTLs = 4; // times in ms
 const probePatience = 1000, probePause = 50;
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -84,7 +84,7 @@ async function acquire(redlock, name, patience) {
 }
 
 async function labour(c, name, held) {
-	let span = Math.random() * shortHold;
+	let span = Math.random() * a.hold_ms;
 	if (Math.random() < a.long_holds) span = a.ttl_ms / 2 + Math.random() * a.ttl_ms;
 	let renewed = performance.now();
 	const end = renewed + span;

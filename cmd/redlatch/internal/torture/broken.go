@@ -14,32 +14,14 @@ import (
 	"github.com/redlatch/redlatch/internal/tortured"
 )
 
-// The bugs of the twin's lock.
-const (
-	// bugReachable counts a majority of the nodes that answered. It needs faults
-	// of nodes or networks to do harm.
-	bugReachable = "majority-of-reachable"
-	// bugAnyone is content with one node.
-	bugAnyone = "any-node"
-)
-
-// bug chooses what the chosen faults can bring to light.
-func bug(chosen []kind) string {
-	for _, k := range chosen {
-		switch k {
-		case split, partition, refuse, hangNode, killNode, wipeNode, blackout:
-			return bugReachable
-		}
-	}
-	return bugAnyone
-}
+// bug is that of the twin's lock: one node less than a quorum is enough for it.
+const bug = "a node short of a quorum"
 
 // broken is Redlock with a bug. What else the library does, a restart fence,
 // fencing tokens, it does not do either: its tokens are the time.
 type broken struct {
 	nodes []*brokenNode
 	ttl   time.Duration
-	bug   string
 }
 
 // brokenNode is a node that may be down when its client is made.
@@ -62,7 +44,7 @@ func (n *brokenNode) connected() rueidis.Client {
 }
 
 func openBroken(a tortured.Assignment) (tortured.Locker, error) {
-	b := &broken{ttl: a.TTL(), bug: a.Bug}
+	b := &broken{ttl: a.TTL()}
 	for _, raw := range a.Nodes {
 		option, err := rueidis.ParseURL(raw)
 		if err != nil {
@@ -87,12 +69,11 @@ func (b *broken) Close() error {
 // nodeLimit is how long a node is waited for.
 const nodeLimit = 50 * time.Millisecond
 
-// all sends a command to all nodes and counts those that answered, and that said
-// yes.
-func (b *broken) all(command func(rueidis.Client) rueidis.Completed, yes func(rueidis.RedisResult) bool) (answered, granted int) {
+// all sends a command to all nodes and counts those that did it.
+func (b *broken) all(command func(rueidis.Client) rueidis.Completed) (done int) {
 	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
 	defer cancel()
-	var mu sync.Mutex // guards the counts
+	var mu sync.Mutex // guards done
 	var asking sync.WaitGroup
 	for _, n := range b.nodes {
 		asking.Go(func() {
@@ -100,35 +81,25 @@ func (b *broken) all(command func(rueidis.Client) rueidis.Completed, yes func(ru
 			if client == nil {
 				return
 			}
-			result := client.Do(ctx, command(client))
-			err := result.NonRedisError()
+			err := client.Do(ctx, command(client)).Error()
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				answered++
-				if yes(result) {
-					granted++
-				}
+				done++
 			}
 		})
 	}
 	asking.Wait()
-	return answered, granted
+	return done
 }
 
 func (b *broken) Lock(ctx context.Context, name string) (tortured.Hold, error) {
 	for {
 		h := &brokenHold{broken: b, name: name, id: rand.Text(), until: time.Now().Add(b.ttl), token: uint64(time.Now().UnixMicro())}
-		answered, granted := b.all(
-			func(n rueidis.Client) rueidis.Completed {
-				return n.B().Set().Key(name).Value(h.id).Nx().Px(b.ttl).Build()
-			},
-			func(r rueidis.RedisResult) bool { return r.Error() == nil })
-		need := 1
-		if b.bug == bugReachable {
-			need = answered/2 + 1
-		}
-		if granted >= need && time.Now().Before(h.until) {
+		granted := b.all(func(n rueidis.Client) rueidis.Completed {
+			return n.B().Set().Key(name).Value(h.id).Nx().Px(b.ttl).Build()
+		})
+		if granted >= len(b.nodes)/2 && time.Now().Before(h.until) {
 			return h, nil
 		}
 		_ = h.Unlock(ctx)
@@ -160,10 +131,8 @@ func (h *brokenHold) Err() error {
 
 func (h *brokenHold) Unlock(context.Context) error {
 	const script = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
-	h.all(
-		func(n rueidis.Client) rueidis.Completed {
-			return n.B().Eval().Script(script).Numkeys(1).Key(h.name).Arg(h.id).Build()
-		},
-		func(rueidis.RedisResult) bool { return true })
+	h.all(func(n rueidis.Client) rueidis.Completed {
+		return n.B().Eval().Script(script).Numkeys(1).Key(h.name).Arg(h.id).Build()
+	})
 	return nil
 }

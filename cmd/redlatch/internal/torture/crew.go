@@ -54,20 +54,25 @@ type life struct {
 }
 
 // workerGrace is how long a worker may take to begin, and to end.
-const workerGrace = 15 * time.Second
+const workerGrace = 30 * time.Second
+
+// stopLimit is how long a stopped process may take to stop, on a busy machine.
+const stopLimit = 10 * time.Second
 
 // callers is how many goroutines of a worker take locks, of which two want the
 // same one now and then.
 const callers = 2
 
-// The share of long holds. The twin has more: what it violates is to show soon.
+// How long locks are held. The twin's are held longer: what it violates is to
+// show soon.
 const (
-	longHolds     = 0.003
-	twinLongHolds = 0.05
+	ordinaryHold = 6   // ms at most
+	twinHold     = 100 // the same, of the twin
+	longHolds    = 0.003
 )
 
 // hire starts the workers and waits until they have connected.
-func hire(ctx context.Context, o Options, g *ground, dir, register, bug string) (*crew, error) {
+func hire(ctx context.Context, o Options, g *ground, dir, register string, twin bool) (*crew, error) {
 	c := &crew{}
 	errs := make([]error, o.Workers+1)
 	names := o.lockNames()
@@ -76,10 +81,10 @@ func hire(ctx context.Context, o Options, g *ground, dir, register, bug string) 
 		w := &worker{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
 		w.assignment = tortured.Assignment{
 			Worker: i + 1, Nodes: g.urls(side(i % 2)), Names: names, TTLMS: o.TTL.Milliseconds(),
-			Register: register, Seed: o.Seed, LongHolds: longHolds, Deployment: o.prefix, Bug: bug,
+			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Twin: twin,
 		}
-		if bug != "" {
-			w.assignment.LongHolds = twinLongHolds
+		if twin {
+			w.assignment.HoldMS = twinHold
 		}
 		if i == o.Workers {
 			w.assignment.Probe, w.callers = true, 1
@@ -164,7 +169,7 @@ func (w *worker) stop() error {
 		return err
 	}
 	w.mark(true)
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(stopLimit); time.Now().Before(deadline); time.Sleep(200 * time.Microsecond) {
 		if state(l.PID()) == 'T' {
 			return nil
 		}

@@ -215,9 +215,6 @@ func (p *planner) shape(it *item) {
 	case split:
 		it.for_ = between(ttl/4, ttl)
 		it.way = ways[p.rand.IntN(3)]
-		if p.twin {
-			it.way = redistest.Both // what replies alone are lost of is known to the nodes
-		}
 	case latency:
 		it.for_ = between(300*time.Millisecond, ttl)
 		it.delay = between(time.Millisecond, 80*time.Millisecond)

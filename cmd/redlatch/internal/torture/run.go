@@ -44,7 +44,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.left != "" {
 		say(o, "left out: %s", o.left)
 	}
-	h, servers, err := round(ctx, o, "")
+	h, servers, err := round(ctx, o, false)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	twin.WorkerCommand, twin.For, twin.Keep = self, twinFor(o.For), ""
-	r.Bug = bug(o.chosen)
+	r.Bug = bug
 	say(o, "the twin, whose lock is broken (%s), for %v", r.Bug, twin.For)
-	h, _, err = round(ctx, twin, r.Bug)
+	h, _, err = round(ctx, twin, true)
 	if err != nil {
 		return nil, fmt.Errorf("the twin: %w", err)
 	}
@@ -100,7 +100,7 @@ func (o *Options) logs() (dir string, done func() error, err error) {
 
 // round plays one plan and returns its history. When it returns, all is gone
 // that it started.
-func round(ctx context.Context, o Options, bug string) (h *history.History, servers string, err error) {
+func round(ctx context.Context, o Options, twin bool) (h *history.History, servers string, err error) {
 	dir, done, err := o.logs()
 	if err != nil {
 		return nil, "", err
@@ -116,7 +116,7 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 		}
 		err = errors.Join(err, g.close())
 	}()
-	if bug == "" && o.ours() || len(o.Yours) > 0 {
+	if !twin && o.ours() || len(o.Yours) > 0 {
 		if err := vouch(ctx, &o, g); err != nil {
 			return nil, "", causeOr(ctx, err)
 		}
@@ -126,7 +126,7 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 		return nil, "", err
 	}
 	defer registers.close()
-	c, err := hire(ctx, o, g, dir, registers.addr(), bug)
+	c, err := hire(ctx, o, g, dir, registers.addr(), twin)
 	if err != nil {
 		return nil, "", causeOr(ctx, err)
 	}
@@ -136,7 +136,7 @@ func round(ctx context.Context, o Options, bug string) (h *history.History, serv
 	c.tell(tortured.Go)
 	say(o, "the workers work")
 	s := o.setting()
-	s.twin = bug != ""
+	s.twin = twin
 	t.play(ctx, o, s.plan())
 	h.End = tortured.Now()
 	h.Errors = append(t.errs, c.dismiss()...)

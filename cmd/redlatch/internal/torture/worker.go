@@ -15,7 +15,7 @@ import (
 // Work is the process of one worker of Redlatch's.
 func Work(orders io.Reader, reports io.Writer) error {
 	return tortured.Work(orders, reports, func(a tortured.Assignment) (tortured.Locker, error) {
-		if a.Bug != "" {
+		if a.Twin {
 			return openBroken(a)
 		}
 		c := config(a.Nodes, a.TTL(), a.Deployment)
