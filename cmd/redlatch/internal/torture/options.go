@@ -19,9 +19,12 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,12 +123,15 @@ func (o *Options) choose(asked []kind) error {
 	if len(o.Yours) == 0 && (len(asked) == 0 || slices.Contains(asked, namespace)) {
 		noWires = wiresPossible()
 	}
+	_, noCompiler := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
 	impossible := func(k kind) string {
 		switch {
 		case len(o.Yours) > 0 && traits[k].server:
 			return "nothing is done to nodes that are yours"
 		case k == namespace && noWires != nil:
 			return noWires.Error()
+		case (k == clockStep || k == nudge) && noCompiler != nil:
+			return "the shim that moves a server's clock needs a C compiler (remedy: apt-get install gcc libc6-dev, or name one in CC)"
 		}
 		return ""
 	}

@@ -5,6 +5,8 @@ package torture
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -105,7 +107,16 @@ func TestOptions(t *testing.T) {
 		spoil(&o)
 		wantInvalid(t, o.complete(), setting)
 	}
+	t.Setenv("CC", "no-such-compiler")
 	o := good()
+	o.Faults = []string{"clock"}
+	wantInvalid(t, o.complete(), "clock: the shim")
+	o = good()
+	o.Faults = nil
+	if err := o.complete(); err != nil || slices.Contains(o.kinds(), nudge) || !strings.Contains(o.left, "C compiler") {
+		t.Errorf("%v, left out %q, %v", o.kinds(), o.left, err)
+	}
+	o = good()
 	if err := o.complete(); err != nil || len(o.kinds()) != 1 {
 		t.Errorf("%v, %v", o.kinds(), err)
 	}
