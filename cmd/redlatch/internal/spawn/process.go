@@ -138,7 +138,7 @@ type tail struct {
 var _ io.Writer = (*tail)(nil)
 
 func (t *tail) Write(b []byte) (int, error) {
-	const most = 4 << 10
+	const most = 16 << 10 // a goroutine's panic is whole
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, b...)

@@ -84,6 +84,9 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 		}
 	}()
 
+	for _, w := range workers {
+		t.replace(ctx, w)
+	}
 	f.Began = tortured.Now()
 	undo, err := t.begin(ctx, it, nodes, workers)
 	if err == nil {
@@ -244,6 +247,35 @@ func (t *torturer) revive(ctx context.Context, w *worker) error {
 	t.resting <- struct{}{} // not while others rest
 	defer func() { <-t.resting }()
 	return w.now().Tell(tortured.Go)
+}
+
+// watch replaces workers that end by themselves, which none should.
+func (t *torturer) watch(ctx context.Context) {
+	for wait(ctx, time.Second) {
+		for _, w := range t.crew.workers {
+			select {
+			case w.turn <- struct{}{}:
+			default:
+				continue // what is done to it just now may be its end
+			}
+			t.replace(ctx, w)
+			<-w.turn
+		}
+	}
+}
+
+func (t *torturer) replace(ctx context.Context, w *worker) {
+	how := w.fallen()
+	if how == "" {
+		return
+	}
+	err := t.revive(context.WithoutCancel(ctx), w)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.errs = append(t.errs, how)
+	if err != nil {
+		t.errs = append(t.errs, err.Error())
+	}
 }
 
 // How workers are starved: by turns, as a CPU quota does it (kernel

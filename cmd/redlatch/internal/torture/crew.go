@@ -50,7 +50,23 @@ type life struct {
 	rested chan struct{} // gets one for each time
 	read   chan struct{} // closed when its stdout has ended
 	failed string        // to be read once read is closed
-	died   int64         // when it was killed; 0 if it was not
+	died   int64         // when it was killed, or found dead; 0 if it was not
+}
+
+// fallen says how a process ended that nobody ended, "" if it has not.
+func (w *worker) fallen() string {
+	l := w.now()
+	select {
+	case <-l.Exited:
+	default:
+		return ""
+	}
+	if l.died != 0 {
+		return ""
+	}
+	<-l.read
+	l.died = tortured.Now()
+	return fmt.Sprintf("worker %d.%d ended by itself: %s%s", w.assignment.Worker, l.number, l.failed, l.Said())
 }
 
 // workerGrace is how long a worker may take to begin, and to end.
@@ -192,7 +208,9 @@ func (w *worker) mark(stopped bool) {
 func (w *worker) killed() {
 	l := w.now()
 	l.Kill()
-	l.died = tortured.Now()
+	if l.died == 0 {
+		l.died = tortured.Now()
+	}
 	<-l.read
 	w.mark(false)
 }
@@ -224,23 +242,15 @@ func (c *crew) dismiss() []string {
 	var ending sync.WaitGroup
 	for i, w := range c.workers {
 		ending.Go(func() {
-			l := w.now()
-			select {
-			case <-l.Exited: // before it was told to
-				if l.died == 0 {
-					said[i] = fmt.Sprintf("worker %d ended by itself: ", i+1)
-				}
-			default:
+			if said[i] = w.fallen(); said[i] != "" {
+				return
 			}
+			l := w.now()
 			err := l.Finish(workerGrace)
 			<-l.read
-			switch {
-			case l.died != 0:
-			case err != nil:
+			if err != nil && l.died == 0 {
 				l.died = tortured.Now()
-				said[i] += fmt.Sprintf("worker %d: %s %v", i+1, l.failed, err)
-			case said[i] != "":
-				said[i] += l.failed
+				said[i] = fmt.Sprintf("worker %d: %s %v", i+1, l.failed, err)
 			}
 		})
 	}

@@ -156,6 +156,11 @@ func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, start.Add(o.For))
 	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		t.watch(ctx)
+	}()
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
@@ -174,6 +179,7 @@ func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 	t.carryOut(ctx, plan, start)
 	<-ctx.Done()
 	<-looking
+	<-watching
 	<-telling
 }
 
