@@ -43,6 +43,10 @@ func (l locker) Close() error { return l.client.Close() }
 
 var _ tortured.Hold = (*redlatch.Lock)(nil)
 
+// vouchLimit is how long vouch may take, beside the quarantine of a node that is
+// not ours.
+const vouchLimit = 20 * time.Second
+
 // vouch admits nodes of our own, which are fresh, and waits until users' nodes
 // give a lock away.
 func vouch(ctx context.Context, o *Options, g *ground) error {
@@ -51,16 +55,19 @@ func vouch(ctx context.Context, o *Options, g *ground) error {
 		return err
 	}
 	defer client.Close() // nothing is held
+	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
+	defer cancel()
 	if len(o.Yours) == 0 {
 		for _, p := range g.nodes {
-			if err := client.Admit(ctx, p.name); err != nil {
-				return err
+			// A busy machine may need more than one step's time.
+			for err := client.Admit(ctx, p.name); err != nil; err = client.Admit(ctx, p.name) {
+				if !wait(ctx, 50*time.Millisecond) {
+					return err
+				}
 			}
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+5*time.Second)
-	defer cancel()
 	lock, err := client.Lock(ctx, o.prefix+":probe")
 	if err != nil {
 		return fmt.Errorf("no lock is to be had of the nodes before the torture begins: %w", err)
