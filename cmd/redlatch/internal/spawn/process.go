@@ -88,6 +88,9 @@ func (p *Process) launch() error {
 	return <-started
 }
 
+// Err is how it ended, nil if in order. It may be asked once Exited is closed.
+func (p *Process) Err() error { return p.err }
+
 // PID is its process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

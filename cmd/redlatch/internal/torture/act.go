@@ -269,6 +269,7 @@ func (t *torturer) replace(ctx context.Context, w *worker) {
 	if how == "" {
 		return
 	}
+	say(t.options, "%s", how)
 	err := t.revive(context.WithoutCancel(ctx), w)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -66,7 +66,7 @@ func (w *worker) fallen() string {
 	}
 	<-l.read
 	l.died = tortured.Now()
-	return fmt.Sprintf("worker %d.%d ended by itself: %s%s", w.assignment.Worker, l.number, l.failed, l.Said())
+	return fmt.Sprintf("worker %d.%d ended by itself (%v): %s%s", w.assignment.Worker, l.number, l.Err(), l.failed, l.Said())
 }
 
 // workerGrace is how long a worker may take to begin, and to end.
