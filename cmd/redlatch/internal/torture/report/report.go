@@ -170,7 +170,7 @@ func (r *Report) rows() []row {
 		{"guarded registers", f.Linearizable.Registers, ""},
 	}
 	if r.Twin != nil {
-		rows = append(rows, row{"twin", fmt.Sprintf("%d overlaps", len(r.Twin.Overlaps)),
+		rows = append(rows, row{"twin's overlaps", fmt.Sprint(len(r.Twin.Overlaps)),
 			fmt.Sprintf("and %d lost updates, %d tokens out of order, of a lock that is broken on purpose (%s), in %d acquisitions",
 				r.Twin.Open.Lost, len(r.Twin.Tokens), r.Bug, r.Twin.Acquisitions)})
 	}
@@ -200,7 +200,7 @@ func ratio(part, of time.Duration) float64 {
 }
 
 func percent(share float64) string {
-	if share > 0.999 && share < 1 {
+	if share > 0.99 && share < 1 { // never rounded to all
 		return fmt.Sprintf("%.3f %%", 100*share)
 	}
 	return fmt.Sprintf("%.1f %%", 100*share)
