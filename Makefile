@@ -40,12 +40,22 @@ bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
+# Where the reports of a torture go.
+REPORTS ?= $(shell mktemp -d)
+
+torture: ## servers and workers under faults for a minute, judged
+	go run ./cmd/redlatch torture --for 60s --report $(REPORTS)
+
+torture-peers: ## other libraries under the same faults, and a table
+	command -v npm >/dev/null || ./setup.sh npm
+	cd bench && go run ./torture --for 3m
+
 sim: ## simulated time and faults, from random seeds, until stopped
 	go test -tags sim -run "TestSim$$" -timeout 0 -sim.for 1000h .
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race bench-once ## what every change must pass
+ci: setup lint race bench-once torture ## what every change must pass
 
-.PHONY: help setup demo test race lint bench bench-once sim spec ci
+.PHONY: help setup demo test race lint bench bench-once torture torture-peers sim spec ci

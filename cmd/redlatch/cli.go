@@ -18,6 +18,7 @@ type cli struct {
 	Admit  admitCmd  `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
 	Doctor doctorCmd `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	demoCommands
+	tortureCommands
 	Version versionCmd `cmd:"" help:"Show the version."`
 	Guard   guardCmd   `cmd:"" name:"guard-process" hidden:""`
 }

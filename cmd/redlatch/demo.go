@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -48,22 +46,8 @@ Exit codes:
 
 // Run runs the demo, which writes to stdout: it is what was asked for.
 func (d *demoCmd) Run(*printer) error {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	queue := make(chan os.Signal, 1)
-	// With SIGPIPE caught, a reader that went away is a failed write (os/signal
-	// documentation), and all ends in order.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	signal.Notify(queue, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	defer signal.Stop(queue)
-	go func() {
-		select {
-		case sig := <-queue:
-			cancel(&signalError{sig})
-		case <-ctx.Done():
-		}
-	}()
-
+	ctx, stop := untilSignal()
+	defer stop()
 	result, err := demo.Run(ctx, demo.Options{
 		For: d.For, Workers: d.Workers, Nodes: d.NodesCount,
 		Embedded: d.Embedded, NoLock: d.NoLock, Out: os.Stdout,
@@ -84,16 +68,6 @@ func (d *demoCmd) Run(*printer) error {
 		return &outcome{code: exitViolated}
 	}
 	return nil
-}
-
-// signalError ends the demo early.
-type signalError struct{ signal os.Signal }
-
-func (e *signalError) Error() string { return e.signal.String() }
-
-func (e *signalError) code() int {
-	n, _ := e.signal.(syscall.Signal)
-	return exitSignal + int(n)
 }
 
 type demoWorkerCmd struct{}

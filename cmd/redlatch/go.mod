@@ -13,7 +13,8 @@ require (
 )
 
 require (
-	github.com/redis/rueidis v1.0.79 // indirect
+	github.com/anishathalye/porcupine v1.3.1
+	github.com/redis/rueidis v1.0.79
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	golang.org/x/tools v0.26.0 // indirect
 )

@@ -13,6 +13,11 @@ func CounterKey(record string) string { return side("token", record) }
 // scripts name the line's other keys after it.
 func NextKey(record string) string { return side("next", record) }
 
+// SideKeys names all keys that a lock may have beside its record.
+func SideKeys(record string) []string {
+	return []string{CounterKey(record), NextKey(record), side("line", record), side("beat", record)}
+}
+
 func side(kind, record string) string {
 	return KeyPrefix + "{" + hashslot.Tag(record) + "}:" + kind + ":" + record
 }
@@ -36,3 +41,9 @@ func (n *Node) key(what string) string {
 func admissionKey(deployment string) string  { return deploymentKey("admitted", deployment, "") }
 func recordKey(deployment string) string     { return deploymentKey("deployment", deployment, "") }
 func quarantineKey(deployment string) string { return deploymentKey("quarantine", deployment, "") }
+
+// DeploymentKeys names the keys that a deployment has on every node, beside its
+// locks' own, where that is no Cluster.
+func DeploymentKeys(deployment string) []string {
+	return []string{admissionKey(deployment), recordKey(deployment), quarantineKey(deployment)}
+}

@@ -183,13 +183,15 @@ func (p *Proxy) gate(l *link, dir Direction, it item, luck luck) verdict {
 			// hole after this finds the link among those to be cut.
 			l.lost |= dir
 		}
+		// Until it has been cut, nothing passes it after the hole that it has.
+		lost := l.lost&dir != 0
 		p.mu.Unlock()
 		switch {
 		case l.ctx.Err() != nil:
 			return over
 		case wait > 0:
 			waitFor(l.ctx, changed, wait)
-		case w.hole:
+		case lost:
 			return discard
 		case w.hold:
 			waitFor(l.ctx, changed, 0)

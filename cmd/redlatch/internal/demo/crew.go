@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/spawn"
 )
 
 // crew is the worker processes.
 type crew struct {
-	workers []*process
+	workers []*spawn.Process
 	// notes has what the workers say. It is closed when all have ended, and is
 	// to be read until then.
 	notes   chan note
@@ -36,10 +38,10 @@ func hire(n int, a assignment) (*crew, error) {
 	c := &crew{notes: make(chan note, 64+2*n)} // room for the first and the last of all
 	for i := range n {
 		a.Worker = i + 1
-		p, err := spawn(WorkerCommand, a)
+		p, err := start(WorkerCommand, a)
 		if err != nil {
 			for _, p := range c.workers {
-				p.kill()
+				p.Kill()
 			}
 			c.reading.Wait()
 			return nil, fmt.Errorf("worker %d: %w", a.Worker, err)
@@ -54,9 +56,18 @@ func hire(n int, a assignment) (*crew, error) {
 	return c, nil
 }
 
-func (c *crew) read(worker int, p *process) {
-	defer p.output.Close()
-	lines := bufio.NewScanner(p.output)
+// start starts this program once more, as the hidden command.
+func start(command string, order any) (*spawn.Process, error) {
+	self, err := spawn.Self(command)
+	if err != nil {
+		return nil, err
+	}
+	return spawn.Start(self, order)
+}
+
+func (c *crew) read(worker int, p *spawn.Process) {
+	defer p.Output.Close()
+	lines := bufio.NewScanner(p.Output)
 	for lines.Scan() {
 		var r report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -76,7 +87,7 @@ func (c *crew) ready(ctx context.Context) error {
 			case n.Failed != "":
 				return fmt.Errorf("worker %d: %s", n.worker+1, n.Failed)
 			case n.over:
-				return fmt.Errorf("worker %d ended before the race began%s", n.worker+1, c.workers[n.worker].said())
+				return fmt.Errorf("worker %d ended before the race began%s", n.worker+1, c.workers[n.worker].Said())
 			case n.Ready:
 				waiting--
 			}
@@ -90,7 +101,7 @@ func (c *crew) ready(ctx context.Context) error {
 // race tells all workers to start.
 func (c *crew) race() error {
 	for i, p := range c.workers {
-		if err := p.tell("go"); err != nil {
+		if err := p.Tell("go"); err != nil {
 			return fmt.Errorf("worker %d: %w", i+1, err)
 		}
 	}
@@ -104,7 +115,7 @@ func (c *crew) dismiss(hear func(note)) []string {
 	var stopping sync.WaitGroup
 	for i, p := range c.workers {
 		stopping.Go(func() {
-			if err := p.finish(workerGrace); err != nil {
+			if err := p.Finish(workerGrace); err != nil {
 				deaths[i] = fmt.Sprintf("worker %d: %v", i+1, err)
 			}
 		})

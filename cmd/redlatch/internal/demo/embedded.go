@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/spawn"
 )
 
 // Embedded servers listen below the ports that kernels give to outgoing
@@ -25,7 +28,7 @@ const (
 // hung as a real one.
 type embedded struct {
 	address string
-	process *process
+	process *spawn.Process
 }
 
 var _ node = (*embedded)(nil)
@@ -50,22 +53,22 @@ func (e *embedded) Addr() string { return e.address }
 
 func (e *embedded) Kill() {
 	if e.process != nil {
-		e.process.kill()
-		e.process.output.Close()
+		e.process.Kill()
+		e.process.Output.Close()
 		e.process = nil
 	}
 }
 
 func (e *embedded) RestartEmpty(ctx context.Context) error {
 	e.Kill()
-	p, err := spawn(NodeCommand, place{Address: e.address})
+	p, err := start(NodeCommand, place{Address: e.address})
 	if err != nil {
 		return err
 	}
 	e.process = p
-	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = p.Signal(os.Kill) })
 	var answer serving
-	err = readLine(bufio.NewReader(p.output), &answer)
+	err = readLine(bufio.NewReader(p.Output), &answer)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -74,7 +77,7 @@ func (e *embedded) RestartEmpty(ctx context.Context) error {
 	}
 	if err != nil {
 		e.Kill()
-		return fmt.Errorf("embedded server on %s: %w%s", e.address, err, p.said())
+		return fmt.Errorf("embedded server on %s: %w%s", e.address, err, p.Said())
 	}
 	return nil
 }
@@ -87,7 +90,7 @@ func (e *embedded) signal(sig syscall.Signal) error {
 	if e.process == nil {
 		return errors.New("the embedded server is down")
 	}
-	return e.process.cmd.Process.Signal(sig)
+	return e.process.Signal(sig)
 }
 
 func (e *embedded) Close() error {

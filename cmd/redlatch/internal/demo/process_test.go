@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/spawn"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -79,8 +80,8 @@ func TestEmbeddedNode(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, p := range []*process{first, second} {
-		if pid := p.cmd.Process.Pid; !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	for _, p := range []*spawn.Process{first, second} {
+		if pid := p.PID(); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			t.Errorf("process %d is still there", pid)
 		}
 	}
@@ -106,7 +107,7 @@ func TestEmbeddedNodePortTaken(t *testing.T) {
 }
 
 // startWorker starts a worker on one embedded node.
-func startWorker(t *testing.T, admitted bool) (*process, *bufio.Scanner, record) {
+func startWorker(t *testing.T, admitted bool) (*spawn.Process, *bufio.Scanner, record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -130,15 +131,15 @@ func startWorker(t *testing.T, admitted bool) (*process, *bufio.Scanner, record)
 	if err := r.reset(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := spawn(WorkerCommand, a)
+	p, err := start(WorkerCommand, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		p.kill()
-		p.output.Close()
+		p.Kill()
+		p.Output.Close()
 	})
-	return p, bufio.NewScanner(p.output), r
+	return p, bufio.NewScanner(p.Output), r
 }
 
 func next(t *testing.T, lines *bufio.Scanner) report {
@@ -158,7 +159,7 @@ func TestWorker(t *testing.T) {
 	if r := next(t, lines); !r.Ready {
 		t.Fatalf("it reports %+v, not that it is ready", r)
 	}
-	if err := p.tell("go"); err != nil {
+	if err := p.Tell("go"); err != nil {
 		t.Fatal(err)
 	}
 	updates := uint64(0)
@@ -168,7 +169,7 @@ func TestWorker(t *testing.T) {
 			t.Errorf("it reports %+v", r)
 		}
 	}
-	p.orders.Close()
+	p.Orders.Close()
 	for lines.Scan() {
 		var r report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -178,7 +179,7 @@ func TestWorker(t *testing.T) {
 			updates++
 		}
 	}
-	if err := p.finish(limit); err != nil {
+	if err := p.Finish(limit); err != nil {
 		t.Error(err)
 	}
 	if count, _, err := shared.read(); count != updates || err != nil {
@@ -190,14 +191,14 @@ func TestWorker(t *testing.T) {
 func TestWorkerUnserved(t *testing.T) {
 	p, lines, _ := startWorker(t, false)
 	next(t, lines)
-	if err := p.tell("go"); err != nil {
+	if err := p.Tell("go"); err != nil {
 		t.Fatal(err)
 	}
-	p.orders.Close()
+	p.Orders.Close()
 	if r := next(t, lines); r.Unserved == 0 || r.Locked {
 		t.Errorf("it reports %+v", r)
 	}
-	if err := p.finish(limit); err != nil {
+	if err := p.Finish(limit); err != nil {
 		t.Error(err)
 	}
 }
@@ -212,7 +213,7 @@ func TestWorkerSeesViolations(t *testing.T) {
 	if err := r.write(5, 1<<52); err != nil { // later than any token of today
 		t.Fatal(err)
 	}
-	if err := p.tell("go"); err != nil {
+	if err := p.Tell("go"); err != nil {
 		t.Fatal(err)
 	}
 	got := next(t, lines)

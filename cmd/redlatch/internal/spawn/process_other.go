@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package demo
+package spawn
 
 import "syscall"
 

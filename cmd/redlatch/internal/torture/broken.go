@@ -1,0 +1,138 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// bug is that of the twin's lock: one node less than a quorum is enough for it.
+const bug = "a node short of a quorum"
+
+// broken is Redlock with a bug. What else the library does, a restart fence,
+// fencing tokens, it does not do either: its tokens are the time.
+type broken struct {
+	nodes []*brokenNode
+	ttl   time.Duration
+}
+
+// brokenNode is a node that may be down when its client is made.
+type brokenNode struct {
+	option rueidis.ClientOption
+	turn   chan struct{} // holds one token: who has it may make the client
+	client rueidis.Client
+}
+
+// connected returns the node's client, nil while there cannot be one.
+func (n *brokenNode) connected() rueidis.Client {
+	n.turn <- struct{}{}
+	defer func() { <-n.turn }()
+	if n.client == nil {
+		if client, err := rueidis.NewClient(n.option); err == nil {
+			n.client = client
+		}
+	}
+	return n.client
+}
+
+func openBroken(a tortured.Assignment) (tortured.Locker, error) {
+	b := &broken{ttl: a.TTL()}
+	for _, raw := range a.Nodes {
+		option, err := rueidis.ParseURL(raw)
+		if err != nil {
+			return nil, err
+		}
+		option.DisableCache, option.DisableRetry, option.ForceSingleClient = true, true, true
+		option.Dialer.Timeout, option.ConnWriteTimeout = nodeLimit, nodeLimit
+		b.nodes = append(b.nodes, &brokenNode{option: option, turn: make(chan struct{}, 1)})
+	}
+	return b, nil
+}
+
+func (b *broken) Close() error {
+	for _, n := range b.nodes {
+		if n.client != nil {
+			n.client.Close()
+		}
+	}
+	return nil
+}
+
+// nodeLimit is how long a node is waited for.
+const nodeLimit = 50 * time.Millisecond
+
+// all sends a command to all nodes and counts those that did it.
+func (b *broken) all(command func(rueidis.Client) rueidis.Completed) (done int) {
+	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
+	defer cancel()
+	var mu sync.Mutex // guards done
+	var asking sync.WaitGroup
+	for _, n := range b.nodes {
+		asking.Go(func() {
+			client := n.connected()
+			if client == nil {
+				return
+			}
+			err := client.Do(ctx, command(client)).Error()
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				done++
+			}
+		})
+	}
+	asking.Wait()
+	return done
+}
+
+func (b *broken) Lock(ctx context.Context, name string) (tortured.Hold, error) {
+	for {
+		h := &brokenHold{broken: b, name: name, id: rand.Text(), until: time.Now().Add(b.ttl), token: uint64(time.Now().UnixMicro())}
+		granted := b.all(func(n rueidis.Client) rueidis.Completed {
+			return n.B().Set().Key(name).Value(h.id).Nx().Px(b.ttl).Build()
+		})
+		if granted >= len(b.nodes)/2 && time.Now().Before(h.until) {
+			return h, nil
+		}
+		_ = h.Unlock(ctx)
+		if !wait(ctx, 20*time.Millisecond) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// brokenHold is not renewed.
+type brokenHold struct {
+	*broken
+	name, id string
+	until    time.Time
+	token    uint64
+}
+
+var errOver = errors.New("its validity ran out")
+
+func (h *brokenHold) Until() time.Time { return h.until }
+func (h *brokenHold) Token() uint64    { return h.token }
+
+func (h *brokenHold) Err() error {
+	if time.Now().Before(h.until) {
+		return nil
+	}
+	return errOver
+}
+
+func (h *brokenHold) Unlock(context.Context) error {
+	const script = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+	h.all(func(n rueidis.Client) rueidis.Completed {
+		return n.B().Eval().Script(script).Numkeys(1).Key(h.name).Arg(h.id).Build()
+	})
+	return nil
+}

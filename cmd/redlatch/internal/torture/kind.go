@@ -1,0 +1,90 @@
+//go:build linux
+
+package torture
+
+import (
+	"slices"
+	"strings"
+)
+
+// kind is a sort of fault.
+type kind string
+
+const (
+	killNode  kind = "kill"       // kill -9, started again with its data
+	wipeNode  kind = "wipe"       // kill -9, started again without
+	blackout  kind = "blackout"   // a majority wiped at once
+	hangNode  kind = "hang"       // SIGSTOP
+	partition kind = "partition"  // nothing passes, one way or both
+	split     kind = "split"      // half of the workers cut off from a majority
+	latency   kind = "latency"    // delay and jitter
+	halfOpen  kind = "half-open"  // the node closed its connections, no client was told
+	reset     kind = "reset"      // connections reset
+	refuse    kind = "refuse"     // connections reset, new ones refused
+	lostReply kind = "lost-reply" // commands executed, connection reset before the reply
+	namespace kind = "namespace"  // a network namespace's link goes down, or loses replies
+	clockStep kind = "clock"      // the node's clock is stepped, and stepped back
+	nudge     kind = "nudge"      // the same, within the drift
+	stop      kind = "stop"       // a worker stopped for longer than its TTL
+	crash     kind = "crash"      // a worker killed; another takes its place
+	starve    kind = "starve"     // a few workers get a tenth of the CPU
+)
+
+// trait is what the planner has to know of a kind.
+type trait struct {
+	weight int
+	// out: the node cannot vote meanwhile. forgets: nor for the quarantine
+	// after it.
+	out, forgets bool
+	server       bool // needs servers of the torture's own
+	worker       bool // befalls workers
+}
+
+var traits = map[kind]trait{
+	killNode:  {weight: 6, out: true, server: true},
+	wipeNode:  {weight: 2, out: true, forgets: true, server: true},
+	blackout:  {weight: 4, out: true, forgets: true, server: true},
+	hangNode:  {weight: 6, out: true, server: true},
+	partition: {weight: 8, out: true},
+	split:     {weight: 4},
+	latency:   {weight: 6, out: true},
+	halfOpen:  {weight: 4, out: true, server: true},
+	reset:     {weight: 4, out: true},
+	refuse:    {weight: 3, out: true},
+	lostReply: {weight: 5, out: true},
+	namespace: {weight: 5, out: true, server: true},
+	clockStep: {weight: 5, server: true},
+	nudge:     {weight: 4, server: true},
+	stop:      {weight: 8, worker: true},
+	crash:     {weight: 5, worker: true},
+	starve:    {weight: 3, worker: true},
+}
+
+// kinds lists them all, in the order in which they are shown.
+var kinds = []kind{
+	killNode, wipeNode, blackout, hangNode, partition, split, latency, halfOpen, reset, refuse, lostReply,
+	namespace, clockStep, nudge, stop, crash, starve,
+}
+
+// parseKinds reads what --faults says, nil for all.
+func parseKinds(names []string) ([]kind, error) {
+	var chosen []kind
+	for _, name := range names {
+		k := kind(strings.TrimSpace(name))
+		if !slices.Contains(kinds, k) {
+			return nil, invalid("--faults names %q: choose from %s", name, listKinds(kinds))
+		}
+		if !slices.Contains(chosen, k) {
+			chosen = append(chosen, k)
+		}
+	}
+	return chosen, nil
+}
+
+func listKinds(ks []kind) string {
+	names := make([]string, len(ks))
+	for i, k := range ks {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package torture is `redlatch torture`, which needs Linux.
+package torture

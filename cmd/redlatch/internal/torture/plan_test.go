@@ -1,0 +1,132 @@
+//go:build linux
+
+package torture
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func someSetting(seed uint64, length time.Duration) setting {
+	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, TTL: 2 * time.Second, chosen: kinds}
+	return o.setting()
+}
+
+// A seed stands for its plan.
+func TestPlanRepeats(t *testing.T) {
+	a, b := someSetting(7, time.Minute).plan(), someSetting(7, time.Minute).plan()
+	if !reflect.DeepEqual(a, b) {
+		t.Error("the same seed gives two plans")
+	}
+	if reflect.DeepEqual(a, someSetting(8, time.Minute).plan()) {
+		t.Error("another seed gives the same plan")
+	}
+}
+
+// Every kind happens, in time, a minority is out at most but in a blackout, and
+// nobody has two faults at once.
+func TestPlanKeepsItsRules(t *testing.T) {
+	for range 50 {
+		seed := rand.Uint64()
+		s := someSetting(seed, time.Minute)
+		plan := s.plan()
+		seen := map[kind]bool{}
+		for i, it := range plan {
+			seen[it.kind] = true
+			if it.at+it.for_ > s.length-tail {
+				t.Errorf("seed %d: %s at %v for %v: too late", seed, it.kind, it.at, it.for_)
+			}
+			out := map[int]bool{}
+			for _, n := range it.nodes {
+				out[n] = it.out > 0
+			}
+			for _, before := range plan[:i] {
+				for _, n := range before.nodes {
+					if before.at+before.out > it.at {
+						out[n] = true
+					}
+					if before.kind == split || it.kind == split || before.at+before.for_ <= it.at {
+						continue
+					}
+					for _, m := range it.nodes {
+						if n == m {
+							t.Errorf("seed %d: node %d has %s and %s at %v", seed, n, before.kind, it.kind, it.at)
+						}
+					}
+				}
+				for _, w := range before.workers {
+					for _, v := range it.workers {
+						if v == w && before.at+before.for_ > it.at {
+							t.Errorf("seed %d: worker %d has %s and %s at %v", seed, w, before.kind, it.kind, it.at)
+						}
+					}
+				}
+			}
+			n := 0
+			for _, is := range out {
+				if is {
+					n++
+				}
+			}
+			if it.out > 0 && it.kind != blackout && n > 2 {
+				t.Errorf("seed %d: %d nodes are out at %v", seed, n, it.at)
+			}
+			if it.kind == killNode && !durable(it.nodes[0]) || it.kind == namespace && !wired(it.nodes[0]) {
+				t.Errorf("seed %d: %s befalls node %d", seed, it.kind, it.nodes[0])
+			}
+		}
+		for _, k := range kinds {
+			if !seen[k] {
+				t.Errorf("seed %d: no %s", seed, k)
+			}
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := func() Options {
+		return Options{For: time.Minute, Nodes: 5, Workers: 4, Names: 2, TTL: 2 * time.Second, Faults: []string{"stop"}}
+	}
+	for setting, spoil := range map[string]func(*Options){
+		"--for":     func(o *Options) { o.For = time.Second },
+		"nodes":     func(o *Options) { o.Nodes = 2 },
+		"--workers": func(o *Options) { o.Workers = 1 },
+		"--names":   func(o *Options) { o.Names = 0 },
+		"--ttl":     func(o *Options) { o.TTL = time.Millisecond },
+		`"flood"`:   func(o *Options) { o.Faults = []string{"flood"} },
+		"--nodes":   func(o *Options) { o.Yours = []string{"redis://a:1", "redis://b:1", "rediss://u:secret@c:1"} },
+		"kill": func(o *Options) {
+			o.Yours, o.Faults = []string{"redis://a:1", "redis://b:1", "redis://c:1"}, []string{"kill"}
+		},
+	} {
+		o := good()
+		spoil(&o)
+		wantInvalid(t, o.complete(), setting)
+	}
+	t.Setenv("CC", "no-such-compiler")
+	o := good()
+	o.Faults = []string{"clock"}
+	wantInvalid(t, o.complete(), "clock: the shim")
+	o = good()
+	o.Faults = nil
+	if err := o.complete(); err != nil || slices.Contains(o.kinds(), nudge) || !strings.Contains(o.left, "C compiler") {
+		t.Errorf("%v, left out %q, %v", o.kinds(), o.left, err)
+	}
+	o = good()
+	if err := o.complete(); err != nil || len(o.kinds()) != 1 {
+		t.Errorf("%v, %v", o.kinds(), err)
+	}
+	o.Yours, o.Faults, o.chosen = []string{"redis://a:1", "redis://b:1", "redis://c:1"}, nil, nil
+	if err := o.complete(); err != nil {
+		t.Error(err)
+	}
+	for _, k := range o.kinds() {
+		if traits[k].server {
+			t.Errorf("%s is done to nodes that are not ours", k)
+		}
+	}
+}

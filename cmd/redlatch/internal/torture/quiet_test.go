@@ -1,0 +1,20 @@
+//go:build linux
+
+package torture
+
+import (
+	"testing"
+	"time"
+)
+
+// Before each look, nothing has happened to any node for longer than a TTL.
+func TestPlanLeavesQuiet(t *testing.T) {
+	s := someSetting(3, 10*time.Minute)
+	for _, it := range s.plan() {
+		for look := lookEvery; look < s.length; look += lookEvery {
+			if len(it.nodes) > 0 && it.at < look && it.at+it.for_ > look-s.ttl {
+				t.Errorf("%s at %v for %v disturbs the look at %v", it.kind, it.at, it.for_, look)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// Work is the process of one worker of Redlatch's.
+func Work(orders io.Reader, reports io.Writer) error {
+	return tortured.Work(orders, reports, func(a tortured.Assignment) (tortured.Locker, error) {
+		if a.Twin {
+			return openBroken(a)
+		}
+		c := config(a.Nodes, a.TTL(), a.Deployment)
+		c.Label = fmt.Sprintf("worker %d.%d", a.Worker, a.Life)
+		client, err := redlatch.Open(c)
+		if err != nil {
+			return nil, err
+		}
+		return locker{client}, nil
+	})
+}
+
+// locker is the library as it comes.
+type locker struct{ client *redlatch.Client }
+
+func (l locker) Lock(ctx context.Context, name string) (tortured.Hold, error) {
+	lock, err := l.client.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return lock, nil
+}
+
+func (l locker) Close() error { return l.client.Close() }
+
+var _ tortured.Hold = (*redlatch.Lock)(nil)
+
+// vouchLimit is how long vouch may take, beside the quarantine of a node that is
+// not ours.
+const vouchLimit = 20 * time.Second
+
+// vouch admits nodes of our own, which are fresh, and waits until users' nodes
+// give a lock away.
+func vouch(ctx context.Context, o *Options, g *ground) error {
+	client, err := redlatch.Open(config(g.urls(observers), o.TTL, o.prefix))
+	if err != nil {
+		return err
+	}
+	defer client.Close() // nothing is held
+	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
+	defer cancel()
+	if len(o.Yours) == 0 {
+		for _, p := range g.nodes {
+			// A busy machine may need more than one step's time.
+			for err := client.Admit(ctx, p.name); err != nil; err = client.Admit(ctx, p.name) {
+				if !wait(ctx, 50*time.Millisecond) {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	lock, err := client.Lock(ctx, o.prefix+":probe")
+	if err != nil {
+		return fmt.Errorf("no lock is to be had of the nodes before the torture begins: %w", err)
+	}
+	return lock.Unlock(ctx)
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+// tortureCommands are for Linux: the torture stops processes and makes network
+// namespaces.
+type tortureCommands struct{}
