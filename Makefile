@@ -50,12 +50,15 @@ torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm
 	cd bench && go run ./torture --for 3m
 
-sim: ## simulated time and faults, from random seeds, until stopped
-	go test -tags sim -run "TestSim$$" -timeout 0 -sim.for 1000h .
+sim: ## simulated time and faults, from new seeds, until stopped
+	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
+
+sim-once: ## the simulation at its full size, which is too slow for the race detector
+	go test -count=1 -run 'TestSim' -v .
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race bench-once torture ## what every change must pass
+ci: setup lint race sim-once bench-once torture ## what every change must pass
 
-.PHONY: help setup demo test race lint bench bench-once torture torture-peers sim spec ci
+.PHONY: help setup demo test race lint bench bench-once torture torture-peers sim sim-once spec ci

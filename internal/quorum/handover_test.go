@@ -4,12 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
 )
+
+// handOver is HandOver with the next hold as a result.
+func handOver(h *Hold, claim ballot.Claim) (next *Hold, answers []ballot.Answer, ok bool) {
+	answers, ok = h.HandOver(claim, func(decided *Hold) { next = decided })
+	return next, answers, ok
+}
 
 // A hold is handed over in one step on each node, with a larger token, and is
 // over itself.
@@ -25,7 +32,7 @@ func TestHandOver(t *testing.T) {
 				start := time.Now()
 				claim := claimOf(fmt.Sprint(k + 1))
 				claim.TTL = time.Minute
-				next, answers, ok := hold.HandOver(claim)
+				next, answers, ok := handOver(hold, claim)
 				if took := time.Since(start); next == nil || !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
@@ -35,7 +42,7 @@ func TestHandOver(t *testing.T) {
 				if next.Token() <= hold.Token() {
 					t.Errorf("N=%d: token %d follows %d", n, next.Token(), hold.Token())
 				}
-				if again, _, ok := hold.HandOver(claimOf("again")); again != nil || ok {
+				if again, _, ok := handOver(hold, claimOf("again")); again != nil || ok {
 					t.Errorf("N=%d: it was handed over twice", n)
 				}
 				if _, ok := hold.Release(); ok {
@@ -83,12 +90,13 @@ func TestHandOverEveryMask(t *testing.T) {
 func handOverOnce(t *testing.T, mask []loss) {
 	t.Helper()
 	nodes := make([]*server, len(mask))
-	name := ""
+	var names []string
 	for i, l := range mask {
 		nodes[i] = newServer()
 		defer nodes[i].close()
-		name += l.name + " "
+		names = append(names, l.name)
 	}
+	name := strings.Join(names, " ")
 	e := New(voters(nodes), newBubbleClock(), stepTime)
 	defer e.Close()
 	hold := acquired(t, e, "mine")
@@ -109,7 +117,7 @@ func handOverOnce(t *testing.T, mask []loss) {
 	}
 	need := Majority(len(mask))
 	start := time.Now()
-	next, answers, ok := hold.HandOver(claimOf("next"))
+	next, answers, ok := handOver(hold, claimOf("next"))
 	took := time.Since(start)
 	longest := 4 * time.Millisecond
 	if waits && deletable < need {
@@ -184,7 +192,7 @@ func TestHandOverWithLostAnswers(t *testing.T) {
 						s.set(func(s *server) { s.deaf = false })
 					}
 				})
-				next, _, ok := hold.HandOver(claimOf("next"))
+				next, _, ok := handOver(hold, claimOf("next"))
 				if !ok || (next != nil) != (n-deaf >= Majority(n)) {
 					t.Errorf("N=%d, %d deaf: %t, the next holds: %t", n, deaf, ok, next != nil)
 				}
@@ -221,7 +229,7 @@ func TestHandOverFollowsTheStepUnderWay(t *testing.T) {
 					go hold.Extend(ctx, time.Minute)
 					synctest.Wait()
 				}
-				next, answers, ok := hold.HandOver(claimOf("next"))
+				next, answers, ok := handOver(hold, claimOf("next"))
 				if next == nil || !ok {
 					t.Fatalf("extending %t, back %d: %v", extending, back, answers)
 				}
@@ -259,7 +267,7 @@ func TestHandedOverOnce(t *testing.T) {
 			go func() {
 				var o outcome
 				if k%2 == 0 {
-					o.next, _, o.ok = hold.HandOver(claimOf(fmt.Sprint(k)))
+					o.next, _, o.ok = handOver(hold, claimOf(fmt.Sprint(k)))
 				} else {
 					_, o.ok = hold.Release()
 				}

@@ -37,6 +37,10 @@ type Network struct {
 	Spike  time.Duration
 	// Cuts is how often a message breaks its connection.
 	Cuts float64
+	// Snags is how often the way to a node, or the process, is held up, for up to
+	// Snag, when the node has just executed a step for it.
+	Snags float64
+	Snag  time.Duration
 }
 
 // path is the way between one machine and one node. It is guarded by world.mu.
@@ -115,7 +119,7 @@ func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error
 			return driver.Reply{}, driver.NotSent(err)
 		}
 		m.Run()
-		r := c.send(s, args)
+		r := c.send(s, args, nil)
 		if r == nil {
 			continue // it broke in the meantime, and nothing was sent
 		}
@@ -204,14 +208,17 @@ func (c *Conn) knock(d *dial) {
 }
 
 // send puts a command into the stream; nil when that is broken.
-func (c *Conn) send(s *stream, args []string) *request {
+func (c *Conn) send(s *stream, args []string, sub *subscription) *request {
 	w := c.machine.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.stream != s {
 		return nil
 	}
-	r := &request{args: args, done: make(chan struct{}), round: c.returns}
+	r := &request{args: args, done: make(chan struct{}), round: c.returns, sub: sub}
+	if sub != nil {
+		s.subs = append(s.subs, sub)
+	}
 	if id, ok := acquiring(args); ok {
 		w.attempted(id)
 	}
@@ -237,12 +244,19 @@ func acquiring(args []string) (id string, ok bool) {
 	return "", false
 }
 
-// stepOf returns the arguments of a command's script, nil when it has none.
+// release names the step that has a script of its own.
+const release = "release"
+
+// stepOf returns the step that a command has done and its arguments, nil when
+// there is none.
 func stepOf(args []string) []string {
 	if !strings.HasPrefix(args[0], "EVAL") {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
+	if args[1] == script.Release.SHA || args[1] == script.Release.Text {
+		return append([]string{release}, args[3+n:]...)
+	}
 	return args[3+n:]
 }
 

@@ -28,13 +28,7 @@ func (c *Conn) mutated(ctx context.Context, args []string) (driver.Reply, error)
 	}
 	reply, err := c.exchange(ctx, args)
 	refusal, refused := errors.AsType[*driver.ServerError](err)
-	switch {
-	case w.Mutation == RepeatedGrant && step != nil:
-		for err != nil && !refused && ctx.Err() == nil && c.machine.running() && !errors.Is(err, errClosed) {
-			reply, err = c.exchange(ctx, args)
-			_, refused = errors.AsType[*driver.ServerError](err)
-		}
-	case w.Mutation == NoScriptEval && refused && refusal.Code() == "NOSCRIPT":
+	if w.Mutation == NoScriptEval && refused && refusal.Code() == "NOSCRIPT" {
 		if body, ok := w.scriptText(args[1]); ok {
 			return c.exchange(ctx, append([]string{"EVAL", body}, args[2:]...))
 		}
@@ -58,10 +52,7 @@ func shortened(args, step []string) []string {
 // renamed gives all attempts of a call one holder id.
 func renamed(args, step []string) []string {
 	at := len(args) - len(step) + 1
-	switch {
-	case len(step) == 3: // release
-		at--
-	case len(step) < 2 || step[0] == script.Admit:
+	if len(step) < 2 || step[0] == script.Admit || step[0] == script.Stand {
 		return args
 	}
 	args = slices.Clone(args)

@@ -19,6 +19,9 @@ type request struct {
 	over  bool // done is closed
 	// round is how many calls had returned on its connection.
 	round int
+	// sub is what a SUBSCRIBE is for; message, if not empty, what it hears.
+	sub     *subscription
+	message string
 }
 
 // content is what the request says, but for what no seed decides.
@@ -52,6 +55,7 @@ type stream struct {
 	progress    time.Duration
 	watched     bool
 	broken      bool
+	subs        []*subscription
 }
 
 func newStream(c *Conn) *stream {
@@ -127,6 +131,24 @@ func (s *stream) watch(d time.Duration) {
 	})
 }
 
+// snag holds up what follows a step, if it is so drawn: the way to the node, or
+// the whole process, before it hears the answer.
+func (s *stream) snag() {
+	c := s.conn
+	like := &c.path.network
+	if like.Snags == 0 || c.rng.Float64() >= like.Snags {
+		return
+	}
+	d := between(c.rng, 0, like.Snag)
+	w := c.machine.world
+	if c.rng.IntN(8) == 0 {
+		w.schedule.after(0, func() { c.machine.Pause(d, false) })
+		return
+	}
+	c.path.thereUntil = max(c.path.thereUntil, w.Now()+d)
+	w.after(d, func() { s.there.release(0) })
+}
+
 // answer sends the reply that r was given back.
 func (s *stream) answer(r *request) {
 	if !s.broken {
@@ -139,6 +161,13 @@ func (s *stream) replied(r *request) {
 	if s.broken {
 		return
 	}
+	if r.message != "" {
+		select {
+		case r.sub.messages <- r.message:
+		default: // as if it were lost
+		}
+		return
+	}
 	s.waiting = s.waiting[1:]
 	s.progress = s.conn.machine.world.Now()
 	s.conn.machine.repeatGrant(s.conn, r)
@@ -148,6 +177,9 @@ func (s *stream) replied(r *request) {
 // end ends the stream at the machine's side.
 func (s *stream) end(err error) {
 	s.broken = true
+	for _, sub := range s.subs {
+		sub.end()
+	}
 	for _, r := range slices.Concat(s.waiting, s.fresh) {
 		r.finish(driver.Reply{}, err)
 	}
