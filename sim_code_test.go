@@ -1,5 +1,3 @@
-//go:build sim
-
 package redlatch_test
 
 import (

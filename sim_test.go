@@ -1,5 +1,3 @@
-//go:build sim
-
 package redlatch_test
 
 import (
@@ -20,27 +18,22 @@ import (
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
-	simFor   = flag.Duration("sim.for", simDuration(), "TestSim: go on with new worlds for so long (also REDLATCH_SIM)")
+	simFor   = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
 	simFirst = flag.Uint64("sim.first", 1, "TestSim: the first seed")
-	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, storm or outlaw, not drawn")
+	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw, not drawn")
 	simFail  = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
-	simCount = flag.Int("sim.count", 2000, "TestSim: the least number of worlds")
+	simCount = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
 )
-
-func simDuration() time.Duration {
-	d, _ := time.ParseDuration(os.Getenv("REDLATCH_SIM"))
-	return d
-}
 
 // outcome is what one simulated world came to.
 type outcome struct {
-	verdicts   []string
-	history    string
-	simulated  time.Duration
-	held       int
-	executions int
-	faults     int
-	digest     uint64
+	verdicts  []string
+	history   string
+	simulated time.Duration
+	held      int
+	events    int // scripts executed, faults, calls and what they came to
+	faults    int
+	digest    uint64
 }
 
 // simulate lets one world live and end.
@@ -51,7 +44,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		town.live()
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
-		o.simulated, o.held, o.executions, o.faults = w.Now(), w.Judge.Held(), w.Executions(), town.plan.Faults()
+		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), town.plan.Faults()
 		o.digest = w.History.Digest()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
@@ -65,7 +58,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 
 // keep writes the history to a file and returns its name: what coincides in a
 // world is not always decided in the same way, so that it may be the only one.
-func (o outcome) keep(t *testing.T, seed uint64) string {
+func (o outcome) keep(seed uint64) string {
 	file, err := os.CreateTemp("", fmt.Sprintf("redlatch-sim-%d-*.txt", seed))
 	if err != nil {
 		return err.Error()
@@ -77,11 +70,67 @@ func (o outcome) keep(t *testing.T, seed uint64) string {
 	return file.Name()
 }
 
+// simRun is many worlds, and what they came to together.
+type simRun struct {
+	t     *testing.T
+	start time.Time
+	next  atomic.Uint64 // the seed to come
+
+	mu             sync.Mutex // guards what follows; nothing is called while it is held but what prints
+	total          outcome
+	worlds, failed int
+	told           time.Time // when progress was last told
+}
+
+func (r *simRun) String() string {
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions in %v",
+		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, time.Since(r.start).Round(time.Millisecond))
+}
+
+// lane runs one world after the other.
+func (r *simRun) lane(t *testing.T) {
+	for {
+		seed := r.next.Add(1) - 1
+		if seed >= *simFirst+uint64(*simCount) && time.Since(r.start) >= *simFor {
+			return
+		}
+		if !r.add(t, seed, simulate(t, seed, sim.None, false)) {
+			return
+		}
+	}
+}
+
+// add takes in what a world came to, and reports whether to go on.
+func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.worlds++
+	r.total.simulated += o.simulated
+	r.total.held += o.held
+	r.total.events += o.events
+	r.total.faults += o.faults
+	if len(o.verdicts) > 0 {
+		r.failed++
+		tell := t.Errorf
+		if *simFor > 0 {
+			// Somebody is looking, and a test's own words come at its end.
+			tell = func(format string, args ...any) { fmt.Printf(format+"\n", args...); t.Fail() }
+		}
+		tell("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d -count=20 -failfast .",
+			seed, strings.Join(o.verdicts, "\n\t"), o.keep(seed), seed)
+	}
+	if *simFor > 0 && time.Since(r.told) > 10*time.Second {
+		r.told = time.Now()
+		fmt.Println(r)
+	}
+	return r.failed < *simFail
+}
+
 // TestSim runs the real client through simulated worlds, each under a seed, in
 // virtual time.
 //
-//	go test -run TestSim -sim.seed=N .     replays one world and prints its history
-//	go test -run TestSim -sim.for=10m .    goes on for so long
+//	go test -run 'TestSim$' -v -sim.seed=N .     replays one world and prints its history
+//	go test -run 'TestSim$' -v -sim.for=10m .    goes on for so long
 func TestSim(t *testing.T) {
 	if *simSeed != 0 {
 		o := simulate(t, *simSeed, sim.None, true)
@@ -91,62 +140,59 @@ func TestSim(t *testing.T) {
 		}
 		return
 	}
-	var (
-		next   atomic.Uint64
-		mu     sync.Mutex // guards total and failed
-		total  outcome
-		worlds int
-		failed int
-	)
-	next.Store(*simFirst - 1)
+	if testing.Short() {
+		*simCount = min(*simCount, 200)
+	}
+	r := &simRun{t: t, start: time.Now()}
+	r.next.Store(*simFirst)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives for longer than its world
-	start := time.Now()
 	t.Run("worlds", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("lane", func(t *testing.T) {
 				t.Parallel()
-				for {
-					seed := next.Add(1)
-					if seed >= *simFirst+uint64(*simCount) && time.Since(start) >= *simFor {
-						return
-					}
-					o := simulate(t, seed, sim.None, false)
-					mu.Lock()
-					worlds++
-					total.simulated += o.simulated
-					total.held += o.held
-					total.executions += o.executions
-					total.faults += o.faults
-					if len(o.verdicts) > 0 {
-						failed++
-						t.Errorf("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d -count=20 -failfast .",
-							seed, strings.Join(o.verdicts, "\n\t"), o.keep(t, seed), seed)
-					}
-					stop := failed >= *simFail
-					mu.Unlock()
-					if stop {
-						return
-					}
-				}
+				r.lane(t)
 			})
 		}
 	})
-	took := time.Since(start)
-	t.Logf("%d worlds, %.1f simulated hours, %d acquisitions, %d scripts, %d faults in %v",
-		worlds, total.simulated.Hours(), total.held, total.executions, total.faults, took.Round(time.Millisecond))
+	t.Log(r)
+	r.provesSomething()
 }
 
-// A seed is of use only if it leads to the same world again.
+// provesSomething fails a run in which too little happened for its silence to
+// mean anything.
+func (r *simRun) provesSomething() {
+	if r.failed > 0 || r.worlds < 50 || *simSky != "" {
+		return
+	}
+	per := func(n int) float64 { return float64(n) / float64(r.worlds) }
+	for _, least := range []struct {
+		what       string
+		per, least float64
+	}{
+		{"simulated seconds", r.total.simulated.Seconds() / float64(r.worlds), 180},
+		{"events", per(r.total.events), 1000},
+		{"faults", per(r.total.faults), 5},
+		{"acquisitions", per(r.total.held), 25},
+	} {
+		if least.per < least.least {
+			r.t.Errorf("%.1f %s in a world are too few: at least %.0f are wanted", least.per, least.what, least.least)
+		}
+	}
+}
+
+// A seed is of use only if it leads to the same world again. It does unless two
+// goroutines do something in one nanosecond, which the Go scheduler orders.
 func TestSimReplays(t *testing.T) {
-	const seeds = 200
+	const seeds, enough = 40, 30
 	same := 0
 	for seed := range uint64(seeds) {
 		first, second := simulate(t, seed+1, sim.None, false), simulate(t, seed+1, sim.None, false)
 		if first.digest == second.digest {
 			same++
-		} else {
-			t.Logf("seed %d: %d and %d acquisitions", seed+1, first.held, second.held)
 		}
 	}
 	t.Logf("%d of %d worlds were the same twice", same, seeds)
+	if same < enough {
+		t.Errorf("%d of %d worlds were the same twice: at least %d are wanted", same, seeds, enough)
+	}
 }

@@ -1,5 +1,3 @@
-//go:build sim
-
 package redlatch_test
 
 import (
@@ -81,12 +79,12 @@ func (w *simTown) afterwards() {
 		}
 		return err
 	}
-	over := w.world.Now() + w.plan.Quarantine() + w.plan.MaxTTL + time.Second
+	over := w.world.Now() + w.plan.Quarantine() + w.plan.MaxTTL + 3*time.Second
 	for w.world.Now() < over {
 		for _, name := range w.plan.Names {
 			try(name, 2*w.plan.NodeTimeout)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 	}
 	for _, name := range w.plan.Names {
 		if err := try(name, 500*time.Millisecond+4*w.plan.NodeTimeout); err != nil {
@@ -212,9 +210,25 @@ func (w *simWorker) run() {
 	}
 }
 
+// think waits between two locks: for long while it is quiet.
+func (w *simWorker) think(plan *sim.Plan, over <-chan struct{}) (goOn bool) {
+	d := time.Millisecond + time.Duration(w.rng.ExpFloat64()*float64(plan.Think))
+	quiet := time.NewTimer(8*d + 5*time.Second)
+	defer quiet.Stop()
+	select {
+	case <-plan.Burst():
+		return w.sleep(d, over)
+	case <-quiet.C:
+		w.run()
+		return true
+	case <-over:
+		return false
+	}
+}
+
 func (w *simWorker) work(over <-chan struct{}) {
 	plan := w.process.town.plan
-	for w.sleep(time.Millisecond+time.Duration(w.rng.ExpFloat64()*float64(plan.Think)), over) {
+	for w.think(plan, over) {
 		w.acquire(over)
 		if len(w.process.town.world.Judge.Verdicts()) > 0 {
 			return
@@ -256,7 +270,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	case kind < 3:
 		lock, err = p.client.TryLock(ctx, name, options...)
 	case kind < 5:
-		err = p.client.Do(context.Background(), name, func(ctx context.Context) error { return nil }, options...)
+		err = p.client.Do(ctx, name, func(ctx context.Context) error { return nil }, options...)
 		return
 	default:
 		lock, err = p.client.Lock(ctx, name, options...)

@@ -37,6 +37,10 @@ type Network struct {
 	Spike  time.Duration
 	// Cuts is how often a message breaks its connection.
 	Cuts float64
+	// Snags is how often the way to a node is held up, for up to Snag, when the
+	// node has just granted.
+	Snags float64
+	Snag  time.Duration
 }
 
 // path is the way between one machine and one node. It is guarded by world.mu.

@@ -28,13 +28,7 @@ func (c *Conn) mutated(ctx context.Context, args []string) (driver.Reply, error)
 	}
 	reply, err := c.exchange(ctx, args)
 	refusal, refused := errors.AsType[*driver.ServerError](err)
-	switch {
-	case w.Mutation == RepeatedGrant && step != nil:
-		for err != nil && !refused && ctx.Err() == nil && c.machine.running() && !errors.Is(err, errClosed) {
-			reply, err = c.exchange(ctx, args)
-			_, refused = errors.AsType[*driver.ServerError](err)
-		}
-	case w.Mutation == NoScriptEval && refused && refusal.Code() == "NOSCRIPT":
+	if w.Mutation == NoScriptEval && refused && refusal.Code() == "NOSCRIPT" {
 		if body, ok := w.scriptText(args[1]); ok {
 			return c.exchange(ctx, append([]string{"EVAL", body}, args[2:]...))
 		}

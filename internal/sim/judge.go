@@ -220,7 +220,7 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 		n.released[step[0]] = true
 	case step[0] == script.Acquire && s.broken:
 		n.world.late[step[1]] = true
-	case step[0] == script.Confirm || step[0] == script.Admit:
+	case step[0] == script.Confirm || step[0] == script.Admit || n.world.late[step[1]]:
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}

@@ -8,25 +8,25 @@ const (
 	None Mutation = iota
 
 	// In a server, as if the script said so.
-	ExtendCreates      // extend re-creates a record that is gone
-	ExtendShortens     // extend may shorten a record's life
-	ReleaseBlind       // release deletes without comparing the holder
-	AcquireOverwrites  // acquire sets without NX
-	ConfirmSkipped     // a token is not written back
-	ConfirmUnguarded   // a token is written back without comparing record and counter
-	CounterFromClock   // a counter is not raised past the one before
-	CounterUnclamped   // a proposal may be any distance from the server's clock
-	MarkerIgnored      // the admission key is not read
-	UptimeLies         // a server says it has been up for ever
-	PromotionHidden    // a server does not say that it was promoted
-	RepairCreatesBlind // repair does not look at the counter nor the admission
+	ExtendCreates     // extend re-creates a record that is gone
+	ExtendShortens    // extend may shorten a record's life
+	ReleaseBlind      // release deletes without comparing the holder
+	AcquireOverwrites // acquire sets without NX
+	ConfirmSkipped    // a token is not written back
+	ConfirmUnguarded  // a token is written back without comparing record and counter
+	CounterFromClock  // a counter is not raised past the one before
+	CounterUnclamped  // a proposal may be any distance from the server's clock
+	MarkerIgnored     // the admission key is not read
+	UptimeLies        // a server says it has been up for ever
+	PromotionHidden   // a server does not say that it was promoted
+	RepairOverwrites  // repair does not look at what is there
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
 	OneHolderID       // all tries of a call have one holder id
 	ReplyCountedTwice // one node's grant counts for another that was asked
 	ReleaseOvertakes  // a release travels on a connection of its own
-	RepeatedGrant     // a command whose reply was lost is sent again, and a token is written back by the holder id alone
+	SentAgain         // a command that may have been executed is sent again
 	NoScriptEval      // NOSCRIPT is answered with the script's text
 	ReachableQuorum   // nodes that cannot be reached are not counted
 
@@ -41,29 +41,29 @@ const (
 )
 
 var mutationNames = [Mutations]string{
-	None:               "none",
-	ExtendCreates:      "extend re-creates a record",
-	ExtendShortens:     "extend shortens a record",
-	ReleaseBlind:       "release without compare",
-	AcquireOverwrites:  "acquire without NX",
-	ConfirmSkipped:     "token without write-back",
-	ConfirmUnguarded:   "write-back not guarded",
-	CounterFromClock:   "counter not raised",
-	CounterUnclamped:   "counter not clamped",
-	MarkerIgnored:      "admission key not read",
-	UptimeLies:         "uptime not looked at",
-	PromotionHidden:    "promotion not looked at",
-	RepairCreatesBlind: "repair without looking",
-	DriftIgnored:       "drift 0",
-	OneHolderID:        "one holder id for all tries of a call",
-	ReplyCountedTwice:  "a repeated reply counted twice",
-	ReleaseOvertakes:   "release overtakes acquire",
-	RepeatedGrant:      "repeated grant, write-back by the id alone",
-	NoScriptEval:       "NOSCRIPT answered with EVAL",
-	ReachableQuorum:    "quorum of the reachable nodes",
-	FenceOff:           "no restart fence",
-	OneClock:           "suspend not seen",
-	WallDeadline:       "deadline by the wall clock",
+	None:              "none",
+	ExtendCreates:     "extend re-creates a record",
+	ExtendShortens:    "extend shortens a record",
+	ReleaseBlind:      "release without compare",
+	AcquireOverwrites: "acquire without NX",
+	ConfirmSkipped:    "token without write-back",
+	ConfirmUnguarded:  "write-back not guarded",
+	CounterFromClock:  "counter not raised",
+	CounterUnclamped:  "counter not clamped",
+	MarkerIgnored:     "admission key not read",
+	UptimeLies:        "uptime not looked at",
+	PromotionHidden:   "promotion not looked at",
+	RepairOverwrites:  "repair overwrites",
+	DriftIgnored:      "drift 0",
+	OneHolderID:       "one holder id for all tries of a call",
+	ReplyCountedTwice: "a repeated reply counted twice",
+	ReleaseOvertakes:  "release overtakes acquire",
+	SentAgain:         "an acquire sent again",
+	NoScriptEval:      "NOSCRIPT answered with EVAL",
+	ReachableQuorum:   "quorum of the reachable nodes",
+	FenceOff:          "no restart fence",
+	OneClock:          "suspend not seen",
+	WallDeadline:      "deadline by the wall clock",
 }
 
 func (m Mutation) String() string { return mutationNames[m] }
@@ -74,12 +74,27 @@ func (m Mutation) weather() (Weather, bool) {
 	switch m {
 	case UptimeLies, PromotionHidden, MarkerIgnored, NoScriptEval, FenceOff:
 		return Servers, true
-	case DriftIgnored:
+	case DriftIgnored, WallDeadline:
 		return Clocks, true
-	case ConfirmUnguarded, RepairCreatesBlind, RepeatedGrant, ExtendCreates:
-		return Tight, true
+	case ConfirmUnguarded, RepairOverwrites, ExtendCreates:
+		return Torn, true
+	case OneClock:
+		return Processes, true
 	case ReachableQuorum:
 		return Lossy, true
 	}
 	return 0, false
+}
+
+// Within is the number of worlds in which the mutation is to be found.
+func (m Mutation) Within() int {
+	switch m {
+	case ConfirmUnguarded, RepairOverwrites:
+		return 600
+	case ExtendCreates:
+		return 300
+	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden:
+		return 100
+	}
+	return 30
 }

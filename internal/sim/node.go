@@ -5,6 +5,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Durability is what a node's data survives.
@@ -133,6 +136,18 @@ func (n *Node) execute(s *stream, r *request) {
 		r.reply, r.err = reply, err
 	}
 	s.answer(r)
+	if step := stepOf(r.args); len(step) > 0 && reply.Kind == driver.Int && (step[0] == script.Acquire && reply.Int > 0 || step[0] == script.Extend) {
+		s.snag()
+		if w.Mutation == SentAgain && step[0] == script.Acquire && n.rng.IntN(4) == 0 {
+			again := n.server
+			w.after(between(n.rng, 0, time.Second), func() {
+				if n.server == again && !n.hung {
+					reply, err := n.server.Exec(r.args)
+					w.executed(n, s, r, step, reply, err)
+				}
+			})
+		}
+	}
 	if n.fuse > 0 {
 		if n.fuse--; n.fuse == 0 {
 			n.onFuse()

@@ -18,11 +18,12 @@ const (
 	Processes                // client processes stop, sleep and die
 	Clocks                   // clocks run at the limits of what is promised
 	Tight                    // messages take as long as a TTL, and all want one lock
+	Torn                     // and connections break, and all clocks are as far apart as can be
 	Storm                    // all of these
 	Outlaw                   // and the servers' clocks are stepped beyond it
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "storm", "outlaw"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -42,23 +43,27 @@ type Plan struct {
 	NodeTimeout time.Duration
 	// Think is the mean time between what a worker does.
 	Think time.Duration
-	// Length is how long faults come.
+	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
 	world *World
 	rng   *rand.Rand
-	gap   time.Duration // mean time between faults
+	// gap is the mean time between the faults of a burst, quiet that between two
+	// bursts.
+	gap, quiet time.Duration
+	// burst is closed during a burst. It is guarded by world.mu.
+	burst chan struct{}
 	// shortest and longest bound what a worker asks for.
 	shortest, longest time.Duration
-	faults            int
+	faults, bursts    int
 }
 
 // NewPlan draws a plan and builds the world after it: its nodes and machines.
 // weather, if it names one, is not drawn.
 func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
-	p := &Plan{world: w, rng: r}
-	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Tight, Storm, Outlaw}[r.IntN(10)]
+	p := &Plan{world: w, rng: r, burst: make(chan struct{})}
+	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw}[r.IntN(10)]
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
 	}
@@ -79,10 +84,11 @@ func NewPlan(w *World, weather string) *Plan {
 	p.TTL = between(r, 300*time.Millisecond, p.MaxTTL).Truncate(time.Millisecond)
 	p.shortest, p.longest = 200*time.Millisecond, p.MaxTTL
 	p.NodeTimeout = []time.Duration{20, 50, 50, 200}[r.IntN(4)] * time.Millisecond
-	p.Think = between(r, 500*time.Millisecond, 6*time.Second)
-	p.Length = between(r, 120*time.Second, 240*time.Second)
-	p.gap = between(r, 500*time.Millisecond, 6*time.Second)
-	if p.Weather == Tight {
+	p.Think = between(r, 300*time.Millisecond, 3*time.Second)
+	p.Length = between(r, 130*time.Second, 210*time.Second)
+	p.gap, p.quiet = between(r, 100*time.Millisecond, 2*time.Second), between(r, 20*time.Second, 60*time.Second)
+	tight := p.Weather == Tight || p.Weather == Torn
+	if tight {
 		nodes = 3
 		p.Machines, p.Names = 3, p.Names[:1]
 		p.TTL = between(r, 60*time.Millisecond, 300*time.Millisecond).Truncate(time.Millisecond)
@@ -90,7 +96,7 @@ func NewPlan(w *World, weather string) *Plan {
 		p.shortest, p.longest = p.TTL/2, 2*p.TTL
 		p.NodeTimeout = (p.TTL / time.Duration(1+r.IntN(4))).Truncate(time.Millisecond)
 		p.Think = between(r, p.TTL/4, 4*p.TTL)
-		p.Length, p.gap = p.Length/4, between(r, p.TTL, 20*p.TTL)
+		p.gap, p.quiet = between(r, p.TTL/2, 4*p.TTL), 2*p.quiet
 	}
 
 	// Rates that differ by less than 1 % between any two leave the 2 ms of the
@@ -99,7 +105,7 @@ func NewPlan(w *World, weather string) *Plan {
 	if p.Weather >= Clocks {
 		most = 0.0045
 	}
-	worst := r.IntN(2) == 0 // as far apart as can be, the wrong way round
+	worst := r.IntN(2) == 0 || p.Weather == Torn // as far apart as can be, the wrong way round
 	rate := func(worse float64) float64 {
 		if worst {
 			return 1 + most*worse
@@ -121,17 +127,25 @@ func NewPlan(w *World, weather string) *Plan {
 		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute)
 	}
 	like := p.network()
-	if p.Weather == Tight {
+	if tight {
 		like.Delay = between(r, 0, p.NodeTimeout/4)
 		like.Spikes, like.Spike = 0.5*r.Float64(), between(r, p.NodeTimeout/2, 3*p.TTL)
 	}
-	for range p.Machines {
+	if p.Weather == Torn {
+		like.Spikes, like.Spike = 0.1*r.Float64(), between(r, p.TTL, 3*p.TTL)
+		like.Snags, like.Snag = 0.5*r.Float64(), between(r, p.TTL, 6*p.TTL)
+	}
+	const ahead, behind = 70 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour
+	turn := r.IntN(2)
+	for i := range p.Machines {
 		off := between(r, -time.Minute, time.Minute)
 		switch odd := r.IntN(6); {
+		case p.Weather == Torn:
+			off = []time.Duration{ahead, behind}[(i+turn)%2]
 		case odd == 0 || worst && odd == 1:
-			off = 70 * 365 * 24 * time.Hour
+			off = ahead
 		case odd == 5 || worst && odd == 4:
-			off = -20 * 365 * 24 * time.Hour
+			off = behind
 		}
 		networks := make([]Network, nodes)
 		for i := range networks {
@@ -153,15 +167,15 @@ func (p *Plan) network() Network {
 	if r.IntN(2) == 0 {
 		n.Spikes, n.Spike = 0.05*r.Float64(), between(r, 0, 4*p.NodeTimeout)
 	}
-	if (p.Weather == Lossy || p.Weather >= Storm) && r.IntN(2) == 0 {
+	if (p.Weather == Lossy || p.Weather >= Torn) && r.IntN(2) == 0 {
 		n.Cuts = 0.02 * r.Float64()
 	}
 	return n
 }
 
 func (p *Plan) String() string {
-	return fmt.Sprintf("%v, %d nodes, %d machines × %d, names %q, TTL %v of %v, node timeout %v, think %v, a fault every %v for %v",
-		p.Weather, len(p.world.nodes), p.Machines, p.Workers, p.Names, p.TTL, p.MaxTTL, p.NodeTimeout, p.Think, p.gap, p.Length)
+	return fmt.Sprintf("%v, %d nodes, %d machines × %d, names %q, TTL %v of %v, node timeout %v, think %v, bursts of faults each %v every %v for %v",
+		p.Weather, len(p.world.nodes), p.Machines, p.Workers, p.Names, p.TTL, p.MaxTTL, p.NodeTimeout, p.Think, p.gap, p.quiet, p.Length)
 }
 
 // Faults returns how many faults there were, apart from those of single
@@ -181,24 +195,57 @@ func (p *Plan) AnyTTL(r *rand.Rand) time.Duration { return between(r, p.shortest
 // Quarantine is how long a node that may have forgotten is kept out.
 func (p *Plan) Quarantine() time.Duration { return p.MaxTTL + 4*time.Second }
 
-// Run brings the faults, one after the other, and ends them all when their time
-// is over.
+// Run brings the faults, in bursts, and ends them all when their time is over.
 func (p *Plan) Run() {
 	kinds := p.kinds()
-	for p.world.Now() < p.Length && len(p.world.Judge.Verdicts()) == 0 {
-		time.Sleep(min(around(p.rng, p.gap)+time.Millisecond, p.Length-p.world.Now()))
-		if len(kinds) > 0 && p.world.Now() < p.Length {
-			kinds[p.rng.IntN(len(kinds))]()
-			p.faults++
+	for p.sleep(around(p.rng, p.quiet)) {
+		p.stir()
+		for n := 1 + p.rng.IntN(8); n > 0 && p.sleep(around(p.rng, p.gap)+time.Millisecond); n-- {
+			if len(kinds) > 0 {
+				kinds[p.rng.IntN(len(kinds))]()
+				p.faults++
+			}
 		}
+		// Now what was granted before and in the burst meets what is granted after
+		// it.
+		p.sleep(between(p.rng, p.TTL, p.Quarantine()))
+		p.settle()
 	}
 	p.world.calm()
+}
+
+// sleep waits for d, and reports whether there is time for more faults.
+func (p *Plan) sleep(d time.Duration) bool {
+	time.Sleep(min(d, p.Length-p.world.Now()))
+	return p.world.Now() < p.Length && len(p.world.Judge.Verdicts()) == 0
+}
+
+// stir begins a burst, in which all work faster.
+func (p *Plan) stir() {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	p.bursts++
+	close(p.burst)
+}
+
+// settle ends a burst.
+func (p *Plan) settle() {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	p.burst = make(chan struct{})
+}
+
+// Burst is closed while faults come, and for a while after.
+func (p *Plan) Burst() <-chan struct{} {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	return p.burst
 }
 
 // kinds lists the faults of this weather; one that is there twice comes twice as
 // often.
 func (p *Plan) kinds() []func() {
-	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow}
+	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow, p.cross}
 	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
@@ -211,6 +258,8 @@ func (p *Plan) kinds() []func() {
 		return processes
 	case Clocks:
 		return slices.Concat(clocks, processes)
+	case Torn:
+		return []func(){p.cross, p.cross, p.sever, p.slow, p.hang, p.pause}
 	case Tight:
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause})
 	case Storm:
@@ -253,6 +302,15 @@ func (p *Plan) isolate() {
 		if p.rng.IntN(4) > 0 {
 			m.Partition(n.index, true, true, d)
 		}
+	}
+}
+
+// cross cuts each machine off from another node, so that their quorums meet in
+// few nodes: in one, of three.
+func (p *Plan) cross() {
+	first, d := p.rng.IntN(len(p.world.nodes)), between(p.rng, 0, 100*p.TTL)
+	for i := range p.Machines {
+		p.Machine(i).Partition((first+i)%len(p.world.nodes), true, true, d)
 	}
 }
 
@@ -342,6 +400,9 @@ func (p *Plan) step() {
 	n.stepped = off
 }
 
+// swift is how slow a network may be in which nothing is wrong.
+const swift = time.Millisecond
+
 // calm ends all faults and starts what is down.
 func (w *World) calm() {
 	w.History.Add("world", "faults are over")
@@ -352,7 +413,8 @@ func (w *World) calm() {
 		m.endPause()
 		for _, p := range m.paths {
 			p.thereUntil, p.backUntil, p.slowUntil = 0, 0, 0
-			p.network.Cuts, p.network.Spikes = 0, 0
+			p.network.Cuts, p.network.Spikes, p.network.Snags = 0, 0, 0
+			p.network.Delay, p.network.Jitter = min(p.network.Delay, swift), min(p.network.Jitter, swift)
 		}
 		for _, c := range m.conns {
 			if s := c.stream; s != nil {

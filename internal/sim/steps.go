@@ -222,10 +222,6 @@ func (c *call) confirm() (driver.Reply, error) {
 	case ConfirmSkipped:
 		return integer(1)
 	case ConfirmUnguarded:
-	case RepeatedGrant:
-		if holder != c.argv[1] {
-			return integer(0)
-		}
 	default:
 		if holder != c.argv[1] || last != c.argv[2] {
 			return integer(0)
@@ -241,9 +237,12 @@ func (c *call) confirm() (driver.Reply, error) {
 func (c *call) repair(v voting) (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, token, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4]
-	blind := c.server.Mutation == RepairCreatesBlind
-	if admitted, _ := c.seen(c.keys[2]); v.fenced && admitted != v.agreement && !blind {
+	if admitted, _ := c.seen(c.keys[2]); v.fenced && admitted != v.agreement {
 		return integer(-1)
+	}
+	blind := c.server.Mutation == RepairOverwrites
+	if blind {
+		delete(c.server.keys, record)
 	}
 	if holder, held := c.seen(record); held {
 		if holder == id {

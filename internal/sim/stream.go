@@ -127,6 +127,19 @@ func (s *stream) watch(d time.Duration) {
 	})
 }
 
+// snag holds up what follows a grant, if it is so drawn.
+func (s *stream) snag() {
+	c := s.conn
+	like := &c.path.network
+	if like.Snags == 0 || c.rng.Float64() >= like.Snags {
+		return
+	}
+	d := between(c.rng, 0, like.Snag)
+	w := c.machine.world
+	c.path.thereUntil = max(c.path.thereUntil, w.Now()+d)
+	w.after(d, func() { s.there.release(0) })
+}
+
 // answer sends the reply that r was given back.
 func (s *stream) answer(r *request) {
 	if !s.broken {

@@ -1,0 +1,7 @@
+//go:build race
+
+package redlatch_test
+
+// simWorlds is how many worlds TestSim runs, less where each takes ten times as
+// long.
+const simWorlds = 100
