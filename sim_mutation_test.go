@@ -32,6 +32,9 @@ func TestSimMutations(t *testing.T) {
 					o := simulate(t, uint64(seed+1), m, false)
 					if len(o.verdicts) > 0 {
 						findings[m] = finding{seed + 1, o.verdicts[0]}
+						if strings.HasPrefix(o.verdicts[0], "nothing is refused") {
+							t.Errorf("the mutation itself is broken: %s", o.verdicts[0])
+						}
 						return
 					}
 				}

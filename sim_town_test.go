@@ -290,7 +290,7 @@ func (w *simWorker) failed(label, name string, err error) {
 	h := w.process.town.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
 	if errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid) {
-		w.process.town.world.Judge.Condemn("%s: %s: %v", label, name, err)
+		w.process.town.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}
 }
 

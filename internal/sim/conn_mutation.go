@@ -53,10 +53,10 @@ func shortened(args, step []string) []string {
 func renamed(args, step []string) []string {
 	at := len(args) - len(step) + 1
 	switch {
-	case len(step) == 3: // release
-		at--
 	case len(step) < 2 || step[0] == script.Admit:
 		return args
+	case len(step) == 3: // release
+		at--
 	}
 	args = slices.Clone(args)
 	// What differs between attempts is before the label.

@@ -114,6 +114,9 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	uniform := r.IntN(4) > 0
 	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
+	if w.Mutation == PromotionHidden {
+		uniform, replicated = true, true
+	}
 	for range nodes {
 		// Nodes forget, also what nobody used for long: then tokens rest on
 		// clocks that are off by little.
@@ -246,7 +249,7 @@ func (p *Plan) Burst() <-chan struct{} {
 // often.
 func (p *Plan) kinds() []func() {
 	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow, p.cross}
-	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
+	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
 	switch p.Weather {
