@@ -37,8 +37,8 @@ type Network struct {
 	Spike  time.Duration
 	// Cuts is how often a message breaks its connection.
 	Cuts float64
-	// Snags is how often the way to a node is held up, for up to Snag, when the
-	// node has just granted.
+	// Snags is how often the way to a node, or the process, is held up, for up to
+	// Snag, when the node has just executed a step for it.
 	Snags float64
 	Snag  time.Duration
 }

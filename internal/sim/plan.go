@@ -264,7 +264,7 @@ func (p *Plan) kinds() []func() {
 	case Torn:
 		return []func(){p.cross, p.cross, p.sever, p.slow, p.hang, p.pause}
 	case Tight:
-		return slices.Concat(network, []func(){p.hang, p.hang, p.pause})
+		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
 	case Storm:
 		return slices.Concat(network, servers, processes, clocks)
 	case Outlaw:

@@ -127,7 +127,8 @@ func (s *stream) watch(d time.Duration) {
 	})
 }
 
-// snag holds up what follows a grant, if it is so drawn.
+// snag holds up what follows a step, if it is so drawn: the way to the node, or
+// the whole process, before it hears the answer.
 func (s *stream) snag() {
 	c := s.conn
 	like := &c.path.network
@@ -136,6 +137,10 @@ func (s *stream) snag() {
 	}
 	d := between(c.rng, 0, like.Snag)
 	w := c.machine.world
+	if c.rng.IntN(8) == 0 {
+		w.schedule.after(0, func() { c.machine.Pause(d, false) })
+		return
+	}
 	c.path.thereUntil = max(c.path.thereUntil, w.Now()+d)
 	w.after(d, func() { s.there.release(0) })
 }
