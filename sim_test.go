@@ -183,7 +183,7 @@ func (r *simRun) provesSomething() {
 // A seed is of use only if it leads to the same world again. It does unless two
 // goroutines do something in one nanosecond, which the Go scheduler orders.
 func TestSimReplays(t *testing.T) {
-	const seeds, enough = 40, 30
+	const seeds, enough = 40, 15
 	same := 0
 	for seed := range uint64(seeds) {
 		first, second := simulate(t, seed+1, sim.None, false), simulate(t, seed+1, sim.None, false)

@@ -61,7 +61,7 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 	case script.Admit:
 		return c.admit(v)
 	}
-	return refuse("ERR REDLATCH no such step: " + c.argv[0])
+	return refuse("REDLATCH no such step: " + c.argv[0])
 }
 
 // voting is what a voting script's first line says.

@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// comparison runs the same commands on a real server and on the model of it.
+type comparison struct {
+	t     *testing.T
+	rng   *rand.Rand
+	conn  *redistest.Conn
+	model *Server
+	now   time.Time // the server's, as the model takes it
+	last  string    // the command under comparison
+}
+
+const (
+	compared  = 1500
+	long      = "60000" // ms: outlives the test
+	short     = "3"     // is over before the next command
+	tolerance = 2 * time.Second
+)
+
+// The model does what the scripts do on a real server: every random command has
+// the same reply from both, and leaves the same keys.
+func TestModelDoesWhatAServerDoes(t *testing.T) {
+	seed := rand.Uint64()
+	if env := os.Getenv("REDLATCH_SEED"); env != "" {
+		var err error
+		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("REDLATCH_SEED=%d replays this", seed)
+	server := redistest.New(t, redistest.Options{})
+	conn, err := server.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	info, err := server.Info("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &comparison{t: t, rng: rand.New(rand.NewPCG(seed, 0)), conn: conn}
+	c.tick()
+	c.model = NewServer(info["run_id"], func() time.Time { return c.now })
+	for range compared {
+		c.step()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// tick brings the model's clock up to the server's.
+func (c *comparison) tick() {
+	c.t.Helper()
+	reply, err := c.conn.Do("TIME")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pair := reply.([]any)
+	seconds, _ := strconv.ParseInt(pair[0].(string), 10, 64)
+	micros, _ := strconv.ParseInt(pair[1].(string), 10, 64)
+	c.now = time.UnixMicro(seconds*1e6 + micros)
+}
+
+func pick[T any](c *comparison, of ...T) T { return of[c.rng.IntN(len(of))] }
+
+// step compares one random command.
+func (c *comparison) step() {
+	c.tick()
+	switch c.rng.IntN(200) {
+	case 0:
+		c.real("FLUSHALL")
+		c.model.FlushAll()
+	case 1:
+		c.real("SCRIPT", "FLUSH")
+		c.model.FlushScripts()
+	case 2:
+		key := pick(c, "a", "b")
+		c.real("DEL", key)
+		c.real("RPUSH", key, "x")
+		c.model.SetList(key)
+	default:
+		c.compare(c.command())
+	}
+	c.keys()
+}
+
+func (c *comparison) command() []string {
+	record := pick(c, "a", "b")
+	counter := "redlatch:{" + record + "}:counter"
+	const admission, deployment, quarantine = "admission", "deployment", "quarantine"
+	agreement := "agreed"
+	if c.rng.IntN(20) == 0 {
+		agreement = "other"
+	}
+	voting := script.Voting(agreement, c.rng.IntN(10) > 0)
+	ttl, counterTTL := long, long
+	if c.rng.IntN(10) == 0 {
+		ttl, counterTTL = short, pick(c, long, short)
+	}
+	id := pick(c, "one", "two", "three")
+	number := strconv.FormatInt(c.now.UnixMicro()+c.rng.Int64N(4e6)-2e6, 10)
+	if last, ok := c.model.Value(counter); ok && c.rng.IntN(2) == 0 {
+		number = last
+	}
+	vote := func(keys []string, args ...string) []string {
+		return slices.Concat([]string{"EVALSHA", voting.SHA, strconv.Itoa(len(keys))}, keys, args)
+	}
+	switch c.rng.IntN(16) {
+	case 0, 1, 2, 3:
+		proposed := pick(c, number, number, "1", "1000000000000000", "8000000000000000")
+		return vote([]string{record, counter, admission}, script.Acquire, id, ttl, proposed, proposed[:max(0, len(proposed)-6)], counterTTL)
+	case 4, 5:
+		return vote([]string{record, counter}, script.Extend, id, ttl, number, counterTTL)
+	case 6, 7:
+		return vote([]string{record, counter}, script.Confirm, id, number, pick(c, number, strconv.FormatInt(c.now.UnixMicro(), 10)), counterTTL)
+	case 8:
+		return vote([]string{record, counter, admission}, script.Repair, id, ttl, number, counterTTL)
+	case 9:
+		return vote(nil, "")
+	case 10, 11:
+		run := pick(c, c.model.RunID, c.model.RunID, c.model.RunID, "0000")
+		text := `{"run":"` + pick(c, c.model.RunID, "0000") + `"}`
+		return []string{"EVAL", voting.Text, "3", admission, deployment, quarantine, script.Admit, run, text}
+	case 12:
+		return []string{"EVAL", script.Inspect.Text, "2", deployment, quarantine}
+	case 13:
+		return []string{"SET", quarantine, c.model.RunID + " 1", "EX", "60"}
+	default:
+		return slices.Concat(pick(c, []string{"EVALSHA", script.Release.SHA}, []string{"EVAL", script.Release.Text}),
+			[]string{"2", record, counter, id, pick(c, "0", number), counterTTL})
+	}
+}
+
+func (c *comparison) real(args ...string) any {
+	c.t.Helper()
+	reply, err := c.conn.Do(args...)
+	if err != nil {
+		c.t.Fatalf("%q: %v", args, err)
+	}
+	return reply
+}
+
+// compare sends the command to both and compares what they say.
+func (c *comparison) compare(args []string) {
+	c.last = fmt.Sprintf("%.60q", args)
+	real, realErr := c.conn.Do(args...)
+	model, modelErr := c.model.Exec(args)
+	if slices.Contains(args, short) {
+		time.Sleep(10 * time.Millisecond) // what lives for so long is gone on both
+	}
+	if code(realErr) != code(modelErr) {
+		c.t.Fatalf("%s: the server says %v, the model %v", c.last, realErr, modelErr)
+	}
+	if realErr == nil && !same(real, model) {
+		c.t.Fatalf("%s: the server answers %v, the model %+v", c.last, real, model)
+	}
+}
+
+// code is the first word of a server's error.
+func code(err error) string {
+	if err == nil {
+		return ""
+	}
+	// Some versions put ERR before what a script says of its own.
+	word, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "ERR "), " ")
+	return word
+}
+
+// same compares replies: what comes from a clock within the tolerance, and of
+// INFO that the server has what the model says.
+func same(real any, model driver.Reply) bool {
+	switch real := real.(type) {
+	case nil:
+		return model.Kind == driver.Reply{}.Kind
+	case int64:
+		return model.Kind == driver.Int && near(real, model.Int)
+	case string:
+		if model.Kind != driver.Text {
+			return false
+		}
+		if strings.Contains(real, "run_id:") {
+			return sameInfo(real, model.Text)
+		}
+		a, errA := strconv.ParseInt(real, 10, 64)
+		b, errB := strconv.ParseInt(model.Text, 10, 64)
+		return real == model.Text || errA == nil && errB == nil && cmp.Compare(max(a-b, b-a), 2) <= 0
+	case []any:
+		if model.Kind != driver.Array || len(real) != len(model.Array) {
+			return false
+		}
+		for i := range real {
+			if !same(real[i], model.Array[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// near: a counter or a remaining time, if it is not a verdict.
+func near(a, b int64) bool {
+	if a < 2 || b < 2 {
+		return a == b
+	}
+	limit := tolerance.Milliseconds()
+	if a > 1e12 {
+		limit = tolerance.Microseconds()
+	}
+	return max(a-b, b-a) < limit
+}
+
+// sameInfo reports whether the server's INFO has the fields that the model's
+// has, with the same values where no clock or build decides.
+func sameInfo(real, model string) bool {
+	has := make(map[string]string)
+	for line := range strings.Lines(real) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		has[name] = value
+	}
+	for line := range strings.Lines(model) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		got, ok := has[name]
+		switch name {
+		case "redis_version", "uptime_in_seconds":
+			value = got
+		case "cmdstat_flushall":
+			got, _, _ = strings.Cut(got, ",")
+		}
+		if !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// keys compares what is there, and gives the model the server's own counters:
+// they come from a clock that goes on while a script is on its way.
+func (c *comparison) keys() {
+	c.t.Helper()
+	c.tick()
+	var names []string
+	for _, name := range c.real("KEYS", "*").([]any) {
+		names = append(names, name.(string))
+	}
+	ours := c.model.Keys()
+	slices.Sort(names)
+	slices.Sort(ours)
+	if !slices.Equal(names, ours) {
+		c.t.Fatalf("after %s the server has the keys %q, the model %q", c.last, names, ours)
+	}
+	for _, name := range names {
+		if c.model.keys[name].list {
+			continue
+		}
+		real := c.real("GET", name).(string)
+		ours, _ := c.model.Value(name)
+		if real == ours {
+			continue
+		}
+		if !strings.HasSuffix(name, ":counter") || !near(int64(number(real)), int64(number(ours))) {
+			c.t.Fatalf("after %s the server has %q at %s, the model %q", c.last, real, name, ours)
+		}
+		e := c.model.keys[name]
+		e.value = real
+		c.model.keys[name] = e
+	}
+}
