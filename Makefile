@@ -40,12 +40,15 @@ bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
-sim: ## simulated time and faults, from random seeds, until stopped
-	go test -tags sim -run "TestSim$$" -timeout 0 -sim.for 1000h .
+sim: ## simulated time and faults, from new seeds, until stopped
+	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
+
+sim-once: ## the simulation at its full size, which is too slow for the race detector
+	go test -count=1 -run 'TestSim' -v .
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race bench-once ## what every change must pass
+ci: setup lint race sim-once bench-once ## what every change must pass
 
-.PHONY: help setup demo test race lint bench bench-once sim spec ci
+.PHONY: help setup demo test race lint bench bench-once sim sim-once spec ci
