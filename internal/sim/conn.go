@@ -241,12 +241,19 @@ func acquiring(args []string) (id string, ok bool) {
 	return "", false
 }
 
-// stepOf returns the arguments of a command's script, nil when it has none.
+// release names the step that has a script of its own.
+const release = "release"
+
+// stepOf returns the step that a command has done and its arguments, nil when
+// there is none.
 func stepOf(args []string) []string {
 	if !strings.HasPrefix(args[0], "EVAL") {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
+	if args[1] == script.Release.SHA || args[1] == script.Release.Text {
+		return append([]string{release}, args[3+n:]...)
+	}
 	return args[3+n:]
 }
 

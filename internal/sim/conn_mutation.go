@@ -52,11 +52,8 @@ func shortened(args, step []string) []string {
 // renamed gives all attempts of a call one holder id.
 func renamed(args, step []string) []string {
 	at := len(args) - len(step) + 1
-	switch {
-	case len(step) < 2 || step[0] == script.Admit:
+	if len(step) < 2 || step[0] == script.Admit || step[0] == script.Stand {
 		return args
-	case len(step) == 3: // release
-		at--
 	}
 	args = slices.Clone(args)
 	// What differs between attempts is before the label.

@@ -209,18 +209,23 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 	}
 }
 
+// granted reports whether a reply says yes: a hand-over's has more to say.
+func granted(reply driver.Reply) bool {
+	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3
+}
+
 // order checks that nothing of a holder comes after its release, but for what a
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
-	if err != nil || reply.Kind != driver.Int || reply.Int <= 0 && len(step) != 3 {
+	if err != nil || len(step) < 2 || step[0] != release && !granted(reply) {
 		return
 	}
 	switch {
-	case len(step) == 3 && step[0] != script.Admit:
-		n.released[step[0]] = true
+	case step[0] == release:
+		n.released[step[1]] = true
 	case step[0] == script.Acquire && s.broken:
 		n.world.late[step[1]] = true
-	case step[0] == script.Confirm || step[0] == script.Admit || n.world.late[step[1]]:
+	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Stand || n.world.late[step[1]]:
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}
@@ -238,9 +243,6 @@ func (t exchangeText) String() string {
 	if len(t.args) > 3 && t.args[2] != "0" {
 		name = t.args[3]
 	}
-	if len(step) == 3 && step[0] != "admit" {
-		step = append([]string{"release"}, step...)
-	}
 	if len(step) == 0 {
 		return "inspect"
 	}
@@ -251,7 +253,7 @@ func (t exchangeText) String() string {
 	case driver.Int:
 		return fmt.Sprintf("%s %q → %d", name, step, t.reply.Int)
 	case driver.Array:
-		return fmt.Sprintf("%s %q → %s, %d ms", name, step, t.reply.Array[0].Text, t.reply.Array[1].Int)
+		return fmt.Sprintf("%s %q → %v", name, step, t.reply.Array)
 	}
 	return fmt.Sprintf("%s %q → %+v", name, step, t.reply)
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -83,6 +82,7 @@ func pick[T any](c *comparison, of ...T) T { return of[c.rng.IntN(len(of))] }
 // step compares one random command.
 func (c *comparison) step() {
 	c.tick()
+	c.wait()
 	switch c.rng.IntN(200) {
 	case 0:
 		c.real("FLUSHALL")
@@ -103,7 +103,8 @@ func (c *comparison) step() {
 
 func (c *comparison) command() []string {
 	record := pick(c, "a", "b")
-	counter := "redlatch:{" + record + "}:counter"
+	counter, next := "redlatch:{"+record+"}:token:"+record, "redlatch:{"+record+"}:next:"+record
+	waiter, ticket := pick(c, "p/1", "p/2", "-q/1", "-q/2"), pick(c, "0", number0(c))
 	const admission, deployment, quarantine = "admission", "deployment", "quarantine"
 	agreement := "agreed"
 	if c.rng.IntN(20) == 0 {
@@ -122,10 +123,17 @@ func (c *comparison) command() []string {
 	vote := func(keys []string, args ...string) []string {
 		return slices.Concat([]string{"EVALSHA", voting.SHA, strconv.Itoa(len(keys))}, keys, args)
 	}
-	switch c.rng.IntN(16) {
+	switch c.rng.IntN(20) {
 	case 0, 1, 2, 3:
 		proposed := pick(c, number, number, "1", "1000000000000000", "8000000000000000")
-		return vote([]string{record, counter, admission}, script.Acquire, id, ttl, proposed, proposed[:max(0, len(proposed)-6)], counterTTL)
+		args := []string{script.Acquire, id, ttl, proposed, proposed[:max(0, len(proposed)-6)], counterTTL}
+		switch c.rng.IntN(6) {
+		case 0:
+			args = append(args, pick(c, waiter, waiter, "*", "="))
+		case 1:
+			args = append(args, "", pick(c, "one", "two", "three"))
+		}
+		return vote([]string{record, counter, admission, next}, args...)
 	case 4, 5:
 		return vote([]string{record, counter}, script.Extend, id, ttl, number, counterTTL)
 	case 6, 7:
@@ -140,11 +148,36 @@ func (c *comparison) command() []string {
 		return []string{"EVAL", voting.Text, "3", admission, deployment, quarantine, script.Admit, run, text}
 	case 12:
 		return []string{"EVAL", script.Inspect.Text, "2", deployment, quarantine}
+	case 14, 15, 16:
+		return vote([]string{record, admission, next}, script.Stand, waiter, ticket)
+	case 17:
+		return []string{"EVAL", script.Release.Text, "3", record, counter, next, pick(c, id, waiter), "0", counterTTL, waiter, ticket}
 	case 13:
 		return []string{"SET", quarantine, c.model.RunID + " 1", "EX", "60"}
 	default:
 		return slices.Concat(pick(c, []string{"EVALSHA", script.Release.SHA}, []string{"EVAL", script.Release.Text}),
-			[]string{"2", record, counter, id, pick(c, "0", number), counterTTL})
+			[]string{"3", record, counter, next, id, pick(c, "0", number), counterTTL})
+	}
+}
+
+// number0 is a ticket.
+func number0(c *comparison) string { return strconv.FormatInt(1e15+c.rng.Int64N(1e15), 10) }
+
+// wait has what is about to lapse by the server's clock lapse before the next
+// command, not under way.
+func (c *comparison) wait() {
+	near := func(ms int64) bool { d := ms - c.now.UnixMilli(); return d > -5 && d < 10 }
+	for name, e := range c.model.keys {
+		_, deadline, ok := called(e.value)
+		soon := ok && near(deadline) || e.expires != 0 && near(e.expires)
+		for _, p := range e.places {
+			soon = soon || strings.Contains(name, ":beat:") && near(int64(p.score))
+		}
+		if soon {
+			time.Sleep(20 * time.Millisecond)
+			c.tick()
+			return
+		}
 	}
 }
 
@@ -200,7 +233,7 @@ func same(real any, model driver.Reply) bool {
 		}
 		a, errA := strconv.ParseInt(real, 10, 64)
 		b, errB := strconv.ParseInt(model.Text, 10, 64)
-		return real == model.Text || errA == nil && errB == nil && cmp.Compare(max(a-b, b-a), 2) <= 0
+		return real == model.Text || errA == nil && errB == nil && (max(a-b, b-a) <= 2 || near(a, b))
 	case []any:
 		if model.Kind != driver.Array || len(real) != len(model.Array) {
 			return false
@@ -267,7 +300,9 @@ func (c *comparison) keys() {
 		c.t.Fatalf("after %s the server has the keys %q, the model %q", c.last, names, ours)
 	}
 	for _, name := range names {
-		if c.model.keys[name].list {
+		e := c.model.keys[name]
+		if e.list {
+			c.line(name, e)
 			continue
 		}
 		real := c.real("GET", name).(string)
@@ -275,11 +310,32 @@ func (c *comparison) keys() {
 		if real == ours {
 			continue
 		}
-		if !strings.HasSuffix(name, ":counter") || !near(int64(number(real)), int64(number(ours))) {
+		_, deadline, isCall := called(ours)
+		who, realDeadline, _ := called(real)
+		switch {
+		case isCall && strings.HasPrefix(ours, who+" ") && near(deadline, realDeadline):
+		case !strings.Contains(name, ":token:") || !near(int64(number(real)), int64(number(ours))):
 			c.t.Fatalf("after %s the server has %q at %s, the model %q", c.last, real, name, ours)
 		}
-		e := c.model.keys[name]
 		e.value = real
 		c.model.keys[name] = e
 	}
+}
+
+// line compares a sorted set, and gives the model the server's scores.
+func (c *comparison) line(name string, e entry) {
+	c.t.Helper()
+	if e.places == nil {
+		return
+	}
+	real := c.real("ZRANGE", name, "0", "-1", "WITHSCORES").([]any)
+	var theirs []place
+	for i := 0; i+1 < len(real); i += 2 {
+		theirs = append(theirs, place{number(real[i+1].(string)), real[i].(string)})
+	}
+	if !slices.EqualFunc(theirs, e.places, func(a, b place) bool { return a.who == b.who && near(int64(a.score), int64(b.score)) }) {
+		c.t.Fatalf("after %s the server has %v at %s, the model %v", c.last, theirs, name, e.places)
+	}
+	e.places = theirs
+	c.model.keys[name] = e
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -136,7 +135,7 @@ func (n *Node) execute(s *stream, r *request) {
 		r.reply, r.err = reply, err
 	}
 	s.answer(r)
-	if step := stepOf(r.args); len(step) > 0 && reply.Kind == driver.Int && (step[0] == script.Acquire && reply.Int > 0 || step[0] == script.Extend) {
+	if step := stepOf(r.args); len(step) > 0 && (step[0] == script.Acquire && granted(reply) || step[0] == script.Extend) {
 		s.snag()
 		if w.Mutation == SentAgain && step[0] == script.Acquire && n.rng.IntN(4) == 0 {
 			again := n.server

@@ -27,6 +27,8 @@ type Server struct {
 	// AppendFsync is "" without an append-only file, else its policy.
 	AppendFsync string
 	Mutation    Mutation
+	// Publish delivers a message and returns how many listen; nil for nobody.
+	Publish func(channel, message string) int
 
 	keys    map[string]entry
 	scripts map[string]string // by SHA1
@@ -37,7 +39,8 @@ type Server struct {
 type entry struct {
 	value   string
 	list    bool
-	expires int64 // in ms of the server's clock, 0 for never
+	places  []place // of a sorted set
+	expires int64   // in ms of the server's clock, 0 for never
 }
 
 // NewServer returns an empty server that has just come up.
@@ -127,6 +130,13 @@ func (s *Server) Exec(args []string) (driver.Reply, error) {
 			return refuse(wrongType)
 		}
 		return text(e.value), nil
+	case "DEL":
+		_, ok := s.find(args[1], now.UnixMilli())
+		delete(s.keys, args[1])
+		if ok {
+			return integer(1)
+		}
+		return integer(0)
 	case "SET":
 		return s.set(now, args[1:])
 	case "CONFIG":

@@ -60,6 +60,8 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 		return c.repair(v)
 	case script.Admit:
 		return c.admit(v)
+	case script.Stand:
+		return c.standing(v)
 	}
 	return refuse("REDLATCH no such step: " + c.argv[0])
 }
@@ -119,11 +121,7 @@ func (c *call) other(holder string, ok bool) (driver.Reply, error) {
 	if !ok {
 		return integer(0)
 	}
-	left := int64(-1)
-	if e, _ := c.server.find(c.keys[0], c.ms); e.expires != 0 {
-		left = max(0, e.expires-c.ms)
-	}
-	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(holder), {Kind: driver.Int, Int: left}}}, nil
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(holder), {Kind: driver.Int, Int: c.left(c.keys[0])}}}, nil
 }
 
 // number is Lua's tonumber for what a counter can be, 0 for what is none.
@@ -138,6 +136,13 @@ func number(s string) float64 {
 func (c *call) acquire(v voting) (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, proposed, seconds, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4], c.argv[5]
+	var waiter, from string
+	if len(c.argv) > 6 {
+		waiter = c.argv[6]
+	}
+	if len(c.argv) > 7 {
+		from = c.argv[7]
+	}
 	m := c.server.Mutation
 	admitted, _ := c.seen(c.keys[2])
 	if v.fenced && admitted != v.agreement && m != MarkerIgnored {
@@ -145,16 +150,25 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	}
 	holder, held := c.seen(record)
 	last, counted := c.seen(counter)
-	if held && holder == id {
+	if held && holder == id && waiter != "=" {
 		if !counted {
 			return refuse("REDLATCH the fence counter of " + record + " is gone")
 		}
 		return integer(int64(number(last)))
 	}
-	if held && m != AcquireOverwrites {
+	if held && holder != from && m != AcquireOverwrites {
 		return c.other(holder, true)
 	}
-	next := proposed
+	next, waiting := c.seen(c.keys[3])
+	who := ""
+	if waiting && next != "-" && from == "" && waiter != "*" {
+		first, deadline, _ := called(next)
+		who = first
+		if left := deadline - c.ms; who != waiter && left >= 0 {
+			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(""), {Kind: driver.Int, Int: left}}}, nil
+		}
+	}
+	granted := proposed
 	if strconv.FormatInt(c.now.Unix(), 10) != seconds || counted && (len(last) != len(proposed) || last >= proposed) {
 		now := float64(c.now.UnixMicro())
 		n := number(proposed)
@@ -165,19 +179,27 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 		if m != CounterFromClock {
 			n = math.Max(n, number(last)+1)
 		}
-		next = strconv.FormatFloat(n, 'f', 0, 64)
+		granted = strconv.FormatFloat(n, 'f', 0, 64)
 	}
 	if c.server.Replica {
 		return refuse(readOnly)
 	}
-	if m == AcquireOverwrites {
+	if m == AcquireOverwrites || held {
 		delete(c.server.keys, record)
 	}
 	if !c.putNew(record, id, ttl) {
 		return refuse(wrongType)
 	}
-	c.put(counter, next, counterTTL)
-	return integer(int64(number(next)))
+	c.put(counter, granted, counterTTL)
+	if who != "" && who == waiter {
+		c.lineOf(record, c.keys[3]).leave(who)
+		c.put(c.keys[3], "-", milliseconds(script.Patience))
+	}
+	token := driver.Reply{Kind: driver.Int, Int: int64(number(granted))}
+	if from == "" {
+		return token, nil
+	}
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{token, bit(held), bit(waiting)}}, nil
 }
 
 func (c *call) extend() (driver.Reply, error) {
@@ -263,23 +285,58 @@ func (c *call) repair(v voting) (driver.Reply, error) {
 	return integer(1)
 }
 
+// release is release.lua and what follows it, handon.lua.
 func (c *call) release() (driver.Reply, error) {
-	record, counter := c.keys[0], c.keys[1]
+	record, counter, next := c.keys[0], c.keys[1], c.keys[2]
 	id, token, counterTTL := c.argv[0], c.argv[1], c.argv[2]
+	holder, held := c.seen(record)
+	_, waiting := c.seen(next)
+	ours := held && (holder == id || c.server.Mutation == ReleaseBlind)
+	if ours || waiting || len(c.argv) > 3 {
+		if c.server.Replica {
+			return refuse(readOnly)
+		}
+	}
+	if ours {
+		c.raise(counter, token, counterTTL)
+		delete(c.server.keys, record)
+	}
+	summoned := ""
+	if waiting || len(c.argv) > 3 {
+		l := c.lineOf(record, next)
+		if len(c.argv) > 3 {
+			who, ticket := c.argv[3], c.argv[4]
+			if ticket == "0" {
+				l.leave(who)
+			} else {
+				l.stand(who, number(ticket))
+			}
+		}
+		if ours || !held {
+			summoned, _ = l.summon("", true)
+		}
+	}
+	switch {
+	case ours && summoned != "":
+		return integer(2)
+	case ours:
+		return integer(1)
+	}
 	if e, _ := c.server.find(record, c.ms); e.list {
 		return refuse(wrongType)
 	}
-	holder, held := c.seen(record)
-	if !held || holder != id && c.server.Mutation != ReleaseBlind {
-		return c.other(holder, held)
-	}
-	if c.server.Replica {
-		return refuse(readOnly)
-	}
-	c.raise(counter, token, counterTTL)
-	delete(c.server.keys, record)
-	return integer(1)
+	return c.other(holder, held)
 }
+
+// bit is Lua's "x and 1 or 0".
+func bit(is bool) driver.Reply {
+	if is {
+		return driver.Reply{Kind: driver.Int, Int: 1}
+	}
+	return driver.Reply{Kind: driver.Int}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 func (c *call) admit(v voting) (driver.Reply, error) {
 	admission, deployment, quarantine := c.keys[0], c.keys[1], c.keys[2]

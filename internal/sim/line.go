@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// place is a member of a sorted set.
+type place struct {
+	score float64
+	who   string
+}
+
+// zadd is ZADD. A set is copied on write: a snapshot shares it.
+func (c *call) zadd(key string, score float64, who string) {
+	e, _ := c.server.find(key, c.ms)
+	e.places = slices.DeleteFunc(slices.Clone(e.places), func(p place) bool { return p.who == who })
+	e.list, e.places = true, append(e.places, place{score, who})
+	slices.SortFunc(e.places, func(a, b place) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.who, b.who)) })
+	c.server.keys[key] = e
+}
+
+// zrem is ZREM.
+func (c *call) zrem(key, who string) bool {
+	e, _ := c.server.find(key, c.ms)
+	i := rank(e.places, who)
+	if i < 0 {
+		return false
+	}
+	e.places = slices.Delete(slices.Clone(e.places), i, i+1)
+	c.server.keys[key] = e
+	if len(e.places) == 0 {
+		delete(c.server.keys, key)
+	}
+	return true
+}
+
+func (c *call) places(key string) []place {
+	e, _ := c.server.find(key, c.ms)
+	return e.places
+}
+
+func rank(places []place, who string) int {
+	return slices.IndexFunc(places, func(p place) bool { return p.who == who })
+}
+
+func (c *call) expire(key string, ms int64) {
+	if e, ok := c.server.find(key, c.ms); ok {
+		e.expires = c.ms + ms
+		c.server.keys[key] = e
+	}
+}
+
+// line is the waiting line of one record, as line.lua has it.
+type line struct {
+	*call
+	record, next string
+	line, beats  string
+}
+
+func (c *call) lineOf(record, next string) *line {
+	side := next[:len(next)-len(record)-5]
+	return &line{call: c, record: record, next: next, line: side + "line:" + record, beats: side + "beat:" + record}
+}
+
+func (l *line) stand(who string, ticket float64) {
+	patience := script.Patience.Milliseconds()
+	l.zadd(l.line, ticket, who)
+	l.zadd(l.beats, float64(l.ms+patience), who)
+	l.expire(l.line, 2*patience)
+	l.expire(l.beats, 2*patience)
+}
+
+func (l *line) leave(who string) {
+	l.zrem(l.beats, who)
+	l.zrem(l.line, who)
+}
+
+// called reads who was called, and until when.
+func called(next string) (who string, deadline int64, ok bool) {
+	who, text, found := strings.Cut(next, " ")
+	deadline, err := strconv.ParseInt(text, 10, 64)
+	return who, deadline, found && err == nil
+}
+
+// summon is call of line.lua.
+func (l *line) summon(self string, again bool) (who string, deadline int64) {
+	next, _ := l.seen(l.next)
+	if who, deadline, ok := called(next); ok && deadline >= l.ms && rank(l.places(l.line), who) >= 0 {
+		if again && who[0] != '-' {
+			l.publish(who)
+		}
+		return who, deadline
+	}
+	grace := script.Grace.Milliseconds()
+	for range 16 {
+		places := l.places(l.line)
+		if len(places) == 0 {
+			break
+		}
+		first := places[0].who
+		listeners := -l.ms
+		if i := rank(l.places(l.beats), first); i >= 0 {
+			listeners += int64(l.places(l.beats)[i].score)
+		}
+		if listeners > 0 && first != self && first[0] != '-' {
+			listeners = l.publish(first)
+		}
+		if listeners > 0 {
+			l.put(l.next, first+" "+strconv.FormatInt(l.ms+grace, 10), milliseconds(script.Patience))
+			l.zadd(l.beats, float64(l.ms+grace), first)
+			return first, l.ms + grace
+		}
+		l.leave(first)
+	}
+	delete(l.server.keys, l.next)
+	return "", 0
+}
+
+// publish sends a waiter the message that it is called, and returns how many
+// listen.
+func (l *line) publish(who string) int64 {
+	if l.server.Publish == nil {
+		return 0
+	}
+	process, _, _ := strings.Cut(who, "/")
+	return int64(l.server.Publish("redlatch:call:"+process, who+" "+l.record))
+}
+
+// standing is stand.lua.
+func (c *call) standing(v voting) (driver.Reply, error) {
+	record, next := c.keys[0], c.keys[2]
+	who, ticket := c.argv[1], number(c.argv[2])
+	if admitted, _ := c.seen(c.keys[1]); v.fenced && admitted != v.agreement {
+		return integer(0)
+	}
+	if c.server.Replica {
+		return refuse(readOnly)
+	}
+	l := c.lineOf(record, next)
+	lapsed := slices.Clone(l.places(l.beats))
+	for i, p := range lapsed {
+		if i < 64 && p.score < float64(c.ms) {
+			l.leave(p.who)
+		}
+	}
+	if c.argv[2] == "0" {
+		ticket = float64(c.now.UnixMicro())
+		if i := rank(l.places(l.line), who); i >= 0 {
+			ticket = l.places(l.line)[i].score
+		}
+	}
+	l.stand(who, ticket)
+	answer := func(ahead int, holder string, left int64) (driver.Reply, error) {
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{
+			{Kind: driver.Int, Int: int64(ahead)}, text(strconv.FormatFloat(ticket, 'f', 0, 64)), text(holder), {Kind: driver.Int, Int: left},
+		}}, nil
+	}
+	if holder, held := c.seen(record); held {
+		was, ok := c.seen(next)
+		if !ok {
+			was = "-"
+		}
+		c.put(next, was, milliseconds(script.Patience))
+		return answer(rank(l.places(l.line), who), holder, c.left(record))
+	}
+	first, deadline := l.summon(who, false)
+	ahead := max(0, rank(l.places(l.line), who))
+	if first != who {
+		ahead = max(ahead, 1)
+	}
+	return answer(ahead, "", deadline-c.ms)
+}
+
+// left is PTTL of a key that is there.
+func (c *call) left(key string) int64 {
+	if e, _ := c.server.find(key, c.ms); e.expires != 0 {
+		return max(0, e.expires-c.ms)
+	}
+	return -1
+}
