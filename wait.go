@@ -201,15 +201,17 @@ func (c *Client) letGo(l *Lock) {
 func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	c.counters.tries.Add(1)
 	claim := claimOf(q.record, newHolderID(c.clock.Wall(), w.request.label), w.request.ttl)
-	next, votes, ok := hold.HandOver(claim)
-	if !c.queues.hand(w, next) {
-		if next != nil {
+	return hold.HandOver(claim, func(next *quorum.Hold) {
+		switch {
+		case c.queues.hand(w, next):
+		case next != nil:
 			c.serve(q, next)
-		} else if unused := c.queues.pass(q); unused != nil {
-			unused.Leave()
+		default:
+			if unused := c.queues.pass(q); unused != nil {
+				unused.Leave()
+			}
 		}
-	}
-	return votes, ok
+	})
 }
 
 // serve gives hold, whose caller has gone, to the next in line, or releases it.

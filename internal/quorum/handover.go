@@ -12,10 +12,12 @@ import (
 // nobody comes between. A node that has no record of the hold, and none of
 // another, grants it as it would any attempt.
 //
-// next is nil when the attempt failed: then what it may have left, and the
-// hold's own records, are released. The answers are those of Release; ok is
-// false when the hold was given up before, and nothing was attempted.
-func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer, ok bool) {
+// decided is called once the attempt is, before the old records' last answers,
+// which its validity does not wait for. next is nil when the attempt failed: then
+// what it may have left, and the hold's own records, are released. The answers
+// are those of Release; ok is false when the hold was given up before, and nothing
+// was attempted: next is nil then too.
+func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers []ballot.Answer, ok bool) {
 	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
 	free := make([]chan struct{}, len(h.seats))
 	for i := range free {
@@ -23,7 +25,8 @@ func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer
 	}
 	idle, ok := r.begin(func(i int) { close(free[i]) })
 	if !ok {
-		return nil, nil, false
+		decided(nil)
+		return nil, false
 	}
 	for _, i := range idle {
 		close(free[i])
@@ -32,7 +35,7 @@ func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer
 	claim.From = h.ID()
 	claim = h.engine.proposed(claim)
 	attempt := newHold(h.engine, claim)
-	next, _ = attempt.acquire(context.Background(), start, claim, func(round *span, i int) ballot.Answer {
+	next, _ := attempt.acquire(context.Background(), start, claim, func(round *span, i int) ballot.Answer {
 		if !slices.Contains(r.asked, i) {
 			return attempt.acquireLane(round, i, claim)
 		}
@@ -41,7 +44,8 @@ func (h *Hold) HandOver(claim ballot.Claim) (next *Hold, answers []ballot.Answer
 		r.done(i, r.handedOver(i, claim.ID, a))
 		return a
 	})
-	return next, r.collect(), true
+	decided(next)
+	return r.collect(), true
 }
 
 // handedOver releases the record on node i, unless it was handed over to the
