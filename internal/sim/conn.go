@@ -119,7 +119,7 @@ func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error
 			return driver.Reply{}, driver.NotSent(err)
 		}
 		m.Run()
-		r := c.send(s, args)
+		r := c.send(s, args, nil)
 		if r == nil {
 			continue // it broke in the meantime, and nothing was sent
 		}
@@ -208,14 +208,17 @@ func (c *Conn) knock(d *dial) {
 }
 
 // send puts a command into the stream; nil when that is broken.
-func (c *Conn) send(s *stream, args []string) *request {
+func (c *Conn) send(s *stream, args []string, sub *subscription) *request {
 	w := c.machine.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.stream != s {
 		return nil
 	}
-	r := &request{args: args, done: make(chan struct{}), round: c.returns}
+	r := &request{args: args, done: make(chan struct{}), round: c.returns, sub: sub}
+	if sub != nil {
+		s.subs = append(s.subs, sub)
+	}
 	if id, ok := acquiring(args); ok {
 		w.attempted(id)
 	}

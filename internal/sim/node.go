@@ -46,8 +46,11 @@ type Node struct {
 	restored map[string]entry
 	// released are the holder ids that a release was executed for.
 	released map[string]bool
-	replica  saved
-	runs     int
+	// listening says over which stream each of listeners, in order, hears.
+	listening map[*subscription]*stream
+	listeners []*subscription
+	replica   saved
+	runs      int
 	// fuse, if not 0, counts executed commands down to a crash.
 	fuse   int
 	onFuse func()
@@ -107,6 +110,8 @@ func (n *Node) start(keys map[string]entry) {
 		s.Replicas = 1
 	}
 	maps.Copy(s.keys, keys)
+	s.Publish = n.publish
+	n.listening, n.listeners = make(map[*subscription]*stream), nil
 	n.server, n.restored = s, keys
 }
 
@@ -127,6 +132,9 @@ func (n *Node) receive(s *stream, r *request) {
 func (n *Node) execute(s *stream, r *request) {
 	w := n.world
 	n.save()
+	if r.sub != nil {
+		n.subscribe(s, r)
+	}
 	reply, err := n.server.Exec(r.args)
 	if step := stepOf(r.args); step != nil {
 		w.executed(n, s, r, step, reply, err)

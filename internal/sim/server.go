@@ -119,6 +119,8 @@ const (
 func (s *Server) Exec(args []string) (driver.Reply, error) {
 	now := s.Clock()
 	switch strings.ToUpper(args[0]) {
+	case "SUBSCRIBE":
+		return text("OK"), nil
 	case "PING":
 		return text("PONG"), nil
 	case "GET":

@@ -19,6 +19,9 @@ type request struct {
 	over  bool // done is closed
 	// round is how many calls had returned on its connection.
 	round int
+	// sub is what a SUBSCRIBE is for; message, if not empty, what it hears.
+	sub     *subscription
+	message string
 }
 
 // content is what the request says, but for what no seed decides.
@@ -52,6 +55,7 @@ type stream struct {
 	progress    time.Duration
 	watched     bool
 	broken      bool
+	subs        []*subscription
 }
 
 func newStream(c *Conn) *stream {
@@ -157,6 +161,13 @@ func (s *stream) replied(r *request) {
 	if s.broken {
 		return
 	}
+	if r.message != "" {
+		select {
+		case r.sub.messages <- r.message:
+		default: // as if it were lost
+		}
+		return
+	}
 	s.waiting = s.waiting[1:]
 	s.progress = s.conn.machine.world.Now()
 	s.conn.machine.repeatGrant(s.conn, r)
@@ -166,6 +177,9 @@ func (s *stream) replied(r *request) {
 // end ends the stream at the machine's side.
 func (s *stream) end(err error) {
 	s.broken = true
+	for _, sub := range s.subs {
+		sub.end()
+	}
 	for _, r := range slices.Concat(s.waiting, s.fresh) {
 		r.finish(driver.Reply{}, err)
 	}
