@@ -32,7 +32,7 @@ var breaches = []breach{
 		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(claim.TTL - Drift(claim.TTL))\n	}\n",
 	},
 	{
-		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 600, weather: "torn",
+		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 1500, weather: "torn",
 		was: "	until := start.Add(ttl - Drift(ttl))\n",
 		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
 	},

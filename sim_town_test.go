@@ -270,7 +270,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	case kind < 3:
 		lock, err = p.client.TryLock(ctx, name, options...)
 	case kind < 5:
-		err = p.client.Do(ctx, name, func(ctx context.Context) error { return nil }, options...)
+		p.client.Do(ctx, name, func(ctx context.Context) error { return nil }, options...)
 		return
 	default:
 		lock, err = p.client.Lock(ctx, name, options...)

@@ -198,7 +198,6 @@ func (j *Judge) Held() int {
 // was about. The caller holds world.mu, which neither a lease nor a clock asks
 // for.
 func (w *World) executed(n *Node, s *stream, r *request, step []string, reply driver.Reply, err error) {
-	w.executions++
 	n.order(s, r, step, reply, err)
 	if r.args[0] == "EVAL" {
 		w.texts[sha(r.args[1])] = r.args[1]
@@ -223,7 +222,7 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	switch {
 	case step[0] == release:
 		n.released[step[1]] = true
-	case step[0] == script.Acquire && s.broken:
+	case (step[0] == script.Acquire || step[0] == script.Repair) && s.broken:
 		n.world.late[step[1]] = true
 	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Stand || n.world.late[step[1]]:
 	case n.released[step[1]]:

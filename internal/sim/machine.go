@@ -110,11 +110,6 @@ func (m *Machine) alive() (alive bool, stopped time.Duration) {
 	return !m.dead, m.stopped
 }
 
-func (m *Machine) running() bool {
-	alive, _ := m.alive()
-	return alive
-}
-
 // Kill ends the process without a word. What its kernel had been given to send
 // may arrive.
 func (m *Machine) Kill() {

@@ -28,8 +28,6 @@ type World struct {
 	// attempts maps the label of a Lock call to its last attempt.
 	attempts map[string]attempt
 	texts    map[string]string // of scripts, by SHA1
-	// executions counts the scripts that were run.
-	executions int
 	// abandoned are the labels of the calls whose records may outlive them.
 	abandoned map[string]bool
 	// late are the holder ids whose commands came after their connection had
@@ -81,13 +79,6 @@ func (w *World) Rand(purpose string, numbers ...int) *rand.Rand {
 
 // Nodes returns the nodes, in order.
 func (w *World) Nodes() []*Node { return w.nodes }
-
-// Executions returns how many scripts the nodes have run.
-func (w *World) Executions() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.executions
-}
 
 // Abandoned tells that the lock of the call with this label is left to run out.
 func (w *World) Abandoned(label string) {
