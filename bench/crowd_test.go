@@ -77,7 +77,7 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 	var mu sync.Mutex // guards j and from and to while the clients run
 	var from, to time.Time
 	var group sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), 3*d+20*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*d+2*patience)
 	defer cancel()
 	done := make(chan struct{})
 	for i := range j.each {
