@@ -48,7 +48,7 @@ torture: ## servers and workers under faults for a minute, judged
 
 torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm
-	cd bench && go run ./torture --for 3m
+	cd bench && go run ./torture --for 4m --seed 42
 
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
