@@ -40,11 +40,8 @@ bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
-# Where the reports of a torture go.
-REPORTS ?= $(shell mktemp -d)
-
-torture: ## servers and workers under faults for a minute, judged
-	go run ./cmd/redlatch torture --for 60s --report $(REPORTS)
+torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR for the reports
+	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch torture --for 60s --report $$reports
 
 torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm
