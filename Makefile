@@ -40,15 +40,12 @@ bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
-# Where the reports of a torture go.
-REPORTS ?= $(shell mktemp -d)
-
-torture: ## servers and workers under faults for a minute, judged
-	go run ./cmd/redlatch torture --for 60s --report $(REPORTS)
+torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR for the reports
+	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch torture --for 60s --report $$reports
 
 torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm
-	cd bench && go run ./torture --for 3m
+	cd bench && go run ./torture --for 4m --seed 42
 
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
