@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,11 +30,12 @@ func (printer) Errorf(format string, args ...any) { fmt.Printf("failed: "+format
 
 // spin uses a processor up until stop is closed.
 func spin(stop <-chan struct{}) {
-	for {
+	for spun := 0; ; spun++ {
 		select {
 		case <-stop:
 			return
 		default:
+			runtime.KeepAlive(spun) // there is nothing else to do
 		}
 	}
 }
