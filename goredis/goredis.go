@@ -21,7 +21,7 @@
 //     voting script, as is the case after each of them but for one: a master that
 //     is demoted and promoted again while its process lives.
 //   - Nobody is called when a lock is released: who is first in line looks every
-//     100 ms.
+//     30 ms.
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none
 //     wait.

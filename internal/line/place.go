@@ -14,7 +14,7 @@ const (
 	// beat keeps the place: three may be lost before it lapses.
 	beat = script.Patience * 3 / 10
 	// poll is for the first in line where the server cannot tell of a release.
-	poll = 100 * time.Millisecond
+	poll = 30 * time.Millisecond
 	// late is how much after a record's expiry the first in line looks.
 	late = time.Millisecond
 )

@@ -19,7 +19,7 @@ end
 if ticket == '0' then
   ticket = redis.call('ZSCORE', line, waiter) or microseconds
 end
-ticket = string.format('%.0f', ticket)
+ticket = string.format('%.0f', tonumber(ticket))
 stand(record, next, waiter, ticket, now)
 if seen[1] then
   redis.call('SET', next, seen[3] or '-', 'PX', PATIENCE)
