@@ -213,6 +213,25 @@ func granted(reply driver.Reply) bool {
 	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3
 }
 
+// holder is whose the record is that a step is about.
+func (n *Node) holder(r *request, step []string) string {
+	if step == nil || len(r.args) < 4 || r.args[2] == "0" {
+		return ""
+	}
+	value, _ := n.server.Value(r.args[3])
+	return value
+}
+
+// handed checks that a step has not made a record another's that was somebody's
+// before: a record changes hands by its release, its expiry or a hand-over.
+func (n *Node) handed(r *request, step []string, before string) {
+	after := n.holder(r, step)
+	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
+		return
+	}
+	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)
+}
+
 // order checks that nothing of a holder comes after its release, but for what a
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {

@@ -135,15 +135,18 @@ func (n *Node) execute(s *stream, r *request) {
 	if r.sub != nil {
 		n.subscribe(s, r)
 	}
+	step := stepOf(r.args)
+	before := n.holder(r, step)
 	reply, err := n.server.Exec(r.args)
-	if step := stepOf(r.args); step != nil {
+	if step != nil {
+		n.handed(r, step, before)
 		w.executed(n, s, r, step, reply, err)
 	}
 	if !r.over {
 		r.reply, r.err = reply, err
 	}
 	s.answer(r)
-	if step := stepOf(r.args); len(step) > 0 && (step[0] == script.Acquire && granted(reply) || step[0] == script.Extend) {
+	if len(step) > 0 && (step[0] == script.Acquire && granted(reply) || step[0] == script.Extend) {
 		s.snag()
 		if w.Mutation == SentAgain && step[0] == script.Acquire && n.rng.IntN(4) == 0 {
 			again := n.server
