@@ -51,7 +51,7 @@ func ExampleClient_Do() {
 func ExampleClient_TryLock() {
 	urls, stop := exampleNodes()
 	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls, RestartFence: redlatch.FenceOff, Label: "web-3"})
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff, Label: "web-3"})
 	if err != nil {
 		panic(err)
 	}
@@ -79,7 +79,7 @@ func ExampleClient_TryLock() {
 func ExampleClient_Admit() {
 	urls, stop := exampleNodes()
 	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls})
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second})
 	if err != nil {
 		panic(err)
 	}
@@ -107,7 +107,7 @@ func ExampleClient_Admit() {
 func ExampleClient_Take() {
 	urls, stop := exampleNodes()
 	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls, RestartFence: redlatch.FenceOff})
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff})
 	if err != nil {
 		panic(err)
 	}
