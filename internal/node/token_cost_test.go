@@ -76,7 +76,7 @@ func tokenCost(b *testing.B, binary string) {
 		loaded[name] = do("SCRIPT", "LOAD", text)
 	}
 	do("SET", admissionKey("default"), agreement)
-	keys := []string{"job", CounterKey("job"), admissionKey("default")}
+	keys := []string{"job", CounterKey("job"), admissionKey("default"), NextKey("job")}
 
 	id := 0
 	acquire := func(name string) time.Duration {
