@@ -31,9 +31,7 @@ func (c *call) queue() (*Lock, error) {
 		queues.hold(lock, true, true)
 		return lock, nil
 	}
-	if unused := queues.pass(q); unused != nil {
-		unused.Leave()
-	}
+	c.client.pass(q)
 	return nil, err
 }
 
@@ -75,9 +73,7 @@ func (c *call) decline(q *queue, hold *quorum.Hold) {
 		c.client.serve(q, hold)
 		return
 	}
-	if unused := c.client.queues.pass(q); unused != nil {
-		unused.Leave()
-	}
+	c.client.pass(q)
 }
 
 // contend makes tries until one holds: the first at once, unless others are known
@@ -89,15 +85,16 @@ func (c *call) contend(q *queue) (*Lock, error) {
 		if err := c.may(); err != nil {
 			return nil, err
 		}
-		claim, placed := c.claim(), false
+		placed := false
 		if inLine {
 			var err error
 			if placed, err = c.await(q, pause); err != nil {
 				return nil, err
 			}
-			if placed {
-				claim = q.place.In(claim)
-			}
+		}
+		claim := c.claim() // after the wait: the id says since when it is held
+		if placed {
+			claim = q.place.In(claim)
 		}
 		lock, err := c.try(claim)
 		if lock != nil {
@@ -142,7 +139,7 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	stop := context.AfterFunc(c.client.life, func() { cancel(ErrClosed) })
 	defer stop()
 	if q.place == nil {
-		q.place = c.client.line.Join(c.claim())
+		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
 	}
 	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
@@ -209,9 +206,7 @@ func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballo
 		case next != nil:
 			c.serve(q, next)
 		default:
-			if unused := c.queues.pass(q); unused != nil {
-				unused.Leave()
-			}
+			c.pass(q)
 		}
 	})
 }
@@ -223,6 +218,11 @@ func (c *Client) serve(q *queue, hold *quorum.Hold) {
 		return
 	}
 	hold.Release()
+	c.pass(q)
+}
+
+// pass lets the next caller contend in place of the one whose turn is over.
+func (c *Client) pass(q *queue) {
 	if unused := c.queues.pass(q); unused != nil {
 		unused.Leave()
 	}

@@ -64,9 +64,6 @@ func (p *Place) signal(c call) {
 	p.called <- c
 }
 
-// Standing is the arbiter's last answer.
-func (p *Place) Standing() ballot.Standing { return p.standing }
-
 // Await returns nil when it is time for an attempt: the process was called, or
 // is the first in line and the record is free. It returns ErrNone when no node
 // keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
