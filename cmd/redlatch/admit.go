@@ -36,6 +36,12 @@ func (a *admitCmd) Run(out *printer) error {
 	if a.Reset {
 		return a.reset(cfg, out)
 	}
+	return a.each(cfg, out, (*redlatch.Client).Admit, "%s votes")
+}
+
+// each has act done to each node that was named, and says so with done. It tells
+// of every failure.
+func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Client, context.Context, string) error, done string) error {
 	client, err := open(cfg)
 	if err != nil {
 		return err
@@ -44,10 +50,10 @@ func (a *admitCmd) Run(out *printer) error {
 	var failed *outcome
 	for _, node := range a.Node {
 		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)
-		err := client.Admit(ctx, node)
+		err := act(client, ctx, node)
 		cancel()
 		if err == nil {
-			out.say("%s votes", withoutPassword(node))
+			out.say(done, withoutPassword(node))
 			continue
 		}
 		if failed != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,27 +24,8 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 	if err := a.confirm(cfg, out); err != nil {
 		return err
 	}
-	client, err := open(cfg)
-	if err != nil {
+	if err := a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset"); err != nil {
 		return err
-	}
-	defer client.Close()
-	var failed *outcome
-	for _, node := range a.Node {
-		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)
-		err := client.Reset(ctx, node)
-		cancel()
-		if err == nil {
-			out.say("%s was reset", withoutPassword(node))
-			continue
-		}
-		if failed != nil {
-			out.fail(failed)
-		}
-		failed = admitFailure(err)
-	}
-	if failed != nil {
-		return failed
 	}
 	if !a.NoFence {
 		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(a.shown()))
