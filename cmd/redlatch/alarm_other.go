@@ -24,7 +24,7 @@ func newAlarm() (*alarm, error) {
 	go func() {
 		at := <-a.times
 		for {
-			left := at - clock.System.Now().Boot
+			left := at - clock.Boot()
 			var rings chan struct{}
 			if left <= 0 {
 				rings, left = a.rings, time.Hour

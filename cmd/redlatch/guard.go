@@ -87,7 +87,7 @@ func (g *guard) watch(pgid int) { g.tell(lineGroup, int64(pgid)) }
 func (g *guard) extend(deadline time.Time) {
 	// The second clock is read first: when this process is stopped in between,
 	// the deadline that is told is too early, not too late.
-	now := clock.System.Now().Boot
+	now := clock.Boot()
 	g.tell(lineUntil, int64(now+time.Until(deadline)))
 }
 
@@ -137,7 +137,7 @@ func (guardCmd) Run(*printer) error {
 				return nil
 			}
 		case <-bell.rings:
-			if clock.System.Now().Boot < deadline {
+			if clock.Boot() < deadline {
 				continue // it was moved meanwhile
 			}
 			killGroup(group)

@@ -63,7 +63,10 @@ var System Clock = system{}
 
 type system struct{}
 
-func (system) Now() Instant { return Instant{Mono: time.Now(), Boot: boot()} }
+func (system) Now() Instant {
+	now := time.Now()
+	return Instant{Mono: now, Boot: boot(now)}
+}
 
 func (system) Mono() time.Time { return time.Now() }
 

@@ -4,4 +4,4 @@ import "time"
 
 // wall is the wall clock as a second clock, without the monotonic reading that
 // time.Time arithmetic would prefer.
-func wall() time.Duration { return time.Duration(time.Now().UnixNano()) }
+func wall(now time.Time) time.Duration { return time.Duration(now.UnixNano()) }
