@@ -20,46 +20,73 @@ type Alarms struct {
 	armed time.Time
 }
 
-// NewAlarms returns the clock c with its timers gathered.
-func NewAlarms(c Clock) *Alarms { return &Alarms{Clock: c} }
+// NewAlarms returns the clock c with its timers gathered, or c where they are.
+func NewAlarms(c Clock) *Alarms {
+	if alarms, ok := c.(*Alarms); ok {
+		return alarms
+	}
+	return &Alarms{Clock: c}
+}
 
-// alarm is one pending call.
-type alarm struct {
+// Ringer is what an Alarm calls, on a goroutine of its own.
+type Ringer interface{ Ring() }
+
+// Alarm is one pending call. Its zero value is none; it is part of what it rings
+// for, which saves an allocation, and is not copied. The methods of one are not
+// called at the same time.
+type Alarm struct {
 	owner *Alarms
 	at    time.Time
-	call  func()
-	place int // in the queue, -1 when not there
+	call  Ringer
+	place int // in the queue, from 1 on; 0 when not there
 }
+
+// Set has r called after d. The alarm must not be pending.
+func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
+	a.owner, a.call = s, r
+	a.Reset(d)
+}
+
+// ringerFunc is a function as a Ringer.
+type ringerFunc func()
+
+func (f ringerFunc) Ring() { f() }
 
 // AfterFunc calls f on a goroutine of its own after d.
 func (s *Alarms) AfterFunc(d time.Duration, f func()) Timer {
-	a := &alarm{owner: s, call: f, place: -1}
-	a.Reset(d)
+	a := new(Alarm)
+	s.Set(a, d, ringerFunc(f))
 	return a
 }
 
-// Stop implements Timer.
-func (a *alarm) Stop() bool {
+// Stop implements Timer. It does nothing to an alarm that was never set.
+func (a *Alarm) Stop() bool {
 	s := a.owner
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending := a.place >= 0
+	pending := a.place > 0
 	if pending {
-		heap.Remove(&s.queue, a.place)
+		heap.Remove(&s.queue, a.place-1)
 	}
 	return pending
 }
 
-// Reset implements Timer.
-func (a *alarm) Reset(d time.Duration) bool {
+// Reset implements Timer. It does nothing to an alarm that was never set.
+func (a *Alarm) Reset(d time.Duration) bool {
 	s := a.owner
+	if s == nil {
+		return false
+	}
 	at := s.Mono().Add(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending := a.place >= 0
+	pending := a.place > 0
 	a.at = at
 	if pending {
-		heap.Fix(&s.queue, a.place)
+		heap.Fix(&s.queue, a.place-1)
 	} else {
 		heap.Push(&s.queue, a)
 	}
@@ -86,7 +113,7 @@ func (s *Alarms) ring() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
-		go heap.Pop(&s.queue).(*alarm).call()
+		go heap.Pop(&s.queue).(*Alarm).call.Ring()
 	}
 	s.armed = time.Time{}
 	if len(s.queue) > 0 {
@@ -95,20 +122,20 @@ func (s *Alarms) ring() {
 }
 
 // alarmQueue is a heap of alarms, the earliest first.
-type alarmQueue []*alarm
+type alarmQueue []*Alarm
 
 func (q alarmQueue) Len() int           { return len(q) }
 func (q alarmQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
 
 func (q alarmQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+	q[i].place, q[j].place = i+1, j+1
 }
 
 func (q *alarmQueue) Push(x any) {
-	a := x.(*alarm)
-	a.place = len(*q)
+	a := x.(*Alarm)
 	*q = append(*q, a)
+	a.place = len(*q)
 }
 
 func (q *alarmQueue) Pop() any {
@@ -116,6 +143,6 @@ func (q *alarmQueue) Pop() any {
 	a := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	a.place = -1
+	a.place = 0
 	return a
 }

@@ -34,7 +34,7 @@ type Voter interface {
 // use.
 type Engine struct {
 	voters  []Voter
-	clock   clock.Clock
+	clock   *clock.Alarms
 	timeout time.Duration
 
 	crew *crew
@@ -51,7 +51,7 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
-	return &Engine{voters: voters, clock: c, timeout: timeout, crew: newCrew(), waiting: func(string) {}}
+	return &Engine{voters: voters, clock: clock.NewAlarms(c), timeout: timeout, crew: newCrew(), waiting: func(string) {}}
 }
 
 // OnWaiting has told called with each record for which others were seen waiting
@@ -75,30 +75,20 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // ctx ends first the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
-	claim = e.proposed(claim)
-	h := newHold(e, claim)
-	return h.acquire(ctx, start, claim, func(round *span, i int) ballot.Answer { return h.acquireLane(round, i, claim) })
+	return newHold(e, claim).acquire(ctx, start, (*Hold).acquireLane)
 }
 
-// proposed gives claim the counter that it proposes.
-func (e *Engine) proposed(claim ballot.Claim) ballot.Claim {
-	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
-	return claim
-}
-
-// acquire makes the attempt for claim, which began at start, by running lane for
-// each node.
-func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Claim, lane func(round *span, i int) ballot.Answer) (*Hold, []ballot.Answer) {
+// acquire makes the attempt, which began at start, by running lane for each node.
+func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Hold, i int) ballot.Answer) (*Hold, []ballot.Answer) {
 	e := h.engine
-	h.until = start.Add(claim.TTL - Drift(claim.TTL))
+	h.until = start.Add(h.claim.TTL - Drift(h.claim.TTL))
 	t := newTally(len(e.voters))
 
-	round := newSpan()
-	h.acquiring = round
+	round := &h.attempt
+	round.begin(e, e.timeout)
 	for i := range h.seats {
 		h.seats[i].busy = true
 	}
-	limit := e.clock.AfterFunc(e.timeout, round.end)
 	answered := 0
 	var votes chan vote
 	if len(e.voters) == 1 {
@@ -107,12 +97,12 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Cl
 		if ctx.Done() != nil {
 			defer context.AfterFunc(ctx, round.end)()
 		}
-		t.acquired(0, lane(round, 0))
+		t.acquired(0, lane(h, 0))
 		answered++
 	} else {
 		votes = make(chan vote, 2*len(e.voters))
 		for i := range e.voters {
-			e.crew.run(func() { votes <- vote{seat: i, answer: lane(round, i)} })
+			e.crew.run(func() { votes <- vote{seat: i, answer: lane(h, i)} })
 		}
 	}
 
@@ -125,7 +115,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Cl
 			}
 			answered++
 			t.acquired(v.seat, v.answer)
-			if v.answer.Called() && claim.Place.Waiter == "" {
+			if v.answer.Called() && h.claim.Place.Waiter == "" {
 				// The node that keeps the line has called another.
 				return nil, h.fail()
 			}
@@ -135,19 +125,18 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, claim ballot.Cl
 		if ask := t.confirmations(); len(ask) > 0 {
 			// The second round has its own time.
 			e.secondRounds.Add(1)
-			limit.Stop()
-			limit = e.clock.AfterFunc(e.timeout, round.end)
+			round.limit.Reset(e.timeout)
 			for _, i := range ask {
-				confirmed, granted := claim, t.seats[i].granted
+				confirmed, granted := h.claim, t.seats[i].granted
 				confirmed.Token = t.token
 				e.crew.run(func() {
-					votes <- vote{seat: i, confirm: true, answer: h.confirmLane(round, i, confirmed, granted)}
+					votes <- vote{seat: i, confirm: true, answer: h.confirmLane(i, confirmed, granted)}
 				})
 			}
 		}
 	}
 	if answered == len(e.voters) {
-		limit.Stop() // else it ends the steps that the decision does not wait for
+		round.limit.Stop() // else it ends the steps that the decision does not wait for
 	}
 	// Judged after the last answer that was used.
 	now := e.clock.Now()

@@ -45,11 +45,13 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	if start.Reached(h.Until()) {
 		return Lapsed, nil
 	}
-	round := newSpan()
+	round := new(span)
+	// It is left to ring: it ends the steps that the decision does not wait for.
+	round.begin(e, e.timeout)
 	h.mu.Lock()
 	h.extending = round
-	claim := h.claim
-	h.claim.TTL = max(claim.TTL, ttl)
+	claim := h.known()
+	h.ttl = max(h.ttl, ttl)
 	h.mu.Unlock()
 	claim.TTL = ttl
 	votes := make(chan vote, len(e.voters))
@@ -64,8 +66,6 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 			})
 		}
 	}
-	// It is left to fire: it ends the steps that the decision does not wait for.
-	e.clock.AfterFunc(e.timeout, round.end)
 
 	answers := make([]ballot.Answer, len(e.voters))
 	need, yes := Majority(len(e.voters)), 0
@@ -134,10 +134,10 @@ func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
 	if !due {
 		return
 	}
-	own := newSpan()
-	limit := h.engine.clock.AfterFunc(h.engine.timeout, own.end)
+	own := new(span)
+	own.begin(h.engine, h.engine.timeout)
 	a := h.engine.voters[i].Repair(own, claim)
-	limit.Stop()
+	own.limit.Stop()
 	h.leave(i, func(s *seat) {
 		s.ours = a.MayHold()
 		if a.Verdict == ballot.Granted {

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redlatch/redlatch/internal/ballot"
 )
@@ -18,12 +17,11 @@ import (
 // are those of Release; ok is false when the hold was given up before, and nothing
 // was attempted: next is nil then too.
 func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers []ballot.Answer, ok bool) {
-	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
 	free := make([]chan struct{}, len(h.seats))
 	for i := range free {
 		free[i] = make(chan struct{})
 	}
-	idle, ok := r.begin(func(i int) { close(free[i]) })
+	idle, ok := h.finish(nil, true, func(i int) { close(free[i]) })
 	if !ok {
 		decided(nil)
 		return nil, false
@@ -33,31 +31,29 @@ func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers [
 	}
 	start := h.engine.clock.Now()
 	claim.From = h.ID()
-	claim = h.engine.proposed(claim)
-	attempt := newHold(h.engine, claim)
-	next, _ := attempt.acquire(context.Background(), start, claim, func(round *span, i int) ballot.Answer {
-		if !slices.Contains(r.asked, i) {
-			return attempt.acquireLane(round, i, claim)
+	next, _ := newHold(h.engine, claim).acquire(context.Background(), start, func(attempt *Hold, i int) ballot.Answer {
+		if !h.seats[i].asked {
+			return attempt.acquireLane(i)
 		}
 		<-free[i] // a step of the hold comes first
-		a := attempt.acquireLane(round, i, claim)
-		r.done(i, r.handedOver(i, claim.ID, a))
+		a := attempt.acquireLane(i)
+		h.released(i, h.handedOver(i, claim.ID, a))
 		return a
 	})
 	decided(next)
-	return r.collect(), true
+	return h.collect(), true
 }
 
 // handedOver releases the record on node i, unless it was handed over to the
 // attempt of id, whose answer is a.
-func (r *releasing) handedOver(i int, id string, a ballot.Answer) ballot.Answer {
+func (h *Hold) handedOver(i int, id string, a ballot.Answer) ballot.Answer {
 	switch {
 	case a.Verdict == ballot.Granted && a.HandedOver:
 		return ballot.Answer{Verdict: ballot.Granted, Waiting: a.Waiting}
 	case a.Verdict == ballot.Granted:
 		return ballot.Answer{Verdict: ballot.NotOurs, Waiting: a.Waiting}
 	}
-	released := r.release(i)
+	released := h.releaseOn(i)
 	switch {
 	case released.Verdict == ballot.Held && released.Holder == id:
 		released.Verdict = ballot.Granted // the answer was lost, and it was done

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
@@ -12,12 +13,23 @@ import (
 type Hold struct {
 	engine *Engine
 
-	mu sync.Mutex // guards what follows; never held across a command
-	// claim has the token once Acquire returned, and the longest TTL given.
+	// claim is what the attempt asks for.
 	claim ballot.Claim
-	seats []seat
-	// acquiring and extending are the spans of the steps that may be under way.
-	acquiring, extending *span
+	// attempt is the span of its steps.
+	attempt span
+
+	mu sync.Mutex // guards what follows; never held across a command
+	// seats has one for each node: single, where there is one.
+	seats  []seat
+	single [1]seat
+	// kept: the attempt succeeded, under token; its place in the line has no meaning
+	// any more.
+	kept  bool
+	token uint64
+	// ttl is the longest given.
+	ttl time.Duration
+	// extending is the span of the extension that may be under way.
+	extending *span
 	// confirmed is the span of the last extension that a quorum confirmed.
 	confirmed *span
 	// extension is closed when the extension under way is decided; nil when
@@ -28,6 +40,8 @@ type Hold struct {
 	decided clock.Instant
 	// over: given up, released or failed. Nothing but releases is sent then.
 	over bool
+	// release is the round that ends the hold, once it is over.
+	release releasing
 }
 
 // seat is what is known of the record on one node.
@@ -43,19 +57,36 @@ type seat struct {
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other.
 	busy bool
-	// then runs in the goroutine of the step under way when that is over.
-	then func()
+	// asked: it is released by the round that ended the hold; due: as soon as the
+	// step under way is over, by its goroutine.
+	asked, due bool
 }
 
+// newHold returns the hold of an attempt that is made for claim now.
 func newHold(e *Engine, claim ballot.Claim) *Hold {
-	return &Hold{engine: e, claim: claim, seats: make([]seat, len(e.voters))}
+	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
+	h := &Hold{engine: e, claim: claim, ttl: claim.TTL}
+	if h.seats = h.single[:]; len(e.voters) != len(h.single) {
+		h.seats = make([]seat, len(e.voters))
+	}
+	return h
+}
+
+// known is the claim with what is known by now. The caller holds h.mu.
+func (h *Hold) known() ballot.Claim {
+	claim := h.claim
+	claim.TTL, claim.Token = h.ttl, h.token
+	if h.kept {
+		claim.Place = ballot.Place{}
+	}
+	return claim
 }
 
 // Token returns the attempt's fencing token.
 func (h *Hold) Token() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.claim.Token
+	return h.token
 }
 
 // Leave ends the hold and leaves its records where they are, for somebody else
@@ -86,8 +117,6 @@ func (h *Hold) Answer(i int) ballot.Answer {
 
 // ID returns the holder id.
 func (h *Hold) ID() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	return h.claim.ID
 }
 
@@ -113,8 +142,8 @@ func (h *Hold) Impossible() bool {
 }
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
-func (h *Hold) acquireLane(round *span, i int, claim ballot.Claim) ballot.Answer {
-	a := h.engine.voters[i].Acquire(round, at(i, claim))
+func (h *Hold) acquireLane(i int) ballot.Answer {
+	a := h.engine.voters[i].Acquire(&h.attempt, at(i, h.claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		s.stored = a.Token
@@ -135,12 +164,12 @@ func at(i int, claim ballot.Claim) ballot.Claim {
 
 // confirmLane runs the confirm step on node i. Its seat is not busy: the node
 // has answered the acquire step.
-func (h *Hold) confirmLane(round *span, i int, claim ballot.Claim, granted uint64) ballot.Answer {
+func (h *Hold) confirmLane(i int, claim ballot.Claim, granted uint64) ballot.Answer {
 	if !h.enter(i) {
 		return ballot.Answer{Verdict: ballot.NotSent}
 	}
 	token := claim.Token
-	a := h.engine.voters[i].Confirm(round, claim, granted)
+	a := h.engine.voters[i].Confirm(&h.attempt, claim, granted)
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		if a.Verdict == ballot.Granted {
@@ -169,11 +198,11 @@ func (h *Hold) leave(i int, note func(*seat)) {
 	s := &h.seats[i]
 	note(s)
 	s.busy = false
-	then := s.then
-	s.then = nil
+	due := s.due
+	s.due = false
 	h.mu.Unlock()
-	if then != nil {
-		then()
+	if due {
+		h.freed(i)
 	}
 }
 
@@ -182,9 +211,7 @@ func (h *Hold) leave(i int, note func(*seat)) {
 func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.claim.Token = token
-	h.claim.Place = ballot.Place{}
-	h.decided = now
+	h.kept, h.token, h.decided = true, token, now
 }
 
 // fail gives an attempt up, undoes it in the background, and returns the nodes'
@@ -196,6 +223,6 @@ func (h *Hold) fail() []ballot.Answer {
 		answers[i] = h.seats[i].answer
 	}
 	h.mu.Unlock()
-	(&releasing{hold: h}).start()
+	h.giveUp(false)
 	return answers
 }

@@ -33,8 +33,8 @@ type Poll struct {
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 	start := e.clock.Now()
 	n := len(e.voters)
-	round := newSpan()
-	limit := e.clock.AfterFunc(time.Duration(p.Patience)*e.timeout, round.end)
+	round := new(span)
+	round.begin(e, time.Duration(p.Patience)*e.timeout)
 	votes := make(chan vote, n)
 	settled := &settlement{poll: p, engine: e}
 	for i := range n {
@@ -57,7 +57,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 		}
 	}
 	if answered == n {
-		limit.Stop() // else it ends the steps that the decision does not wait for
+		round.limit.Stop() // else it ends the steps that the decision does not wait for
 	}
 	late := p.TTL != 0 && e.clock.Now().Reached(start.Add(p.TTL-Drift(p.TTL)))
 	if Count(answers, ballot.Granted) >= Majority(n) && !late {
@@ -132,8 +132,8 @@ func (s *settlement) undo(i int) {
 	if s.poll.Undo == nil {
 		return
 	}
-	round := newSpan()
-	limit := s.engine.clock.AfterFunc(releasePatience*s.engine.timeout, round.end)
-	defer limit.Stop()
+	round := new(span)
+	round.begin(s.engine, releasePatience*s.engine.timeout)
+	defer round.limit.Stop()
 	s.poll.Undo(round, i)
 }

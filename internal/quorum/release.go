@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Release deletes the records, and reports what each node said: Granted where
@@ -13,32 +12,28 @@ import (
 // background. It asks no ctx: a caller that has gone wants its lock released
 // all the same. ok is false when the hold was given up before.
 func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
-	r := &releasing{hold: h, votes: make(chan vote, len(h.seats))}
-	if !r.start() {
+	if !h.giveUp(true) {
 		return nil, false
 	}
-	return r.collect(), true
+	return h.collect(), true
 }
 
 // collect waits for the answers of a quorum that deleted, or of all.
-func (r *releasing) collect() []ballot.Answer {
-	answers := make([]ballot.Answer, len(r.hold.seats))
-	for i := range answers {
-		answers[i].Verdict = ballot.NotOurs
+func (h *Hold) collect() []ballot.Answer {
+	r := &h.release
+	if r.votes == nil {
+		return r.answers
 	}
-	for _, i := range r.asked {
-		answers[i].Verdict = ballot.Unknown
-	}
-	need, deleted, left := Majority(len(answers)), 0, len(r.asked)
+	need, deleted, left := Majority(len(r.answers)), 0, r.asked
 	for deleted < need && left > 0 {
 		v := <-r.votes
-		answers[v.seat] = v.answer
+		r.answers[v.seat] = v.answer
 		left--
 		if v.answer.Verdict == ballot.Granted {
 			deleted++
 		}
 	}
-	return answers
+	return r.answers
 }
 
 // releasePatience is how many steps' time a release may take. Nobody works under
@@ -48,68 +43,89 @@ const releasePatience = 4
 
 // releasing is the round that ends a hold.
 type releasing struct {
-	hold *Hold
-	// votes, if wanted, gets one vote for each seat asked.
-	votes chan vote
-	asked []int
-
-	round *span
-	limit clock.Timer
+	// wanted: somebody waits for the answers.
+	wanted bool
+	// asked is how many seats are to be released, and left how many of them are
+	// not yet.
+	asked int
 	left  atomic.Int32
+	// round is begun if any are.
+	round span
+	// votes gets one vote for each seat asked, if wanted; nil where the caller's own
+	// goroutine does the release, and notes its answer.
+	votes chan vote
+	// answers belongs to who wants them. single is room for one.
+	answers []ballot.Answer
+	single  [1]ballot.Answer
+	// freed, if any, is called in place of the release, for a seat whose step was
+	// under way and is over.
+	freed func(i int)
 }
 
-// start ends the hold, and releases every record that may be there: at once
+// giveUp ends the hold, and releases every record that may be there: at once
 // where no step is under way, else from the goroutine of the step, so that it
 // comes after it. It reports false when the hold was over before.
-func (r *releasing) start() bool {
-	idle, ok := r.begin(r.lane)
+func (h *Hold) giveUp(wanted bool) bool {
+	var room [8]int
+	idle, ok := h.finish(room[:0], wanted, nil)
 	if !ok {
 		return false
 	}
-	if len(r.asked) == 1 && len(idle) == 1 && r.votes != nil {
-		r.lane(idle[0]) // nobody else to wait for
-		return true
-	}
 	for _, i := range idle {
-		r.hold.engine.crew.run(func() { r.lane(i) })
+		if r := &h.release; wanted && r.votes == nil {
+			r.answers[i] = h.releaseLane(i)
+			continue
+		}
+		h.engine.crew.run(func() { h.releaseLane(i) })
 	}
 	return true
 }
 
-// begin ends the hold, has then called for each seat where a step is under way when
-// that is over, and returns the others that are to be released: those that a record
-// may be on, and after a lock that was held those too that said there is none: a
-// waiter may stand in line there.
-func (r *releasing) begin(then func(i int)) (idle []int, ok bool) {
-	h := r.hold
+// finish ends the hold, has freed called, or by default the release done, for each
+// seat where a step is under way when that is over, and appends the others that are
+// to be released to idle: those that a record may be on, and after a lock that was
+// held those too that said there is none: a waiter may stand in line there.
+func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) {
 	h.mu.Lock()
 	if h.over {
 		h.mu.Unlock()
 		return nil, false
 	}
 	h.over = true
+	r := &h.release
+	r.wanted, r.freed = wanted, freed
+	if wanted {
+		if r.answers = r.single[:]; len(h.seats) != len(r.single) {
+			r.answers = make([]ballot.Answer, len(h.seats))
+		}
+	}
 	for i := range h.seats {
 		s := &h.seats[i]
-		if !s.busy && !s.ours && (r.votes == nil || !s.gone && s.answer.Verdict != ballot.Held) {
-			continue
-		}
-		r.asked = append(r.asked, i)
-		if s.busy {
-			s.then = func() { then(i) }
-		} else {
-			idle = append(idle, i)
+		s.asked = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == ballot.Held)
+		switch {
+		case s.asked:
+			r.asked++
+			s.due = s.busy
+			if !s.busy {
+				idle = append(idle, i)
+			}
+		case wanted:
+			r.answers[i].Verdict = ballot.NotOurs
 		}
 	}
-	r.left.Store(int32(len(r.asked)))
-	if len(r.asked) > 0 {
-		r.round = newSpan()
-		r.limit = h.engine.clock.AfterFunc(releasePatience*h.engine.timeout, r.round.end)
+	r.left.Store(int32(r.asked))
+	// With one to ask there is nobody else to wait for.
+	if alone := r.asked == 1 && len(idle) == 1 && freed == nil; wanted && r.asked > 0 && !alone {
+		r.votes = make(chan vote, r.asked)
 	}
-	underWay := []*span{h.acquiring, h.extending}
+	if r.asked > 0 {
+		r.round.begin(h.engine, releasePatience*h.engine.timeout)
+	}
+	extending := h.extending
 	h.mu.Unlock()
 
-	if len(idle) < len(r.asked) {
-		r.hurry(underWay)
+	if len(idle) < r.asked {
+		h.hurry(extending)
 	}
 	return idle, true
 }
@@ -117,48 +133,60 @@ func (r *releasing) begin(then func(i int)) (idle []int, ok bool) {
 // hurry tells the steps under way to wait no longer. After a lock that was held
 // they get a moment first: their answers are likely to be on their way, and an
 // abandoned command costs another to learn when it is over.
-func (r *releasing) hurry(underWay []*span) {
+func (h *Hold) hurry(extending *span) {
 	end := func() {
-		for _, step := range underWay {
-			if step != nil {
-				step.end()
-			}
+		h.attempt.end()
+		if extending != nil {
+			extending.end()
 		}
 	}
-	if r.votes == nil {
+	if !h.release.wanted {
 		end()
 		return
 	}
-	r.hold.engine.clock.AfterFunc(r.hold.engine.timeout/10, end)
+	h.engine.clock.AfterFunc(h.engine.timeout/10, end)
 }
 
-// lane releases the record on node i, if the step before it may have left one or
-// somebody may wait there.
-func (r *releasing) lane(i int) { r.done(i, r.release(i)) }
+// freed goes on with the release of node i, where the step under way is over.
+func (h *Hold) freed(i int) {
+	if h.release.freed != nil {
+		h.release.freed(i)
+		return
+	}
+	h.releaseLane(i)
+}
 
-func (r *releasing) release(i int) ballot.Answer {
-	h := r.hold
+// releaseLane releases the record on node i, if the step before it may have left
+// one or somebody may wait there.
+func (h *Hold) releaseLane(i int) ballot.Answer {
+	a := h.releaseOn(i)
+	h.released(i, a)
+	return a
+}
+
+func (h *Hold) releaseOn(i int) ballot.Answer {
 	h.mu.Lock()
-	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.claim
+	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.known()
 	h.mu.Unlock()
-	if !ours && r.votes == nil {
+	if !ours && !h.release.wanted {
 		return ballot.Answer{Verdict: ballot.NotOurs}
 	}
 	if claim.Token == stored {
 		claim.Token = 0 // nothing to repair
 	}
-	return h.engine.voters[i].Release(r.round, at(i, claim))
+	return h.engine.voters[i].Release(&h.release.round, at(i, claim))
 }
 
-// done takes in what became of the record on node i.
-func (r *releasing) done(i int, answer ballot.Answer) {
+// released takes in what became of the record on node i.
+func (h *Hold) released(i int, answer ballot.Answer) {
+	r := &h.release
 	if answer.Waiting {
-		r.hold.engine.waiting(r.hold.claim.Record)
+		h.engine.waiting(h.claim.Record)
 	}
 	if r.votes != nil {
 		r.votes <- vote{seat: i, answer: answer}
 	}
 	if r.left.Add(-1) == 0 {
-		r.limit.Stop()
+		r.round.limit.Stop()
 	}
 }

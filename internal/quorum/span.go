@@ -4,16 +4,27 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // span is the context of one round's commands: it ends when the round does,
-// whatever the caller's own context does, and costs one channel.
+// whatever the caller's own context does. It costs one channel, and no more where
+// it is part of something else.
 type span struct {
-	over chan struct{}
-	once atomic.Bool
+	over  chan struct{}
+	once  atomic.Bool
+	limit clock.Alarm
 }
 
-func newSpan() *span { return &span{over: make(chan struct{})} }
+// begin has the span end after limit, or when it is told to.
+func (s *span) begin(e *Engine, limit time.Duration) {
+	s.over = make(chan struct{})
+	e.clock.Set(&s.limit, limit, s)
+}
+
+// Ring implements clock.Ringer.
+func (s *span) Ring() { s.end() }
 
 func (s *span) end() {
 	if s.once.CompareAndSwap(false, true) {
