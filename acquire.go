@@ -75,15 +75,14 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.request(options)
-	if err != nil {
+	call := &call{client: c, ctx: ctx, binding: b, name: name, record: record}
+	if err := c.request(&call.request, options); err != nil {
 		return nil, err
 	}
-	call := &call{client: c, ctx: ctx, binding: b, name: name, record: record, request: r}
 	switch {
 	case !wait:
 		return call.once()
-	case r.queue:
+	case call.request.queue:
 		return call.queue()
 	}
 	return call.insist()
@@ -199,7 +198,8 @@ func (c *call) claim() ballot.Claim {
 }
 
 func claimOf(record, id string, ttl time.Duration) ballot.Claim {
-	return ballot.Claim{Record: record, Counter: node.CounterKey(record), Next: node.NextKey(record), ID: id, TTL: ttl}
+	counter, next := node.ClaimKeys(record)
+	return ballot.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
 }
 
 // try makes one attempt.

@@ -26,7 +26,7 @@ const maxName = 512
 // is safe for concurrent use; a program needs one.
 type Client struct {
 	config Config
-	clock  clock.Clock
+	clock  *clock.Alarms
 	nodes  []member
 	census *node.Census
 	engine *quorum.Engine

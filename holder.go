@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"crypto/rand"
+	"encoding/base32"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,11 +29,19 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s since %s", h.Label, h.Since.Format(time.RFC3339))
 }
 
+// secretText writes random bits in capitals and digits.
+var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
+
 // newHolderID returns a value that no other acquisition has: 128 random bits,
 // then the time and the label for those who wait to read. Ids are compared
 // whole, and only the first part makes them differ.
 func newHolderID(now time.Time, label string) string {
-	return rand.Text() + "." + strconv.FormatInt(now.UnixMilli(), 36) + "." + label
+	var secret [16]byte
+	rand.Read(secret[:])
+	var room [26 + 1 + 13 + 1 + maxLabel]byte
+	id := secretText.AppendEncode(room[:0], secret[:])
+	id = strconv.AppendInt(append(id, '.'), now.UnixMilli(), 36)
+	return string(append(append(id, '.'), label...))
 }
 
 // parseHolder reads what newHolderID wrote. Any other value is a holder of

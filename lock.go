@@ -32,7 +32,7 @@ type Lock struct {
 	state error
 	// context is made when it is first asked for.
 	context *lease
-	timer   clock.Timer
+	alarm   clock.Alarm
 	// finalUntil is the end of the validity that the lock had when it was lost or
 	// released.
 	finalUntil clock.Instant
@@ -58,7 +58,7 @@ func (c *Client) newLock(call *call, hold *quorum.Hold) *Lock {
 		return l
 	}
 	l.mu.Lock()
-	l.timer = c.clock.AfterFunc(l.nextTick(l.started), l.tick)
+	c.clock.Set(&l.alarm, l.nextTick(l.started), (*ticker)(l))
 	l.mu.Unlock()
 	return l
 }
@@ -151,9 +151,7 @@ func (l *Lock) lose(why error) error {
 		// Work may go on until the end of the guard, so what is left of the
 		// records is released after it.
 		l.mu.Lock()
-		if l.timer != nil {
-			l.timer.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
-		}
+		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		l.mu.Unlock()
 		l.client.letGo(l)
 		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
@@ -248,9 +246,7 @@ func (l *Lock) release() error {
 		before = last
 	}
 	l.mu.Lock()
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.alarm.Stop()
 	l.mu.Unlock()
 	l.client.mu.Lock()
 	delete(l.client.held, l)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
@@ -230,7 +229,9 @@ func (c *Client) oneShot(ctx context.Context, op, name, id string) (*oneShot, er
 	case len(id) > maxID:
 		return nil, invalid("the id has %d bytes: use %d at most", len(id), maxID)
 	}
-	call := &oneShot{client: c, op: op, name: name, claim: ballot.Claim{Record: record, Counter: node.CounterKey(record), Next: node.NextKey(record), ID: id, Reused: true}}
+	claim := claimOf(record, id, 0)
+	claim.Reused = true
+	call := &oneShot{client: c, op: op, name: name, claim: claim}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -285,7 +286,7 @@ func (l *Lock) Detach() (id string, err error) {
 		return "", last
 	}
 	l.mu.Lock()
-	l.timer.Stop()
+	l.alarm.Stop()
 	l.mu.Unlock()
 	l.client.mu.Lock()
 	delete(l.client.held, l)

@@ -49,27 +49,28 @@ func WithGuard(d time.Duration) Option { return func(r *request) { r.guard, r.gu
 // which waits for it.
 func WithWaitReport(fn func(error)) Option { return func(r *request) { r.report = fn } }
 
-func (c *Client) request(options []Option) (request, error) {
-	r := request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
+// request sets what a call with these options asks for.
+func (c *Client) request(r *request, options []Option) error {
+	*r = request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
 	for _, option := range options {
-		option(&r)
+		option(r)
 	}
 	ttl, err := wholeTTL("WithTTL", r.ttl, c.config.MaxTTL)
 	if err != nil {
-		return r, err
+		return err
 	}
 	r.ttl = ttl
 	if !r.guarded {
 		r.guard = r.ttl / 10
 	}
 	if validity := r.ttl - quorum.Drift(r.ttl); r.guard < 0 || r.guard >= validity {
-		return r, invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", r.guard, r.ttl)
+		return invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", r.guard, r.ttl)
 	}
 	if r.maxHold <= 0 {
-		return r, invalid("WithMaxHold is %v: it must be positive", r.maxHold)
+		return invalid("WithMaxHold is %v: it must be positive", r.maxHold)
 	}
 	if r.label == c.config.Label {
-		return r, nil
+		return nil
 	}
-	return r, checkLabel("WithLabel", r.label)
+	return checkLabel("WithLabel", r.label)
 }

@@ -10,6 +10,11 @@ import (
 // timer that would say so slept with it.
 const longestTick = 250 * time.Millisecond
 
+// ticker is a lock whose alarm rings.
+type ticker Lock
+
+func (t *ticker) Ring() { (*Lock)(t).tick() }
+
 // tick looks after a held lock: it finds it lost, has it renewed, and sets
 // itself to be called again.
 func (l *Lock) tick() {
@@ -27,7 +32,7 @@ func (l *Lock) tick() {
 	renew := l.request.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.request.maxHold
 	l.renewing = l.renewing || renew
 	if l.state == nil {
-		l.timer.Reset(l.nextTick(now))
+		l.alarm.Reset(l.nextTick(now))
 	}
 	l.mu.Unlock()
 	if renew {
@@ -58,7 +63,7 @@ func (l *Lock) renew() {
 	l.renewing = false
 	l.renewal = now.Add(next)
 	if l.state == nil {
-		l.timer.Reset(l.nextTick(now))
+		l.alarm.Reset(l.nextTick(now))
 	}
 }
 
@@ -67,7 +72,7 @@ func (l *Lock) afterLoss(now clock.Instant) {
 	l.mu.Lock()
 	left := now.Until(l.finalUntil)
 	if left > 0 {
-		l.timer.Reset(left)
+		l.alarm.Reset(left)
 	}
 	l.mu.Unlock()
 	if left <= 0 {

@@ -63,8 +63,9 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 // Leave gives the waiter's place up. It waits for the answer or for ctx; a place
 // that is not given up lapses.
 func (n *Node) Leave(ctx context.Context, record, waiter string) {
+	counter, next := ClaimKeys(record)
 	n.release(ctx, ballot.Claim{
-		Record: record, Counter: CounterKey(record), Next: NextKey(record),
+		Record: record, Counter: counter, Next: next,
 		ID:    waiter, // which no record has
 		Place: ballot.Place{Waiter: waiter},
 	})

@@ -131,20 +131,22 @@ func (n *Node) use(names []string) {
 // or has no admission, is inspected and asked once more if that admits it: what
 // was answered so was not executed.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
-	proposed := strconv.FormatUint(c.Proposed, 10)
+	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	keys := []string{c.Record, c.Counter, n.admissionKey, c.Next}
-	args := []string{script.Acquire, c.ID, milliseconds(c.TTL), proposed, seconds, n.counterTTL}
+	const nkeys, most = 4, 12
+	command := append(make([]string, 0, most), c.Record, c.Counter, n.admissionKey, c.Next,
+		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
 	switch {
 	case c.From != "":
-		args = append(args, "", c.From)
+		command = append(command, "", c.From)
 	case c.Reused:
-		args = append(args, "=")
+		command = append(command, "=")
 	case c.PushIn:
-		args = append(args, "*")
+		command = append(command, "*")
 	case c.Place.Waiter != "":
-		args = append(args, c.Place.Waiter)
+		command = append(command, c.Place.Waiter)
 	}
+	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
@@ -262,11 +264,13 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		keys := []string{c.Record, c.Counter, c.Next}
-		args := []string{c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL}
+		const nkeys, most = 3, 8
+		command := append(make([]string, 0, most), c.Record, c.Counter, c.Next,
+			c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
 		if c.Place.Waiter != "" {
-			args = append(args, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+			command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
 		}
+		keys, args := command[:nkeys:nkeys], command[nkeys:]
 		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
@@ -331,6 +335,15 @@ func (n *Node) workOff() {
 			return
 		}
 	}
+}
+
+// decimals writes two numbers.
+func decimals(a, b uint64) (string, string) {
+	var room [40]byte
+	text := strconv.AppendUint(room[:0], a, 10)
+	n := len(text)
+	both := string(strconv.AppendUint(text, b, 10))
+	return both[:n], both[n:]
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
