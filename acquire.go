@@ -88,7 +88,7 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	return call.insist()
 }
 
-// call is one call of Lock, TryLock or Do.
+// call is one call of Lock, TryLock or Do. What it asks for does not change.
 type call struct {
 	client  *Client
 	ctx     context.Context

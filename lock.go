@@ -15,16 +15,11 @@ import (
 // Lock is one acquisition. It is safe for concurrent use, and shares nothing
 // with another.
 type Lock struct {
-	client  *Client
-	name    string
-	record  string
+	client *Client
+	// call is the one that acquired it.
+	call    *call
 	hold    *quorum.Hold
-	request request
 	started clock.Instant
-	// acquired is the ctx of the call that acquired it, and binding what that
-	// means to the lock's own.
-	acquired context.Context
-	binding  binding
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// state is nil while held, else why it is not: it wraps ErrLost or
@@ -42,8 +37,8 @@ type Lock struct {
 }
 
 func (c *Client) newLock(call *call, hold *quorum.Hold) *Lock {
-	l := &Lock{client: c, name: call.name, record: call.record, hold: hold, request: call.request, started: hold.Decided(), acquired: call.ctx, binding: call.binding}
-	l.renewal = l.started.Add(c.jitter(l.request.ttl / 3))
+	l := &Lock{client: c, call: call, hold: hold, started: hold.Decided()}
+	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
 
 	c.mu.Lock()
 	closed := c.closed
@@ -64,7 +59,7 @@ func (c *Client) newLock(call *call, hold *quorum.Hold) *Lock {
 }
 
 // Name returns the name that was locked.
-func (l *Lock) Name() string { return l.name }
+func (l *Lock) Name() string { return l.call.name }
 
 // Token returns the fencing token: larger for every later holder of the same
 // lock, below 2^53, and not changed by an extension. A resource that refuses a
@@ -108,7 +103,7 @@ func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.context == nil {
-		l.context = newLease(l.binding.parent(l.acquired), l)
+		l.context = newLease(l.call.binding.parent(l.call.ctx), l)
 		if l.state != nil {
 			l.context.cancel(l.state)
 		}
@@ -141,11 +136,11 @@ var (
 )
 
 // end is when the lock counts as lost.
-func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.request.guard) }
+func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.call.request.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
 func (l *Lock) lose(why error) error {
-	state, first := l.finish(fmt.Errorf("%w: %q: %w", ErrLost, l.name, why))
+	state, first := l.finish(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, why))
 	if first {
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
@@ -154,7 +149,7 @@ func (l *Lock) lose(why error) error {
 		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		l.mu.Unlock()
 		l.client.letGo(l)
-		l.client.config.Logger.Warn("lock lost", "name", l.name, "token", l.Token(), "reason", why)
+		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", why)
 	}
 	return state
 }
@@ -192,8 +187,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if l.client.clock.Now().Since(l.started) >= l.request.maxHold {
-		return invalid("the lock %q has been held for its MaxHold, %v, and is not extended any more", l.name, l.request.maxHold)
+	if l.client.clock.Now().Since(l.started) >= l.call.request.maxHold {
+		return invalid("the lock %q has been held for its MaxHold, %v, and is not extended any more", l.call.name, l.call.request.maxHold)
 	}
 	if err := l.client.enter(); err != nil {
 		return err
@@ -216,9 +211,9 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 		defer l.mu.Unlock()
 		return l.state
 	case ctx.Err() != nil:
-		return fmt.Errorf("extend %q: %w", l.name, context.Cause(ctx))
+		return fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	}
-	return newQuorumError("extend", l.name, l.client.answers(votes))
+	return newQuorumError("extend", l.call.name, l.client.answers(votes))
 }
 
 // Unlock releases the lock, or hands it over to the next who waits for it in this
@@ -270,7 +265,7 @@ func (l *Lock) release() error {
 	case deleted >= need:
 		return nil
 	case notOurs > len(votes)-need:
-		return fmt.Errorf("%w: %q: %w", ErrLost, l.name, errImpossible)
+		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 	}
-	return newQuorumError("unlock", l.name, l.client.answers(votes))
+	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }

@@ -168,7 +168,7 @@ func (s *queues) tidy(q *queue) {
 func (s *queues) hold(l *Lock, served, acquired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.open(l.record)
+	q := s.open(l.call.record)
 	q.holder, q.failure = l, nil
 	if served {
 		q.busy = false
@@ -187,7 +187,7 @@ func (s *queues) hold(l *Lock, served, acquired bool) {
 func (s *queues) lost(l *Lock) (unused *line.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.of[l.record]
+	q := s.of[l.call.record]
 	if q == nil || q.holder != l {
 		return nil
 	}
@@ -200,11 +200,11 @@ func (s *queues) lost(l *Lock) (unused *line.Place) {
 func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.of[l.record]
+	q := s.of[l.call.record]
 	if q == nil || q.holder != l || q.busy {
 		return nil, nil
 	}
-	if s.isCrowded(l.record) && q.handed >= maxHandOvers {
+	if s.isCrowded(l.call.record) && q.handed >= maxHandOvers {
 		return nil, nil
 	}
 	w := q.pop()

@@ -29,7 +29,7 @@ func (l *Lock) tick() {
 		return
 	}
 	l.mu.Lock()
-	renew := l.request.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.request.maxHold
+	renew := l.call.request.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.call.request.maxHold
 	l.renewing = l.renewing || renew
 	if l.state == nil {
 		l.alarm.Reset(l.nextTick(now))
@@ -43,7 +43,7 @@ func (l *Lock) tick() {
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	d := min(now.Until(l.end()), longestTick)
-	if l.request.renewal && !l.renewing && now.Since(l.started) < l.request.maxHold {
+	if l.call.request.renewal && !l.renewing && now.Since(l.started) < l.call.request.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
@@ -51,12 +51,12 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 
 // renew makes one round of extension, on the goroutine of a tick.
 func (l *Lock) renew() {
-	err := l.extend(l.client.life, l.request.ttl)
+	err := l.extend(l.client.life, l.call.request.ttl)
 	now := l.client.clock.Now()
-	next := l.client.jitter(l.request.ttl / 3)
+	next := l.client.jitter(l.call.request.ttl / 3)
 	if err != nil {
-		next = l.client.jitter(l.request.ttl / 12)
-		l.client.config.Logger.Debug("renewal failed", "name", l.name, "error", err)
+		next = l.client.jitter(l.call.request.ttl / 12)
+		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

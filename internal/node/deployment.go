@@ -35,12 +35,13 @@ func (d Deployment) Quarantine() time.Duration {
 }
 
 // agreement is the part of the voting script's text that differs between
-// clients that do not agree: a hash, since names may hold anything. names is the
-// set of nodes as recorded.
+// clients that do not agree: a hash, since names may hold anything, and no longer
+// than it must be, since every acquisition reads it. names is the set of nodes as
+// recorded.
 func (d Deployment) agreement(names []string) string {
 	terms := fmt.Sprintf("%q %d %t %q", d.Name, d.MaxTTL.Milliseconds(), d.Fenced, names)
 	sum := sha256.Sum256([]byte(terms))
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:16])
 }
 
 // record is what a node keeps of the deployment it was admitted to.

@@ -133,8 +133,8 @@ func (n *Node) use(names []string) {
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	const nkeys, most = 4, 12
-	command := append(make([]string, 0, most), c.Record, c.Counter, n.admissionKey, c.Next,
+	const nkeys, usual = 4, 10
+	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
 		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
 	switch {
 	case c.From != "":
@@ -264,8 +264,8 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		const nkeys, most = 3, 8
-		command := append(make([]string, 0, most), c.Record, c.Counter, c.Next,
+		const nkeys, usual = 3, 6
+		command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
 			c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
 		if c.Place.Waiter != "" {
 			command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
