@@ -100,7 +100,8 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 		t.acquired(0, lane(h, 0))
 		answered++
 	} else {
-		votes = make(chan vote, 2*len(e.voters))
+		// Room for all: a node is asked to confirm when its first vote was heard.
+		votes = make(chan vote, len(e.voters))
 		for i := range e.voters {
 			e.crew.run(func() { votes <- vote{seat: i, answer: lane(h, i)} })
 		}
