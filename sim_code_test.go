@@ -29,7 +29,7 @@ var breaches = []breach{
 	{
 		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 100, weather: "torn",
 		was: "	now := e.clock.Now()\n",
-		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(claim.TTL - Drift(claim.TTL))\n	}\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(h.claim.TTL - Drift(h.claim.TTL))\n	}\n",
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 1500, weather: "torn",
@@ -53,13 +53,13 @@ var breaches = []breach{
 	},
 	{
 		rule: "a failure is undone", file: "internal/quorum/hold.go", within: 100,
-		was: "	(&releasing{hold: h}).start()\n",
-		now: "	if broken != RULE {\n		(&releasing{hold: h}).start()\n	}\n",
+		was: "	h.giveUp(false)\n",
+		now: "	if broken != RULE {\n		h.giveUp(false)\n	}\n",
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 100,
-		was: "		if s.busy {\n",
-		now: "		if s.busy && broken != RULE {\n",
+		was: "			if s.due = s.busy; !s.due {\n",
+		now: "			if s.due = s.busy && broken != RULE; !s.due {\n",
 	},
 	{
 		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 100,

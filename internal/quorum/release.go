@@ -105,8 +105,7 @@ func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) 
 		switch {
 		case s.asked:
 			r.asked++
-			s.due = s.busy
-			if !s.busy {
+			if s.due = s.busy; !s.due {
 				idle = append(idle, i)
 			}
 		case wanted:
