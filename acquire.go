@@ -29,8 +29,8 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 }
 
 // TryLock makes one try for the lock name. It waits for one step on the nodes,
-// NodeTimeout at most, or two in the rare case that they disagree about the
-// fencing token. Errors are those of Lock, at once.
+// NodeTimeout at most, or two in the rare case that no quorum of them agrees
+// about the fencing token. Errors are those of Lock, at once.
 func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, false, options)
 }

@@ -9,7 +9,7 @@ type Stats struct {
 	// those that failed included.
 	Acquired, Tries uint64
 	// SecondRounds counts the tries whose fencing token had to be confirmed
-	// because the nodes disagreed about it.
+	// because no quorum of the nodes agreed about it.
 	SecondRounds uint64
 	// Lost counts the locks that were lost while held.
 	Lost uint64

@@ -111,6 +111,10 @@ func TestMutations(t *testing.T) {
 		{"write-back off, order", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered"}, "ordered"},
 		// Nor than that of one who held before, while its own records are all there.
 		{"write-back off, order while stored", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered_while_stored"}, "ordered_while_stored"},
+		// A node counts that granted under more than the token.
+		{"larger answers counted", "token", []string{"COUNT_LARGER"}, "distinct"},
+		// The later holder's token is not larger than that of one who held before it began.
+		{"larger answers counted, order", "token", []string{"COUNT_LARGER", "PROPERTY=ordered"}, "ordered"},
 		// The token is stored at any node, granted or not.
 		{"write-back unguarded", "token", []string{"WRITE_BACK_UNGUARDED"}, "distinct"},
 		// A grant executed twice gives the record back after another came and went.

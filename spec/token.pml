@@ -98,6 +98,7 @@ inline claim() {
 
 #define GRANTED(n, a)     + (REPLY(n, a) > 0)
 #define UP_TO(n, a, v)    + (REPLY(n, a) > 0 && REPLY(n, a) <= (v))
+#define FROM(n, a, v)     + (REPLY(n, a) >= (v))
 #define IS(n, a, v)       + (REPLY(n, a) == (v))
 #define STORED_NOW(n, a)  + (record[n] == OF(a) && counter[n] == token[a])
 
@@ -105,8 +106,17 @@ inline claim() {
 
 #ifdef NO_WRITE_BACK
 #define ELECTED(a) (0 NODES_OF(GRANTED, a) >= QUORUM)
+#elif defined(COUNT_LARGER)            /* those that granted under more, too */
+#define ELECTED(a) (0 NODES_FOR(FROM, a, token[a]) >= QUORUM)
 #else
 #define ELECTED(a) (0 NODES_FOR(IS, a, token[a]) >= QUORUM)
+#endif
+
+/* A quorum answered no more: it agrees, or this is its largest answer. Others may have answered more. */
+#ifdef COUNT_LARGER
+#define MAY_CHOOSE(a, v) ((0 NODES_FOR(IS, a, v)) > 0 && (0 NODES_OF(GRANTED, a)) >= QUORUM)
+#else
+#define MAY_CHOOSE(a, v) ((0 NODES_FOR(IS, a, v)) > 0 && (0 NODES_FOR(UP_TO, a, v)) >= QUORUM)
 #endif
 
 #if defined(WRITE_BACK_UNGUARDED)      /* to any node */
@@ -168,8 +178,12 @@ inline expire(n) { record[n] = NOBODY; printf("the record on node %d expires\n",
 
 /* ---- what a client does ---- */
 
-/* Larger answers are those that came too late to be looked at. */
+/* Who answered more does not count, whether the answer came before the token was chosen or after. */
+#ifdef COUNT_LARGER
+#define PASS_OVER(n, a)
+#else
 #define PASS_OVER(n, a) if :: REPLY(n, a) > token[a] -> REPLY(n, a) = 0 :: else fi;
+#endif
 
 inline choose(a, v) {
 	state[a] = CHOSEN; token[a] = v; printf("attempt %d takes %d as its token\n", a, v);
@@ -258,7 +272,7 @@ inline sort() {
 #define EXPIRE(n)           :: STEP { !FREE(n) -> expire(n) }
 
 #define CHOOSE(a)           TOKENS(CHOOSE_FOR, a)
-#define CHOOSE_FOR(a, v)    :: STEP { state[a] == ASKING && (0 NODES_FOR(IS, a, v)) > 0 && (0 NODES_FOR(UP_TO, a, v)) >= QUORUM -> choose(a, v) }
+#define CHOOSE_FOR(a, v)    :: STEP { state[a] == ASKING && MAY_CHOOSE(a, v) -> choose(a, v) }
 #define HOLD(a)             :: STEP { state[a] == CHOSEN && ELECTED(a) -> hold(a) }
 
 #ifdef REPAIR_BEFORE_QUORUM

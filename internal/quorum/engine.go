@@ -44,8 +44,8 @@ type Engine struct {
 	secondRounds atomic.Uint64
 }
 
-// SecondRounds returns how many attempts found the nodes in disagreement about
-// the token and had it confirmed.
+// SecondRounds returns how many attempts found that no quorum of the nodes agrees
+// about the token, and had it confirmed.
 func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 
 // New returns an engine over voters that waits no longer than timeout for one
@@ -107,6 +107,8 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 		}
 	}
 
+	var patience <-chan struct{} // with nodes that are split
+	second := false
 	for !t.decided() {
 		select {
 		case v := <-votes:
@@ -120,13 +122,23 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 				// The node that keeps the line has called another.
 				return nil, h.fail()
 			}
+		case <-patience:
+			t.fix()
+			patience = nil
 		case <-ctx.Done():
 			return nil, h.fail()
 		}
+		if patience == nil && t.split() {
+			patience = e.patience(start)
+		}
 		if ask := t.confirmations(); len(ask) > 0 {
-			// The second round has its own time.
-			e.secondRounds.Add(1)
-			round.limit.Reset(e.timeout)
+			if !second {
+				// The second round has its own time, which a grant that comes
+				// during it does not prolong.
+				second = true
+				e.secondRounds.Add(1)
+				round.limit.Reset(e.timeout)
+			}
 			for _, i := range ask {
 				confirmed, granted := h.claim, t.seats[i].granted
 				confirmed.Token = t.token
@@ -146,6 +158,21 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 	}
 	h.keep(t.token, now)
 	return h, nil
+}
+
+// patience returns a channel that is closed when an attempt that began at start
+// is to wait no longer for nodes that are split now to agree.
+//
+// They are split where one granted a failed attempt just before, under a later
+// clock reading; the answers on their way are likely to agree. To wait for them
+// as long again as the quorum took costs no more than the second round that it
+// may save. It ends half way to the first round's limit at the latest, so that
+// the two rounds take no longer than two steps.
+func (e *Engine) patience(start clock.Instant) <-chan struct{} {
+	over := make(chan struct{})
+	took := e.clock.Now().Since(start)
+	e.clock.AfterFunc(min(took, e.timeout/4, (e.timeout-took)/2), func() { close(over) })
+	return over
 }
 
 type vote struct {

@@ -170,7 +170,7 @@ func (h *Hold) releaseOn(i int) ballot.Answer {
 	if !ours && !h.release.wanted {
 		return ballot.Answer{Verdict: ballot.NotOurs}
 	}
-	if claim.Token == stored {
+	if claim.Token <= stored {
 		claim.Token = 0 // nothing to repair
 	}
 	return h.engine.voters[i].Release(&h.release.round, at(i, claim))

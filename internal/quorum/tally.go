@@ -4,15 +4,26 @@ import "github.com/redlatch/redlatch/internal/ballot"
 
 // tally counts the votes of one acquisition, one seat a node.
 //
-// A lock is held when a quorum stores the attempt's token, the largest counter
-// that the granting nodes gave, while each still holds the attempt's record. Nodes
-// that gave less are asked to confirm it, in a second round that is only needed
-// when nodes disagree. Votes belong to seats, so a repeated answer is one vote.
+// A lock is held when a quorum C of nodes has stored the attempt's token T, each
+// while it held the attempt's record without a break since its grant. A grant
+// stores its counter, so a quorum that granted under one counter has stored T as
+// it is. Where none does, T is the largest counter granted, and nodes that gave
+// less are asked to confirm it, in a second round. Votes belong to seats, so a
+// repeated answer is one vote.
+//
+// T need not be the largest counter granted. Of two attempts that held, take a
+// node in both of their C. Their spans there, from grant to storing, do not
+// overlap; when the later one was granted the node's counter was the earlier T at
+// least, its answer was more, and its own T is no less than that answer. Nothing
+// is said of nodes outside C: one that granted under more than T does not count,
+// for what it gave before may be as large as T; but its record keeps others
+// out, and counts as any when the lock is extended. No step takes its counter
+// back to T: extend and release store what is larger, repair refuses.
 type tally struct {
 	need  int
 	seats []seatVote
-	// token is fixed once a quorum has granted without agreeing. Before, it is
-	// the largest counter granted so far.
+	// token is T once fixed is true: a quorum agreed on it or, where none did,
+	// fix was called.
 	token uint64
 	fixed bool
 	// refused is how many nodes answered with what waiting does not cure.
@@ -48,36 +59,69 @@ func (t *tally) acquired(i int, a ballot.Answer) {
 	if seat.state != pending {
 		return
 	}
-	if a.Verdict != ballot.Granted {
-		seat.state = against
-		if a.Verdict == ballot.Refused {
-			t.refused++
-		}
-		return
+	seat.state = against
+	switch a.Verdict {
+	case ballot.Granted:
+		seat.state, seat.granted = granted, a.Token
+	case ballot.Refused:
+		t.refused++
 	}
-	seat.state, seat.granted = granted, a.Token
-	if !t.fixed {
-		t.token = max(t.token, a.Token)
+	counter, nodes := t.agreement()
+	switch {
+	case t.fixed:
+	case nodes >= t.need:
+		t.token, t.fixed = counter, true
+	case nodes+t.count(pending) < t.need:
+		t.fix() // no answer still to come can make a quorum agree
 	}
 	t.settle()
 }
 
-// settle sorts the granted seats into those that count, those to confirm and,
-// where the counter is past the token, those that never can.
-func (t *tally) settle() {
-	have, agree := 0, 0
-	for _, seat := range t.seats {
-		if seat.state == granted {
-			have++
-			if seat.granted == t.token {
-				agree++
+// agreement returns the counter that most nodes granted under, and how many they
+// are.
+func (t *tally) agreement() (counter uint64, nodes int) {
+	for _, one := range t.seats {
+		if one.state != granted {
+			continue
+		}
+		same := 0
+		for _, other := range t.seats {
+			if other.state == granted && other.granted == one.granted {
+				same++
 			}
 		}
+		if same > nodes {
+			counter, nodes = one.granted, same
+		}
 	}
-	if !t.fixed && have < t.need {
+	return counter, nodes
+}
+
+// split reports that a quorum has granted and does not agree on a counter, which
+// it may yet, with the answers still to come.
+func (t *tally) split() bool { return !t.fixed && t.count(granted) >= t.need }
+
+// fix ends a split: the token is the largest counter granted, which all that have
+// granted can store.
+func (t *tally) fix() {
+	if !t.split() {
 		return
 	}
 	t.fixed = true
+	for _, seat := range t.seats {
+		if seat.state == granted {
+			t.token = max(t.token, seat.granted)
+		}
+	}
+	t.settle()
+}
+
+// settle sorts the granted seats, once the token is fixed, into those that count,
+// those to confirm and, where the counter is past the token, those that never can.
+func (t *tally) settle() {
+	if !t.fixed {
+		return
+	}
 	for i := range t.seats {
 		seat := &t.seats[i]
 		switch {

@@ -113,22 +113,84 @@ func TestTallyCountsNodesNotAnswers(t *testing.T) {
 	}
 }
 
-// Nodes whose counters disagree are asked to confirm the largest, once; it is
-// held when a quorum stores it.
+// A quorum that agrees on a counter, whichever it is, holds at once; one that
+// cannot agree any more asks for confirmation of the largest; else answers to
+// come are waited for.
+func TestTallySettles(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name    string
+		nodes   int
+		answers []ballot.Answer // of nodes 0, 1, …
+		held    bool
+		split   bool
+		token   uint64
+		ask     []int
+	}{
+		{name: "agreed", nodes: 3, answers: []ballot.Answer{yes(7), yes(7)}, held: true, token: 7},
+		{name: "split", nodes: 3, answers: []ballot.Answer{yes(8), yes(7)}, split: true},
+		{name: "agreed on the smaller", nodes: 3, answers: []ballot.Answer{yes(8), yes(7), yes(7)}, held: true, token: 7},
+		{name: "agreed on the larger", nodes: 3, answers: []ballot.Answer{yes(7), yes(8), yes(8)}, held: true, token: 8},
+		{name: "three counters", nodes: 3, answers: []ballot.Answer{yes(7), yes(9), yes(8)}, token: 9, ask: []int{0, 2}},
+		{name: "the third is another's", nodes: 3, answers: []ballot.Answer{yes(7), yes(8), no}, token: 8, ask: []int{0}},
+		{name: "another's comes first", nodes: 3, answers: []ballot.Answer{no, yes(8), yes(7)}, token: 8, ask: []int{2}},
+		{name: "two nodes", nodes: 2, answers: []ballot.Answer{yes(8), yes(7)}, token: 8, ask: []int{1}},
+		{name: "no quorum yet", nodes: 5, answers: []ballot.Answer{yes(8), yes(7)}},
+		{name: "five, one differs", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7)}, split: true},
+		{name: "five, one differs, one more agrees", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7), yes(7)}, held: true, token: 7},
+		{name: "five, two and two", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7), yes(8)}, split: true},
+		{name: "five, three counters", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(9)}, split: true},
+		{name: "five, three counters and another's", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(9), no}, token: 9, ask: []int{0, 1}},
+		{name: "five, two agree, two are another's", nodes: 5, answers: []ballot.Answer{no, yes(7), no, yes(8), yes(7)}, token: 8, ask: []int{1, 4}},
+		{name: "four, two and two", nodes: 4, answers: []ballot.Answer{yes(7), yes(8), yes(8), yes(7)}, token: 8, ask: []int{0, 3}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tally := newTally(c.nodes)
+			for i, a := range c.answers {
+				if tally.held() || tally.fixed {
+					t.Fatalf("settled after %d answers", i)
+				}
+				tally.acquired(i, a)
+			}
+			ask := tally.confirmations()
+			if tally.held() != c.held || tally.split() != c.split || tally.token != c.token || !slices.Equal(ask, c.ask) {
+				t.Fatalf("held %t, split %t, token %d, asks %v", tally.held(), tally.split(), tally.token, ask)
+			}
+		})
+	}
+}
+
+// splitTally is one of three nodes of which two have granted, under 100 and 5,
+// and are waited for no longer.
+func splitTally() *tally {
+	tally := newTally(3)
+	tally.acquired(0, yes(100))
+	tally.acquired(1, yes(5))
+	tally.fix()
+	return tally
+}
+
+// Nodes that are split are asked to confirm the largest counter, once, when the
+// rest is waited for no longer; it is held when a quorum stores it.
 func TestTallyAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	tally := newTally(3)
 	tally.acquired(0, yes(100))
-	if ask := tally.confirmations(); len(ask) > 0 {
+	tally.fix()
+	if ask := tally.confirmations(); len(ask) > 0 || tally.fixed {
 		t.Fatalf("%v were asked before a quorum had granted", ask)
 	}
 	tally.acquired(1, yes(5))
-	if tally.held() || tally.failed() {
-		t.Fatal("decided while the quorum disagrees")
+	if ask := tally.confirmations(); tally.held() || tally.failed() || len(ask) > 0 {
+		t.Fatal("decided while the quorum is split")
 	}
+	tally.fix()
 	if ask := tally.confirmations(); !slices.Equal(ask, []int{1}) || tally.token != 100 {
 		t.Fatalf("asked %v to confirm %d, want node 1 and 100", ask, tally.token)
 	}
+	tally.fix()
 	if ask := tally.confirmations(); len(ask) > 0 {
 		t.Fatalf("%v were asked twice", ask)
 	}
@@ -144,9 +206,7 @@ func TestTallyFailsWhenAConfirmationDoes(t *testing.T) {
 		if v == ballot.Granted {
 			continue
 		}
-		tally := newTally(3)
-		tally.acquired(0, yes(100))
-		tally.acquired(1, yes(5))
+		tally := splitTally()
 		tally.confirmations()
 		tally.confirmed(1, ballot.Answer{Verdict: v})
 		if tally.held() || tally.failed() {
@@ -174,9 +234,7 @@ func TestTallyTakesLateGrants(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			tally := newTally(3)
-			tally.acquired(0, yes(100))
-			tally.acquired(1, yes(5))
+			tally := splitTally()
 			tally.confirmations()
 			tally.acquired(2, yes(c.counter))
 			if tally.token != 100 {
@@ -212,10 +270,9 @@ type event struct {
 	answer  ballot.Answer
 }
 
-// Every assignment of answers to nodes, in every order, with every outcome of
-// the second round: the outcome is never both, ends up one, and held means that
-// a quorum of nodes stores the token, which is the largest of the counters of
-// the quorum that granted first.
+// Every assignment of answers to nodes, in every order, with every moment at
+// which patience ends and every outcome of the second round: the outcome is never
+// both, ends up one, and held means that a quorum of nodes stores the token.
 func TestTallyInEveryOrder(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 4; n++ {
@@ -238,8 +295,10 @@ func TestTallyInEveryOrder(t *testing.T) {
 				}
 				orders(n, func(order []int) {
 					for outcome := range 1 << n { // bit i: node i confirms
-						runs++
-						playTally(t, answers, order, outcome, nil)
+						for patience := range n + 1 {
+							runs++
+							playTally(t, answers, order, patience, outcome, nil)
+						}
 					}
 				})
 			}
@@ -261,7 +320,7 @@ func TestTallyAtRandom(t *testing.T) {
 				answers[i] = no
 			}
 		}
-		playTally(t, answers, rng.Perm(5), rng.IntN(1<<5), rng)
+		playTally(t, answers, rng.Perm(5), rng.IntN(6), rng.IntN(1<<5), rng)
 		if t.Failed() {
 			return
 		}
@@ -269,22 +328,23 @@ func TestTallyAtRandom(t *testing.T) {
 }
 
 // playTally delivers the answers in that order, and each confirmation right
-// after it was asked for or, with rng, at some later time. It checks what must
+// after it was asked for or, with rng, at some later time. Split nodes are waited
+// for until as many answers have come as patience says. It checks what must
 // hold at every step.
-func playTally(t *testing.T, answers []ballot.Answer, order []int, outcome int, rng *rand.Rand) {
+func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, outcome int, rng *rand.Rand) {
 	t.Helper()
 	n, need := len(answers), len(answers)/2+1
 	tally := newTally(n)
 	stored := make([]uint64, n) // what each node has stored for us
-	asked := make([]bool, n)
-	var largest uint64
-	granted := 0
+	asked, came := make([]bool, n), make([]bool, n)
+	same := make(map[uint64]int) // how many granted under each counter
+	granted, answered, needed := 0, 0, false
 	var queue []event
 	for _, i := range order {
 		queue = append(queue, event{seat: i, answer: answers[i]})
 	}
 	where := func() string {
-		return fmt.Sprintf("answers %v in order %v, confirming %b", answers, order, outcome)
+		return fmt.Sprintf("answers %v in order %v, patience %d, confirming %b", answers, order, patience, outcome)
 	}
 	wasHeld := false
 	for len(queue) > 0 {
@@ -296,15 +356,35 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, outcome int, 
 		if e.confirm {
 			tally.confirmed(e.seat, e.answer)
 		} else {
-			if e.answer.Verdict == ballot.Granted && stored[e.seat] == 0 {
-				stored[e.seat] = e.answer.Token
-				if granted++; granted <= need {
-					largest = max(largest, e.answer.Token)
+			if !came[e.seat] {
+				came[e.seat] = true
+				answered++
+				if e.answer.Verdict == ballot.Granted {
+					stored[e.seat] = e.answer.Token
+					same[e.answer.Token]++
+					granted++
 				}
 			}
 			tally.acquired(e.seat, e.answer)
+			if answered >= patience {
+				tally.fix()
+			}
 		}
-		for _, i := range tally.confirmations() {
+		ask := tally.confirmations()
+		if len(ask) > 0 && !needed {
+			needed = true
+			most := 0
+			for _, agree := range same {
+				most = max(most, agree)
+			}
+			if most >= need || answered < patience && most+n-answered >= need {
+				t.Errorf("%s: a second round after %d answers, of which %d agree", where(), answered, most)
+			}
+			if largest := slices.Max(stored); tally.token != largest {
+				t.Errorf("%s: the second round is for %d, and %d was granted", where(), tally.token, largest)
+			}
+		}
+		for _, i := range ask {
 			if asked[i] || stored[i] >= tally.token {
 				t.Errorf("%s: node %d was asked to confirm %d, has %d, asked before: %t", where(), i, tally.token, stored[i], asked[i])
 			}
@@ -335,8 +415,8 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, outcome int, 
 					count++
 				}
 			}
-			if count < need || tally.token != largest {
-				t.Errorf("%s: held with %d, stored on %d nodes; the quorum's largest is %d", where(), tally.token, count, largest)
+			if count < need || !needed && same[tally.token] < need {
+				t.Errorf("%s: held with %d, stored on %d nodes, granted by %d", where(), tally.token, count, same[tally.token])
 			}
 		}
 	}
