@@ -102,7 +102,13 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.queues = newQueues()
 	waiter := crand.Text()
-	c.line = line.New(line.Options{Waiter: waiter, Timeout: config.NodeTimeout, Foreign: isForeign, Draw: func(d time.Duration) time.Duration { return c.draw(d) }})
+	c.line = line.New(line.Options{
+		Waiter:  waiter,
+		Timeout: config.NodeTimeout,
+		Foreign: isForeign,
+		Forgo:   func(record, from string) { c.engine.Remove(claimOf(record, from, config.MaxTTL)) },
+		Draw:    func(d time.Duration) time.Duration { return c.draw(d) },
+	})
 	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
 	for i, e := range endpoints {
 		n, err := c.newNode(i, e, waiter, dial)
@@ -132,7 +138,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	}
 	o := c.config.nodeOptions(i, e, c.census)
 	o.Waiter, o.Changed = waiter, c.line.Changed
-	o.Called = func(waiter, record string) { c.line.Called(i, waiter, record) }
+	o.Called = func(call ballot.Call) { c.line.Called(i, call) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()

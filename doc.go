@@ -47,7 +47,8 @@
 // where a message is lost, or a holder dies or belongs to another library, timers
 // and the servers' own notices of changed keys make up for it. A client that dies
 // or hangs loses its place within seconds. A lock passes from caller to caller
-// inside one client in one step, a few times in a row while others wait.
+// inside one client in one step, a few times in a row while others wait; from
+// client to client, the next takes over what the last has left on the nodes.
 // WithoutQueue chooses the paper's random delays instead.
 //
 // # What is not

@@ -216,11 +216,15 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
 }
 
-// Unlock releases the lock, or hands it over to the next who waits for it in this
-// process. It waits until a quorum of nodes has deleted its
-// records or cannot any more, NodeTimeout at most, whether or not ctx is done;
-// ctx gives its values only. Records on nodes that did not answer are deleted in
-// the background, or expire with their TTL.
+// Unlock releases the lock, or hands it over to the next who waits for it. It waits
+// until a quorum of nodes has deleted its records or cannot any more, NodeTimeout
+// at most, whether or not ctx is done; ctx gives its values only. Records on nodes
+// that did not answer are deleted in the background, or expire with their TTL.
+//
+// Where another client waits, the node that keeps the line is the only one that is
+// asked: the client that it calls takes the other records over, and those that are
+// left are deleted in the background after half a second, or when the client is
+// closed.
 //
 // Errors: ErrLost when the lock was no longer ours, though what was left of it
 // is released; ErrReleased when it was released before; ErrNoQuorum in a

@@ -57,7 +57,8 @@ type Answer struct {
 	// HandedOver: of an acquisition that a holder handed over, the node had that
 	// holder's record and replaced it.
 	HandedOver bool
-	// Waiting: others stand in a line for the lock on this node.
+	// Waiting: others may stand in a line for the lock on this node. Of a release,
+	// one of them was called.
 	Waiting bool
 	// Err says more about every verdict but Granted and Held.
 	Err error
@@ -92,8 +93,11 @@ type Claim struct {
 	Proposed uint64
 	// Token is the attempt's fencing token, once it is known.
 	Token uint64
-	// From is the holder who hands its record over to this attempt, if any.
+	// From is the holder who hands its records over to this attempt, if any.
 	From string
+	// HandOn, of a release: whoever the node calls may take the holder's records on
+	// the other nodes over.
+	HandOn bool
 	// Place is where the attempt stands in the line, if it does; an attempt
 	// without a place leaves the record to a waiter that was called, unless it
 	// may push in.
@@ -112,6 +116,14 @@ type Place struct {
 	Voter int
 }
 
+// Call is a node's message to a waiter that the record is its to take.
+type Call struct {
+	Waiter, Record string
+	// From is the holder who leaves its records on other nodes to the waiter, if
+	// any.
+	From string
+}
+
 // Standing is a node's answer to one who stands in the line: Held, or why it
 // keeps no line. Left is the remaining time of the record, or when the record is
 // free of the one who was called to take it.
@@ -124,6 +136,9 @@ type Standing struct {
 	// Hears: the waiter will be called. Watched: it will be told when the record
 	// changes.
 	Hears, Watched bool
+	// From is the holder who leaves its records on other nodes to the one who is
+	// called, if any.
+	From string
 }
 
 // Free reports that there is no record.

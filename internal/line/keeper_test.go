@@ -41,6 +41,10 @@ type keeper struct {
 	ticket  uint64
 	called  string
 	until   time.Time
+	// from has left its other records to whoever is called.
+	from string
+	// forgone is what processes had no use for; the first node keeps the list.
+	forgone []string
 	// hear are the processes that it can call, and watching those that hear of
 	// the record's end.
 	hear     map[string]*Line
@@ -159,7 +163,7 @@ func (k *keeper) stand(waiter string, ticket uint64) (s ballot.Standing) {
 	if s.Ahead = slices.Index(k.order(), waiter); k.called != waiter {
 		s.Ahead = max(s.Ahead, 1)
 	}
-	s.Left = time.Until(k.until)
+	s.Left, s.From = time.Until(k.until), k.from
 	return s
 }
 
@@ -207,7 +211,8 @@ func (k *keeper) send(waiter string) {
 		return
 	}
 	index := to.indexOf(k.name)
-	time.AfterFunc(travel, func() { to.Called(index, waiter, record) })
+	call := ballot.Call{Waiter: waiter, Record: record, From: k.from}
+	time.AfterFunc(travel, func() { to.Called(index, call) })
 }
 
 // release ends the record, and calls the first in line unless the holder was of
@@ -239,7 +244,7 @@ func (k *keeper) take(holder, waiter string, ttl time.Duration) bool {
 		k.expires = time.Now().Add(ttl)
 	}
 	k.remove(waiter)
-	k.called = ""
+	k.called, k.from = "", ""
 	return true
 }
 
@@ -272,7 +277,9 @@ func newLine(t *testing.T, name string, nodes []*keeper, draw func(time.Duration
 	if draw == nil {
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
-	l := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw})
+	l := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Forgo: func(record, from string) {
+		nodes[0].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
+	}})
 	var keepers []Keeper
 	for i, k := range nodes {
 		keepers = append(keepers, endpoint{k, i, l})

@@ -36,6 +36,9 @@ type Options struct {
 	// Foreign reports that a holder does not call the first in line when it
 	// releases.
 	Foreign func(holder string) bool
+	// Forgo removes the records that from left on nodes for a waiter of this process
+	// that has no use for them. It does not block.
+	Forgo func(record, from string)
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
 }
@@ -75,7 +78,7 @@ func (l *Line) Close() {
 // Join takes a place in the line for the claim's record, in which this process
 // has none. Nothing is sent before Await.
 func (l *Line) Join(claim ballot.Claim) *Place {
-	p := &Place{line: l, claim: claim, order: l.order(claim.Record), called: make(chan call, 1)}
+	p := &Place{line: l, claim: claim, order: l.order(claim.Record), called: make(chan news, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.joined++
@@ -110,19 +113,19 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// Called tells the line that node voter has called a waiter of this process to
-// take record. It does not block.
-func (l *Line) Called(voter int, waiter, record string) {
+// Called tells the line that node voter has called a waiter of this process. It
+// does not block.
+func (l *Line) Called(voter int, c ballot.Call) {
 	l.mu.Lock()
-	p := l.places[record]
-	ours := p != nil && p.waiter == waiter
+	p := l.places[c.Record]
+	ours := p != nil && p.waiter == c.Waiter
 	if ours {
-		p.signal(turn)
+		p.signal(news{turn: true, from: c.From})
 	}
 	l.mu.Unlock()
 	if !ours {
 		// It does not wait any more, and the others should not wait for it.
-		l.leave(voter, record, waiter)
+		l.leave(voter, c)
 	}
 }
 
@@ -132,18 +135,18 @@ func (l *Line) Changed(record string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.places[record]; p != nil {
-		p.signal(look)
+		p.signal(news{})
 		return
 	}
 	if record == "" {
 		for _, p := range l.places {
-			p.signal(look)
+			p.signal(news{})
 		}
 	}
 }
 
-// leave gives a place up, in the background.
-func (l *Line) leave(voter int, record, waiter string) {
+// leave gives a place up, and what was left to it, in the background.
+func (l *Line) leave(voter int, c ballot.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -152,6 +155,9 @@ func (l *Line) leave(voter int, record, waiter string) {
 	l.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
 		defer cancel()
-		l.keepers[voter].Leave(ctx, record, waiter)
+		l.keepers[voter].Leave(ctx, c.Record, c.Waiter)
+		if c.From != "" {
+			l.options.Forgo(c.Record, c.From)
+		}
 	})
 }

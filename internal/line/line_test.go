@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -365,6 +366,59 @@ func TestLeaveWhileJoining(t *testing.T) {
 	}
 }
 
+// What a holder left on other nodes is told to the one who is called, by the message
+// and by the answer, and forgone by one who leaves.
+func TestLeftToTheFirst(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"called", "looks", "leaves", "leaves before it knows", "is forgotten"} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(1)
+			k := nodes[0]
+			k.set(func(k *keeper) { k.holder, k.mute = "ours", way == "looks" })
+			l := newLine(t, "p", nodes, nil)
+			p := l.Join(claim)
+			ctx, cancel := context.WithCancel(t.Context())
+			out := awaiting(ctx, p, 0)
+			settle()
+			k.set(func(k *keeper) { k.from = "before" })
+			if way == "is forgotten" {
+				p.forget()
+			}
+			k.release(false)
+			if way == "leaves before it knows" {
+				time.Sleep(travel / 2)
+				cancel()
+			}
+			if way != "is forgotten" {
+				<-out
+			} else {
+				settle()
+				cancel()
+				<-out
+			}
+			switch way {
+			case "called", "looks":
+				if got := p.In(claim).From; got != "before" {
+					t.Errorf("%s: it is left to it by %q", way, got)
+				}
+				k.take("ours", p.waiter, 0)
+				p.Taken(ballot.Answer{Verdict: ballot.Granted})
+			default:
+				p.Leave()
+			}
+			settle()
+			var want []string
+			if strings.HasPrefix(way, "leaves") || way == "is forgotten" {
+				want = []string{"x of before"}
+			}
+			if !slices.Equal(slices.Compact(k.forgone), want) {
+				t.Errorf("%s: forgone: %q, want %q", way, k.forgone, want)
+			}
+			cancel()
+		})
+	}
+}
+
 // A place whose process has forgotten it is given up when it is called, and the
 // next comes at once.
 func TestForgottenPlaceIsCalled(t *testing.T) {
@@ -453,8 +507,8 @@ func TestLateCalls(t *testing.T) {
 		next := l.Join(claim)
 		out = awaiting(t.Context(), next, 0)
 		settle()
-		l.Called(0, waiter, record)
-		l.Called(0, waiter, "another")
+		l.Called(0, ballot.Call{Waiter: waiter, Record: record})
+		l.Called(0, ballot.Call{Waiter: waiter, Record: "another"})
 		l.Changed("another")
 		settle()
 		pending(t, out)
@@ -465,7 +519,7 @@ func TestLateCalls(t *testing.T) {
 		next.Leave()
 		settle()
 		l.Close()
-		l.Called(0, waiter, record) // nothing is sent any more
+		l.Called(0, ballot.Call{Waiter: waiter, Record: record}) // nothing is sent any more
 	})
 }
 

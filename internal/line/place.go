@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -33,35 +34,39 @@ type Place struct {
 	// present turn began, zero when it is not this process's turn.
 	standing ballot.Standing
 	begun    time.Time
-	// attempt is the holder id of the last attempt.
-	attempt string
+	// attempt is the holder id of the last attempt. from is the holder who left its
+	// records to this process, if any did: it holds nothing any more, so that it does
+	// no harm if somebody has taken them over.
+	attempt, from string
 	// watch asks for news of the record, whose holder calls nobody.
 	watch bool
 	// called gets what concerns this place; the stronger signal stays.
-	called chan call
+	called chan news
 }
 
-type call uint8
-
-const (
-	look call = iota // something may have changed
-	turn             // the record is kept for us
-)
+// news: something may have changed.
+type news struct {
+	// turn: the record is kept for us. from has left us its other records.
+	turn bool
+	from string
+}
 
 // signal is called with line.mu held.
-func (p *Place) signal(c call) {
+func (p *Place) signal(n news) {
 	select {
-	case p.called <- c:
+	case p.called <- n:
 		return
 	default:
 	}
 	// The reader may take it meanwhile, and then finds this one.
 	select {
 	case old := <-p.called:
-		c = max(c, old)
+		if old.turn && !n.turn {
+			n = old
+		}
 	default:
 	}
-	p.called <- c
+	p.called <- n
 }
 
 // Await returns nil when it is time for an attempt: the process was called, or
@@ -87,7 +92,7 @@ func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.
 		told(s)
 		first := s.Ahead == 0
 		if first && s.Free() {
-			p.begin()
+			p.begin(s.From)
 			return nil
 		}
 		if s.Holder != p.attempt {
@@ -107,11 +112,11 @@ func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err err
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case c := <-p.called:
-		if c == turn {
-			p.begin()
+	case n := <-p.called:
+		if n.turn {
+			p.begin(n.from)
 		}
-		return c == turn, nil
+		return n.turn, nil
 	case <-timer.C:
 		return false, nil
 	case <-ctx.Done():
@@ -131,10 +136,11 @@ func (p *Place) pause() time.Duration {
 	return d
 }
 
-func (p *Place) begin() {
+func (p *Place) begin(from string) {
 	if p.begun.IsZero() {
 		p.begun = time.Now()
 	}
+	p.from = from
 }
 
 // stand asks the nodes in order until one keeps the line.
@@ -145,7 +151,7 @@ func (p *Place) stand(ctx context.Context) error {
 		cancel()
 		if ctx.Err() != nil {
 			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == ballot.Held || s.Verdict == ballot.Unknown) {
-				p.line.leave(i, p.claim.Record, s.Place.Waiter) // it may have been given a place
+				p.line.leave(i, ballot.Call{Record: p.claim.Record, Waiter: s.Place.Waiter, From: s.From}) // it may have been given a place
 			}
 			return context.Cause(ctx)
 		}
@@ -169,7 +175,7 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 		p.begun = time.Time{}
 	}
 	p.attempt = claim.ID
-	claim.Place = p.claim.Place
+	claim.Place, claim.From = p.claim.Place, p.from
 	return claim
 }
 
@@ -177,6 +183,7 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 // was given or is to come, the place ends with it.
 func (p *Place) Taken(arbiter ballot.Answer) {
 	p.forget()
+	p.from = ""
 	if p.stands() && arbiter.Verdict != ballot.Granted && (arbiter.Verdict != ballot.Unknown || arbiter.Err != nil) {
 		p.abandon()
 	}
@@ -186,6 +193,11 @@ func (p *Place) Taken(arbiter ballot.Answer) {
 // it was this process's turn.
 func (p *Place) Leave() {
 	p.forget()
+	select {
+	case n := <-p.called:
+		p.from = cmp.Or(n.from, p.from)
+	default:
+	}
 	if p.stands() {
 		p.abandon()
 	}
@@ -203,5 +215,5 @@ func (p *Place) forget() {
 }
 
 func (p *Place) abandon() {
-	p.line.leave(p.claim.Place.Voter, p.claim.Record, p.claim.Place.Waiter)
+	p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
 }

@@ -11,6 +11,9 @@ import (
 // the oldest is left to its TTL.
 const maxLeftovers = 4096
 
+// recent is how many are looked at for one that is there already.
+const recent = 32
+
 // leftover is a record that may lie on a node and whose release got no answer.
 type leftover struct {
 	claim ballot.Claim
@@ -25,10 +28,17 @@ type leftovers struct {
 	running bool
 }
 
-// add keeps l, and reports whether somebody must start working the list off.
+// add keeps l, and reports whether somebody must start working the list off. One
+// that several tries of a call wanted removed is kept once.
 func (s *leftovers) add(l leftover) (start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := max(0, len(s.list)-recent); i < len(s.list); i++ {
+		if known := &s.list[i]; known.claim.ID == l.claim.ID && known.claim.Record == l.claim.Record {
+			known.gone = later(known.gone, l.gone)
+			return false
+		}
+	}
 	if len(s.list) == maxLeftovers {
 		s.list = s.list[1:]
 	}
@@ -36,6 +46,13 @@ func (s *leftovers) add(l leftover) (start bool) {
 	start = !s.running
 	s.running = true
 	return start
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // next takes the oldest that its TTL has not removed yet. When there is none

@@ -50,13 +50,16 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	})
 	s := ballot.Standing{Hears: hears, Watched: watched}
 	s.Place.Waiter = waiter
-	if err != nil || reply.Kind != driver.Array || len(reply.Array) != 4 {
+	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {
 		s.Answer = n.standing(reply, err)
 		return s
 	}
 	s.Place.Ticket, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
 	s.Answer = ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
 	s.Ahead = int(reply.Array[0].Int)
+	if len(reply.Array) > 4 {
+		s.From = reply.Array[4].Text
+	}
 	return s
 }
 
@@ -107,8 +110,9 @@ func (n *Node) listen(ctx context.Context) bool {
 func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 	settle := func() { s.settle.Do(func() { close(s.settled) }) }
 	err := l.Subscribe(n.life, callChannel(n.options.Waiter), settle, func(message string) {
-		waiter, record, _ := strings.Cut(message, " ")
-		n.options.Called(waiter, record)
+		if c, ok := parseCall(message); ok {
+			n.options.Called(c)
+		}
 	})
 	n.ear.mu.Lock()
 	n.ear.attempt = nil
@@ -120,4 +124,15 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 	if n.life.Err() == nil {
 		n.options.Changed("")
 	}
+}
+
+// parseCall reads what line.lua publishes.
+func parseCall(message string) (c ballot.Call, ok bool) {
+	waiter, rest, _ := strings.Cut(message, " ")
+	length, rest, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return c, false
+	}
+	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
 }

@@ -36,10 +36,9 @@ type Options struct {
 	Patience time.Duration
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
-	// Called is told of the records that the node called a waiter of this client to
-	// take; Changed, of those that were watched and have changed, and "" when either
+	// Called is told of the node's calls to waiters of this client; Changed, of those that were watched and have changed, and "" when either
 	// message may have been missed. They do not block.
-	Called  func(waiter, record string)
+	Called  func(ballot.Call)
 	Changed func(record string)
 	Logger  *slog.Logger
 
@@ -137,8 +136,6 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
 		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
 	switch {
-	case c.From != "":
-		command = append(command, "", c.From)
 	case c.Reused:
 		command = append(command, "=")
 	case c.PushIn:
@@ -146,12 +143,18 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	case c.Place.Waiter != "":
 		command = append(command, c.Place.Waiter)
 	}
+	if c.From != "" {
+		command = append(command, c.From)
+	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
 		if !lost && !isNoScript(err) {
-			return answer(reply, ofAnotherKind(err))
+			a := answer(reply, ofAnotherKind(err))
+			// The counter alone is what a hand-over usually is answered with.
+			a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
+			return a
 		}
 		// In a slot it may never have been.
 		if err := n.admit(ctx, lost && !n.isSlot()); err != nil || try > 0 {
@@ -198,7 +201,7 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
-		c.Place, c.Token = ballot.Place{}, 0
+		c.Place, c.Token, c.HandOn = ballot.Place{}, 0, false
 		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
 		if n.life.Err() == nil && n.leftovers.add(l) {
 			n.background.Go(n.workOff)
@@ -267,7 +270,10 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		const nkeys, usual = 3, 6
 		command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
 			c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
-		if c.Place.Waiter != "" {
+		switch {
+		case c.HandOn:
+			command = append(command, ">")
+		case c.Place.Waiter != "":
 			command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
 		}
 		keys, args := command[:nkeys:nkeys], command[nkeys:]

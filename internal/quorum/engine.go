@@ -37,7 +37,8 @@ type Engine struct {
 	clock   *clock.Alarms
 	timeout time.Duration
 
-	crew *crew
+	crew     *crew
+	legacies legacies
 	// waiting is told of records that a release left to those in line for them.
 	waiting func(record string)
 
@@ -51,7 +52,10 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
-	return &Engine{voters: voters, clock: clock.NewAlarms(c), timeout: timeout, crew: newCrew(), waiting: func(string) {}}
+	return &Engine{
+		voters: voters, clock: clock.NewAlarms(c), timeout: timeout, crew: newCrew(), waiting: func(string) {},
+		legacies: legacies{of: make(map[string]*legacy)},
+	}
 }
 
 // OnWaiting has told called with each record for which others were seen waiting
@@ -60,21 +64,28 @@ func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
 // gone. No round may be started any more.
-func (e *Engine) Close() { e.crew.dismiss() }
+func (e *Engine) Close() {
+	e.clearAll()
+	e.crew.dismiss()
+}
 
 // Drift is what a validity loses to clocks that run at different rates and to
 // the grain of the servers' expiry: 1 % of the TTL and 2 ms (Redis
 // documentation, "Distributed locks with Redis").
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Acquire makes one attempt for claim, whose ID no attempt has used before. The
-// hold is nil when the attempt failed: then what it may have left is being undone
+// Acquire makes one attempt for claim, whose ID no attempt has used before. Where
+// the holder claim.From, who holds nothing any more, has left its records to the
+// attempt, it takes their place; what it finds no use for is removed. The hold is nil when the attempt failed: then what it may have left is being undone
 // in the background, and the answers are one a node; those that had not come
 // when the attempt was decided are Unknown without an error. If one was a
 // refusal, enough are known to tell whether refusals alone stand in the way. When
 // ctx ends first the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
 	start := e.clock.Now()
+	if claim.From != "" {
+		return newHold(e, claim).acquire(ctx, start, (*Hold).takeOverLane)
+	}
 	return newHold(e, claim).acquire(ctx, start, (*Hold).acquireLane)
 }
 

@@ -30,7 +30,7 @@ func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers [
 		close(free[i])
 	}
 	start := h.engine.clock.Now()
-	claim.From = h.ID()
+	claim.From, claim.PushIn = h.ID(), true
 	next, _ := newHold(h.engine, claim).acquire(context.Background(), start, func(attempt *Hold, i int) ballot.Answer {
 		if !h.seats[i].asked {
 			return attempt.acquireLane(i)

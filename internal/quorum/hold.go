@@ -54,6 +54,8 @@ type seat struct {
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
+	// waiting: others were in the line there when the record was granted.
+	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other.
 	busy bool
@@ -146,7 +148,7 @@ func (h *Hold) acquireLane(i int) ballot.Answer {
 	a := h.engine.voters[i].Acquire(&h.attempt, at(i, h.claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
-		s.stored = a.Token
+		s.stored, s.waiting = a.Token, a.Waiting
 		// A node that may have executed the step may hold the record.
 		s.ours = a.MayHold()
 	})

@@ -77,6 +77,8 @@ type server struct {
 	down, lost, deaf bool
 	// frozen is closed to let a stopped server run on; nil while it runs.
 	frozen chan struct{}
+	// waiting: somebody stands in a line here, and is called by who hands on.
+	waiting bool
 	// refusal, if any, is what every step but a release is answered with.
 	refusal *ballot.Answer
 
@@ -261,7 +263,7 @@ func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		default:
 			return s.held()
 		}
-		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter, HandedOver: handed}
+		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter, HandedOver: handed, Waiting: s.waiting}
 	})
 }
 
@@ -311,7 +313,7 @@ func (s *server) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 		case c.ID:
 			s.counter = max(s.counter, c.Token)
 			s.id, s.expires = "", time.Time{}
-			return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+			return ballot.Answer{Verdict: ballot.Granted, Token: 1, Waiting: s.waiting && c.HandOn}
 		case "":
 			return ballot.Answer{Verdict: ballot.NotOurs}
 		}

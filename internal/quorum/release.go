@@ -7,12 +7,18 @@ import (
 )
 
 // Release deletes the records, and reports what each node said: Granted where
-// one was deleted. It waits until a quorum has, or the rest could not make one,
-// for a few steps' time at most; what is still under way then goes on in the
-// background. It asks no ctx: a caller that has gone wants its lock released
-// all the same. ok is false when the hold was given up before.
+// one was deleted, or left to one who waits and was called. It waits until a quorum
+// has answered so, or the rest could not make one, for a few steps' time at most;
+// what is still under way then goes on in the background. It asks no ctx: a caller
+// that has gone wants its lock released all the same. ok is false when the hold was
+// given up before.
 func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
-	if !h.giveUp(true) {
+	if keeper := h.keeper(); keeper >= 0 {
+		ok = h.handOn(keeper)
+	} else {
+		ok = h.giveUp(true)
+	}
+	if !ok {
 		return nil, false
 	}
 	return h.collect(), true
@@ -71,14 +77,19 @@ func (h *Hold) giveUp(wanted bool) bool {
 	if !ok {
 		return false
 	}
+	if r := &h.release; wanted && r.votes == nil && len(idle) > 0 {
+		r.answers[idle[0]] = h.releaseLane(idle[0])
+		return true
+	}
+	h.releaseAll(idle)
+	return true
+}
+
+// releaseAll releases the records on idle seats, in the background.
+func (h *Hold) releaseAll(idle []int) {
 	for _, i := range idle {
-		if r := &h.release; wanted && r.votes == nil {
-			r.answers[i] = h.releaseLane(i)
-			continue
-		}
 		h.engine.crew.run(func() { h.releaseLane(i) })
 	}
-	return true
 }
 
 // finish ends the hold, has freed called, or by default the release done, for each
@@ -164,16 +175,22 @@ func (h *Hold) releaseLane(i int) ballot.Answer {
 }
 
 func (h *Hold) releaseOn(i int) ballot.Answer {
-	h.mu.Lock()
-	ours, stored, claim := h.seats[i].ours, h.seats[i].stored, h.known()
-	h.mu.Unlock()
+	claim, ours := h.releasable(i)
 	if !ours && !h.release.wanted {
 		return ballot.Answer{Verdict: ballot.NotOurs}
 	}
-	if claim.Token <= stored {
+	return h.engine.voters[i].Release(&h.release.round, claim)
+}
+
+// releasable is what node i is asked to release; ours, that it may have the record.
+func (h *Hold) releasable(i int) (claim ballot.Claim, ours bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	claim = at(i, h.known())
+	if claim.Token <= h.seats[i].stored {
 		claim.Token = 0 // nothing to repair
 	}
-	return h.engine.voters[i].Release(&h.release.round, at(i, claim))
+	return claim, h.seats[i].ours
 }
 
 // released takes in what became of the record on node i.

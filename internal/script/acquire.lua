@@ -5,9 +5,9 @@
 --       if any: waiter, '' for nobody, '*' for one who pushes in,
 --       '=' for one whose id may have been used before: it then is in its own way;
 --       holder who hands the record over
--- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} of
--- a hand-over; {holder, remaining ms} when held, the holder '' when a waiter was
--- called to take it; 0 when not admitted.
+-- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} where
+-- others may wait or nothing was there to be handed over; {holder, remaining ms} when held, the
+-- holder '' when a waiter was called to take it; 0 when not admitted.
 local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[7], ARGV[8]
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 if FENCED and seen[3] ~= AGREEMENT then
@@ -21,8 +21,8 @@ if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
 end
 local who, deadline, now
-if seen[4] and seen[4] ~= '-' and not from and waiter ~= '*' then
-  who, deadline = string.match(seen[4], '^(%S+) (%d+)$')
+if seen[4] and seen[4] ~= '-' and waiter ~= '*' then
+  who, deadline = string.match(seen[4], '^(%S+) (%d+)')
   now = redis.call('TIME')
   local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
   if who ~= waiter and left >= 0 then
@@ -48,13 +48,19 @@ elseif not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   return redis.call('GET', KEYS[1])
 end
 redis.call('PSETEX', KEYS[2], ARGV[6], counter)
+local others = seen[4]
 if who and who == waiter then
-  local line = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
-  redis.call('ZREM', line .. 'line:' .. KEYS[1], who)
-  redis.call('ZREM', line .. 'beat:' .. KEYS[1], who)
-  redis.call('SET', KEYS[4], '-', 'PX', PATIENCE)
+  local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
+  redis.call('ZREM', side .. 'line:' .. KEYS[1], who)
+  redis.call('ZREM', side .. 'beat:' .. KEYS[1], who)
+  others = redis.call('ZRANGE', side .. 'line:' .. KEYS[1], 0, 0)[1]
+  if others then
+    redis.call('SET', KEYS[4], '-', 'PX', PATIENCE)
+  else
+    redis.call('DEL', KEYS[4])
+  end
 end
-if from then
-  return {tonumber(counter), seen[1] and 1 or 0, seen[4] and 1 or 0}
+if seen[4] or from and not seen[1] then -- what is rare: a table costs more
+  return {tonumber(counter), seen[1] and 1 or 0, others and 1 or 0}
 end
 return tonumber(counter)

@@ -1,5 +1,8 @@
 -- What a release does where there may be a line.
-local record, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[4], ARGV[5]
+local record, next, waiter, ticket, from = KEYS[1], KEYS[3], ARGV[4], ARGV[5], nil
+if waiter == '>' then
+  waiter, from = nil, ARGV[1]
+end
 local called
 if seen[2] or waiter then
   local now = clock()
@@ -9,7 +12,7 @@ if seen[2] or waiter then
     stand(record, next, waiter, ticket, now)
   end
   if ours or not seen[1] then
-    called = call(record, next, seen[2], now, nil, true)
+    called = call(record, next, seen[2], now, nil, from, true)
   end
 end
 if ours then

@@ -25,10 +25,11 @@ local function clock()
   return math.floor(microseconds / 1000), microseconds
 end
 
--- publish sends a waiter the message that it is called. It answers how many got it,
--- or a table with the server's refusal.
-local function publish(record, waiter)
-  return redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), waiter .. ' ' .. record)
+-- publish sends a waiter the message that it is called, and by whom. It answers how
+-- many got it, or a table with the server's refusal.
+local function publish(record, waiter, from)
+  local message = waiter .. ' ' .. #from .. ' ' .. from .. record
+  return redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), message)
 end
 
 -- call calls the first in line to take the record, which is free. Until GRACE ms have
@@ -36,15 +37,22 @@ end
 -- connection nobody listens on any more, is left out; one that says it hears
 -- nothing ('-') comes to look by itself.
 -- self is the caller, who needs no message; again repeats the message to one who
--- was called already; said is what next has. Answers who was called and until when.
-local function call(record, next, said, now, self, again)
+-- was called already; said is what next has, "who until from": from is the last
+-- holder who left its records on other nodes to whoever is called, if any did. It
+-- holds nothing any more, so it does no harm if it is out of date.
+-- Answers who was called, until when, and from.
+local function call(record, next, said, now, self, from, again)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
-  local who, deadline = string.match(said or '', '^(%S+) (%d+)$')
+  local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
+  from = from or before or ''
   if who and tonumber(deadline) >= now and redis.call('ZSCORE', line, who) then
-    if again and string.sub(who, 1, 1) ~= '-' then
-      publish(record, who)
+    if from ~= before then
+      redis.call('SET', next, who .. ' ' .. deadline .. ' ' .. from, 'PX', PATIENCE)
     end
-    return who, tonumber(deadline)
+    if again and string.sub(who, 1, 1) ~= '-' then
+      publish(record, who, from)
+    end
+    return who, tonumber(deadline), from
   end
   for _ = 1, 16 do
     local first = redis.call('ZRANGE', line, 0, 0)[1]
@@ -53,12 +61,12 @@ local function call(record, next, said, now, self, again)
     end
     local listeners = (tonumber(redis.call('ZSCORE', beats, first)) or 0) - now
     if listeners > 0 and first ~= self and string.sub(first, 1, 1) ~= '-' then
-      listeners = publish(record, first)
+      listeners = publish(record, first, from)
     end
     if type(listeners) == 'table' or listeners > 0 then
-      redis.call('SET', next, first .. ' ' .. string.format('%.0f', now + GRACE), 'PX', PATIENCE)
+      redis.call('SET', next, first .. ' ' .. string.format('%.0f', now + GRACE) .. ' ' .. from, 'PX', PATIENCE)
       redis.call('ZADD', beats, now + GRACE, first)
-      return first, now + GRACE
+      return first, now + GRACE, from
     end
     leave(record, next, first)
   end

@@ -1,8 +1,10 @@
 -- Deletes the record if it is this holder's. Safe on any node at any time.
 -- KEYS  record, counter, next
 -- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
---       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave
--- Answers 1, or 2 when others wait; {holder, remaining ms} when another's; 0 when
+--       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave;
+--       or '>' to have the first in line told that it may take the holder's
+--       records on other nodes over
+-- Answers 1, or 2 when one who waits was called; {holder, remaining ms} when another's; 0 when
 -- there is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3])
 local ours = seen[1] == ARGV[1]

@@ -4,7 +4,8 @@
 -- ARGV  step, waiter, its ticket or 0
 -- Answers {how many are ahead, ticket, holder, remaining ms}; when the record is
 -- free the holder is '' and the ms are those that the one who was called has
--- left, 0 ahead meaning the waiter itself; 0 when not admitted.
+-- left, 0 ahead meaning the waiter itself, and the holder follows who left its
+-- records on other nodes to whoever is called, or ''; 0 when not admitted.
 local record, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
 local seen = redis.call('MGET', record, KEYS[2], next)
 if FENCED and seen[2] ~= AGREEMENT then
@@ -25,9 +26,9 @@ if seen[1] then
   redis.call('SET', next, seen[3] or '-', 'PX', PATIENCE)
   return {redis.call('ZRANK', line, waiter), ticket, seen[1], redis.call('PTTL', record)}
 end
-local who, deadline = call(record, next, seen[3], now, waiter)
+local who, deadline, from = call(record, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', line, waiter) or 0
 if who ~= waiter then
   ahead = math.max(ahead, 1)
 end
-return {ahead, ticket, '', deadline - now}
+return {ahead, ticket, '', deadline - now, from}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -240,7 +241,10 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	}
 	switch {
 	case step[0] == release:
-		n.released[step[1]] = true
+		// Whoever was left a record may be there before its holder's own commands.
+		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
+			n.released[step[1]] = true
+		}
 	case (step[0] == script.Acquire || step[0] == script.Repair) && s.broken:
 		n.world.late[step[1]] = true
 	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Stand || n.world.late[step[1]]:

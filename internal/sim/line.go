@@ -81,21 +81,27 @@ func (l *line) leave(who string) {
 	l.zrem(l.line, who)
 }
 
-// called reads who was called, and until when.
-func called(next string) (who string, deadline int64, ok bool) {
-	who, text, found := strings.Cut(next, " ")
+// called reads who was called, until when, and from whom.
+func called(next string) (who string, deadline int64, from string, ok bool) {
+	who, rest, found := strings.Cut(next, " ")
+	text, from, _ := strings.Cut(rest, " ")
 	deadline, err := strconv.ParseInt(text, 10, 64)
-	return who, deadline, found && err == nil
+	return who, deadline, from, found && err == nil
 }
 
 // summon is call of line.lua.
-func (l *line) summon(self string, again bool) (who string, deadline int64) {
+func (l *line) summon(self, from string, again bool) (who string, deadline int64, left string) {
 	next, _ := l.seen(l.next)
-	if who, deadline, ok := called(next); ok && deadline >= l.ms && rank(l.places(l.line), who) >= 0 {
-		if again && who[0] != '-' {
-			l.publish(who)
+	who, deadline, before, ok := called(next)
+	from = cmp.Or(from, before)
+	if ok && deadline >= l.ms && rank(l.places(l.line), who) >= 0 {
+		if from != before {
+			l.keep(who, deadline, from)
 		}
-		return who, deadline
+		if again && who[0] != '-' {
+			l.publish(who, from)
+		}
+		return who, deadline, from
 	}
 	grace := script.Grace.Milliseconds()
 	for range 16 {
@@ -109,27 +115,32 @@ func (l *line) summon(self string, again bool) (who string, deadline int64) {
 			listeners += int64(l.places(l.beats)[i].score)
 		}
 		if listeners > 0 && first != self && first[0] != '-' {
-			listeners = l.publish(first)
+			listeners = l.publish(first, from)
 		}
 		if listeners > 0 {
-			l.put(l.next, first+" "+strconv.FormatInt(l.ms+grace, 10), milliseconds(script.Patience))
+			l.keep(first, l.ms+grace, from)
 			l.zadd(l.beats, float64(l.ms+grace), first)
-			return first, l.ms + grace
+			return first, l.ms + grace, from
 		}
 		l.leave(first)
 	}
 	delete(l.server.keys, l.next)
-	return "", 0
+	return "", 0, ""
+}
+
+// keep notes who was called.
+func (l *line) keep(who string, deadline int64, from string) {
+	l.put(l.next, who+" "+strconv.FormatInt(deadline, 10)+" "+from, milliseconds(script.Patience))
 }
 
 // publish sends a waiter the message that it is called, and returns how many
 // listen.
-func (l *line) publish(who string) int64 {
+func (l *line) publish(who, from string) int64 {
 	if l.server.Publish == nil {
 		return 0
 	}
 	process, _, _ := strings.Cut(who, "/")
-	return int64(l.server.Publish("redlatch:call:"+process, who+" "+l.record))
+	return int64(l.server.Publish("redlatch:call:"+process, who+" "+strconv.Itoa(len(from))+" "+from+l.record))
 }
 
 // standing is stand.lua.
@@ -156,10 +167,10 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 		}
 	}
 	l.stand(who, ticket)
-	answer := func(ahead int, holder string, left int64) (driver.Reply, error) {
-		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{
+	answer := func(ahead int, holder string, left int64, more ...driver.Reply) (driver.Reply, error) {
+		return driver.Reply{Kind: driver.Array, Array: append([]driver.Reply{
 			{Kind: driver.Int, Int: int64(ahead)}, text(strconv.FormatFloat(ticket, 'f', 0, 64)), text(holder), {Kind: driver.Int, Int: left},
-		}}, nil
+		}, more...)}, nil
 	}
 	if holder, held := c.seen(record); held {
 		was, ok := c.seen(next)
@@ -169,12 +180,12 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 		c.put(next, was, milliseconds(script.Patience))
 		return answer(rank(l.places(l.line), who), holder, c.left(record))
 	}
-	first, deadline := l.summon(who, false)
+	first, deadline, from := l.summon(who, "", false)
 	ahead := max(0, rank(l.places(l.line), who))
 	if first != who {
 		ahead = max(ahead, 1)
 	}
-	return answer(ahead, "", deadline-c.ms)
+	return answer(ahead, "", deadline-c.ms, text(from))
 }
 
 // left is PTTL of a key that is there.

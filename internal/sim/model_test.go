@@ -131,7 +131,7 @@ func (c *comparison) command() []string {
 		case 0:
 			args = append(args, pick(c, waiter, waiter, "*", "="))
 		case 1:
-			args = append(args, "", pick(c, "one", "two", "three"))
+			args = append(args, pick(c, "*", "*", waiter, ""), pick(c, "one", "two", "three"))
 		}
 		return vote([]string{record, counter, admission, next}, args...)
 	case 4, 5:
@@ -152,6 +152,8 @@ func (c *comparison) command() []string {
 		return vote([]string{record, admission, next}, script.Stand, waiter, ticket)
 	case 17:
 		return []string{"EVAL", script.Release.Text, "3", record, counter, next, pick(c, id, waiter), "0", counterTTL, waiter, ticket}
+	case 18:
+		return []string{"EVAL", script.Release.Text, "3", record, counter, next, id, "0", counterTTL, ">"}
 	case 13:
 		return []string{"SET", quarantine, c.model.RunID + " 1", "EX", "60"}
 	default:
@@ -168,7 +170,7 @@ func number0(c *comparison) string { return strconv.FormatInt(1e15+c.rng.Int64N(
 func (c *comparison) wait() {
 	near := func(ms int64) bool { d := ms - c.now.UnixMilli(); return d > -5 && d < 10 }
 	for name, e := range c.model.keys {
-		_, deadline, ok := called(e.value)
+		_, deadline, _, ok := called(e.value)
 		soon := ok && near(deadline) || e.expires != 0 && near(e.expires)
 		for _, p := range e.places {
 			soon = soon || strings.Contains(name, ":beat:") && near(int64(p.score))
@@ -310,10 +312,10 @@ func (c *comparison) keys() {
 		if real == ours {
 			continue
 		}
-		_, deadline, isCall := called(ours)
-		who, realDeadline, _ := called(real)
+		who, deadline, from, isCall := called(ours)
+		realWho, realDeadline, realFrom, _ := called(real)
 		switch {
-		case isCall && strings.HasPrefix(ours, who+" ") && near(deadline, realDeadline):
+		case isCall && who == realWho && from == realFrom && near(deadline, realDeadline):
 		case !strings.Contains(name, ":token:") || !near(int64(number(real)), int64(number(ours))):
 			c.t.Fatalf("after %s the server has %q at %s, the model %q", c.last, real, name, ours)
 		}

@@ -161,8 +161,8 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	}
 	next, waiting := c.seen(c.keys[3])
 	who := ""
-	if waiting && next != "-" && from == "" && waiter != "*" {
-		first, deadline, _ := called(next)
+	if waiting && next != "-" && waiter != "*" {
+		first, deadline, _, _ := called(next)
 		who = first
 		if left := deadline - c.ms; who != waiter && left >= 0 {
 			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(""), {Kind: driver.Int, Int: left}}}, nil
@@ -191,15 +191,21 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 		return refuse(wrongType)
 	}
 	c.put(counter, granted, counterTTL)
+	others := waiting
 	if who != "" && who == waiter {
-		c.lineOf(record, c.keys[3]).leave(who)
-		c.put(c.keys[3], "-", milliseconds(script.Patience))
+		l := c.lineOf(record, c.keys[3])
+		l.leave(who)
+		if others = len(l.places(l.line)) > 0; others {
+			c.put(c.keys[3], "-", milliseconds(script.Patience))
+		} else {
+			delete(c.server.keys, c.keys[3])
+		}
 	}
 	token := driver.Reply{Kind: driver.Int, Int: int64(number(granted))}
-	if from == "" {
+	if !waiting && (from == "" || held) {
 		return token, nil
 	}
-	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{token, bit(held), bit(waiting)}}, nil
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{token, bit(held), bit(others)}}, nil
 }
 
 func (c *call) extend() (driver.Reply, error) {
@@ -292,7 +298,7 @@ func (c *call) release() (driver.Reply, error) {
 	holder, held := c.seen(record)
 	_, waiting := c.seen(next)
 	ours := held && (holder == id || c.server.Mutation == ReleaseBlind)
-	if ours || waiting || len(c.argv) > 3 {
+	if ours || waiting || len(c.argv) > 4 {
 		if c.server.Replica {
 			return refuse(readOnly)
 		}
@@ -301,11 +307,15 @@ func (c *call) release() (driver.Reply, error) {
 		c.raise(counter, token, counterTTL)
 		delete(c.server.keys, record)
 	}
-	summoned := ""
-	if waiting || len(c.argv) > 3 {
+	summoned, from := "", ""
+	place := c.argv[3:]
+	if len(place) > 0 && place[0] == ">" {
+		place, from = nil, id
+	}
+	if waiting || len(place) > 0 {
 		l := c.lineOf(record, next)
-		if len(c.argv) > 3 {
-			who, ticket := c.argv[3], c.argv[4]
+		if len(place) > 0 {
+			who, ticket := place[0], place[1]
 			if ticket == "0" {
 				l.leave(who)
 			} else {
@@ -313,7 +323,7 @@ func (c *call) release() (driver.Reply, error) {
 			}
 		}
 		if ours || !held {
-			summoned, _ = l.summon("", true)
+			summoned, _, _ = l.summon("", from, true)
 		}
 	}
 	switch {

@@ -1,0 +1,122 @@
+package redlatch_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// scripts counts the scripts that each node has run.
+func scripts(t *testing.T, nodes []*redistest.Server) []int {
+	t.Helper()
+	counts := make([]int, len(nodes))
+	for i, s := range nodes {
+		info, err := s.Info("commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls, _, _ := strings.Cut(strings.TrimPrefix(info["cmdstat_evalsha"], "calls="), ",")
+		counts[i], _ = strconv.Atoi(calls)
+	}
+	return counts
+}
+
+// A lock that goes from client to client costs the node that keeps the line two
+// commands, and the others less than that: the next takes over what the last left.
+func TestHandedOnInOneCommand(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.Nodes(t, n)
+			clients := clientsOf(t, config(redistest.URLs(nodes)...), 6)
+			lock := tryLock(t, clients[0], t.Name())
+			outs := queueUp(t, nodes, clients[1:], t.Name(), 0)
+			arbiter := awaitStanding(t, nodes, t.Name(), len(outs))
+			var before []int
+			for i, out := range outs {
+				token := lock.Token()
+				unlock(t, lock)
+				o := <-out
+				if o.err != nil {
+					t.Fatal(o.err)
+				}
+				if lock = o.lock; lock.Token() <= token {
+					t.Errorf("token %d follows %d", lock.Token(), token)
+				}
+				if i == 0 {
+					continue // the first did not know that others wait
+				}
+				holder := value(t, nodes[arbiter], t.Name())
+				for _, s := range nodes {
+					awaitValue(t, s, t.Name(), holder) // no step of it is under way any more
+				}
+				if i == 1 {
+					before = scripts(t, nodes)
+				}
+			}
+			others := 0
+			for i, count := range scripts(t, nodes) {
+				if i != arbiter {
+					others += count - before[i]
+				}
+			}
+			if released := 2 * (n - 1) * (len(outs) - 2); others >= released {
+				t.Errorf("%d commands on the other nodes, as if nothing had been taken over: %d", others, released)
+			}
+			t.Logf("%d commands on %d other nodes for %d hand-offs", others, n-1, len(outs)-2)
+			unlock(t, lock)
+			for _, s := range nodes {
+				awaitValue(t, s, t.Name(), "")
+			}
+		})
+	}
+}
+
+// Who is called has died, and nothing has told the servers: what was left to it is
+// gone soon, and the next has the lock.
+func TestHandedOnToTheDead(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	for _, s := range nodes {
+		dead, err := s.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dead.Close()
+		if _, err := dead.Do("SUBSCRIBE", "redlatch:call:dead"); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{
+			{"ZADD", lineKey(t.Name()), "1", "dead/1"},
+			{"ZADD", strings.Replace(lineKey(t.Name()), ":line:", ":beat:", 1), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), "dead/1"},
+			{"SET", strings.Replace(lineKey(t.Name()), ":line:", ":next:", 1), "-"},
+		} {
+			if _, err := s.Do(command...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := open(t, config(redistest.URLs(nodes)...))
+	lock, err := client.Lock(within(t, patience), t.Name(), redlatch.WithoutQueue())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), value(t, nodes[0], t.Name()))
+	}
+	unlock(t, lock)
+	for _, s := range nodes {
+		awaitValue(t, s, t.Name(), "")
+	}
+	next, err := open(t, config(redistest.URLs(nodes)...)).Lock(within(t, patience), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, next)
+}

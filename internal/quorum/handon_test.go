@@ -1,0 +1,266 @@
+package quorum
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// keptBy returns n nodes of which the last keeps a line in which somebody waits.
+func keptBy(t *testing.T, n int) []*server {
+	t.Helper()
+	nodes := servers(t, n)
+	nodes[n-1].set(func(s *server) { s.waiting = true })
+	return nodes
+}
+
+// waiters is the claim of one who waits at the last of n nodes and was called by from.
+func waiters(id, from string, n int) ballot.Claim {
+	claim := claimOf(id)
+	claim.From, claim.Place = from, ballot.Place{Waiter: "w", Voter: n - 1}
+	return claim
+}
+
+func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
+
+// A lock for which others wait is given up on the node that keeps the line, and
+// taken over on the others: a command a node and one more.
+func TestHandOn(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 5; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := keptBy(t, n)
+			one, other := newEngine(t, nodes), newEngine(t, nodes)
+			hold := acquired(t, one, "0")
+			rest()
+			for k := range 6 {
+				id, next := fmt.Sprint(k), fmt.Sprint(k+1)
+				start := time.Now()
+				answers, ok := hold.Release()
+				if took := time.Since(start); !ok || took != 2*time.Millisecond {
+					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
+				}
+				granted := 0
+				for _, a := range answers {
+					if a.Verdict == ballot.Granted {
+						granted++
+					}
+				}
+				if want := append(repeat(id, n-1), ""); granted < Majority(n) || !slices.Equal(records(nodes), want) {
+					t.Errorf("N=%d: the records are %v, want %v, by the answers %v", n, records(nodes), want, answers)
+				}
+				token := hold.Token()
+				hold, answers = other.Acquire(t.Context(), waiters(next, id, n))
+				if hold == nil || hold.Token() <= token {
+					t.Fatalf("N=%d: not taken over: %v", n, answers)
+				}
+				time.Sleep(stepTime)
+				if want := repeat(next, n); !slices.Equal(records(nodes), want) {
+					t.Errorf("N=%d: the records are %v, want %v", n, records(nodes), want)
+				}
+				one, other = other, one
+			}
+			if got := total(nodes, "acquire") + total(nodes, "release"); got != n+6*(n+1) {
+				t.Errorf("N=%d: %d commands", n, got)
+			}
+			nodes[n-1].set(func(s *server) { s.waiting = false })
+			hold.Release()
+			time.Sleep(legacyTime)
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
+				t.Errorf("N=%d: left behind: %v", n, got)
+			}
+		})
+	}
+}
+
+// Whoever is called never comes: what was left to it is removed after a while, and
+// at once when the client is closed. Nobody is called after all: it is removed
+// together with the rest.
+func TestHandOnToNobody(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		then  func(e *Engine, nodes []*server)
+		after time.Duration
+	}{
+		{"who was called is gone", func(*Engine, []*server) { time.Sleep(legacyTime) }, legacyTime},
+		{"the client is closed", func(e *Engine, _ []*server) { e.clearAll() }, 0},
+		{"it was the last of too many", func(e *Engine, _ []*server) {
+			for i := range maxLegacies {
+				claim := claimOf("late")
+				claim.Record = fmt.Sprint(i)
+				e.leaveBehind(claim, nil)
+			}
+			rest()
+			if len(e.legacies.of) > maxLegacies {
+				panic("unbounded")
+			}
+			e.clearAll()
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := keptBy(t, 5)
+				e := newEngine(t, nodes)
+				hold := acquired(t, e, "mine")
+				rest()
+				hold.Release()
+				rest()
+				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
+					t.Errorf("handed on: %v", got)
+				}
+				c.then(e, nodes)
+				rest()
+				if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+					t.Errorf("left behind: %v", got)
+				}
+			})
+		})
+	}
+	t.Run("nobody waits any more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := keptBy(t, 5)
+			hold := acquired(t, newEngine(t, nodes), "mine")
+			rest()
+			nodes[4].set(func(s *server) { s.waiting = false })
+			start := time.Now()
+			if _, ok := hold.Release(); !ok || time.Since(start) != 4*time.Millisecond {
+				t.Errorf("released %t after %v", ok, time.Since(start))
+			}
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+				t.Errorf("left behind: %v", got)
+			}
+		})
+	})
+}
+
+// A step is still under way on another node when the lock is handed on: its record
+// is released after it, or left if it ends in time. The node that keeps the line
+// does not answer: all is released, and the caller hardly waits.
+func TestHandOnWhileStepsAreUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		slow  int
+		there time.Duration
+		// keeper is how long a message to the keeper takes by the time of the release.
+		keeper, longest time.Duration
+		want            string
+	}{
+		{"another", 0, 10 * time.Millisecond, time.Millisecond, 2 * time.Millisecond, ""},
+		{"another, in time", 0, 2500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, "mine"},
+		{"another, given up", 0, 20 * time.Millisecond, 8 * time.Millisecond, 9 * time.Millisecond, ""},
+		{"the keeper", 4, 3 * time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, "mine"},
+		{"the keeper, silent", 4, time.Hour, 0, stepTime/4 + 2*time.Millisecond, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := keptBy(t, 5)
+				nodes[c.slow].set(func(s *server) {
+					s.there = c.there
+					if s.lost = c.there == time.Hour; s.lost {
+						s.there = 0
+					}
+				})
+				e := newEngine(t, nodes)
+				claim := claimOf("mine")
+				claim.Place = ballot.Place{Waiter: "w", Voter: 4}
+				hold, answers := e.Acquire(t.Context(), claim)
+				if hold == nil {
+					t.Fatal(answers)
+				}
+				nodes[4].set(func(s *server) { s.there = c.keeper })
+				start := time.Now()
+				if _, ok := hold.Release(); !ok || time.Since(start) > c.longest {
+					t.Errorf("released %t after %v, want %v at most", ok, time.Since(start), c.longest)
+				}
+				time.Sleep(legacyTime / 2)
+				if got := records(nodes)[0]; got != c.want {
+					t.Errorf("node 0 has the record %q, want %q", got, c.want)
+				}
+				if got := records(nodes)[4]; got != "" {
+					t.Errorf("the keeper has the record %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Every mask of what may have happened to the records that were left: whoever was
+// called holds when a quorum grants, what is another's stays, and nothing of the
+// holder before is left where a message arrives.
+func TestTakeOverEveryMask(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(seed(t), 0))
+	for n := 2; n <= 5; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fates(n, rng, func(mask []loss) {
+					if !t.Failed() {
+						takeOverOnce(t, mask)
+					}
+				})
+			})
+		})
+	}
+}
+
+func takeOverOnce(t *testing.T, mask []loss) {
+	t.Helper()
+	nodes := make([]*server, len(mask))
+	var names []string
+	for i, l := range mask {
+		nodes[i] = newServer()
+		defer nodes[i].close()
+		names = append(names, l.name)
+	}
+	name := strings.Join(names, " ")
+	e := New(voters(nodes), newBubbleClock(), stepTime)
+	defer e.Close()
+	hold := acquired(t, e, "mine")
+	rest()
+	hold.Leave()
+	keeper := len(mask) - 1 // has called the waiter when it released the record
+	nodes[keeper].put("", 0)
+	grants := 0
+	for i, l := range mask {
+		nodes[i].set(l.set)
+		if id := nodes[i].record(); l.name != "hung" && l.name != "down" && (id == "mine" || id == "") {
+			grants++
+		}
+	}
+	next, answers := e.Acquire(t.Context(), waiters("next", "mine", len(mask)))
+	if (next != nil) != (grants >= Majority(len(mask))) {
+		t.Errorf("%s: the next holds: %t, %d of its records were granted: %v", name, next != nil, grants, answers)
+	}
+	if next != nil && next.Token() <= hold.Token() {
+		t.Errorf("%s: token %d follows %d", name, next.Token(), hold.Token())
+	}
+	rest()
+	for i, l := range mask {
+		want := ""
+		switch {
+		case l.name == "another's":
+			want = theirs
+		case (l.name == "down" || l.name == "hung") && i != keeper:
+			want = "mine" // no message reaches it
+		case next != nil && l.name != "down" && l.name != "hung":
+			want = "next"
+		}
+		if got := nodes[i].record(); got != want {
+			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		}
+	}
+	if next != nil {
+		next.Release()
+	}
+	rest()
+}
