@@ -52,8 +52,9 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // New returns an engine over voters that waits no longer than timeout for one
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
+	alarms := clock.NewAlarms(c)
 	return &Engine{
-		voters: voters, clock: clock.NewAlarms(c), timeout: timeout, crew: newCrew(), waiting: func(string) {},
+		voters: voters, clock: alarms, timeout: timeout, crew: newCrew(alarms), waiting: func(string) {},
 		legacies: legacies{of: make(map[string]*legacy)},
 	}
 }
@@ -110,6 +111,9 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 		}
 		t.acquired(0, lane(h, 0))
 		answered++
+		if ctx.Err() != nil {
+			return nil, h.fail() // the node may have been waited for all the same
+		}
 	} else {
 		// Room for all: a node is asked to confirm when its first vote was heard.
 		votes = make(chan vote, len(e.voters))

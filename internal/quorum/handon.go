@@ -106,8 +106,8 @@ func (h *Hold) handOn(keeper int) bool {
 		return true
 	}
 	claim, _ := h.releasable(keeper)
-	claim.HandOn = true
 	a := h.engine.voters[keeper].Release(&short, claim)
+	h.release.offered = a.Verdict == ballot.Unknown
 	others := s.end(keeper)
 	h.released(keeper, a)
 	if a.Verdict != ballot.Granted || !a.Waiting {

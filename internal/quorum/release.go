@@ -24,19 +24,30 @@ func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
 	return h.collect(), true
 }
 
-// collect waits for the answers of a quorum that deleted, or of all.
+// collect waits for the answers of a quorum that deleted, or of all. Whoever was
+// called may have taken over what is not there any more.
 func (h *Hold) collect() []ballot.Answer {
 	r := &h.release
 	if r.votes == nil {
 		return r.answers
 	}
-	need, deleted, left := Majority(len(r.answers)), 0, r.asked
-	for deleted < need && left > 0 {
+	need, deleted, gone, left := Majority(len(r.answers)), 0, 0, r.asked
+	called := r.offered
+	for deleted < need && !(called && deleted+gone >= need) && left > 0 {
 		v := <-r.votes
 		r.answers[v.seat] = v.answer
 		left--
-		if v.answer.Verdict == ballot.Granted {
+		switch v.answer.Verdict {
+		case ballot.Granted:
 			deleted++
+		case ballot.NotOurs, ballot.Held:
+			gone++
+		}
+		called = called || v.answer.Waiting
+	}
+	for i := range r.answers {
+		if a := &r.answers[i]; called && (a.Verdict == ballot.NotOurs || a.Verdict == ballot.Held) {
+			a.Verdict = ballot.Granted
 		}
 	}
 	return r.answers
@@ -63,6 +74,9 @@ type releasing struct {
 	// answers belongs to who wants them. single is room for one.
 	answers []ballot.Answer
 	single  [1]ballot.Answer
+	// offered: the node that keeps the line may have called somebody, and has not said
+	// so.
+	offered bool
 	// freed, if any, is called in place of the release, for a seat whose step was
 	// under way and is over.
 	freed func(i int)
@@ -190,6 +204,8 @@ func (h *Hold) releasable(i int) (claim ballot.Claim, ours bool) {
 	if claim.Token <= h.seats[i].stored {
 		claim.Token = 0 // nothing to repair
 	}
+	// Whoever is called may come to a node before the release does.
+	claim.HandOn = h.release.wanted && len(h.seats) > 1
 	return claim, h.seats[i].ours
 }
 

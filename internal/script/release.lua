@@ -14,6 +14,6 @@ if ours then
   end
   redis.call('DEL', KEYS[1])
 end
-if ours and not seen[2] and not ARGV[4] then
+if ours and not seen[2] and (not ARGV[4] or ARGV[4] == '>') then
   return 1
 end
