@@ -30,7 +30,9 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 
 // TryLock makes one try for the lock name. It waits for one step on the nodes,
 // NodeTimeout at most, or two in the rare case that no quorum of them agrees
-// about the fencing token. Errors are those of Lock, at once.
+// about the fencing token. Errors are those of Lock, at once. Where many callers
+// lock at the same time, the steps of several go in one command, which is waited for
+// even when ctx is done.
 func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, false, options)
 }

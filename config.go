@@ -155,6 +155,8 @@ type Config struct {
 
 	// attached are nodes in place of URLs.
 	attached []attach.Node
+	// crowd is node.Options.Crowd.
+	crowd int
 }
 
 const (
@@ -215,6 +217,7 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
+		Crowd:          c.crowd,
 		Logger:         c.Logger,
 	}
 }

@@ -17,5 +17,11 @@ func OpenIn(config Config, machine clock.Clock, draw func(below time.Duration) t
 	return c, err
 }
 
+// InCrowd is the config of a client whose callers are always taken for many.
+func InCrowd(c Config) Config {
+	c.crowd = -1
+	return c
+}
+
 // Deadline is the end of the validity on both clocks.
 func (l *Lock) Deadline() clock.Instant { return l.until() }

@@ -127,6 +127,9 @@ func (p *simProcess) open() error {
 	if p.town.world.Mutation == sim.FenceOff {
 		config.RestartFence = redlatch.FenceOff
 	}
+	if p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 {
+		config = redlatch.InCrowd(config) // the other steps are what mutations change
+	}
 	index := make(map[string]int)
 	for i, n := range p.town.world.Nodes() {
 		address := n.Name + ":6379"

@@ -34,6 +34,9 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
+	// Crowd is how many callers at once have a step each; those of more are put
+	// together. 0 is DefaultCrowd, and -1 puts all together.
+	Crowd int
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
 	// Called is told of the node's calls to waiters of this client; Changed, of those that were watched and have changed, and "" when either
@@ -56,13 +59,15 @@ type Node struct {
 	// kept: after the quarantine the node's clock alone gives larger ones.
 	admissionKey, counterTTL string
 
-	link      link
-	flight    *flight
-	leftovers leftovers
-	admission admission
-	replicas  *replicas // nil when none are asked for
-	ear       ear
-	unable    unable
+	link   link
+	flight *flight
+	// acquires and releases are put together where many callers want them.
+	acquires, releases gatherer
+	leftovers          leftovers
+	admission          admission
+	replicas           *replicas // nil when none are asked for
+	ear                ear
+	unable             unable
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -73,6 +78,9 @@ type Node struct {
 
 // New returns the node behind conn, which it owns. Nothing is sent yet.
 func New(conn driver.Conn, o Options) *Node {
+	if o.Crowd == 0 {
+		o.Crowd = DefaultCrowd
+	}
 	n := &Node{
 		options:      o,
 		conn:         conn,
@@ -130,6 +138,13 @@ func (n *Node) use(names []string) {
 // or has no admission, is inspected and asked once more if that admits it: what
 // was answered so was not executed.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
+	defer n.acquires.exit()
+	if n.acquires.enter(n.options.Crowd) && n.simple(&c) {
+		one := c // c itself stays off the heap
+		if a, ok := n.acquireInCrowd(&one); ok {
+			return a
+		}
+	}
 	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 10
@@ -261,25 +276,36 @@ var (
 	errReconnected = errors.New("the connection was renewed under way")
 )
 
-// release runs the release script, which any server may load.
+// release runs the release script.
 func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
+	defer n.releases.exit()
+	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !n.isSlot() {
+		one := c
+		if reply, ok, err := n.releasedInCrowd(&one); ok {
+			return reply, err
+		}
+	}
+	const nkeys, usual = 3, 6
+	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
+		c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
+	switch {
+	case c.HandOn:
+		command = append(command, ">")
+	case c.Place.Waiter != "":
+		command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+	}
+	return n.undo(ctx, script.Release, command[:nkeys:nkeys], command[nkeys:])
+}
+
+// undo runs a script that gives nothing away, which any server may load.
+func (n *Node) undo(ctx context.Context, s script.Script, keys, args []string) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		const nkeys, usual = 3, 6
-		command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
-			c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
-		switch {
-		case c.HandOn:
-			command = append(command, ">")
-		case c.Place.Waiter != "":
-			command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
-		}
-		keys, args := command[:nkeys:nkeys], command[nkeys:]
-		reply, err := n.conn.EvalSHA(ctx, script.Release.SHA, keys, args)
+		reply, err := n.conn.EvalSHA(ctx, s.SHA, keys, args)
 		if isNoScript(err) {
-			reply, err = eval(ctx, n.conn, script.Release.Text, keys, args)
+			reply, err = eval(ctx, n.conn, s.Text, keys, args)
 		}
 		return reply, err
 	})

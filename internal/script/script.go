@@ -25,6 +25,7 @@ const (
 	Repair  = "repair"
 	Admit   = "admit"
 	Stand   = "stand"
+	Several = "several"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -57,6 +58,10 @@ var (
 	lineLua string
 	//go:embed stand.lua
 	standLua string
+	//go:embed several.lua
+	severalLua string
+	//go:embed releases.lua
+	releasesLua string
 	//go:embed inspect.lua
 	inspectLua string
 )
@@ -78,6 +83,9 @@ func newScript(text string) Script {
 // on any node at any time.
 var Release = newScript(lineTimes + releaseLua + lineLua + handonLua)
 
+// Releases is Release for several records at once, as far as it is simple.
+var Releases = newScript(releasesLua)
+
 var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
 // Inspect reads what admission depends on.
@@ -93,6 +101,7 @@ func Voting(agreement string, fenced bool) Script {
 		{Confirm, confirmLua},
 		{Repair, repairLua},
 		{Admit, admitLua},
+		{Several, severalLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())

@@ -219,7 +219,7 @@ func (c *Conn) send(s *stream, args []string, sub *subscription) *request {
 	if sub != nil {
 		s.subs = append(s.subs, sub)
 	}
-	if id, ok := acquiring(args); ok {
+	for _, id := range acquiring(args) {
 		w.attempted(id)
 	}
 	s.post(r)
@@ -235,13 +235,18 @@ func (c *Conn) returned() {
 	c.returns++
 }
 
-// acquiring returns the holder id of a command that runs the acquire step.
-func acquiring(args []string) (id string, ok bool) {
-	step := stepOf(args)
-	if len(step) > 1 && step[0] == script.Acquire {
-		return step[1], true
+// acquiring returns the holder ids for which a command runs the acquire step.
+func acquiring(args []string) (ids []string) {
+	commands := apart(args)
+	if commands == nil {
+		commands = [][]string{args}
 	}
-	return "", false
+	for _, command := range commands {
+		if step := stepOf(command); len(step) > 1 && step[0] == script.Acquire {
+			ids = append(ids, step[1])
+		}
+	}
+	return ids
 }
 
 // release names the step that has a script of its own.

@@ -64,8 +64,8 @@ func renamed(args, step []string) []string {
 // repeatGrant has a grant that came from c count for the other nodes that the
 // same attempt asked. The caller holds world.mu.
 func (m *Machine) repeatGrant(c *Conn, r *request) {
-	id, ok := acquiring(r.args)
-	if m.world.Mutation != ReplyCountedTwice || !ok || r.err != nil || r.reply.Kind != driver.Int || r.reply.Int <= 0 {
+	ids := acquiring(r.args)
+	if m.world.Mutation != ReplyCountedTwice || len(ids) != 1 || r.err != nil || r.reply.Kind != driver.Int || r.reply.Int <= 0 {
 		return
 	}
 	for _, other := range m.conns {
@@ -73,7 +73,7 @@ func (m *Machine) repeatGrant(c *Conn, r *request) {
 			continue
 		}
 		for _, waiting := range other.stream.waiting {
-			if same, ok := acquiring(waiting.args); ok && same == id {
+			if slices.Equal(acquiring(waiting.args), ids) {
 				waiting.finish(r.reply, nil)
 				return
 			}

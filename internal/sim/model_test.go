@@ -123,7 +123,7 @@ func (c *comparison) command() []string {
 	vote := func(keys []string, args ...string) []string {
 		return slices.Concat([]string{"EVALSHA", voting.SHA, strconv.Itoa(len(keys))}, keys, args)
 	}
-	switch c.rng.IntN(20) {
+	switch c.rng.IntN(21) {
 	case 0, 1, 2, 3:
 		proposed := pick(c, number, number, "1", "1000000000000000", "8000000000000000")
 		args := []string{script.Acquire, id, ttl, proposed, proposed[:max(0, len(proposed)-6)], counterTTL}
@@ -152,6 +152,15 @@ func (c *comparison) command() []string {
 		return vote([]string{record, admission, next}, script.Stand, waiter, ticket)
 	case 17:
 		return []string{"EVAL", script.Release.Text, "3", record, counter, next, pick(c, id, waiter), "0", counterTTL, waiter, ticket}
+	case 19:
+		other := map[string]string{"a": "b", "b": "a"}[record]
+		otherCounter, otherNext := "redlatch:{"+other+"}:token:"+other, "redlatch:{"+other+"}:next:"+other
+		if c.rng.IntN(3) == 0 {
+			return []string{"EVAL", script.Releases.Text, "4", record, next, other, otherNext, id, pick(c, "one", "two", "three")}
+		}
+		now := strconv.FormatInt(c.now.UnixMicro(), 10)
+		return vote([]string{admission, record, counter, next, other, otherCounter, otherNext, record, counter, next},
+			script.Several, counterTTL, id, ttl, pick(c, now, number), "four", ttl, pick(c, now, now, "1"), "five", ttl, now)
 	case 18:
 		return []string{"EVAL", script.Release.Text, "3", record, counter, next, id, "0", counterTTL, ">"}
 	case 13:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -135,12 +136,18 @@ func (n *Node) execute(s *stream, r *request) {
 	if r.sub != nil {
 		n.subscribe(s, r)
 	}
-	step := stepOf(r.args)
-	before := n.holder(r, step)
-	reply, err := n.server.Exec(r.args)
-	if step != nil {
-		n.handed(r, step, before)
-		w.executed(n, s, r, step, reply, err)
+	var step []string
+	reply, err := driver.Reply{}, error(nil)
+	if commands := apart(r.args); commands != nil {
+		reply, err = n.executeApart(s, r, commands)
+	} else {
+		step = stepOf(r.args)
+		before := n.holder(r, step)
+		reply, err = n.server.Exec(r.args)
+		if step != nil {
+			n.handed(r, step, before)
+			w.executed(n, s, r, step, reply, err)
+		}
 	}
 	if !r.over {
 		r.reply, r.err = reply, err

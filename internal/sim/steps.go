@@ -45,6 +45,8 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 	switch body {
 	case script.Release.Text:
 		return c.release()
+	case script.Releases.Text:
+		return c.releases()
 	case script.Inspect.Text:
 		return c.inspect()
 	}
@@ -62,6 +64,8 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 		return c.admit(v)
 	case script.Stand:
 		return c.standing(v)
+	case script.Several:
+		return c.several(v)
 	}
 	return refuse("REDLATCH no such step: " + c.argv[0])
 }

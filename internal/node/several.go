@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Where so many callers want something of a node at once that processors are
+// scarce, the steps of several go in one command: to take in a command and to start
+// a script costs a server more than what a simple step does, and the client, too.
+// Such a command does what is simple. The rest it leaves undone, to be asked for
+// one by one.
+
+// DefaultCrowd is beyond how many callers steps are put together. Measured on two
+// processors.
+var DefaultCrowd = 4 * runtime.GOMAXPROCS(0)
+
+// maxBundle is how many steps go in one command: what is behind it at the server
+// waits for no more.
+const maxBundle = 32
+
+// gatherer puts steps of one kind together.
+type gatherer struct {
+	callers atomic.Int32
+
+	mu   sync.Mutex // guards open and the claims of the bundle; nothing is called while it is held
+	open *bundle    // that steps may still be added to; nil when there is none
+}
+
+// bundle is steps that go in one command.
+type bundle struct {
+	claims []*ballot.Claim
+	// done is closed when there is an outcome: answers has a 1 for each step that was
+	// executed, and err is why there are none.
+	done    chan struct{}
+	answers string
+	err     error
+}
+
+// enter counts a caller in, and reports whether it is one of a crowd. It is followed
+// by exit.
+func (g *gatherer) enter(crowd int) bool { return int(g.callers.Add(1)) > crowd }
+
+func (g *gatherer) exit() { g.callers.Add(-1) }
+
+// join has c's step sent together with others, by the first of them, and waits until it
+// was answered or is given up: a caller who went before that could not know that what
+// it sends next comes after it. It reports whether the step was executed. An error that
+// is the server's refusal says nothing of the single step.
+func (g *gatherer) join(c *ballot.Claim, send func(*bundle) (answers string, err error)) (executed bool, err error) {
+	g.mu.Lock()
+	b := g.open
+	first := b == nil
+	if first {
+		b = &bundle{claims: make([]*ballot.Claim, 0, maxBundle), done: make(chan struct{})}
+		g.open = b
+	}
+	i := len(b.claims)
+	b.claims = append(b.claims, c)
+	if len(b.claims) == maxBundle {
+		g.open = nil
+	}
+	g.mu.Unlock()
+	if first {
+		runtime.Gosched() // others who are about to join do so first
+		g.mu.Lock()
+		if g.open == b {
+			g.open = nil
+		}
+		g.mu.Unlock()
+		b.answers, b.err = send(b)
+		close(b.done)
+	}
+	<-b.done
+	if isReply(b.err) {
+		return false, nil
+	}
+	return i < len(b.answers) && b.answers[i] == '1', b.err
+}
+
+// acquireInCrowd is Acquire for one of many: ok is false when the node is to be asked
+// by a step of its own. After an error reply it may have executed this one; asked
+// again it says so, and its first answer is not used.
+func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
+	executed, err := n.acquires.join(c, n.sendAcquires)
+	switch {
+	case err != nil:
+		return failure(err), true
+	case executed:
+		return ballot.Answer{Verdict: ballot.Granted, Token: c.Proposed}, true
+	}
+	return a, false
+}
+
+func (n *Node) sendAcquires(b *bundle) (string, error) {
+	keys := append(make([]string, 0, 1+3*len(b.claims)), n.admissionKey)
+	args := append(make([]string, 0, 2+3*len(b.claims)), script.Several, n.counterTTL)
+	for _, c := range b.claims {
+		ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
+		keys = append(keys, c.Record, c.Counter, c.Next)
+		args = append(args, c.ID, ttl, proposed)
+	}
+	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
+	defer cancel()
+	reply, err := n.vote(ctx, keys, args)
+	return reply.Text, err
+}
+
+func (n *Node) sendReleases(b *bundle) (string, error) {
+	keys, args := make([]string, 0, 2*len(b.claims)), make([]string, 0, len(b.claims))
+	for _, c := range b.claims {
+		keys = append(keys, c.Record, c.Next)
+		args = append(args, c.ID)
+	}
+	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
+	defer cancel()
+	reply, err := n.undo(ctx, script.Releases, keys, args)
+	return reply.Text, err
+}
+
+// simple reports whether the acquire step of c may go together with others.
+func (n *Node) simple(c *ballot.Claim) bool {
+	return c.From == "" && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
+}
+
+// releasedInCrowd is release for one of many, if it is simple.
+func (n *Node) releasedInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err error) {
+	executed, err := n.releases.join(c, n.sendReleases)
+	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
+}
