@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Acquire asks the node for the record. A node that does not know the script,
+// or has no admission, is inspected and asked once more if that admits it: what
+// was answered so was not executed.
+func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
+	defer n.acquires.exit()
+	if n.acquires.enter(n.options.Crowd) && n.simple(&c) {
+		one := c // c itself stays off the heap
+		if a, ok := n.acquireInCrowd(&one); ok {
+			return a
+		}
+	}
+	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
+	seconds := proposed[:max(0, len(proposed)-6)]
+	const nkeys, usual = 4, 10
+	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
+		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
+	switch {
+	case c.Reused:
+		command = append(command, "=")
+	case c.PushIn:
+		command = append(command, "*")
+	case c.Place.Waiter != "":
+		command = append(command, c.Place.Waiter)
+	}
+	if c.From != "" {
+		command = append(command, c.From)
+	}
+	keys, args := command[:nkeys:nkeys], command[nkeys:]
+	for try := 0; ; try++ {
+		reply, err := n.vote(ctx, keys, args)
+		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
+		if !lost && !isNoScript(err) {
+			a := answer(reply, ofAnotherKind(err))
+			// The counter alone is what a hand-over usually is answered with.
+			a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
+			return a
+		}
+		// In a slot it may never have been.
+		if err := n.admit(ctx, lost && !n.isSlot()); err != nil || try > 0 {
+			return notAdmitted(err)
+		}
+	}
+}
+
+// Extend prolongs the record. A node that does not know the script may be
+// admitted all the same, such as one that a Cluster's slot has moved to with its
+// records.
+func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
+	keys := []string{c.Record, c.Counter}
+	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
+	reply, err := n.vote(ctx, keys, args)
+	if isNoScript(err) && n.admit(ctx, false) == nil {
+		reply, err = n.vote(ctx, keys, args)
+	}
+	return n.standing(reply, err)
+}
+
+// Confirm stores the claim's token on a node that granted under a smaller one.
+func (n *Node) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
+	keys := []string{c.Record, c.Counter}
+	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL}
+	return n.standing(n.vote(ctx, keys, args))
+}
+
+// Repair gives the record back to its holder on a node that lost it.
+func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
+	keys := []string{c.Record, c.Counter, n.admissionKey}
+	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
+	reply, err := n.vote(ctx, keys, args)
+	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
+		return notAdmitted(nil)
+	}
+	return n.standing(reply, err)
+}
+
+// Release deletes the record if it is the claim's. When no answer comes the
+// node goes on trying in the background until the TTL has removed the record.
+func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
+	reply, err := n.release(ctx, c)
+	a := answer(reply, err)
+	a.Waiting = reply.Int == 2
+	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
+		c.Place, c.Token, c.HandOn = ballot.Place{}, 0, false
+		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
+		if n.life.Err() == nil && n.leftovers.add(l) {
+			n.background.Go(n.workOff)
+		}
+	}
+	return a
+}
+
+// release runs the release script.
+func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
+	defer n.releases.exit()
+	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !n.isSlot() {
+		one := c
+		if reply, ok, err := n.releasedInCrowd(&one); ok {
+			return reply, err
+		}
+	}
+	const nkeys, usual = 3, 6
+	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
+		c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
+	switch {
+	case c.HandOn:
+		command = append(command, ">")
+	case c.Place.Waiter != "":
+		command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+	}
+	return n.undo(ctx, script.Release, command[:nkeys:nkeys], command[nkeys:])
+}
+
+// undo runs a script that gives nothing away, which any server may load.
+func (n *Node) undo(ctx context.Context, s script.Script, keys, args []string) (driver.Reply, error) {
+	if err := n.connect(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
+		reply, err := n.conn.EvalSHA(ctx, s.SHA, keys, args)
+		if isNoScript(err) {
+			reply, err = eval(ctx, n.conn, s.Text, keys, args)
+		}
+		return reply, err
+	})
+}
