@@ -91,6 +91,7 @@ func New(conn driver.Conn, o Options) *Node {
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
+	n.acquires.send, n.releases.send = n.acquireSeveral, n.releaseSeveral
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)

@@ -27,15 +27,18 @@ const maxBundle = 32
 
 // gatherer puts steps of one kind together.
 type gatherer struct {
+	// send runs the steps' common command.
+	send    func(keys, args []string) (answers string, err error)
 	callers atomic.Int32
 
-	mu   sync.Mutex // guards open and the claims of the bundle; nothing is called while it is held
+	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
 	open *bundle    // that steps may still be added to; nil when there is none
 }
 
 // bundle is steps that go in one command.
 type bundle struct {
-	claims []*ballot.Claim
+	steps      int
+	keys, args []string
 	// done is closed when there is an outcome: answers has a 1 for each step that was
 	// executed, and err is why there are none.
 	done    chan struct{}
@@ -49,21 +52,23 @@ func (g *gatherer) enter(crowd int) bool { return int(g.callers.Add(1)) > crowd 
 
 func (g *gatherer) exit() { g.callers.Add(-1) }
 
-// join has c's step sent together with others, by the first of them, and waits until it
+// join has a step sent together with others, by the first of them, and waits until it
 // was answered or is given up: a caller who went before that could not know that what
 // it sends next comes after it. It reports whether the step was executed. An error that
 // is the server's refusal says nothing of the single step.
-func (g *gatherer) join(c *ballot.Claim, send func(*bundle) (answers string, err error)) (executed bool, err error) {
+func (g *gatherer) join(keys, args []string) (executed bool, err error) {
+	const usual = 12 // steps
 	g.mu.Lock()
 	b := g.open
 	first := b == nil
 	if first {
-		b = &bundle{claims: make([]*ballot.Claim, 0, maxBundle), done: make(chan struct{})}
+		b = &bundle{keys: make([]string, 0, usual*len(keys)), args: make([]string, 0, usual*len(args)), done: make(chan struct{})}
 		g.open = b
 	}
-	i := len(b.claims)
-	b.claims = append(b.claims, c)
-	if len(b.claims) == maxBundle {
+	i := b.steps
+	b.steps++
+	b.keys, b.args = append(b.keys, keys...), append(b.args, args...)
+	if b.steps == maxBundle {
 		g.open = nil
 	}
 	g.mu.Unlock()
@@ -74,7 +79,7 @@ func (g *gatherer) join(c *ballot.Claim, send func(*bundle) (answers string, err
 			g.open = nil
 		}
 		g.mu.Unlock()
-		b.answers, b.err = send(b)
+		b.answers, b.err = g.send(b.keys, b.args)
 		close(b.done)
 	}
 	<-b.done
@@ -88,7 +93,8 @@ func (g *gatherer) join(c *ballot.Claim, send func(*bundle) (answers string, err
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
 func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
-	executed, err := n.acquires.join(c, n.sendAcquires)
+	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
+	executed, err := n.acquires.join([]string{c.Record, c.Counter, c.Next}, []string{c.ID, ttl, proposed})
 	switch {
 	case err != nil:
 		return failure(err), true
@@ -98,39 +104,29 @@ func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
 	return a, false
 }
 
-func (n *Node) sendAcquires(b *bundle) (string, error) {
-	keys := append(make([]string, 0, 1+3*len(b.claims)), n.admissionKey)
-	args := append(make([]string, 0, 2+3*len(b.claims)), script.Several, n.counterTTL)
-	for _, c := range b.claims {
-		ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
-		keys = append(keys, c.Record, c.Counter, c.Next)
-		args = append(args, c.ID, ttl, proposed)
-	}
-	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
-	defer cancel()
-	reply, err := n.vote(ctx, keys, args)
-	return reply.Text, err
-}
-
-func (n *Node) sendReleases(b *bundle) (string, error) {
-	keys, args := make([]string, 0, 2*len(b.claims)), make([]string, 0, len(b.claims))
-	for _, c := range b.claims {
-		keys = append(keys, c.Record, c.Next)
-		args = append(args, c.ID)
-	}
-	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
-	defer cancel()
-	reply, err := n.undo(ctx, script.Releases, keys, args)
-	return reply.Text, err
-}
-
 // simple reports whether the acquire step of c may go together with others.
 func (n *Node) simple(c *ballot.Claim) bool {
 	return c.From == "" && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
 }
 
-// releasedInCrowd is release for one of many, if it is simple.
-func (n *Node) releasedInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err error) {
-	executed, err := n.releases.join(c, n.sendReleases)
+func (n *Node) acquireSeveral(keys, args []string) (answers string, err error) {
+	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
+	defer cancel()
+	reply, err := n.vote(ctx,
+		append(append(make([]string, 0, 1+len(keys)), n.admissionKey), keys...),
+		append(append(make([]string, 0, 2+len(args)), script.Several, n.counterTTL), args...))
+	return reply.Text, err
+}
+
+// releaseInCrowd is release for one of many, if it is simple.
+func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err error) {
+	executed, err := n.releases.join([]string{c.Record, c.Next}, []string{c.ID})
 	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
+}
+
+func (n *Node) releaseSeveral(keys, args []string) (answers string, err error) {
+	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
+	defer cancel()
+	reply, err := n.undo(ctx, script.Releases, keys, args)
+	return reply.Text, err
 }

@@ -16,8 +16,7 @@ import (
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	defer n.acquires.exit()
 	if n.acquires.enter(n.options.Crowd) && n.simple(&c) {
-		one := c // c itself stays off the heap
-		if a, ok := n.acquireInCrowd(&one); ok {
+		if a, ok := n.acquireInCrowd(&c); ok {
 			return a
 		}
 	}
@@ -105,8 +104,7 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
 	defer n.releases.exit()
 	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !n.isSlot() {
-		one := c
-		if reply, ok, err := n.releasedInCrowd(&one); ok {
+		if reply, ok, err := n.releaseInCrowd(&c); ok {
 			return reply, err
 		}
 	}
