@@ -98,6 +98,8 @@ type Claim struct {
 	// HandOn, of a release: whoever the node calls may take the holder's records on
 	// the other nodes over.
 	HandOn bool
+	// Queued, of a release: others were in line for the record on the node.
+	Queued bool
 	// Place is where the attempt stands in the line, if it does; an attempt
 	// without a place leaves the record to a waiter that was called, unless it
 	// may push in.

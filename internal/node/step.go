@@ -103,7 +103,7 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 // release runs the release script.
 func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
 	defer n.releases.exit()
-	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !n.isSlot() {
+	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !c.Queued && !n.isSlot() {
 		if reply, ok, err := n.releaseInCrowd(&c); ok {
 			return reply, err
 		}

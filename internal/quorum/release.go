@@ -206,6 +206,7 @@ func (h *Hold) releasable(i int) (claim ballot.Claim, ours bool) {
 	}
 	// Whoever is called may come to a node before the release does.
 	claim.HandOn = h.release.wanted && len(h.seats) > 1
+	claim.Queued = h.seats[i].waiting
 	return claim, h.seats[i].ours
 }
 
