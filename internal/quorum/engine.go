@@ -38,7 +38,7 @@ type Engine struct {
 	timeout time.Duration
 
 	crew     *crew
-	legacies legacies
+	bequests bequests
 	// waiting is told of records that a release left to those in line for them.
 	waiting func(record string)
 
@@ -55,7 +55,7 @@ func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	alarms := clock.NewAlarms(c)
 	return &Engine{
 		voters: voters, clock: alarms, timeout: timeout, crew: newCrew(alarms), waiting: func(string) {},
-		legacies: legacies{of: make(map[string]*legacy)},
+		bequests: bequests{of: make(map[string]*bequest)},
 	}
 }
 

@@ -71,7 +71,7 @@ func TestHandOn(t *testing.T) {
 			}
 			nodes[n-1].set(func(s *server) { s.waiting = false })
 			hold.Release()
-			time.Sleep(legacyTime)
+			time.Sleep(bequestTime)
 			rest()
 			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
 				t.Errorf("N=%d: left behind: %v", n, got)
@@ -90,16 +90,16 @@ func TestHandOnToNobody(t *testing.T) {
 		then  func(e *Engine, nodes []*server)
 		after time.Duration
 	}{
-		{"who was called is gone", func(*Engine, []*server) { time.Sleep(legacyTime) }, legacyTime},
+		{"who was called is gone", func(*Engine, []*server) { time.Sleep(bequestTime) }, bequestTime},
 		{"the client is closed", func(e *Engine, _ []*server) { e.clearAll() }, 0},
 		{"it was the last of too many", func(e *Engine, _ []*server) {
-			for i := range maxLegacies {
+			for i := range maxBequests {
 				claim := claimOf("late")
 				claim.Record = fmt.Sprint(i)
 				e.leaveBehind(claim, nil)
 			}
 			rest()
-			if len(e.legacies.of) > maxLegacies {
+			if len(e.bequests.of) > maxBequests {
 				panic("unbounded")
 			}
 			e.clearAll()
@@ -182,7 +182,7 @@ func TestHandOnWhileStepsAreUnderWay(t *testing.T) {
 				if _, ok := hold.Release(); !ok || time.Since(start) > c.longest {
 					t.Errorf("released %t after %v, want %v at most", ok, time.Since(start), c.longest)
 				}
-				time.Sleep(legacyTime / 2)
+				time.Sleep(bequestTime / 2)
 				if got := records(nodes)[0]; got != c.want {
 					t.Errorf("node 0 has the record %q, want %q", got, c.want)
 				}

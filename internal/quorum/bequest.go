@@ -7,51 +7,51 @@ import (
 	"github.com/redlatch/redlatch/internal/ballot"
 )
 
-// legacies are what the holders of one engine have left lately, the last of each
+// bequests are what the holders of one engine have left lately, the last of each
 // record.
-type legacies struct {
+type bequests struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
-	of     map[string]*legacy
+	of     map[string]*bequest
 	closed bool
 	// removing counts those whose removal is being started.
 	removing sync.WaitGroup
 }
 
-// legacy is the records that a holder left on seats.
-type legacy struct {
+// bequest is the records that a holder left on seats.
+type bequest struct {
 	claim ballot.Claim
 	seats []int
 }
 
 const (
-	// legacyTime is how long whoever was called has to take a legacy over; then what
+	// bequestTime is how long whoever was called has to take a bequest over; then what
 	// is left of it is removed.
-	legacyTime = 500 * time.Millisecond
-	// maxLegacies bounds how many are kept in mind.
-	maxLegacies = 1024
+	bequestTime = 500 * time.Millisecond
+	// maxBequests bounds how many are kept in mind.
+	maxBequests = 1024
 )
 
 // leaveBehind leaves claim's records on seats to whoever was called. What was left
 // of the same record before has been taken over since: it was held again.
 func (e *Engine) leaveBehind(claim ballot.Claim, seats []int) {
-	l, s := &legacy{claim: claim, seats: seats}, &e.legacies
+	l, s := &bequest{claim: claim, seats: seats}, &e.bequests
 	s.mu.Lock()
-	kept := !s.closed && (len(s.of) < maxLegacies || s.of[claim.Record] != nil)
+	kept := !s.closed && (len(s.of) < maxBequests || s.of[claim.Record] != nil)
 	if kept {
 		s.of[claim.Record] = l
 	}
 	s.mu.Unlock()
 	if kept {
-		e.clock.AfterFunc(legacyTime, func() { e.clear(l) })
+		e.clock.AfterFunc(bequestTime, func() { e.clear(l) })
 		return
 	}
 	e.remove(claim, seats)
 }
 
-// clear removes what is left of a legacy whose time is over, unless another has
+// clear removes what is left of a bequest whose time is over, unless another has
 // followed it.
-func (e *Engine) clear(l *legacy) {
-	s := &e.legacies
+func (e *Engine) clear(l *bequest) {
+	s := &e.bequests
 	s.mu.Lock()
 	last := s.of[l.claim.Record] == l
 	if last {
@@ -65,9 +65,9 @@ func (e *Engine) clear(l *legacy) {
 	}
 }
 
-// clearAll removes all legacies: the process may end, and nobody else see to it.
+// clearAll removes all bequests: the process may end, and nobody else see to it.
 func (e *Engine) clearAll() {
-	s := &e.legacies
+	s := &e.bequests
 	s.mu.Lock()
 	left := s.of
 	s.of, s.closed = nil, true
