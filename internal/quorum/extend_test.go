@@ -39,18 +39,7 @@ func losses() []loss {
 // where nobody else has been.
 func TestExtendEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for n := 1; n <= 5; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fates(n, rng, func(mask []loss) {
-					if !t.Failed() {
-						extendOnce(t, mask)
-					}
-				})
-			})
-		})
-	}
+	everyMask(t, 1, extendOnce)
 }
 
 // fates calls f with everything that may have happened to n nodes: in every
@@ -76,6 +65,24 @@ func fates(n int, rng *rand.Rand, f func(mask []loss)) {
 		}
 	}
 	fill(nil, 0)
+}
+
+// everyMask has once try every mask of losses on least to five nodes, until one
+// fails.
+func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed(t), 0))
+	for n := least; n <= 5; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fates(n, rng, func(mask []loss) {
+					if !t.Failed() {
+						once(t, mask)
+					}
+				})
+			})
+		})
+	}
 }
 
 func extendOnce(t *testing.T, mask []loss) {

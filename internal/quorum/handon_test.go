@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -199,18 +198,7 @@ func TestHandOnWhileStepsAreUnderWay(t *testing.T) {
 // holder before is left where a message arrives.
 func TestTakeOverEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for n := 2; n <= 5; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fates(n, rng, func(mask []loss) {
-					if !t.Failed() {
-						takeOverOnce(t, mask)
-					}
-				})
-			})
-		})
-	}
+	everyMask(t, 2, takeOverOnce)
 }
 
 func takeOverOnce(t *testing.T, mask []loss) {

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,18 +72,7 @@ func TestHandOver(t *testing.T) {
 // failed nothing is left.
 func TestHandOverEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for n := 1; n <= 5; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fates(n, rng, func(mask []loss) {
-					if !t.Failed() {
-						handOverOnce(t, mask)
-					}
-				})
-			})
-		})
-	}
+	everyMask(t, 1, handOverOnce)
 }
 
 func handOverOnce(t *testing.T, mask []loss) {

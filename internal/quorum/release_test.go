@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,18 +13,7 @@ import (
 // no longer than a quorum takes.
 func TestReleaseEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for n := 1; n <= 5; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fates(n, rng, func(mask []loss) {
-					if !t.Failed() {
-						releaseOnce(t, mask)
-					}
-				})
-			})
-		})
-	}
+	everyMask(t, 1, releaseOnce)
 }
 
 func releaseOnce(t *testing.T, mask []loss) {
