@@ -123,7 +123,6 @@ func (h *Hold) handOn(keeper int) bool {
 		left = append(left, i)
 		h.released(i, ballot.Answer{Verdict: ballot.Granted})
 	}
-	claim.HandOn = false
 	h.engine.leaveBehind(claim, left)
 	h.releaseAll(uncertain)
 	return true
