@@ -35,12 +35,13 @@ type Options struct {
 	// further votes.
 	Patience time.Duration
 	// Crowd is how many callers at once have a step each; those of more are put
-	// together. 0 is DefaultCrowd, and -1 puts all together.
+	// together. 0 is four a processor, and -1 puts all together.
 	Crowd int
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
-	// Called is told of the node's calls to waiters of this client; Changed, of those that were watched and have changed, and "" when either
-	// message may have been missed. They do not block.
+	// Called is told of the node's calls to waiters of this client; Changed, of those
+	// records that were watched and have changed, and of "" when either message may
+	// have been missed. They do not block.
 	Called  func(ballot.Call)
 	Changed func(record string)
 	Logger  *slog.Logger
@@ -79,7 +80,7 @@ type Node struct {
 // New returns the node behind conn, which it owns. Nothing is sent yet.
 func New(conn driver.Conn, o Options) *Node {
 	if o.Crowd == 0 {
-		o.Crowd = DefaultCrowd
+		o.Crowd = defaultCrowd
 	}
 	n := &Node{
 		options:      o,

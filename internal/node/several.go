@@ -17,9 +17,9 @@ import (
 // Such a command does what is simple. The rest it leaves undone, to be asked for
 // one by one.
 
-// DefaultCrowd is beyond how many callers steps are put together. Measured on two
+// defaultCrowd is beyond how many callers steps are put together. Measured on two
 // processors.
-var DefaultCrowd = 4 * runtime.GOMAXPROCS(0)
+var defaultCrowd = 4 * runtime.GOMAXPROCS(0)
 
 // maxBundle is how many steps go in one command: what is behind it at the server
 // waits for no more.
