@@ -85,13 +85,12 @@ func TestHandOn(t *testing.T) {
 func TestHandOnToNobody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name  string
-		then  func(e *Engine, nodes []*server)
-		after time.Duration
+		name string
+		then func(e *Engine)
 	}{
-		{"who was called is gone", func(*Engine, []*server) { time.Sleep(bequestTime) }, bequestTime},
-		{"the client is closed", func(e *Engine, _ []*server) { e.clearAll() }, 0},
-		{"it was the last of too many", func(e *Engine, _ []*server) {
+		{"who was called is gone", func(*Engine) { time.Sleep(bequestTime) }},
+		{"the client is closed", func(e *Engine) { e.clearAll() }},
+		{"it was the last of too many", func(e *Engine) {
 			for i := range maxBequests {
 				claim := claimOf("late")
 				claim.Record = fmt.Sprint(i)
@@ -102,7 +101,7 @@ func TestHandOnToNobody(t *testing.T) {
 				panic("unbounded")
 			}
 			e.clearAll()
-		}, 0},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestHandOnToNobody(t *testing.T) {
 				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
 					t.Errorf("handed on: %v", got)
 				}
-				c.then(e, nodes)
+				c.then(e)
 				rest()
 				if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
 					t.Errorf("left behind: %v", got)
