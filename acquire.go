@@ -8,7 +8,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/node"
-	"github.com/redlatch/redlatch/internal/quorum"
 )
 
 // Lock acquires the lock name, and waits in line until it holds it or ctx is done
@@ -209,7 +208,7 @@ func (c *call) try(claim ballot.Claim) (*Lock, error) {
 	c.client.counters.tries.Add(1)
 	hold, votes := c.client.engine.Acquire(c.ctx, claim)
 	if hold != nil {
-		return c.hold(hold), nil
+		return c.hold(turnOf(hold)), nil
 	}
 	if c.failure == nil || c.ctx.Err() == nil {
 		// One that ctx cut short says less than the one before.
@@ -222,9 +221,9 @@ func (c *call) try(claim ballot.Claim) (*Lock, error) {
 }
 
 // hold is the lock that the call has acquired.
-func (c *call) hold(hold *quorum.Hold) *Lock {
+func (c *call) hold(t turn) *Lock {
 	c.client.counters.acquired.Add(1)
-	return c.client.newLock(c, hold)
+	return c.client.newLock(c, t)
 }
 
 // The shortest and the longest of the mean pauses between two tries.

@@ -46,9 +46,14 @@
 // fairness depends on that node. When it fails the line forms anew on the next;
 // where a message is lost, or a holder dies or belongs to another library, timers
 // and the servers' own notices of changed keys make up for it. A client that dies
-// or hangs loses its place within seconds. A lock passes from caller to caller
-// inside one client in one step, a few times in a row while others wait; from
-// client to client, the next takes over what the last has left on the nodes.
+// or hangs loses its place within seconds.
+//
+// Inside one client a lock passes from caller to caller in one step on the nodes, a few
+// times in a row while others wait. Callers who want it for the same TTL and under the
+// same label, one soon after the other, pass it on in no step at all: up to eight hold it
+// in turn by the attempt of the first, whose holder id the nodes have. Each has a token
+// of its own, and a validity that is shorter by the drift at most than by a step of its
+// own. From client to client, the next takes over what the last has left on the nodes.
 // WithoutQueue chooses the paper's random delays instead.
 //
 // # What is not

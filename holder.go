@@ -14,7 +14,7 @@ const maxLabel = 64
 
 // Holder is who has a lock, as far as the value of its key tells.
 type Holder struct {
-	// ID is the value of the key: one acquisition's own.
+	// ID is the value of the key: one attempt's own.
 	ID string
 	// Label and Since are what the holder said of itself when it acquired, by
 	// its own clock. Both are zero for a lock of another library.
@@ -55,4 +55,11 @@ func parseHolder(id string) Holder {
 		h.Label, h.Since = label, time.UnixMilli(ms)
 	}
 	return h
+}
+
+// labelOf reads the label alone.
+func labelOf(id string) string {
+	_, rest, _ := strings.Cut(id, ".")
+	_, label, _ := strings.Cut(rest, ".")
+	return label
 }

@@ -17,8 +17,10 @@ import (
 type Lock struct {
 	client *Client
 	// call is the one that acquired it.
-	call    *call
+	call *call
+	// hold is the lock's until it is given away: then it may be another's.
 	hold    *quorum.Hold
+	token   uint64
 	started clock.Instant
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
@@ -34,10 +36,12 @@ type Lock struct {
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
+	// given: the hold was released, detached, or given to the next caller.
+	given bool
 }
 
-func (c *Client) newLock(call *call, hold *quorum.Hold) *Lock {
-	l := &Lock{client: c, call: call, hold: hold, started: hold.Decided()}
+func (c *Client) newLock(call *call, t turn) *Lock {
+	l := &Lock{client: c, call: call, hold: t.hold, token: t.token, started: t.since}
 	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
 
 	c.mu.Lock()
@@ -64,14 +68,16 @@ func (l *Lock) Name() string { return l.call.name }
 // Token returns the fencing token: larger for every later holder of the same
 // lock, below 2^53, and not changed by an extension. A resource that refuses a
 // smaller token than it has seen is safe from a holder that does not know yet
-// that it lost its lock.
+// that it lost its lock. Callers who hold in turn by one attempt have the tokens that
+// it was granted: if a node's clock is stepped meanwhile, so that another gets the lock
+// too, the other's is larger.
 //
 // Nodes remember the last token of a name for as long as one that restarts is
 // kept out, MaxTTL and 4 s. A name that nobody used for so long, or a node that
 // lost its memory, gets a token from the nodes' clocks. Tokens therefore
 // increase as long as the nodes' clocks are within MaxTTL/2 + 1 s of each
 // other; how far the clients' clocks are off does not matter.
-func (l *Lock) Token() uint64 { return l.hold.Token() }
+func (l *Lock) Token() uint64 { return l.token }
 
 // Until returns the time up to which the lock is certainly held unless it is
 // released, by the local clock and with its monotonic reading: compare it with
@@ -221,6 +227,10 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // at most, whether or not ctx is done; ctx gives its values only. Records on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
+// Where the next caller of this client goes on to hold by the same attempt (package
+// documentation, "Waiting"), no node is asked, and a lock that somebody has deleted there
+// is not seen to be lost.
+//
 // Where another client waits, the node that keeps the line is the only one that is
 // asked: the client that it calls takes the other records over, and those that are
 // left are deleted in the background after half a second, or when the client is
@@ -238,21 +248,31 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.release()
 }
 
+// give ends all that is done for the lock in the background. It reports false when its
+// hold was given away before.
+func (l *Lock) give() (first bool) {
+	l.mu.Lock()
+	l.alarm.Stop()
+	first = !l.given
+	l.given = true
+	l.mu.Unlock()
+	l.client.mu.Lock()
+	delete(l.client.held, l)
+	l.client.mu.Unlock()
+	return first
+}
+
 // release ends the lock, whatever it was, and deletes its records.
 func (l *Lock) release() error {
 	before := l.Err()
 	if last, first := l.finish(ErrReleased); !first {
 		before = last
 	}
-	l.mu.Lock()
-	l.alarm.Stop()
-	l.mu.Unlock()
-	l.client.mu.Lock()
-	delete(l.client.held, l)
-	l.client.mu.Unlock()
-
+	if !l.give() {
+		return before
+	}
 	votes, ok := l.client.giveUp(l, before == nil)
-	if before != nil || !ok {
+	if before != nil || !ok || votes == nil {
 		return before
 	}
 	deleted, notOurs := 0, 0

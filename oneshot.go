@@ -285,13 +285,7 @@ func (l *Lock) Detach() (id string, err error) {
 	if !first {
 		return "", last
 	}
-	l.mu.Lock()
-	l.alarm.Stop()
-	l.mu.Unlock()
-	l.client.mu.Lock()
-	delete(l.client.held, l)
-	l.client.mu.Unlock()
-	if !l.hold.Leave() { // released at the same time
+	if !l.give() || !l.hold.Leave() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.letGo(l)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
@@ -16,6 +17,11 @@ import (
 // maxHandOvers is how often in a row a process may hand a lock over inside itself
 // while others wait for it elsewhere.
 const maxHandOvers = 8
+
+// maxBlock is how many callers in a row may hold by one attempt. Tokens must not run
+// ahead of the clocks in µs that stand in for them where a node forgets: no server grants
+// one name every 8 µs.
+const maxBlock = 8
 
 // queues are the lines of one process.
 type queues struct {
@@ -55,11 +61,26 @@ type queue struct {
 // waiter is a caller in the line.
 type waiter struct {
 	request *request
-	// turn gets the hold that was handed over, or nil for leave to contend. It is
-	// sent to once, with queues.mu held, after the waiter left the line.
-	turn  chan *quorum.Hold
+	// turn is sent to once, with queues.mu held, after the waiter left the line.
+	turn  chan turn
 	entry *list.Element // nil when it has left the line
 	gone  bool          // its caller does not wait for turn any more
+}
+
+// turn is what comes to a waiter: a hold, and the token to hold by it; without a hold,
+// leave to contend.
+type turn struct {
+	hold  *quorum.Hold
+	token uint64
+	since clock.Instant
+}
+
+// turnOf is the turn of the first to have hold.
+func turnOf(hold *quorum.Hold) turn {
+	if hold == nil {
+		return turn{}
+	}
+	return turn{hold, hold.Token(), hold.Decided()}
 }
 
 func newQueues() *queues {
@@ -75,7 +96,7 @@ func (s *queues) enter(record string, r *request) (q *queue, w *waiter) {
 		q.busy = true
 		return q, nil
 	}
-	w = &waiter{request: r, turn: make(chan *quorum.Hold, 1)}
+	w = &waiter{request: r, turn: make(chan turn, 1)}
 	w.entry = q.waiters.PushBack(w)
 	return q, w
 }
@@ -92,32 +113,32 @@ func (s *queues) open(record string) *queue {
 
 // leave takes a waiter out whose caller waits no longer. A turn that had come to
 // it already is returned, with ok.
-func (s *queues) leave(q *queue, w *waiter) (hold *quorum.Hold, ok bool) {
+func (s *queues) leave(q *queue, w *waiter) (t turn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.entry != nil {
 		q.waiters.Remove(w.entry)
 		w.entry = nil
 		s.tidy(q)
-		return nil, false
+		return turn{}, false
 	}
 	w.gone = true
 	select {
-	case hold = <-w.turn:
-		return hold, true
+	case t = <-w.turn:
+		return t, true
 	default:
-		return nil, false // hand is told by gone
+		return turn{}, false // hand is told by gone
 	}
 }
 
 // hand gives w its turn, and reports whether somebody still waits for it.
-func (s *queues) hand(w *waiter, hold *quorum.Hold) bool {
+func (s *queues) hand(w *waiter, t turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.gone {
 		return false
 	}
-	w.turn <- hold
+	w.turn <- t
 	return true
 }
 
@@ -149,7 +170,7 @@ func (s *queues) next(q *queue) (unused *line.Place) {
 	}
 	if w := q.pop(); w != nil {
 		q.busy = true
-		w.turn <- nil
+		w.turn <- turn{}
 		return nil
 	}
 	unused, q.place = q.place, nil
@@ -214,6 +235,13 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	q.holder, q.busy = nil, true
 	q.handed++
 	return q, w
+}
+
+// block is how many tokens the attempt of a caller asks for who has others behind it.
+func (s *queues) block(q *queue) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(maxBlock, 1+uint64(q.waiters.Len()))
 }
 
 // fail notes what stood in the way of the caller who contends.

@@ -31,6 +31,7 @@ type outcome struct {
 	history   string
 	simulated time.Duration
 	held      int
+	inTurn    int // of these, those that mostly hold by one attempt with the one before
 	events    int // scripts executed, faults, calls and what they came to
 	faults    int
 	digest    uint64
@@ -45,6 +46,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
 		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), town.plan.Faults()
+		o.inTurn = w.Judge.InTurn()
 		o.digest = w.History.Digest()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
@@ -83,8 +85,8 @@ type simRun struct {
 }
 
 func (r *simRun) String() string {
-	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions in %v",
-		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, time.Since(r.start).Round(time.Millisecond))
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, in %v",
+		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, time.Since(r.start).Round(time.Millisecond))
 }
 
 // lane runs one world after the other.
@@ -107,6 +109,7 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 	r.worlds++
 	r.total.simulated += o.simulated
 	r.total.held += o.held
+	r.total.inTurn += o.inTurn
 	r.total.events += o.events
 	r.total.faults += o.faults
 	if len(o.verdicts) > 0 {
@@ -173,6 +176,7 @@ func (r *simRun) provesSomething() {
 		{"events", per(r.total.events), 1000},
 		{"faults", per(r.total.faults), 5},
 		{"acquisitions", per(r.total.held), 25},
+		{"acquisitions in turn", per(r.total.inTurn), 5},
 	} {
 		if least.per < least.least {
 			r.t.Errorf("%.1f %s in a world are too few: at least %.0f are wanted", least.per, least.what, least.least)

@@ -232,7 +232,11 @@ func (w *simWorker) think(plan *sim.Plan, over <-chan struct{}) (goOn bool) {
 func (w *simWorker) work(over <-chan struct{}) {
 	plan := w.process.town.plan
 	for w.think(plan, over) {
-		w.acquire(over)
+		if w.chance(20) {
+			w.acquireTogether()
+		} else {
+			w.acquire(over)
+		}
 		if len(w.process.town.world.Judge.Verdicts()) > 0 {
 			return
 		}
@@ -286,6 +290,41 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	u.lock = lock
 	u.holding = p.town.world.Judge.Acquired(p.machine, name, label, lock)
 	u.live()
+}
+
+// acquireTogether has several callers want one lock for the same, each for a moment: they
+// hold it in turn, several by one attempt.
+func (w *simWorker) acquireTogether() {
+	p, plan := w.process, w.process.town.plan
+	name := plan.Names[w.rng.IntN(len(plan.Names))]
+	label := fmt.Sprintf("%s-%d%s", p.machine.Name, p.machine.Life(), sim.Shared)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), w.between(0, 1200*time.Millisecond), errGivenUp)
+	defer cancel()
+	var callers sync.WaitGroup
+	for range 2 + w.rng.IntN(10) {
+		d := w.between(1, 3*time.Millisecond)
+		run := func() {
+			for p.machine.Run() {
+				time.Sleep(d)
+			}
+		}
+		callers.Go(func() {
+			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(plan.TTL), redlatch.WithLabel(label))
+			run()
+			if err != nil {
+				w.failed(label, name, err)
+				return
+			}
+			holding := p.town.world.Judge.Acquired(p.machine, name, label, lock)
+			time.Sleep(d)
+			run()
+			holding.Ended()
+			err = lock.Unlock(ctx)
+			p.town.world.History.Add(p.machine.Name, "%s unlocked %s: %v", label, name, err)
+		})
+	}
+	callers.Wait()
+	w.run()
 }
 
 // failed looks at the error of a call that got no lock.

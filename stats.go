@@ -6,7 +6,7 @@ import "sync/atomic"
 // differ by what happened meanwhile.
 type Stats struct {
 	// Acquired counts the locks acquired, and Tries the attempts made for them,
-	// those that failed included.
+	// those that failed included. Callers may hold in turn by one attempt.
 	Acquired, Tries uint64
 	// SecondRounds counts the tries whose fencing token had to be confirmed
 	// because no quorum of the nodes agreed about it.

@@ -16,12 +16,12 @@ func (c *call) queue() (*Lock, error) {
 	queues := c.client.queues
 	q, w := queues.enter(c.record, &c.request)
 	if w != nil {
-		hold, err := c.stay(q, w)
+		t, err := c.stay(q, w)
 		if err != nil {
 			return nil, err
 		}
-		if hold != nil {
-			lock := c.hold(hold)
+		if t.hold != nil {
+			lock := c.hold(t)
 			queues.hold(lock, true, false)
 			return lock, nil
 		}
@@ -35,8 +35,8 @@ func (c *call) queue() (*Lock, error) {
 	return nil, err
 }
 
-// stay waits for the turn of w. The hold is nil when it is to contend.
-func (c *call) stay(q *queue, w *waiter) (*quorum.Hold, error) {
+// stay waits for the turn of w.
+func (c *call) stay(q *queue, w *waiter) (turn, error) {
 	var reports <-chan time.Time
 	if c.request.report != nil {
 		c.failure = c.client.queues.obstacle(c, q)
@@ -48,8 +48,8 @@ func (c *call) stay(q *queue, w *waiter) (*quorum.Hold, error) {
 	for {
 		var err error
 		select {
-		case hold := <-w.turn:
-			return hold, nil
+		case t := <-w.turn:
+			return t, nil
 		case <-reports:
 			c.failure = c.client.queues.obstacle(c, q)
 			c.report()
@@ -60,20 +60,20 @@ func (c *call) stay(q *queue, w *waiter) (*quorum.Hold, error) {
 		case <-c.client.life.Done():
 			err = ErrClosed
 		}
-		if hold, ok := c.client.queues.leave(q, w); ok {
-			c.decline(q, hold)
+		if t, ok := c.client.queues.leave(q, w); ok {
+			c.client.decline(q, t.hold)
 		}
-		return nil, err
+		return turn{}, err
 	}
 }
 
 // decline gives a turn on that came too late.
-func (c *call) decline(q *queue, hold *quorum.Hold) {
+func (c *Client) decline(q *queue, hold *quorum.Hold) {
 	if hold != nil {
-		c.client.serve(q, hold)
+		c.serve(q, c.queues.another(q), hold)
 		return
 	}
-	c.client.pass(q)
+	c.pass(q)
 }
 
 // contend makes tries until one holds: the first at once, unless others are known
@@ -96,6 +96,7 @@ func (c *call) contend(q *queue) (*Lock, error) {
 		if placed {
 			claim = q.place.In(claim)
 		}
+		claim.Block = c.client.queues.block(q)
 		lock, err := c.try(claim)
 		if lock != nil {
 			if q.place != nil {
@@ -176,12 +177,12 @@ func (c *call) stands(q *queue, s ballot.Standing) {
 // calls nobody when it releases.
 func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
 
-// giveUp ends the hold of l: by handing it over to a caller who waits in this
-// process, if it was held, else by releasing it.
+// giveUp ends the hold of l: by giving it to a caller who waits in this process, if it
+// was held, else by releasing it. Without votes nothing was asked of the nodes.
 func (c *Client) giveUp(l *Lock, held bool) (votes []ballot.Answer, ok bool) {
 	if held && c.life.Err() == nil {
 		if q, w := c.queues.successor(l); w != nil {
-			return c.handOver(q, w, l.hold)
+			return c.serve(q, w, l.hold)
 		}
 	}
 	votes, ok = l.hold.Release()
@@ -196,29 +197,38 @@ func (c *Client) letGo(l *Lock) {
 	}
 }
 
-// handOver ends hold in favour of w, or of the next in line when w has gone.
+// serve gives hold to w, or to the next in line when w has gone; without either it
+// releases it. The next holds by the same attempt if that is as good as one of its own,
+// else the records are handed over. Without votes nothing was asked of the nodes.
+func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
+	for ; w != nil && c.life.Err() == nil; w = c.queues.another(q) {
+		if labelOf(hold.ID()) != w.request.label {
+			return c.handOver(q, w, hold)
+		}
+		token, ok := hold.Successor(w.request.ttl)
+		if !ok {
+			return c.handOver(q, w, hold)
+		}
+		if c.queues.hand(w, turn{hold, token, c.clock.Now()}) {
+			return nil, true
+		}
+	}
+	votes, ok = hold.Release()
+	c.pass(q)
+	return votes, ok
+}
+
+// handOver ends hold in favour of an attempt for w, or for the next in line when w has
+// gone.
 func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	c.counters.tries.Add(1)
 	claim := claimOf(q.record, newHolderID(c.clock.Wall(), w.request.label), w.request.ttl)
+	claim.Block = c.queues.block(q)
 	return hold.HandOver(claim, func(next *quorum.Hold) {
-		switch {
-		case c.queues.hand(w, next):
-		case next != nil:
-			c.serve(q, next)
-		default:
-			c.pass(q)
+		if !c.queues.hand(w, turnOf(next)) {
+			c.decline(q, next)
 		}
 	})
-}
-
-// serve gives hold, whose caller has gone, to the next in line, or releases it.
-func (c *Client) serve(q *queue, hold *quorum.Hold) {
-	if w := c.queues.another(q); w != nil && c.life.Err() == nil {
-		c.handOver(q, w, hold)
-		return
-	}
-	hold.Release()
-	c.pass(q)
 }
 
 // pass lets the next caller contend in place of the one whose turn is over.

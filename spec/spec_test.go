@@ -34,6 +34,7 @@ func TestModel(t *testing.T) {
 		{name: "lock shortest quarantine", model: "lock", defines: []string{"QUARANTINE=3"}},
 		{name: "token 3 nodes 2 attempts to 3", model: "token", defines: []string{"MAX=3"}, cover: true},
 		{name: "token 3 nodes 2 attempts to 4", model: "token", defines: []string{"SORTED"}},
+		{name: "token 3 nodes 2 attempts to 6 in blocks", model: "token", defines: []string{"MAX=6", "BLOCK=2", "SORTED"}},
 
 		{name: "lock 5 nodes 3 clients", model: "lock", defines: []string{"N=5", "CLIENTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "lock 5 nodes both clocks wrong", model: "lock", defines: []string{"N=5", "TTL=4", "CLIENT_SLOW=1", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
@@ -121,6 +122,8 @@ func TestMutations(t *testing.T) {
 		{"write-back guarded by id only", "token", []string{"WRITE_BACK_BY_ID_ONLY"}, "distinct"},
 		// The client's time is the answer where the counter has just that value.
 		{"grant does not raise", "token", []string{"GRANT_NOT_RAISING"}, "distinct"},
+		// Of a block of tokens only the last is past the counter.
+		{"block not raised", "token", []string{"BLOCK=2", "BLOCK_NOT_RAISED"}, "distinct"},
 		// The next try finds its own id, and with it the token of the last.
 		{"one id for all tries, tokens", "token", []string{"ONE_ID"}, "distinct"},
 		// A record made again where it was lost counts towards the quorum.

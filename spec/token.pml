@@ -22,6 +22,10 @@
 #define MAX 4          /* the largest number a counter reaches: 3, 4 or 6 */
 #endif
 
+#ifndef BLOCK
+#define BLOCK 1        /* how many tokens an attempt has for holders in turn: the last is the one it is granted under */
+#endif
+
 #define QUORUM (N / 2 + 1)
 
 #define NOBODY 0
@@ -131,8 +135,10 @@ inline claim() {
 
 #ifdef GRANT_NOT_RAISING /* the client's time alone, where the counter is not ahead of it */
 #define RAISES(n, v) (counter[n] <= (v))
-#else
+#elif defined(BLOCK_NOT_RAISED)  /* its last token alone is past the counter */
 #define RAISES(n, v) (counter[n] < (v))
+#else
+#define RAISES(n, v) (counter[n] + BLOCK <= (v))
 #endif
 
 /* ---- one message executed on one node ---- */
@@ -192,9 +198,9 @@ inline choose(a, v) {
 
 /* That a quorum still stores the token beside the record is what running validity means where clocks are right. */
 #define COMPARE(b) \
-	distinct = distinct && (state[b] != HELD || token[b] != token[a]); \
-	ordered = ordered && (((earlier[a] >> (b)) & 1) == 0 || token[b] < token[a]); \
-	ordered_while_stored = ordered_while_stored && (state[b] != HELD || token[b] < token[a]);
+	distinct = distinct && (state[b] != HELD || token[b] + BLOCK <= token[a] || token[a] + BLOCK <= token[b]); \
+	ordered = ordered && (((earlier[a] >> (b)) & 1) == 0 || token[b] + BLOCK <= token[a]); \
+	ordered_while_stored = ordered_while_stored && (state[b] != HELD || token[b] + BLOCK <= token[a]);
 
 #define CLEAR(n, a) REPLY(n, a) = 0;
 

@@ -20,9 +20,10 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 			return a
 		}
 	}
-	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
+	largest := c.Proposed + max(c.Block, 1) - 1
+	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), largest)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	const nkeys, usual = 4, 10
+	const nkeys, usual = 4, 13
 	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
 		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
 	switch {
@@ -32,9 +33,14 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		command = append(command, "*")
 	case c.Place.Waiter != "":
 		command = append(command, c.Place.Waiter)
+	case c.From != "" || c.Block > 1:
+		command = append(command, "")
 	}
-	if c.From != "" {
+	if c.From != "" || c.Block > 1 {
 		command = append(command, c.From)
+	}
+	if c.Block > 1 {
+		command = append(command, strconv.FormatUint(c.Proposed, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	for try := 0; ; try++ {

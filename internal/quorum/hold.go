@@ -26,6 +26,9 @@ type Hold struct {
 	// any more.
 	kept  bool
 	token uint64
+	// unused is how many of the tokens before that one nobody has yet: the attempt's
+	// block without those that were given out.
+	unused uint64
 	// ttl is the longest given.
 	ttl time.Duration
 	// extending is the span of the extension that may be under way.
@@ -84,11 +87,28 @@ func (h *Hold) known() ballot.Claim {
 	return claim
 }
 
-// Token returns the attempt's fencing token.
+// Token returns the attempt's fencing token, the first of its block.
 func (h *Hold) Token() uint64 {
+	return h.token - max(h.claim.Block, 1) + 1
+}
+
+// Successor returns a token for one more holder, who comes after all to whom the
+// attempt has given one and wants the lock for ttl: the next of its block. There is none
+// when the block is used up, and when an attempt of the successor's own would have a
+// validity that is longer by more than the drift, or another ttl.
+//
+// A quorum stores the block's last token, so that every other attempt's tokens are
+// larger than all of the block, or smaller.
+func (h *Hold) Successor(ttl time.Duration) (token uint64, ok bool) {
+	now := h.engine.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.token
+	fresh := now.Until(h.until) >= ttl-2*Drift(ttl)
+	if h.over || h.unused == 0 || h.ttl != ttl || !fresh || h.extension != nil {
+		return 0, false
+	}
+	h.unused--
+	return h.token - h.unused, true
 }
 
 // Leave ends the hold and leaves its records where they are, for somebody else
@@ -213,7 +233,7 @@ func (h *Hold) leave(i int, note func(*seat)) {
 func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kept, h.token, h.decided = true, token, now
+	h.kept, h.token, h.unused, h.decided = true, token, max(h.claim.Block, 1)-1, now
 }
 
 // fail gives an attempt up, undoes it in the background, and returns the nodes'

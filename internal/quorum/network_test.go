@@ -259,7 +259,8 @@ func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		case id == "", id == c.From:
 			handed = id != ""
 			s.grant(c.ID, c.TTL)
-			s.counter = max(s.counter+1, c.Proposed)
+			block := max(c.Block, 1)
+			s.counter = max(s.counter+block, c.Proposed+block-1)
 		default:
 			return s.held()
 		}

@@ -4,11 +4,16 @@
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
 --       if any: waiter, '' for nobody, '*' for one who pushes in,
 --       '=' for one whose id may have been used before: it then is in its own way;
---       holder who hands the record over
+--       holder who hands the record over, or '' for nobody;
+--       lowest, where a block of counters is wanted, whose largest is the proposed one
 -- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} where
 -- others may wait or nothing was there to be handed over; {holder, remaining ms} when held, the
 -- holder '' when a waiter was called to take it; 0 when not admitted.
 local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[7], ARGV[8]
+local lowest = ARGV[9] or proposed
+if from == '' then
+  from = nil
+end
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 if FENCED and seen[3] ~= AGREEMENT then
   return 0
@@ -34,10 +39,10 @@ now = now or redis.call('TIME')
 local counter = proposed
 -- Decimal strings of equal length compare as numbers do, and the same second
 -- means that the proposal is within the clamp: the usual path converts nothing.
-if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #proposed or seen[2] >= proposed)) then
+if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest)) then
   local clock = now[1] * 1000000 + now[2]
   local number = math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)
-  number = math.max(number, (tonumber(seen[2]) or 0) + 1)
+  number = math.max(number, (tonumber(seen[2]) or 0) + 1 + proposed - lowest)
   counter = string.format('%.0f', number) -- tostring would lose digits
 end
 

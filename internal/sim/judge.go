@@ -31,6 +31,7 @@ type Judge struct {
 	names    map[string]*story
 	verdicts []string
 	held     int
+	inTurn   int
 }
 
 // story is all that is known of one name.
@@ -76,6 +77,9 @@ func (j *Judge) Acquired(m *Machine, name, label string, l Lease) *Holding {
 		j.names[name] = s
 	}
 	j.held++
+	if last := len(s.past) - 1; last >= 0 && s.past[last].label == label && s.past[last].token+1 == h.token {
+		j.inTurn++
+	}
 	if left <= 0 && stopped < began {
 		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
 	}
@@ -193,6 +197,14 @@ func (j *Judge) Held() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.held
+}
+
+// InTurn returns how many of them followed another's token with the next: by one attempt,
+// mostly.
+func (j *Judge) InTurn() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.inTurn
 }
 
 // executed notes that a node has run a script, and looks at the lock that it

@@ -132,6 +132,9 @@ func (c *comparison) command() []string {
 			args = append(args, pick(c, waiter, waiter, "*", "="))
 		case 1:
 			args = append(args, pick(c, "*", "*", waiter, ""), pick(c, "one", "two", "three"))
+		case 2:
+			lowest, _ := strconv.ParseInt(proposed, 10, 64)
+			args = append(args, pick(c, "", "*"), pick(c, "", "one"), strconv.FormatInt(max(1, lowest-pick[int64](c, 1, 7)), 10))
 		}
 		return vote([]string{record, counter, admission, next}, args...)
 	case 4, 5:

@@ -15,6 +15,7 @@ const (
 	ConfirmSkipped    // a token is not written back
 	ConfirmUnguarded  // a token is written back without comparing record and counter
 	CounterFromClock  // a counter is not raised past the one before
+	BlockOverlaps     // a block of counters is raised past the one before with its end only
 	CounterUnclamped  // a proposal may be any distance from the server's clock
 	MarkerIgnored     // the admission key is not read
 	UptimeLies        // a server says it has been up for ever
@@ -49,6 +50,7 @@ var mutationNames = [Mutations]string{
 	ConfirmSkipped:    "token without write-back",
 	ConfirmUnguarded:  "write-back not guarded",
 	CounterFromClock:  "counter not raised",
+	BlockOverlaps:     "block of counters not raised",
 	CounterUnclamped:  "counter not clamped",
 	MarkerIgnored:     "admission key not read",
 	UptimeLies:        "uptime not looked at",

@@ -141,11 +141,15 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, proposed, seconds, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4], c.argv[5]
 	var waiter, from string
+	lowest := proposed
 	if len(c.argv) > 6 {
 		waiter = c.argv[6]
 	}
 	if len(c.argv) > 7 {
 		from = c.argv[7]
+	}
+	if len(c.argv) > 8 {
+		lowest = c.argv[8]
 	}
 	m := c.server.Mutation
 	admitted, _ := c.seen(c.keys[2])
@@ -160,7 +164,7 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 		}
 		return integer(int64(number(last)))
 	}
-	if held && holder != from && m != AcquireOverwrites {
+	if held && (from == "" || holder != from) && m != AcquireOverwrites {
 		return c.other(holder, true)
 	}
 	next, waiting := c.seen(c.keys[3])
@@ -173,7 +177,7 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 		}
 	}
 	granted := proposed
-	if strconv.FormatInt(c.now.Unix(), 10) != seconds || counted && (len(last) != len(proposed) || last >= proposed) {
+	if strconv.FormatInt(c.now.Unix(), 10) != seconds || counted && (len(last) != len(lowest) || last >= lowest) {
 		now := float64(c.now.UnixMicro())
 		n := number(proposed)
 		if m != CounterUnclamped {
@@ -181,7 +185,11 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 			n = math.Min(math.Max(n, now-clamp), now+clamp)
 		}
 		if m != CounterFromClock {
-			n = math.Max(n, number(last)+1)
+			room := number(proposed) - number(lowest)
+			if m == BlockOverlaps {
+				room = 0
+			}
+			n = math.Max(n, number(last)+1+room)
 		}
 		granted = strconv.FormatFloat(n, 'f', 0, 64)
 	}

@@ -113,8 +113,16 @@ func (w *World) attempted(id string) {
 	}
 }
 
-// lastAttempt returns when the last attempt of the call with this label began.
+// Shared ends a label that all calls of a process may have, so that they can hold one
+// after the other by one attempt.
+const Shared = "-shared"
+
+// lastAttempt returns when the last attempt of the call with this label began, 0 when
+// that cannot be told.
 func (w *World) lastAttempt(label string) time.Duration {
+	if strings.HasSuffix(label, Shared) {
+		return 0
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.attempts[label]

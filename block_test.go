@@ -1,0 +1,160 @@
+package redlatch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Callers who come one after the other, and want the same, hold by one attempt of
+// the first: the nodes are asked once for eight, and tokens increase all the same,
+// for those who come later from elsewhere too.
+func TestCallersHoldByOneAttempt(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, n)
+			proxies := redistest.Proxies(t, nodes)
+			wires := make([]*wire, n)
+			for i, p := range proxies {
+				wires[i] = tap(p)
+			}
+			client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
+			// A long TTL leaves time for a slow machine.
+			long := redlatch.WithTTL(30 * time.Second)
+			lock := tryLock(t, client, t.Name(), long)
+			for _, s := range nodes {
+				await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+			}
+			greeted := wires[0].count("release") // which an inspection looks like
+			const callers = 20
+			var outs []<-chan outcomeOf
+			for range callers {
+				report, waits := waiting(nil)
+				outs = append(outs, lockIn(within(t, patience), client, t.Name(), report, long))
+				<-waits
+			}
+			var locks []*redlatch.Lock
+			for _, out := range outs {
+				locks = append(locks, lock)
+				unlock(t, lock)
+				o := <-out
+				if o.err != nil {
+					t.Fatal(o.err)
+				}
+				if o.lock.Token() <= lock.Token() {
+					t.Errorf("token %d follows %d", o.lock.Token(), lock.Token())
+				}
+				lock = o.lock
+			}
+			const steps = 1 + (callers+7)/8
+			for _, w := range wires {
+				w.checkOnce(t, "acquire")
+				await(t, fmt.Sprintf("%d callers have taken %d steps on all nodes", callers+1, steps), func() bool { return w.count("acquire") >= steps })
+				if got := w.count("acquire"); got != steps {
+					t.Errorf("%d callers took %d steps, want %d", callers+1, got, steps)
+				}
+				if got := w.count("release") - greeted; got != 0 {
+					t.Errorf("%d releases", got)
+				}
+			}
+
+			// Those who held before have no more to say about what the last one holds.
+			for _, before := range locks {
+				if err := before.Unlock(t.Context()); !errors.Is(err, redlatch.ErrReleased) {
+					t.Errorf("a second unlock: %v", err)
+				}
+				if err := before.Extend(t.Context(), time.Second); !errors.Is(err, redlatch.ErrReleased) {
+					t.Errorf("an extension after the unlock: %v", err)
+				}
+				if _, err := before.Detach(); !errors.Is(err, redlatch.ErrReleased) {
+					t.Errorf("a detachment after the unlock: %v", err)
+				}
+			}
+			if err := lock.Extend(t.Context(), 30*time.Second); err != nil {
+				t.Error(err)
+			}
+			if _, err := other.TryLock(t.Context(), t.Name()); !errors.Is(err, redlatch.ErrHeld) {
+				t.Errorf("another gets what the last one holds: %v", err)
+			}
+			if s := client.Stats(); s.Held != 1 || s.Acquired != callers+1 || s.Tries != steps {
+				t.Errorf("%+v", s)
+			}
+			unlock(t, lock)
+			for _, s := range nodes {
+				awaitValue(t, s, t.Name(), "")
+			}
+			next := tryLock(t, other, t.Name())
+			if next.Token() <= lock.Token() {
+				t.Errorf("elsewhere token %d follows %d", next.Token(), lock.Token())
+			}
+			unlock(t, next)
+		})
+	}
+}
+
+// Whoever wants something else than the holder before, or comes so late that an
+// attempt of its own would be valid for longer, has one.
+func TestCallersHoldByAttemptsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	node := shared(t, 1)[0]
+	long := []redlatch.Option{redlatch.WithTTL(30 * time.Second)} // leaves time for a slow machine
+	for what, c := range map[string]struct {
+		first, next []redlatch.Option
+		held        time.Duration
+		same        bool
+	}{
+		"the same":      {first: long, next: long, same: true},
+		"another label": {first: long, next: append(slices.Clone(long), redlatch.WithLabel("b"))},
+		"another TTL":   {first: long, next: []redlatch.Option{redlatch.WithTTL(29 * time.Second)}},
+		"late": {
+			first: []redlatch.Option{redlatch.WithTTL(time.Second)},
+			next:  []redlatch.Option{redlatch.WithTTL(time.Second)},
+			held:  20 * time.Millisecond, // more than the drift of a second, and far less than a renewal's time
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			client := open(t, config(node.URL()))
+			// The first of a block has others behind it when it asks.
+			gate := tryLock(t, client, t.Name())
+			var outs []<-chan outcomeOf
+			for _, options := range [][]redlatch.Option{c.first, c.next, nil} {
+				report, waits := waiting(nil)
+				outs = append(outs, lockIn(within(t, patience), client, t.Name(), append(slices.Clone(options), report)...))
+				<-waits
+			}
+			unlock(t, gate)
+			first := <-outs[0]
+			if first.err != nil {
+				t.Fatal(first.err)
+			}
+			id := value(t, node, t.Name())
+			time.Sleep(c.held)
+			unlock(t, first.lock)
+			next := <-outs[1]
+			if next.err != nil {
+				t.Fatal(next.err)
+			}
+			if same := value(t, node, t.Name()) == id; same != c.same {
+				t.Errorf("the next holds by the attempt of the first: %t, want %t", same, c.same)
+			}
+			if next.lock.Token() <= first.lock.Token() {
+				t.Errorf("token %d follows %d", next.lock.Token(), first.lock.Token())
+			}
+			unlock(t, next.lock)
+			last := <-outs[2]
+			if last.err != nil {
+				t.Fatal(last.err)
+			}
+			unlock(t, last.lock)
+			awaitValue(t, node, t.Name(), "")
+		})
+	}
+}
