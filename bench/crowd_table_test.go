@@ -11,18 +11,20 @@ var crowdColumns = []struct {
 	title, format string
 	of            func(j *jostle) float64
 }{
-	{"hand-offs/s", "%.0f", (*jostle).rate},
+	{"locks/s", "%.0f", (*jostle).rate},
+	{"hand-offs/s", "%.0f", (*jostle).handOffRate},
 	{"p50 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.5)) }},
 	{"p99 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.99)) }},
 	{"p99.9 µs", "%.0f", func(j *jostle) float64 { return micro(j.quantile(.999)) }},
-	{"commands", "%.1f", (*jostle).perHandOff},
+	{"commands", "%.1f", (*jostle).perLock},
 	{"fairness", "%.3f", (*jostle).fairness},
 	{"least", "%.0f", func(j *jostle) float64 { return float64(slices.Min(j.each)) }},
 	{"most", "%.0f", func(j *jostle) float64 { return float64(slices.Max(j.each)) }},
 	{"failed", "%.0f", func(j *jostle) float64 { return float64(j.failed) }},
 }
 
-func xHandOffs(j, other *jostle) float64 { return j.rate() / other.rate() }
+func xLocks(j, other *jostle) float64    { return j.rate() / other.rate() }
+func xHandOffs(j, other *jostle) float64 { return j.handOffRate() / other.handOffRate() }
 func xP99(j, other *jostle) float64 {
 	return micro(j.quantile(.99)) / micro(other.quantile(.99))
 }
@@ -58,13 +60,13 @@ func writeCrowds(to io.Writer, title string, crowds []*crowd) {
 	for _, c := range crowdColumns {
 		fmt.Fprintf(w, "%s\t", c.title)
 	}
-	fmt.Fprintf(w, "%s x rate\tx p99\t\n", crowds[0].name)
+	fmt.Fprintf(w, "%s x locks\tx hand-offs\tx p99\t\n", crowds[0].name)
 	for _, c := range crowds {
 		fmt.Fprintf(w, "%s\t", c.name)
 		for _, column := range crowdColumns {
 			fmt.Fprintf(w, column.format+"\t", c.median(column.of))
 		}
-		fmt.Fprintf(w, "%.2f\t%.3f\t\n", crowds[0].against(c, xHandOffs), crowds[0].against(c, xP99))
+		fmt.Fprintf(w, "%.2f\t%.2f\t%.3f\t\n", crowds[0].against(c, xLocks), crowds[0].against(c, xHandOffs), crowds[0].against(c, xP99))
 	}
 	w.Flush()
 	for _, c := range crowds {

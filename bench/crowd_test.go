@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +60,8 @@ func openCrowd(b *testing.B, who int, n int, on []*redistest.Server) *crowd {
 
 // jostle is what a crowd did in one round.
 type jostle struct {
-	handOffs int // within the time that is measured
+	locks    int // within the time that is measured
+	handOffs int // of these, those that another caller had before
 	each     []int
 	wall     time.Duration
 	commands int
@@ -76,6 +78,7 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 	j := &jostle{each: make([]int, len(c.clients)*callers)}
 	var mu sync.Mutex // guards j and from and to while the clients run
 	var from, to time.Time
+	var last atomic.Int64 // who has it or had it last
 	var group sync.WaitGroup
 	ctx, cancel := context.WithTimeout(context.Background(), 2*d+2*patience)
 	defer cancel()
@@ -91,7 +94,9 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 				began := time.Now()
 				unlock, err := c.clients[i/callers].lock(ctx, name)
 				had := time.Now()
+				handedOff := false
 				if err == nil {
+					handedOff = last.Swap(int64(i)) != int64(i)
 					err = unlock(ctx)
 				}
 				mu.Lock()
@@ -102,8 +107,11 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 					j.waits = append(j.waits, had.Sub(began))
 				}
 				if err == nil && !from.IsZero() && to.IsZero() {
-					j.handOffs++
+					j.locks++
 					j.each[i]++
+					if handedOff {
+						j.handOffs++
+					}
 				}
 				mu.Unlock()
 			}
@@ -132,14 +140,16 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 	}
 	slices.Sort(j.waits)
 	if j.handOffs == 0 {
-		return nil, fmt.Errorf("%s: no hand-off: %w", c.name, j.err)
+		return nil, fmt.Errorf("%s: %d locks and no hand-off: %w", c.name, j.locks, j.err)
 	}
 	return j, nil
 }
 
-func (j *jostle) rate() float64 { return float64(j.handOffs) / j.wall.Seconds() }
+func (j *jostle) rate() float64 { return float64(j.locks) / j.wall.Seconds() }
 
-func (j *jostle) perHandOff() float64 { return float64(j.commands) / float64(j.handOffs) }
+func (j *jostle) handOffRate() float64 { return float64(j.handOffs) / j.wall.Seconds() }
+
+func (j *jostle) perLock() float64 { return float64(j.commands) / float64(j.locks) }
 
 func (j *jostle) quantile(q float64) time.Duration {
 	if len(j.waits) == 0 {
@@ -187,11 +197,12 @@ func BenchmarkCrowd(b *testing.B) {
 			b.ReportMetric(0, "ns/op") // a round is as long as it was made
 			writeCrowds(os.Stdout, fmt.Sprintf("%d nodes, %d clients, %d callers each", shape.nodes, shape.clients, shape.callers), crowds)
 			for _, other := range crowds[1:] {
-				b.ReportMetric(crowds[0].against(other, xHandOffs), "x-"+other.name+"-rate")
+				b.ReportMetric(crowds[0].against(other, xLocks), "x-"+other.name+"-rate")
+				b.ReportMetric(crowds[0].against(other, xHandOffs), "x-"+other.name+"-handoffs")
 				b.ReportMetric(crowds[0].against(other, xP99), "x-"+other.name+"-p99-wait")
 			}
 			b.ReportMetric(crowds[0].median((*jostle).fairness), "fairness")
-			b.ReportMetric(crowds[0].median((*jostle).perHandOff), "commands/handoff")
+			b.ReportMetric(crowds[0].median((*jostle).perLock), "commands/lock")
 		})
 	}
 }
