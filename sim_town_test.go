@@ -232,7 +232,7 @@ func (w *simWorker) think(plan *sim.Plan, over <-chan struct{}) (goOn bool) {
 func (w *simWorker) work(over <-chan struct{}) {
 	plan := w.process.town.plan
 	for w.think(plan, over) {
-		if w.chance(20) {
+		if w.chance(4) {
 			w.acquireTogether()
 		} else {
 			w.acquire(over)
@@ -298,17 +298,20 @@ func (w *simWorker) acquireTogether() {
 	p, plan := w.process, w.process.town.plan
 	name := plan.Names[w.rng.IntN(len(plan.Names))]
 	label := fmt.Sprintf("%s-%d%s", p.machine.Name, p.machine.Life(), sim.Shared)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), w.between(0, 1200*time.Millisecond), errGivenUp)
-	defer cancel()
 	var callers sync.WaitGroup
-	for range 2 + w.rng.IntN(10) {
-		d := w.between(1, 3*time.Millisecond)
+	for range 3 + w.rng.IntN(5) {
+		// No two of them do anything at the same instant, which would be another world
+		// every time.
+		after, d, patience := w.between(1, time.Millisecond), w.between(1, 3*time.Millisecond), w.between(0, 1200*time.Millisecond)
 		run := func() {
 			for p.machine.Run() {
 				time.Sleep(d)
 			}
 		}
 		callers.Go(func() {
+			time.Sleep(after)
+			ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
+			defer cancel()
 			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(plan.TTL), redlatch.WithLabel(label))
 			run()
 			if err != nil {
@@ -320,6 +323,7 @@ func (w *simWorker) acquireTogether() {
 			run()
 			holding.Ended()
 			err = lock.Unlock(ctx)
+			time.Sleep(after) // the next says that it holds, at this instant
 			p.town.world.History.Add(p.machine.Name, "%s unlocked %s: %v", label, name, err)
 		})
 	}
