@@ -26,8 +26,10 @@ if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
 end
 local who, deadline, now
-if seen[4] and seen[4] ~= '-' and waiter ~= '*' then
-  who, deadline = string.match(seen[4], '^(%S+) (%d+)')
+if seen[4] and waiter ~= '*' then
+  who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- where somebody was called
+end
+if who then
   now = redis.call('TIME')
   local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
   if who ~= waiter and left >= 0 then
@@ -60,7 +62,7 @@ if who and who == waiter then
   redis.call('ZREM', side .. 'beat:' .. KEYS[1], who)
   others = redis.call('ZRANGE', side .. 'line:' .. KEYS[1], 0, 0)[1]
   if others then
-    redis.call('SET', KEYS[4], '-', 'PX', PATIENCE)
+    redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
     redis.call('DEL', KEYS[4])
   end

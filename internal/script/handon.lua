@@ -3,11 +3,23 @@ local record, next, waiter, ticket, from = KEYS[1], KEYS[3], ARGV[4], ARGV[5], n
 if waiter == '>' then
   waiter, from = nil, ARGV[1]
 end
+if ours and not waiter and string.byte(seen[2]) == 61 then
+  -- The usual way: it was looked up before who is first. One who has left since passes
+  -- the call on, and one who cannot be reached is found out below.
+  local who = string.sub(seen[2], 2)
+  if publish(record, who, from or '') then
+    keep(next, who, clock() + GRACE, from or '')
+    return 2
+  end
+end
 local called
 if seen[2] or waiter then
   local now = clock()
   if waiter and ticket == '0' then
     leave(record, next, waiter)
+    if seen[2] == '=' .. waiter then
+      redis.call('SET', next, '-', 'PX', PATIENCE)
+    end
   elseif waiter then
     stand(record, next, waiter, ticket, now)
   end

@@ -1,3 +1,6 @@
+-- What next says: nothing where nobody waits; '-' if somebody does; '=who', who was the
+-- first in line when last looked at; 'who until from', who was called.
+
 -- side names a side key of the line: it lies beside next, 'redlatch:{tag}:next:record'.
 local function side(record, next, kind)
   return string.sub(next, 1, -#record - 6) .. kind .. record
@@ -25,50 +28,69 @@ local function clock()
   return math.floor(microseconds / 1000), microseconds
 end
 
--- publish sends a waiter the message that it is called, and by whom. It answers how
--- many got it, or a table with the server's refusal.
+-- publish sends a waiter the message that it is called, and by whom. It answers whether
+-- anybody may have got it: where the server refuses, the waiter comes to look by itself.
 local function publish(record, waiter, from)
   local message = waiter .. ' ' .. #from .. ' ' .. from .. record
-  return redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), message)
+  local listeners = redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), message)
+  return type(listeners) == 'table' or listeners > 0
+end
+
+-- keep notes who was called, until when, and from.
+local function keep(next, who, deadline, from)
+  redis.call('SET', next, who .. ' ' .. string.format('%.0f', deadline) .. ' ' .. from, 'PX', PATIENCE)
+end
+
+-- first is what next says of the first in line. One that hears nothing is not sent for.
+local function first(who)
+  return string.byte(who) == 45 and '-' or '=' .. who
 end
 
 -- call calls the first in line to take the record, which is free. Until GRACE ms have
--- passed nobody else is given it here. One whose place has lapsed, or whose
--- connection nobody listens on any more, is left out; one that says it hears
--- nothing ('-') comes to look by itself.
+-- passed nobody else is given it here. One who was called, did not take it and was not
+-- heard of since loses its place. One whose place has lapsed, or whose connection nobody
+-- listens on any more, is left out; one that says it hears nothing ('-') comes to look by
+-- itself.
 -- self is the caller, who needs no message; again repeats the message to one who
--- was called already; said is what next has, "who until from": from is the last
--- holder who left its records on other nodes to whoever is called, if any did. It
--- holds nothing any more, so it does no harm if it is out of date.
+-- was called already; said is what next has: from is the last holder who left its
+-- records on other nodes to whoever is called, if any did. It holds nothing any more, so
+-- it does no harm if it is out of date.
 -- Answers who was called, until when, and from.
 local function call(record, next, said, now, self, from, again)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
   local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
   from = from or before or ''
-  if who and tonumber(deadline) >= now and redis.call('ZSCORE', line, who) then
+  deadline = tonumber(deadline)
+  if who and deadline >= now and redis.call('ZSCORE', line, who) then
     if from ~= before then
-      redis.call('SET', next, who .. ' ' .. deadline .. ' ' .. from, 'PX', PATIENCE)
+      keep(next, who, deadline, from)
     end
-    if again and string.sub(who, 1, 1) ~= '-' then
+    if again and string.byte(who) ~= 45 then
       publish(record, who, from)
     end
-    return who, tonumber(deadline), from
+    return who, deadline, from
+  end
+  if who and who ~= self then
+    -- A beat is PATIENCE after the waiter was heard of, unless the clock was set back.
+    local heard = (tonumber(redis.call('ZSCORE', beats, who)) or 0) - PATIENCE
+    if heard <= deadline - GRACE or heard > now then
+      leave(record, next, who)
+    end
   end
   for _ = 1, 16 do
-    local first = redis.call('ZRANGE', line, 0, 0)[1]
-    if not first then
+    local head = redis.call('ZRANGE', line, 0, 0)[1]
+    if not head then
       break
     end
-    local listeners = (tonumber(redis.call('ZSCORE', beats, first)) or 0) - now
-    if listeners > 0 and first ~= self and string.sub(first, 1, 1) ~= '-' then
-      listeners = publish(record, first, from)
+    local there = (tonumber(redis.call('ZSCORE', beats, head)) or 0) > now
+    if there and head ~= self and string.byte(head) ~= 45 then
+      there = publish(record, head, from)
     end
-    if type(listeners) == 'table' or listeners > 0 then
-      redis.call('SET', next, first .. ' ' .. string.format('%.0f', now + GRACE) .. ' ' .. from, 'PX', PATIENCE)
-      redis.call('ZADD', beats, now + GRACE, first)
-      return first, now + GRACE, from
+    if there then
+      keep(next, head, now + GRACE, from)
+      return head, now + GRACE, from
     end
-    leave(record, next, first)
+    leave(record, next, head)
   end
   redis.call('DEL', next)
 end

@@ -23,8 +23,12 @@ end
 ticket = string.format('%.0f', tonumber(ticket))
 stand(record, next, waiter, ticket, now)
 if seen[1] then
-  redis.call('SET', next, seen[3] or '-', 'PX', PATIENCE)
-  return {redis.call('ZRANK', line, waiter), ticket, seen[1], redis.call('PTTL', record)}
+  local ahead, said = redis.call('ZRANK', line, waiter), seen[3] or '-'
+  if ahead == 0 and (said == '-' or string.byte(said) == 61) then
+    said = first(waiter)
+  end
+  redis.call('SET', next, said, 'PX', PATIENCE)
+  return {ahead, ticket, seen[1], redis.call('PTTL', record)}
 end
 local who, deadline, from = call(record, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', line, waiter) or 0

@@ -103,7 +103,16 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 		}
 		return who, deadline, from
 	}
-	grace := script.Grace.Milliseconds()
+	grace, patience := script.Grace.Milliseconds(), script.Patience.Milliseconds()
+	if ok && who != self {
+		heard := -patience
+		if i := rank(l.places(l.beats), who); i >= 0 {
+			heard += int64(l.places(l.beats)[i].score)
+		}
+		if heard <= deadline-grace || heard > l.ms {
+			l.leave(who)
+		}
+	}
 	for range 16 {
 		places := l.places(l.line)
 		if len(places) == 0 {
@@ -119,13 +128,20 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 		}
 		if listeners > 0 {
 			l.keep(first, l.ms+grace, from)
-			l.zadd(l.beats, float64(l.ms+grace), first)
 			return first, l.ms + grace, from
 		}
 		l.leave(first)
 	}
 	delete(l.server.keys, l.next)
 	return "", 0, ""
+}
+
+// first is what next says of the first in line.
+func first(who string) string {
+	if who[0] == '-' {
+		return "-"
+	}
+	return "=" + who
 }
 
 // keep notes who was called.
@@ -173,16 +189,20 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 		}, more...)}, nil
 	}
 	if holder, held := c.seen(record); held {
-		was, ok := c.seen(next)
+		said, ok := c.seen(next)
 		if !ok {
-			was = "-"
+			said = "-"
 		}
-		c.put(next, was, milliseconds(script.Patience))
-		return answer(rank(l.places(l.line), who), holder, c.left(record))
+		ahead := rank(l.places(l.line), who)
+		if ahead == 0 && (said == "-" || said[0] == '=') {
+			said = first(who)
+		}
+		c.put(next, said, milliseconds(script.Patience))
+		return answer(ahead, holder, c.left(record))
 	}
-	first, deadline, from := l.summon(who, "", false)
+	summoned, deadline, from := l.summon(who, "", false)
 	ahead := max(0, rank(l.places(l.line), who))
-	if first != who {
+	if summoned != who {
 		ahead = max(ahead, 1)
 	}
 	return answer(ahead, "", deadline-c.ms, text(from))

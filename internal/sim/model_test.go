@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -56,11 +58,44 @@ func TestModelDoesWhatAServerDoes(t *testing.T) {
 	c := &comparison{t: t, rng: rand.New(rand.NewPCG(seed, 0)), conn: conn}
 	c.tick()
 	c.model = NewServer(info["run_id"], func() time.Time { return c.now })
+	c.listen(server)
 	for range compared {
 		c.step()
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// listen has one process hear when its waiters are called.
+func (c *comparison) listen(server *redistest.Server) {
+	const channel = "redlatch:call:p"
+	ear, err := server.Dial(c.t.Context())
+	if err == nil {
+		err = ear.Send("SUBSCRIBE", channel)
+	}
+	if err == nil {
+		_, err = ear.Receive()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for err := error(nil); !errors.Is(err, net.ErrClosed); {
+			_, err = ear.Receive()
+		}
+	}()
+	c.t.Cleanup(func() {
+		ear.Close()
+		<-over
+	})
+	c.model.Publish = func(to, _ string) int {
+		if to == channel {
+			return 1
+		}
+		return 0
 	}
 }
 
@@ -104,7 +139,7 @@ func (c *comparison) step() {
 func (c *comparison) command() []string {
 	record := pick(c, "a", "b")
 	counter, next := "redlatch:{"+record+"}:token:"+record, "redlatch:{"+record+"}:next:"+record
-	waiter, ticket := pick(c, "p/1", "p/2", "-q/1", "-q/2"), pick(c, "0", number0(c))
+	waiter, ticket := pick(c, "p/1", "p/2", "p/3", "-q/1", "-q/2", "r/1"), pick(c, "0", number0(c))
 	const admission, deployment, quarantine = "admission", "deployment", "quarantine"
 	agreement := "agreed"
 	if c.rng.IntN(20) == 0 {

@@ -169,8 +169,7 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	}
 	next, waiting := c.seen(c.keys[3])
 	who := ""
-	if waiting && next != "-" && waiter != "*" {
-		first, deadline, _, _ := called(next)
+	if first, deadline, _, ok := called(next); ok && waiting && waiter != "*" {
 		who = first
 		if left := deadline - c.ms; who != waiter && left >= 0 {
 			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(""), {Kind: driver.Int, Int: left}}}, nil
@@ -208,7 +207,7 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 		l := c.lineOf(record, c.keys[3])
 		l.leave(who)
 		if others = len(l.places(l.line)) > 0; others {
-			c.put(c.keys[3], "-", milliseconds(script.Patience))
+			c.put(c.keys[3], first(l.places(l.line)[0].who), milliseconds(script.Patience))
 		} else {
 			delete(c.server.keys, c.keys[3])
 		}
@@ -308,7 +307,7 @@ func (c *call) release() (driver.Reply, error) {
 	record, counter, next := c.keys[0], c.keys[1], c.keys[2]
 	id, token, counterTTL := c.argv[0], c.argv[1], c.argv[2]
 	holder, held := c.seen(record)
-	_, waiting := c.seen(next)
+	said, waiting := c.seen(next)
 	ours := held && (holder == id || c.server.Mutation == ReleaseBlind)
 	if ours || waiting || len(c.argv) > 4 {
 		if c.server.Replica {
@@ -324,12 +323,19 @@ func (c *call) release() (driver.Reply, error) {
 	if len(place) > 0 && place[0] == ">" {
 		place, from = nil, id
 	}
+	l := c.lineOf(record, next)
+	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from) > 0 {
+		l.keep(who, l.ms+script.Grace.Milliseconds(), from)
+		return integer(2)
+	}
 	if waiting || len(place) > 0 {
-		l := c.lineOf(record, next)
 		if len(place) > 0 {
 			who, ticket := place[0], place[1]
 			if ticket == "0" {
 				l.leave(who)
+				if said == "="+who {
+					l.put(next, "-", milliseconds(script.Patience))
+				}
 			} else {
 				l.stand(who, number(ticket))
 			}
