@@ -22,57 +22,57 @@ type breach struct {
 
 var breaches = []breach{
 	{
-		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 100, weather: "torn",
+		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
 		was: `if !t.held() || now.Reached(h.until) {`,
 		now: `if !t.held() || now.Reached(h.until) && broken != RULE {`,
 	},
 	{
-		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 100, weather: "torn",
+		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
 		was: "	now := e.clock.Now()\n",
 		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(h.claim.TTL - Drift(h.claim.TTL))\n	}\n",
 	},
 	{
-		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 1500, weather: "torn",
+		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
 		was: "	until := start.Add(ttl - Drift(ttl))\n",
 		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
 	},
 	{
-		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 600, weather: "torn",
+		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
 		was: `case e.clock.Now().Reached(h.until):`,
 		now: `case e.clock.Now().Reached(h.until) && broken != RULE:`,
 	},
 	{
-		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 100,
+		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 1000,
 		was: `func Majority(n int) int { return n/2 + 1 }`,
 		now: "func Majority(n int) int {\n	if broken == RULE {\n		return (n + 1) / 2 - n/3\n	}\n	return n/2 + 1\n}",
 	},
 	{
-		rule: "a grant counts under the token alone", file: "internal/quorum/tally.go", within: 100, weather: "torn",
+		rule: "a grant counts under the token alone", file: "internal/quorum/tally.go", within: 1000, weather: "torn",
 		was: "		case seat.granted == t.token:\n",
 		now: "		case seat.granted == t.token, broken == RULE:\n",
 	},
 	{
-		rule: "a failure is undone", file: "internal/quorum/hold.go", within: 100,
+		rule: "a failure is undone", file: "internal/quorum/hold.go", within: 1000,
 		was: "	h.giveUp(false)\n",
 		now: "	if broken != RULE {\n		h.giveUp(false)\n	}\n",
 	},
 	{
-		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 100,
+		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
 		was: "			if s.due = s.busy; !s.due {\n",
 		now: "			if s.due = s.busy && broken != RULE; !s.due {\n",
 	},
 	{
-		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 100,
+		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 1000,
 		was: "	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
 		now: "	if broken == RULE {\n		return max(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n	}\n	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
 	},
 	{
-		rule: "a quarantine is longer than the longest TTL", file: "internal/node/deployment.go", within: 100,
+		rule: "a quarantine is longer than the longest TTL", file: "internal/node/deployment.go", within: 1000,
 		was: "	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
 		now: "	if broken == RULE {\n		return time.Second\n	}\n	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
 	},
 	{
-		rule: "a node in doubt stays so through a restart", file: "internal/node/admission.go", within: 300, weather: "servers",
+		rule: "a node in doubt stays so through a restart", file: "internal/node/admission.go", within: 4000, weather: "servers",
 		was: `!e.record.Replicated && e.quarantine == ""`,
 		now: `(!e.record.Replicated && e.quarantine == "" || broken == RULE)`,
 	},

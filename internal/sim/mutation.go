@@ -91,12 +91,10 @@ func (m Mutation) weather() (Weather, bool) {
 // Within is the number of worlds in which the mutation is to be found.
 func (m Mutation) Within() int {
 	switch m {
-	case ConfirmUnguarded, RepairOverwrites:
-		return 600
-	case ExtendCreates:
-		return 300
+	case ConfirmUnguarded, RepairOverwrites, ExtendCreates:
+		return 3000
 	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden:
-		return 100
+		return 500
 	}
-	return 30
+	return 300
 }
