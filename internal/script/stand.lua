@@ -16,6 +16,9 @@ local line = side(record, next, 'line:')
 local lapsed = redis.call('ZRANGE', side(record, next, 'beat:'), '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)
 for _, other in ipairs(lapsed) do
   leave(record, next, other)
+  if seen[3] == '=' .. other then
+    seen[3] = '-'
+  end
 end
 if ticket == '0' then
   ticket = redis.call('ZSCORE', line, waiter) or microseconds

@@ -170,10 +170,14 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 		return refuse(readOnly)
 	}
 	l := c.lineOf(record, next)
+	said, ok := c.seen(next)
 	lapsed := slices.Clone(l.places(l.beats))
 	for i, p := range lapsed {
 		if i < 64 && p.score < float64(c.ms) {
 			l.leave(p.who)
+			if said == "="+p.who {
+				said = "-"
+			}
 		}
 	}
 	if c.argv[2] == "0" {
@@ -189,7 +193,6 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 		}, more...)}, nil
 	}
 	if holder, held := c.seen(record); held {
-		said, ok := c.seen(next)
 		if !ok {
 			said = "-"
 		}
