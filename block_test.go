@@ -21,10 +21,7 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 			t.Parallel()
 			nodes := shared(t, n)
 			proxies := redistest.Proxies(t, nodes)
-			wires := make([]*wire, n)
-			for i, p := range proxies {
-				wires[i] = tap(p)
-			}
+			wires := taps(proxies)
 			client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
 			// A long TTL leaves time for a slow machine.
 			long := redlatch.WithTTL(30 * time.Second)

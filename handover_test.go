@@ -21,10 +21,7 @@ func TestHandOver(t *testing.T) {
 		for _, n := range []int{1, 3, 5} {
 			nodes := sharedOf(t, binary, n)
 			proxies := redistest.Proxies(t, nodes)
-			wires := make([]*wire, n)
-			for i, p := range proxies {
-				wires[i] = tap(p)
-			}
+			wires := taps(proxies)
 			client := open(t, config(proxyURLs(proxies)...))
 			name := fmt.Sprintf("%s/%d", t.Name(), n)
 			lock := tryLock(t, client, name)

@@ -31,6 +31,14 @@ func tap(p *redistest.Proxy) *wire {
 	return w
 }
 
+func taps(proxies []*redistest.Proxy) []*wire {
+	wires := make([]*wire, len(proxies))
+	for i, p := range proxies {
+		wires[i] = tap(p)
+	}
+	return wires
+}
+
 // step returns the step and holder id of a script's command, "" for any other.
 // A release has no step argument: its script does nothing else.
 func step(c redistest.Command) (name, id string) {
@@ -116,10 +124,7 @@ func TestReplyToAcquireIsLost(t *testing.T) {
 				nodes := shared(t, n)
 				proxies := redistest.Proxies(t, nodes)
 				client := open(t, config(proxyURLs(proxies)...))
-				wires := make([]*wire, n)
-				for i, p := range proxies {
-					wires[i] = tap(p)
-				}
+				wires := taps(proxies)
 				for _, w := range wires[:n/2+1] {
 					w.lose("acquire", how)
 				}
