@@ -56,10 +56,3 @@ func parseHolder(id string) Holder {
 	}
 	return h
 }
-
-// labelOf reads the label alone.
-func labelOf(id string) string {
-	_, rest, _ := strings.Cut(id, ".")
-	_, label, _ := strings.Cut(rest, ".")
-	return label
-}

@@ -237,11 +237,11 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	return q, w
 }
 
-// block is how many tokens the attempt of a caller asks for who has others behind it.
-func (s *queues) block(q *queue) uint64 {
+// behind is how many tokens more the attempt of a caller asks for, for those behind it.
+func (s *queues) behind(q *queue) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(maxBlock, 1+uint64(q.waiters.Len()))
+	return min(maxBlock-1, uint64(q.waiters.Len()))
 }
 
 // fail notes what stood in the way of the caller who contends.

@@ -96,7 +96,7 @@ func (c *call) contend(q *queue) (*Lock, error) {
 		if placed {
 			claim = q.place.In(claim)
 		}
-		claim.Block = c.client.queues.block(q)
+		claim.More = c.client.queues.behind(q)
 		lock, err := c.try(claim)
 		if lock != nil {
 			if q.place != nil {
@@ -202,11 +202,8 @@ func (c *Client) letGo(l *Lock) {
 // else the records are handed over. Without votes nothing was asked of the nodes.
 func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	for ; w != nil && c.life.Err() == nil; w = c.queues.another(q) {
-		if labelOf(hold.ID()) != w.request.label {
-			return c.handOver(q, w, hold)
-		}
 		token, ok := hold.Successor(w.request.ttl)
-		if !ok {
+		if !ok || parseHolder(hold.ID()).Label != w.request.label {
 			return c.handOver(q, w, hold)
 		}
 		if c.queues.hand(w, turn{hold, token, c.clock.Now()}) {
@@ -223,7 +220,7 @@ func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.A
 func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	c.counters.tries.Add(1)
 	claim := claimOf(q.record, newHolderID(c.clock.Wall(), w.request.label), w.request.ttl)
-	claim.Block = c.queues.block(q)
+	claim.More = c.queues.behind(q)
 	return hold.HandOver(claim, func(next *quorum.Hold) {
 		if !c.queues.hand(w, turnOf(next)) {
 			c.decline(q, next)

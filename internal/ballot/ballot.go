@@ -91,9 +91,9 @@ type Claim struct {
 	// started, from which a node that remembers no larger token takes its
 	// counter.
 	Proposed uint64
-	// Block is how many counters in a row the attempt wants, up to the one that it is
-	// granted under; 0 is one.
-	Block uint64
+	// More is how many counters besides one the attempt wants, all in a row: it is granted
+	// under the last of them.
+	More uint64
 	// Token is the attempt's fencing token, once it is known.
 	Token uint64
 	// From is the holder who hands its records over to this attempt, if any.

@@ -106,7 +106,7 @@ func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
 
 // simple reports whether the acquire step of c may go together with others.
 func (n *Node) simple(c *ballot.Claim) bool {
-	return c.From == "" && c.Block <= 1 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
+	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
 }
 
 func (n *Node) acquireSeveral(keys, args []string) (answers string, err error) {

@@ -20,8 +20,7 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 			return a
 		}
 	}
-	largest := c.Proposed + max(c.Block, 1) - 1
-	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), largest)
+	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed+c.More)
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 13
 	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
@@ -33,13 +32,13 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		command = append(command, "*")
 	case c.Place.Waiter != "":
 		command = append(command, c.Place.Waiter)
-	case c.From != "" || c.Block > 1:
+	case c.From != "" || c.More > 0:
 		command = append(command, "")
 	}
-	if c.From != "" || c.Block > 1 {
+	if c.From != "" || c.More > 0 {
 		command = append(command, c.From)
 	}
-	if c.Block > 1 {
+	if c.More > 0 {
 		command = append(command, strconv.FormatUint(c.Proposed, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]

@@ -89,7 +89,7 @@ func (h *Hold) known() ballot.Claim {
 
 // Token returns the attempt's fencing token, the first of its block.
 func (h *Hold) Token() uint64 {
-	return h.token - max(h.claim.Block, 1) + 1
+	return h.token - h.claim.More
 }
 
 // Successor returns a token for one more holder, who comes after all to whom the
@@ -233,7 +233,7 @@ func (h *Hold) leave(i int, note func(*seat)) {
 func (h *Hold) keep(token uint64, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kept, h.token, h.unused, h.decided = true, token, max(h.claim.Block, 1)-1, now
+	h.kept, h.token, h.unused, h.decided = true, token, h.claim.More, now
 }
 
 // fail gives an attempt up, undoes it in the background, and returns the nodes'

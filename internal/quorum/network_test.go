@@ -259,8 +259,7 @@ func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		case id == "", id == c.From:
 			handed = id != ""
 			s.grant(c.ID, c.TTL)
-			block := max(c.Block, 1)
-			s.counter = max(s.counter+block, c.Proposed+block-1)
+			s.counter = max(s.counter+1, c.Proposed) + c.More
 		default:
 			return s.held()
 		}

@@ -12,7 +12,7 @@ import (
 func inBlock(t *testing.T, e *Engine, id string) *Hold {
 	t.Helper()
 	claim := claimOf(id)
-	claim.Block = 3
+	claim.More = 2
 	hold, answers := e.Acquire(t.Context(), claim)
 	if hold == nil {
 		t.Fatalf("%s: not held: %v", id, answers)
