@@ -21,7 +21,8 @@ import (
 //
 // At most once: a command that may have been executed is never sent again.
 //
-// ctx ends the caller's wait, not the command. When ctx is done before the
+// ctx ends the caller's wait, not the command; an Expresser may end the command too,
+// if a later one comes before it. When ctx is done before the
 // command was handed to the connection the error wraps ErrNotSent.
 type Conn interface {
 	// Do sends one command and waits for its reply.
@@ -77,6 +78,18 @@ type Listener interface {
 	// have. It is called before anything is watched, and changed must not block.
 	OnChange(changed func(key string))
 }
+
+// Expresser is a Conn that can take a second connection to its server, by which a script
+// that is alone has its reply sooner. The order of Conn holds for both together.
+type Expresser interface {
+	// Express allows it. same reports whether ask, which sends over a second
+	// connection, reaches the server that the first one reached as number connection. It
+	// is called before the second is used, on a goroutine of its own.
+	Express(same func(connection uint64, ask Ask) bool)
+}
+
+// Ask sends one command and waits for its reply, for a limited time.
+type Ask func(args ...string) (Reply, error)
 
 // Comparer is a Conn that can act on a condition without a script.
 type Comparer interface {

@@ -112,3 +112,14 @@ func (n *Node) greet(ctx context.Context) error {
 
 // broken forgets the connection, so that the next command inspects anew.
 func (l *link) broken() { l.greeted.Store(0) }
+
+// isSeen reports whether ask reaches the run that was inspected through the numbered
+// connection.
+func (n *Node) isSeen(connection uint64, ask driver.Ask) bool {
+	seen := n.link.seen.Load()
+	if seen == nil || seen.connection != connection || seen.run == "" {
+		return false
+	}
+	reply, err := ask("INFO", "server")
+	return err == nil && parseInfo(reply.Text)["run_id"] == seen.run
+}

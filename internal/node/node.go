@@ -92,6 +92,10 @@ func New(conn driver.Conn, o Options) *Node {
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
+	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
+		// With several, a caller waits for other goroutines anyway: nothing was gained.
+		e.Express(n.isSeen)
+	}
 	n.acquires.send, n.releases.send = n.acquireSeveral, n.releaseSeveral
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,9 @@ type span struct {
 	over  chan struct{}
 	once  atomic.Bool
 	limit clock.Alarm
+
+	mu     sync.Mutex // guards follow; nothing is called while it is held
+	follow []func()   // what is called when it ends; nil where that was stopped
 }
 
 // begin has the span end after limit, or when it is told to.
@@ -27,8 +31,40 @@ func (s *span) begin(e *Engine, limit time.Duration) {
 func (s *span) Ring() { s.end() }
 
 func (s *span) end() {
-	if s.once.CompareAndSwap(false, true) {
-		close(s.over)
+	if !s.once.CompareAndSwap(false, true) {
+		return
+	}
+	close(s.over)
+	s.mu.Lock()
+	follow := s.follow
+	s.follow = nil
+	s.mu.Unlock()
+	for _, f := range follow {
+		if f != nil {
+			f()
+		}
+	}
+}
+
+// AfterFunc is what context.AfterFunc is for other contexts, but that f is called
+// by who ends the span, and does not block.
+func (s *span) AfterFunc(f func()) (stop func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.once.Load() {
+		f()
+		return func() bool { return false }
+	}
+	i := len(s.follow)
+	s.follow = append(s.follow, f)
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if i >= len(s.follow) || s.follow[i] == nil {
+			return false
+		}
+		s.follow[i] = nil
+		return true
 	}
 }
 

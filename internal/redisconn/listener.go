@@ -33,12 +33,14 @@ func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []str
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, false, driver.NotSent(context.Cause(ctx))
 	}
-	results := c.client.DoMulti(ctx,
+	number := c.depart()
+	results := c.sendTogether(ctx,
 		c.client.B().Arbitrary("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP").Build(),
 		c.client.B().Arbitrary("CLIENT", "CACHING", "YES").Build(),
 		c.evalSHA(sha, keys, args),
 	)
 	reply, err := c.reply(results[2])
+	c.arrive(ctx, number, err)
 	return reply, results[0].Error() == nil && results[1].Error() == nil, err
 }
 

@@ -1,7 +1,8 @@
 // Package redisconn connects to a server with rueidis, set up for one ordered
 // pipeline: one multiplexed connection, always pipelining, no retries and no
-// connection lifetime. It is the only set-up in which a release cannot overtake
-// its own acquire, and the fastest.
+// connection lifetime. It is the only set-up in which a release cannot by itself
+// overtake its own acquire, and the fastest for many. One who is alone is faster by a
+// second connection, which has to be kept in order with the first.
 package redisconn
 
 import (
@@ -91,10 +92,22 @@ type Conn struct {
 	life context.Context // ends in Close
 	end  context.CancelFunc
 
-	mu      sync.Mutex // guards present; nothing is called while it is held
+	mu      sync.Mutex // guards present and the start of goroutines; nothing is called while it is held
 	present []*watched
 	// changes counts connections made and broken.
 	changes atomic.Uint64
+	// waiting counts the callers who wait for the pipeline, sent the commands given to
+	// it. adrift is how many these were when a caller last left one there: until a later
+	// one has been answered, it may be under way. 0 when none is.
+	waiting      atomic.Int64
+	sent, adrift atomic.Uint64
+	// fast is nil while there is no express. owing is a former one that the server has
+	// to close, or nil. same is nil where there is to be none; scripts counts those it
+	// could have taken.
+	fast    atomic.Pointer[express]
+	owing   atomic.Pointer[express]
+	same    atomic.Pointer[func(uint64, driver.Ask) bool]
+	scripts atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
@@ -203,6 +216,7 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		c.mu.Lock()
 		c.present = slices.DeleteFunc(c.present, func(other *watched) bool { return other == w })
 		c.mu.Unlock()
+		c.hangUp()
 	})
 	c.mu.Lock()
 	c.present = append(c.present, w)
@@ -230,6 +244,9 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
+	if x := c.alone(); x != nil {
+		return c.sendAlone(ctx, x, c.evalSHA(sha, keys, args))
+	}
 	return c.send(ctx, c.evalSHA(sha, keys, args))
 }
 
@@ -238,9 +255,59 @@ func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
 }
 
 func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
+	number := c.depart()
+	var result rueidis.RedisResult
+	if c.owing.Load() == nil {
+		result = c.client.Do(ctx, cmd)
+	} else {
+		result = c.sendTogether(ctx, cmd)[0]
+	}
+	reply, err := c.reply(result)
+	c.arrive(ctx, number, err)
+	return reply, err
+}
+
+// sendTogether sends commands with no other's between them, and what has to be executed
+// before them.
+func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	x := c.closing()
+	if x == nil {
+		return c.client.DoMulti(ctx, commands...)
+	}
+	results := c.client.DoMulti(ctx, append(rueidis.Commands{c.kill(x.id)}, commands...)...)
+	if results[0].Error() == nil {
+		c.owing.CompareAndSwap(x, nil)
+	}
+	return results[1:]
+}
+
+// depart counts in a command for the pipeline, or several that go together. It is
+// followed by arrive.
+func (c *Conn) depart() (number uint64) {
 	underWay.Add(1)
-	defer underWay.Add(-1)
-	return c.reply(c.client.Do(ctx, cmd))
+	c.waiting.Add(1)
+	return c.sent.Add(1)
+}
+
+// arrive takes in what became of the command. Replies come in order, and a number is given
+// before the command is, so that the reply to a number that is larger than adrift comes
+// after those to all that were adrift.
+func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
+	_, refused := errors.AsType[*driver.ServerError](err)
+	if answered := err == nil || refused; answered {
+		if left := c.adrift.Load(); left > 0 && number > left {
+			c.adrift.CompareAndSwap(left, 0)
+		}
+	} else if ctx.Err() != nil {
+		for now := c.sent.Load(); ; {
+			left := c.adrift.Load()
+			if left >= now || c.adrift.CompareAndSwap(left, now) {
+				break
+			}
+		}
+	}
+	c.waiting.Add(-1)
+	underWay.Add(-1)
 }
 
 // Batch implements driver.Batcher.
@@ -256,9 +323,11 @@ func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply,
 	for i, args := range commands {
 		built[i] = c.client.B().Arbitrary(args...).Build()
 	}
-	for i, result := range c.client.DoMulti(ctx, built...) {
+	number := c.depart()
+	for i, result := range c.sendTogether(ctx, built...) {
 		replies[i], errs[i] = c.reply(result)
 	}
+	c.arrive(ctx, number, errs[len(errs)-1])
 	return replies, errs
 }
 
@@ -302,10 +371,16 @@ func (w *watched) Close() error {
 
 // Close implements driver.Conn.
 func (c *Conn) Close() {
+	c.mu.Lock()
 	c.end()
+	c.mu.Unlock()
+	c.hangUp()
 	c.sessions.close()
 	c.client.Close()
 	c.following.Wait()
+	if x := c.fast.Load(); x != nil {
+		c.drop(x)
+	}
 	if c.sentinels != nil {
 		c.sentinels.close()
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-func connect(t *testing.T, s drivertest.Stage) driver.Conn {
+func connect(t *testing.T, s drivertest.Stage) *redisconn.Conn {
 	t.Helper()
 	c, err := redisconn.New(redisconn.Options{
 		Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Master: s.Master, ConnectTimeout: 5 * time.Second,
@@ -23,12 +23,22 @@ func connect(t *testing.T, s drivertest.Stage) driver.Conn {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Connect: connect})
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Connect: pipeline})
+}
+
+func pipeline(t *testing.T, s drivertest.Stage) driver.Conn { return connect(t, s) }
+
+// What holds for the pipeline holds for the pipeline and the express together.
+func TestSuiteExpress(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Ends: true, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+		return redisconn.NewHasty(connect(t, s))
+	}})
 }
 
 func TestSuiteSentinels(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: connect})
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: pipeline})
 }
 
 func TestSuiteCluster(t *testing.T) {

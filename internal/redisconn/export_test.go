@@ -1,0 +1,35 @@
+package redisconn
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Hasty is a Conn with an express, which all commands that are alone go by, and that
+// is made anew after each answer that finds none.
+type Hasty struct{ *Conn }
+
+// NewHasty returns c with an express.
+func NewHasty(c *Conn) Hasty {
+	c.Express(func(_ uint64, ask driver.Ask) bool {
+		_, err := ask("PING")
+		return err == nil
+	})
+	return Hasty{c}
+}
+
+// Do implements driver.Conn.
+func (h Hasty) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	if x := h.alone(); x != nil {
+		return h.sendAlone(ctx, x, h.command(args...))
+	}
+	reply, err := h.Conn.Do(ctx, args...)
+	if err == nil && h.fast.Load() == nil && h.owing.Load() == nil {
+		h.makeExpress()
+	}
+	return reply, err
+}

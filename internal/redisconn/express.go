@@ -1,0 +1,281 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// express is a second connection to the server, for a script that is alone. The
+// goroutine that wants the script writes it and reads the reply, where the pipeline
+// hands both over to goroutines of its own: most of the time that a step takes when
+// there is nothing else to do.
+//
+// Order. A script goes by the express while no caller waits for the pipeline, and the
+// pipeline has nothing under way that its caller no longer waited for. Where a script on
+// the express gets no answer, what goes by the pipeline next has the server close the
+// express first: then the script was executed before, or never will be. So what is
+// sent after a call has returned is executed after it, whichever way each went.
+type express struct {
+	client rueidis.Client
+	wire   *wire
+	// id is the connection's, on the server.
+	id int64
+	// generation is the count of connections made and broken that it goes with: the
+	// pipeline then led to the same run of the server, and still does.
+	generation uint64
+	// busy: somebody uses it. One that is at an end stays busy.
+	busy atomic.Bool
+	// hurry ends the wait for a reply.
+	hurry func()
+}
+
+// After so many scripts a Conn without an express has one made: a program that
+// locks now and then does without.
+const fewScripts = 16
+
+// expressBuffer is room for one script's keys and arguments, or for its reply.
+const expressBuffer = 4 << 10
+
+var errOneWire = errors.New("the connection is not renewed")
+
+// Express implements driver.Expresser. Where Sentinels choose the server, or the
+// platform cannot tell whether a connection has ended without reading from it,
+// there is no express.
+func (c *Conn) Express(same func(connection uint64, ask driver.Ask) bool) {
+	if c.options.Master == "" && canPeek {
+		c.same.Store(&same)
+	}
+}
+
+// alone returns the express for a script that may go by it, or nil. Whoever gets it
+// uses it once.
+func (c *Conn) alone() *express {
+	x := c.fast.Load()
+	switch {
+	case x == nil:
+		if c.same.Load() != nil && c.owing.Load() == nil && c.scripts.Add(1)%fewScripts == 0 {
+			c.inBackground(c.makeExpress)
+		}
+		return nil
+	case c.waiting.Load() > 0 || c.adrift.Load() > 0 || c.owing.Load() != nil || !x.busy.CompareAndSwap(false, true):
+		return nil
+	case x.generation != c.changes.Load() || !x.wire.silent():
+		c.drop(x)
+		return nil
+	}
+	return x
+}
+
+// sendAlone sends the script for which alone returned x, and waits for its reply or for
+// ctx.
+func (c *Conn) sendAlone(ctx context.Context, x *express, script rueidis.Completed) (driver.Reply, error) {
+	stop := afterFunc(ctx, x.hurry)
+	reply, err := c.reply(x.client.Do(context.Background(), script))
+	hurried := !stop()
+	_, refused := errors.AsType[*driver.ServerError](err)
+	if hurried && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = ctx.Err()
+	}
+	switch {
+	case err != nil && !refused && !x.wire.answered:
+		c.owe(x)
+	case err != nil && !refused || hurried:
+		c.drop(x)
+	default:
+		x.busy.Store(false)
+	}
+	return reply, err
+}
+
+// owe leaves x, whose script may still be on its way, to be closed by the server before
+// it executes anything else, unless it answers first.
+func (c *Conn) owe(x *express) {
+	c.owing.Store(x)
+	c.fast.CompareAndSwap(x, nil)
+	settle := func() {
+		// The pipeline gives a silent server up after as long.
+		x.wire.Conn.SetReadDeadline(time.Now().Add(replyTimeout))
+		if n, _ := x.wire.Read(make([]byte, 1)); n > 0 {
+			c.owing.CompareAndSwap(x, nil)
+		}
+		x.close()
+	}
+	if !c.inBackground(settle) {
+		x.close()
+	}
+}
+
+// closing returns the express that the server is to close before a command that is
+// now sent, or nil. The ids of another run of the server are others'.
+func (c *Conn) closing() *express {
+	x := c.owing.Load()
+	if x != nil && x.generation != c.changes.Load() {
+		c.owing.CompareAndSwap(x, nil)
+		return nil
+	}
+	return x
+}
+
+// kill is the command that closes a connection.
+func (c *Conn) kill(id int64) rueidis.Completed {
+	return c.command("CLIENT", "KILL", "ID", strconv.FormatInt(id, 10))
+}
+
+// nobody is a connection's id that no server has come to.
+const nobody = 1 << 62
+
+// makeExpress connects once more. Nothing is said of a failure: the pipeline does.
+func (c *Conn) makeExpress() {
+	ctx, cancel := context.WithTimeout(c.life, c.options.ConnectTimeout)
+	defer cancel()
+	generation := c.changes.Load()
+	dialer := net.Dialer{KeepAlive: probeEvery}
+	conn, err := dial(ctx, c.options.Network, c.options.Address, &dialer, c.options.TLS)
+	if err != nil {
+		return
+	}
+	w, err := newWire(conn)
+	if err != nil {
+		return
+	}
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
+	defer context.AfterFunc(ctx, w.end)()
+	x := &express{wire: w, generation: generation, hurry: func() { conn.SetReadDeadline(time.Unix(1, 0)) }}
+	ready, used := false, false // one goroutine after the other
+	option := c.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		if !ready || used {
+			return nil, errOneWire
+		}
+		used = true
+		return w, nil
+	})
+	option.AlwaysPipelining, option.DisableAutoPipelining, option.BlockingPoolSize = false, true, 1
+	option.ReadBufferEachConn, option.WriteBufferEachConn = expressBuffer, expressBuffer
+	if x.client, _ = rueidis.NewClient(option); x.client == nil {
+		w.end()
+		return
+	}
+	ready = true
+	ask := func(args ...string) (driver.Reply, error) {
+		return outcome(x.client.Do(context.Background(), x.client.B().Arbitrary(args...).Build()))
+	}
+	reply, err := ask("CLIENT", "ID")
+	x.id = reply.Int
+	if err == nil {
+		_, err = c.reply(c.client.Do(ctx, c.kill(nobody))) // where that is forbidden there is no express
+	}
+	if err != nil || !(*c.same.Load())(generation, ask) || conn.SetDeadline(time.Time{}) != nil || !c.fast.CompareAndSwap(nil, x) {
+		x.close()
+	}
+}
+
+// inBackground runs f on a goroutine that Close waits for, and reports false when
+// it has been called.
+func (c *Conn) inBackground(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return false
+	}
+	c.following.Go(f)
+	return true
+}
+
+// drop closes an express that is not to be used again.
+func (c *Conn) drop(x *express) {
+	c.fast.CompareAndSwap(x, nil)
+	x.close()
+}
+
+func (x *express) close() {
+	x.wire.end()
+	x.client.Close()
+}
+
+// hangUp ends what the express has under way.
+func (c *Conn) hangUp() {
+	for _, x := range []*express{c.fast.Load(), c.owing.Load()} {
+		if x != nil {
+			x.wire.end()
+		}
+	}
+}
+
+// wire is the express's connection, which the Redis client does not close: a reply
+// may be owed.
+type wire struct {
+	net.Conn
+	below syscall.RawConn
+	// answered: bytes came since the last write. It belongs to who uses the express.
+	answered bool
+	peek     func(fd uintptr) bool
+	quiet    bool // what peek found
+}
+
+func newWire(conn net.Conn) (*wire, error) {
+	below := conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	raw, err := below.(syscall.Conn).SyscallConn()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	w := &wire{Conn: conn, below: raw}
+	w.peek = func(fd uintptr) bool {
+		w.quiet = nothingToRead(fd)
+		return true
+	}
+	return w, nil
+}
+
+// silent reports that the server has sent nothing unasked, not even an end.
+func (w *wire) silent() bool { return w.below.Read(w.peek) == nil && w.quiet }
+
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.answered = w.answered || n > 0
+	return n, err
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	w.answered = false
+	return w.Conn.Write(b)
+}
+
+// SetDeadline implements net.Conn. The client's deadline would take the place of the
+// caller's; ctx ends the wait.
+func (w *wire) SetDeadline(time.Time) error { return nil }
+
+func (w *wire) Close() error { return nil }
+
+// end closes the connection without a word, which could block.
+func (w *wire) end() {
+	if secure, ok := w.Conn.(*tls.Conn); ok {
+		secure.NetConn().Close()
+		return
+	}
+	w.Conn.Close()
+}
+
+// afterFunc is context.AfterFunc, without its contexts where ctx is one that can do
+// that itself.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if own, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return own.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
