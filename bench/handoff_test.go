@@ -49,22 +49,22 @@ func handOffs(b *testing.B, n int) {
 	}
 	var trips, quorums []time.Duration
 	took := make([][]time.Duration, len(crowds))
-	for round := 0; b.Loop(); round++ {
+	for turn := 0; b.Loop(); {
 		for range handOffsEach {
 			time.Sleep(idle)
 			trips = append(trips, pings.one())
 			time.Sleep(idle)
 			quorums = append(quorums, pings.quorum())
-		}
-		for i := range crowds {
-			k := (i + round) % len(crowds)
-			for range handOffsEach {
+			// One each, so that all have the same moments.
+			for i := range crowds {
+				k := (i + turn) % len(crowds)
 				d, err := crowds[k].handOff(name[k])
 				if err != nil {
 					b.Fatalf("%s: %v", crowds[k].name, err)
 				}
 				took[k] = append(took[k], d)
 			}
+			turn++
 		}
 	}
 	b.ReportMetric(0, "ns/op")
