@@ -58,13 +58,15 @@ redis.call('PSETEX', KEYS[2], ARGV[6], counter)
 local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
-  redis.call('ZREM', side .. 'line:' .. KEYS[1], who)
-  redis.call('ZREM', side .. 'beat:' .. KEYS[1], who)
-  others = redis.call('ZRANGE', side .. 'line:' .. KEYS[1], 0, 0)[1]
+  local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
+  local first = redis.call('ZRANGE', line, 0, 1)
+  others = first[1] ~= who and first[1] or first[2]
   if others then
+    redis.call('ZREM', line, who)
+    redis.call('ZREM', beats, who)
     redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
-    redis.call('DEL', KEYS[4])
+    redis.call('DEL', KEYS[4], line, beats)
   end
 end
 if seen[4] or from and not seen[1] then -- what is rare: a table costs more

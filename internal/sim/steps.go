@@ -210,6 +210,8 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 			c.put(c.keys[3], first(l.places(l.line)[0].who), milliseconds(script.Patience))
 		} else {
 			delete(c.server.keys, c.keys[3])
+			delete(c.server.keys, l.line)
+			delete(c.server.keys, l.beats)
 		}
 	}
 	token := driver.Reply{Kind: driver.Int, Int: int64(number(granted))}
