@@ -28,14 +28,6 @@ local function clock()
   return math.floor(microseconds / 1000), microseconds
 end
 
--- publish sends a waiter the message that it is called, and by whom. It answers whether
--- anybody may have got it: where the server refuses, the waiter comes to look by itself.
-local function publish(record, waiter, from)
-  local message = waiter .. ' ' .. #from .. ' ' .. from .. record
-  local listeners = redis.pcall('PUBLISH', 'redlatch:call:' .. string.match(waiter, '^[^/]*'), message)
-  return type(listeners) == 'table' or listeners > 0
-end
-
 -- keep notes who was called, until when, and from.
 local function keep(next, who, deadline, from)
   redis.call('SET', next, who .. ' ' .. string.format('%.0f', deadline) .. ' ' .. from, 'PX', PATIENCE)

@@ -7,13 +7,16 @@
 -- Answers 1, or 2 when one who waits was called; {holder, remaining ms} when another's; 0 when
 -- there is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3])
-local ours = seen[1] == ARGV[1]
+local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
+if waiter == '>' then
+  waiter, from = nil, ARGV[1]
+end
 if ours then
   if ARGV[2] ~= '0' and (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then
     redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
   end
   redis.call('DEL', KEYS[1])
 end
-if ours and not seen[2] and (not ARGV[4] or ARGV[4] == '>') then
+if ours and not seen[2] and not waiter then
   return 1
 end

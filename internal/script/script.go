@@ -52,8 +52,12 @@ var (
 	admitLua string
 	//go:embed release.lua
 	releaseLua string
+	//go:embed publish.lua
+	publishLua string
 	//go:embed handon.lua
 	handonLua string
+	//go:embed otherwise.lua
+	otherwiseLua string
 	//go:embed line.lua
 	lineLua string
 	//go:embed stand.lua
@@ -80,8 +84,9 @@ func newScript(text string) Script {
 }
 
 // Release is the compare-and-delete. It gives nothing away, so it may be loaded
-// on any node at any time.
-var Release = newScript(lineTimes + releaseLua + lineLua + handonLua)
+// on any node at any time. Functions are made anew in each run: those that the usual ways
+// do without come behind these.
+var Release = newScript(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
 
 // Releases is Release for several records at once, as far as it is simple.
 var Releases = newScript(releasesLua)
@@ -112,7 +117,7 @@ func Voting(agreement string, fenced bool) Script {
 		word = "elseif"
 	}
 	// The line's functions are made only for the step that needs them.
-	fmt.Fprintf(&text, "elseif ARGV[1] == '%s' then\n%s%s", Stand, lineLua, standLua)
+	fmt.Fprintf(&text, "elseif ARGV[1] == '%s' then\n%s%s%s", Stand, publishLua, lineLua, standLua)
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
 	voting := newScript(text.String())
 	voting.Agreement = agreement

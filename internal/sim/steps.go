@@ -304,7 +304,7 @@ func (c *call) repair(v voting) (driver.Reply, error) {
 	return integer(1)
 }
 
-// release is release.lua and what follows it, handon.lua.
+// release is release.lua and what follows it, handon.lua and otherwise.lua.
 func (c *call) release() (driver.Reply, error) {
 	record, counter, next := c.keys[0], c.keys[1], c.keys[2]
 	id, token, counterTTL := c.argv[0], c.argv[1], c.argv[2]
