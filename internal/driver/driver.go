@@ -27,7 +27,8 @@ import (
 type Conn interface {
 	// Do sends one command and waits for its reply.
 	Do(ctx context.Context, args ...string) (Reply, error)
-	// EvalSHA runs a script that the server has loaded.
+	// EvalSHA runs a script that the server has loaded. It keeps neither keys nor
+	// args.
 	EvalSHA(ctx context.Context, sha string, keys, args []string) (Reply, error)
 	// Connections counts the connections made and those broken so far. A change
 	// between two commands means that the second may have reached another

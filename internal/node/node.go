@@ -97,6 +97,7 @@ func New(conn driver.Conn, o Options) *Node {
 		e.Express(n.isSeen)
 	}
 	n.acquires.send, n.releases.send = n.acquireSeveral, n.releaseSeveral
+	n.acquires.keys, n.acquires.args = []string{n.admissionKey}, []string{script.Several, n.counterTTL}
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)

@@ -27,9 +27,13 @@ const maxBundle = 32
 
 // gatherer puts steps of one kind together.
 type gatherer struct {
-	// send runs the steps' common command.
-	send    func(keys, args []string) (answers string, err error)
-	callers atomic.Int32
+	// send runs the steps' common command, and keeps neither keys nor args.
+	send func(keys, args []string) (answers string, err error)
+	// keys and args are what the command has before those of the steps.
+	keys, args []string
+	callers    atomic.Int32
+	// spare has rooms that no command is in.
+	spare sync.Pool // of *room
 
 	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
 	open *bundle    // that steps may still be added to; nil when there is none
@@ -37,14 +41,17 @@ type gatherer struct {
 
 // bundle is steps that go in one command.
 type bundle struct {
-	steps      int
-	keys, args []string
+	steps int
+	room  *room // until it was sent
 	// done is closed when there is an outcome: answers has a 1 for each step that was
 	// executed, and err is why there are none.
 	done    chan struct{}
 	answers string
 	err     error
 }
+
+// room is where the keys and arguments of a command are put together.
+type room struct{ keys, args []string }
 
 // enter counts a caller in, and reports whether it is one of a crowd. It is followed
 // by exit.
@@ -57,17 +64,16 @@ func (g *gatherer) exit() { g.callers.Add(-1) }
 // it sends next comes after it. It reports whether the step was executed. An error that
 // is the server's refusal says nothing of the single step.
 func (g *gatherer) join(keys, args []string) (executed bool, err error) {
-	const usual = 12 // steps
 	g.mu.Lock()
 	b := g.open
 	first := b == nil
 	if first {
-		b = &bundle{keys: make([]string, 0, usual*len(keys)), args: make([]string, 0, usual*len(args)), done: make(chan struct{})}
+		b = &bundle{room: g.vacant(), done: make(chan struct{})}
 		g.open = b
 	}
 	i := b.steps
 	b.steps++
-	b.keys, b.args = append(b.keys, keys...), append(b.args, args...)
+	b.room.keys, b.room.args = append(b.room.keys, keys...), append(b.room.args, args...)
 	if b.steps == maxBundle {
 		g.open = nil
 	}
@@ -79,7 +85,8 @@ func (g *gatherer) join(keys, args []string) (executed bool, err error) {
 			g.open = nil
 		}
 		g.mu.Unlock()
-		b.answers, b.err = g.send(b.keys, b.args)
+		b.answers, b.err = g.send(b.room.keys, b.room.args)
+		g.vacate(b)
 		close(b.done)
 	}
 	<-b.done
@@ -87,6 +94,26 @@ func (g *gatherer) join(keys, args []string) (executed bool, err error) {
 		return false, nil
 	}
 	return i < len(b.answers) && b.answers[i] == '1', b.err
+}
+
+// vacant is room for a command, with what comes first in it.
+func (g *gatherer) vacant() *room {
+	r, _ := g.spare.Get().(*room)
+	if r == nil {
+		r = new(room)
+	}
+	r.keys, r.args = append(r.keys, g.keys...), append(r.args, g.args...)
+	return r
+}
+
+// vacate gives b's room to another.
+func (g *gatherer) vacate(b *bundle) {
+	r := b.room
+	b.room = nil
+	clear(r.keys)
+	clear(r.args)
+	r.keys, r.args = r.keys[:0], r.args[:0]
+	g.spare.Put(r)
 }
 
 // acquireInCrowd is Acquire for one of many: ok is false when the node is to be asked
@@ -112,9 +139,7 @@ func (n *Node) simple(c *ballot.Claim) bool {
 func (n *Node) acquireSeveral(keys, args []string) (answers string, err error) {
 	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
 	defer cancel()
-	reply, err := n.vote(ctx,
-		append(append(make([]string, 0, 1+len(keys)), n.admissionKey), keys...),
-		append(append(make([]string, 0, 2+len(args)), script.Several, n.counterTTL), args...))
+	reply, err := n.vote(ctx, keys, args)
 	return reply.Text, err
 }
 
