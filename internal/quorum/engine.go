@@ -91,7 +91,7 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 }
 
 // acquire makes the attempt, which began at start, by running lane for each node.
-func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Hold, i int) ballot.Answer) (*Hold, []ballot.Answer) {
+func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Hold, []ballot.Answer) {
 	e := h.engine
 	h.until = start.Add(h.claim.TTL - Drift(h.claim.TTL))
 	t := newTally(len(e.voters))
@@ -106,20 +106,19 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 	if len(e.voters) == 1 {
 		// Nobody else to hear: the caller's own goroutine waits for the node,
 		// whose answer decides.
+		var step context.Context = round
 		if ctx.Done() != nil {
-			defer context.AfterFunc(ctx, round.end)()
+			a := &attended{span: round, caller: ctx}
+			defer a.leave()
+			step = a
 		}
-		t.acquired(0, lane(h, 0))
+		t.acquired(0, lane(h, step, 0))
 		answered++
 		if ctx.Err() != nil {
 			return nil, h.fail() // the node may have been waited for all the same
 		}
 	} else {
-		// Room for all: a node is asked to confirm when its first vote was heard.
-		votes = make(chan vote, len(e.voters))
-		for i := range e.voters {
-			e.crew.run(func() { votes <- vote{seat: i, answer: lane(h, i)} })
-		}
+		votes = h.ask(lane)
 	}
 
 	var patience <-chan struct{} // with nodes that are split
@@ -155,11 +154,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 				round.limit.Reset(e.timeout)
 			}
 			for _, i := range ask {
-				confirmed, granted := h.claim, t.seats[i].granted
-				confirmed.Token = t.token
-				e.crew.run(func() {
-					votes <- vote{seat: i, confirm: true, answer: h.confirmLane(i, confirmed, granted)}
-				})
+				h.askToConfirm(votes, i, t.token, t.seats[i].granted)
 			}
 		}
 	}
@@ -173,6 +168,28 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane func(h *Ho
 	}
 	h.keep(t.token, now)
 	return h, nil
+}
+
+// lane runs the acquire step of h on node i, within ctx.
+type lane func(h *Hold, ctx context.Context, i int) ballot.Answer
+
+// ask runs lane for each node, and returns where the answers come. It has room for
+// all: a node is asked to confirm when its first vote was heard.
+func (h *Hold) ask(lane lane) chan vote {
+	votes := make(chan vote, len(h.seats))
+	for i := range h.seats {
+		h.engine.crew.run(func() { votes <- vote{seat: i, answer: lane(h, &h.attempt, i)} })
+	}
+	return votes
+}
+
+// askToConfirm has node i, which granted under another, store token.
+func (h *Hold) askToConfirm(votes chan<- vote, i int, token, granted uint64) {
+	claim := h.claim
+	claim.Token = token
+	h.engine.crew.run(func() {
+		votes <- vote{seat: i, confirm: true, answer: h.confirmLane(i, claim, granted)}
+	})
 }
 
 // patience returns a channel that is closed when an attempt that began at start

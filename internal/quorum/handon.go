@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -130,8 +131,8 @@ func (h *Hold) handOn(keeper int) bool {
 
 // takeOverLane is acquireLane for an attempt to which a holder has left its records.
 // Where it cannot have taken one over it has it removed.
-func (h *Hold) takeOverLane(i int) ballot.Answer {
-	a := h.acquireLane(i)
+func (h *Hold) takeOverLane(ctx context.Context, i int) ballot.Answer {
+	a := h.acquireLane(ctx, i)
 	if a.Verdict != ballot.Granted && a.Verdict != ballot.Held && i != h.claim.Place.Voter {
 		before := h.claim
 		before.ID, before.Place = before.From, ballot.Place{}

@@ -31,12 +31,12 @@ func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers [
 	}
 	start := h.engine.clock.Now()
 	claim.From, claim.PushIn = h.ID(), true
-	next, _ := newHold(h.engine, claim).acquire(context.Background(), start, func(attempt *Hold, i int) ballot.Answer {
+	next, _ := newHold(h.engine, claim).acquire(context.Background(), start, func(attempt *Hold, ctx context.Context, i int) ballot.Answer {
 		if !h.seats[i].asked {
-			return attempt.acquireLane(i)
+			return attempt.acquireLane(ctx, i)
 		}
 		<-free[i] // a step of the hold comes first
-		a := attempt.acquireLane(i)
+		a := attempt.acquireLane(ctx, i)
 		h.released(i, h.handedOver(i, claim.ID, a))
 		return a
 	})

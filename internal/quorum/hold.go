@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -164,8 +165,8 @@ func (h *Hold) Impossible() bool {
 }
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
-func (h *Hold) acquireLane(i int) ballot.Answer {
-	a := h.engine.voters[i].Acquire(&h.attempt, at(i, h.claim))
+func (h *Hold) acquireLane(ctx context.Context, i int) ballot.Answer {
+	a := h.engine.voters[i].Acquire(ctx, at(i, h.claim))
 	h.leave(i, func(s *seat) {
 		s.answer = a
 		s.stored, s.waiting = a.Token, a.Waiting

@@ -1,0 +1,91 @@
+package quorum
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// A span that a caller attends ends with either, whether somebody waited for it before
+// or asks afterwards, and with the span alone when the caller has left.
+func TestAttendedSpan(t *testing.T) {
+	t.Parallel()
+	const limit = time.Second
+	for name, c := range map[string]struct {
+		wait, leave, caller bool // what is done first, and whether the caller's ctx ends
+		after               time.Duration
+	}{
+		"the caller's ctx, waited for":      {wait: true, caller: true},
+		"the caller's ctx, asked for later": {caller: true},
+		"the limit, waited for":             {wait: true, after: limit},
+		"the limit, asked for later":        {after: limit},
+		"left, waited for":                  {wait: true, leave: true, caller: true, after: limit},
+		"left, asked for later":             {leave: true, caller: true, after: limit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				round := new(span)
+				round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, limit)
+				a := &attended{span: round, caller: ctx}
+				if c.wait {
+					a.Done()
+				}
+				if c.leave {
+					a.leave()
+				}
+				if c.caller {
+					cancel()
+				}
+				start := time.Now()
+				<-a.Done()
+				if got := time.Since(start); got != c.after {
+					t.Errorf("it ended after %v, want %v", got, c.after)
+				}
+				if a.Err() == nil {
+					t.Error("it has ended, and Err says nil")
+				}
+			})
+		})
+	}
+}
+
+// Who asks for the error alone, before a command is sent, learns of the caller's end.
+func TestAttendedSpanErr(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	round := new(span)
+	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
+	defer round.limit.Stop()
+	a := &attended{span: round, caller: ctx}
+	if err := a.Err(); err != nil {
+		t.Fatalf("before the end: %v", err)
+	}
+	cancel()
+	if a.Err() == nil {
+		t.Error("the caller's ctx has ended, and Err says nil")
+	}
+}
+
+// Who is called at the end of the span is called at the caller's end.
+func TestAttendedSpanAfterFunc(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	round := new(span)
+	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
+	defer round.limit.Stop()
+	a := &attended{span: round, caller: ctx}
+	called := make(chan struct{})
+	a.AfterFunc(func() { close(called) })
+	cancel()
+	select {
+	case <-called:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not called")
+	}
+}
