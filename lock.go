@@ -57,7 +57,7 @@ func (c *Client) newLock(call *call, t turn) *Lock {
 		return l
 	}
 	l.mu.Lock()
-	c.clock.Set(&l.alarm, l.nextTick(l.started), (*ticker)(l))
+	c.clock.SetFrom(&l.alarm, l.started.Mono, l.nextTick(l.started), (*ticker)(l))
 	l.mu.Unlock()
 	return l
 }

@@ -12,12 +12,15 @@ import (
 // the earliest here costs a place in a heap.
 type Alarms struct {
 	Clock
+	// origin is where alarms are counted from, on the monotonic clock.
+	origin time.Time
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held but the timer's Reset
 	queue alarmQueue
 	timer Timer
-	// armed is when timer rings; the zero time when it does not.
-	armed time.Time
+	// armed: timer rings at next.
+	armed bool
+	next  time.Duration
 }
 
 // NewAlarms returns the clock c with its timers gathered, or c where they are.
@@ -25,7 +28,7 @@ func NewAlarms(c Clock) *Alarms {
 	if alarms, ok := c.(*Alarms); ok {
 		return alarms
 	}
-	return &Alarms{Clock: c}
+	return &Alarms{Clock: c, origin: c.Mono()}
 }
 
 // Ringer is what an Alarm calls, on a goroutine of its own.
@@ -36,15 +39,21 @@ type Ringer interface{ Ring() }
 // called at the same time.
 type Alarm struct {
 	owner *Alarms
-	at    time.Time
+	at    time.Duration // since the owner's origin
 	call  Ringer
 	place int // in the queue, from 1 on; 0 when not there
 }
 
 // Set has r called after d. The alarm must not be pending.
 func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
+	s.SetFrom(a, s.Mono(), d, r)
+}
+
+// SetFrom is Set by one who has just read the clock: r is called d after from, on the
+// monotonic clock.
+func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
 	a.owner, a.call = s, r
-	a.Reset(d)
+	a.reset(from, d)
 }
 
 // ringerFunc is a function as a Ringer.
@@ -76,29 +85,31 @@ func (a *Alarm) Stop() bool {
 
 // Reset implements Timer. It does nothing to an alarm that was never set.
 func (a *Alarm) Reset(d time.Duration) bool {
+	return a.owner != nil && a.reset(a.owner.Mono(), d)
+}
+
+// reset makes the call happen d after from, which is now or was just before.
+func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	s := a.owner
-	if s == nil {
-		return false
-	}
-	at := s.Mono().Add(d)
+	at := from.Sub(s.origin) + d
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending := a.place > 0
+	pending = a.place > 0
 	a.at = at
 	if pending {
 		heap.Fix(&s.queue, a.place-1)
 	} else {
 		heap.Push(&s.queue, a)
 	}
-	if s.armed.IsZero() || at.Before(s.armed) {
+	if !s.armed || at < s.next {
 		s.arm(at, d)
 	}
 	return pending
 }
 
 // arm has the timer ring at at, d from now. The caller holds s.mu.
-func (s *Alarms) arm(at time.Time, d time.Duration) {
-	s.armed = at
+func (s *Alarms) arm(at, d time.Duration) {
+	s.armed, s.next = true, at
 	if s.timer == nil {
 		s.timer = s.Clock.AfterFunc(d, s.ring)
 		return
@@ -109,15 +120,15 @@ func (s *Alarms) arm(at time.Time, d time.Duration) {
 // ring starts the calls that are due. The earliest alarm may have been stopped
 // since the timer was armed for it: then none is.
 func (s *Alarms) ring() {
-	now := s.Mono()
+	now := s.Mono().Sub(s.origin)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
+	for len(s.queue) > 0 && s.queue[0].at <= now {
 		go heap.Pop(&s.queue).(*Alarm).call.Ring()
 	}
-	s.armed = time.Time{}
+	s.armed = false
 	if len(s.queue) > 0 {
-		s.arm(s.queue[0].at, s.queue[0].at.Sub(now))
+		s.arm(s.queue[0].at, s.queue[0].at-now)
 	}
 }
 
@@ -125,7 +136,7 @@ func (s *Alarms) ring() {
 type alarmQueue []*Alarm
 
 func (q alarmQueue) Len() int           { return len(q) }
-func (q alarmQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q alarmQueue) Less(i, j int) bool { return q[i].at < q[j].at }
 
 func (q alarmQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
