@@ -46,6 +46,12 @@ func (v Verdict) String() string {
 // Answer is one node's answer to one step.
 type Answer struct {
 	Verdict Verdict
+	// HandedOver: of an acquisition that a holder handed over, the node had that
+	// holder's record and replaced it.
+	HandedOver bool
+	// Waiting: others may stand in a line for the lock on this node. Of a release,
+	// one of them was called.
+	Waiting bool
 	// Token is the counter the node granted under.
 	Token uint64
 	// Holder is the holder id found on the node, of Held.
@@ -54,12 +60,6 @@ type Answer struct {
 	// it has no expiry), or how long until it can be admitted (NotAdmitted;
 	// zero when not known).
 	Left time.Duration
-	// HandedOver: of an acquisition that a holder handed over, the node had that
-	// holder's record and replaced it.
-	HandedOver bool
-	// Waiting: others may stand in a line for the lock on this node. Of a release,
-	// one of them was called.
-	Waiting bool
 	// Err says more about every verdict but Granted and Held.
 	Err error
 }
@@ -82,9 +82,6 @@ type Claim struct {
 	// ID is this attempt's holder id: fresh for every attempt, or a late
 	// release of an earlier one could match a later one.
 	ID string
-	// Reused: the ID is a caller's own and may have been used before. A record
-	// under it is then in the way like any other.
-	Reused bool
 	// TTL is how long a node keeps the record.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
@@ -98,16 +95,19 @@ type Claim struct {
 	Token uint64
 	// From is the holder who hands its records over to this attempt, if any.
 	From string
-	// HandOn, of a release: whoever the node calls may take the holder's records on
-	// the other nodes over.
-	HandOn bool
-	// Queued, of a release: others were in line for the record on the node.
-	Queued bool
 	// Place is where the attempt stands in the line, if it does; an attempt
 	// without a place leaves the record to a waiter that was called, unless it
 	// may push in.
 	Place  Place
 	PushIn bool
+	// Reused: the ID is a caller's own and may have been used before. A record
+	// under it is then in the way like any other.
+	Reused bool
+	// HandOn, of a release: whoever the node calls may take the holder's records on
+	// the other nodes over.
+	HandOn bool
+	// Queued, of a release: others were in line for the record on the node.
+	Queued bool
 }
 
 // Place is a waiter's place in the line for a record.

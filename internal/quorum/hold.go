@@ -25,7 +25,9 @@ type Hold struct {
 	single [1]seat
 	// kept: the attempt succeeded, under token; its place in the line has no meaning
 	// any more.
-	kept  bool
+	kept bool
+	// over: given up, released or failed. Nothing but releases is sent then.
+	over  bool
 	token uint64
 	// unused is how many of the tokens before that one nobody has yet: the attempt's
 	// block without those that were given out.
@@ -42,8 +44,6 @@ type Hold struct {
 	until     clock.Instant
 	// decided is when the attempt was.
 	decided clock.Instant
-	// over: given up, released or failed. Nothing but releases is sent then.
-	over bool
 	// release is the round that ends the hold, once it is over.
 	release releasing
 }
@@ -51,10 +51,10 @@ type Hold struct {
 // seat is what is known of the record on one node.
 type seat struct {
 	answer ballot.Answer
-	// ours: the node may hold our record.
-	ours bool
 	// stored is the counter that the node is known to have at least.
 	stored uint64
+	// ours: the node may hold our record.
+	ours bool
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool

@@ -62,10 +62,13 @@ const releasePatience = 4
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// asked is how many seats are to be released, and left how many of them are
-	// not yet.
-	asked int
+	// offered: the node that keeps the line may have called somebody, and has not said
+	// so.
+	offered bool
+	// left is how many of the seats that are to be released are not yet, and asked how
+	// many they were.
 	left  atomic.Int32
+	asked int
 	// round is begun if any are.
 	round span
 	// votes gets one vote for each seat asked, if wanted; nil where the caller's own
@@ -74,9 +77,6 @@ type releasing struct {
 	// answers belongs to who wants them. single is room for one.
 	answers []ballot.Answer
 	single  [1]ballot.Answer
-	// offered: the node that keeps the line may have called somebody, and has not said
-	// so.
-	offered bool
 	// freed, if any, is called in place of the release, for a seat whose step was
 	// under way and is over.
 	freed func(i int)
