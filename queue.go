@@ -47,8 +47,9 @@ type queue struct {
 	// holder is the lock that this process holds, if it does.
 	holder *Lock
 	// busy: a caller contends, or is being handed the lock.
-	busy    bool
-	waiters list.List // of *waiter
+	busy bool
+	// waiters is nil until there is one.
+	waiters *list.List // of *waiter
 	// place is where the process stands in the line between processes; nil when
 	// it does not. The caller who contends has it.
 	place *line.Place
@@ -97,6 +98,9 @@ func (s *queues) enter(record string, r *request) (q *queue, w *waiter) {
 		return q, nil
 	}
 	w = &waiter{request: r, turn: make(chan turn, 1)}
+	if q.waiters == nil {
+		q.waiters = list.New()
+	}
 	w.entry = q.waiters.PushBack(w)
 	return q, w
 }
@@ -142,13 +146,20 @@ func (s *queues) hand(w *waiter, t turn) bool {
 	return true
 }
 
+// waiting is how many wait. The caller holds s.mu.
+func (q *queue) waiting() int {
+	if q.waiters == nil {
+		return 0
+	}
+	return q.waiters.Len()
+}
+
 // pop takes the first waiter out of the line. The caller holds s.mu.
 func (q *queue) pop() *waiter {
-	first := q.waiters.Front()
-	if first == nil {
+	if q.waiting() == 0 {
 		return nil
 	}
-	w := q.waiters.Remove(first).(*waiter)
+	w := q.waiters.Remove(q.waiters.Front()).(*waiter)
 	w.entry = nil
 	return w
 }
@@ -179,7 +190,7 @@ func (s *queues) next(q *queue) (unused *line.Place) {
 }
 
 func (s *queues) tidy(q *queue) {
-	if !q.busy && q.holder == nil && q.waiters.Len() == 0 {
+	if !q.busy && q.holder == nil && q.waiting() == 0 {
 		delete(s.of, q.record)
 	}
 }
@@ -241,7 +252,7 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 func (s *queues) behind(q *queue) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(maxBlock-1, uint64(q.waiters.Len()))
+	return min(maxBlock-1, uint64(q.waiting()))
 }
 
 // fail notes what stood in the way of the caller who contends.
