@@ -103,6 +103,8 @@ type call struct {
 	reported time.Time
 	// failed counts the tries of the present turn in the line.
 	failed int
+	// lock is what the call acquires. It is part of it, which saves an allocation.
+	lock Lock
 }
 
 // may returns an error when no further try may be made.

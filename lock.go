@@ -41,7 +41,8 @@ type Lock struct {
 }
 
 func (c *Client) newLock(call *call, t turn) *Lock {
-	l := &Lock{client: c, call: call, hold: t.hold, token: t.token, started: t.since}
+	l := &call.lock
+	l.client, l.call, l.hold, l.token, l.started = c, call, t.hold, t.token, t.since
 	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
 
 	c.mu.Lock()
