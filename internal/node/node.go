@@ -64,6 +64,7 @@ type Node struct {
 	flight *flight
 	// acquires and releases are put together where many callers want them.
 	acquires, releases gatherer
+	limit              atomic.Pointer[limit]
 	leftovers          leftovers
 	admission          admission
 	replicas           *replicas // nil when none are asked for

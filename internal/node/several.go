@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
@@ -116,6 +117,27 @@ func (g *gatherer) vacate(b *bundle) {
 	g.spare.Put(r)
 }
 
+// limit is a context that commands which begin at about the same time share: a timer
+// and a channel of its own costs each of them more than to be put together.
+type limit struct {
+	context.Context
+	full time.Time // from when on it is too old for others
+}
+
+// limited returns a context that ends after Patience, or by an eighth of it earlier,
+// or with the node.
+func (n *Node) limited() context.Context {
+	now := time.Now()
+	if l := n.limit.Load(); l != nil && now.Before(l.full) {
+		return l
+	}
+	ctx, cancel := context.WithCancelCause(n.life)
+	time.AfterFunc(n.options.Patience, func() { cancel(context.DeadlineExceeded) })
+	l := &limit{ctx, now.Add(n.options.Patience / 8)}
+	n.limit.Store(l)
+	return l
+}
+
 // acquireInCrowd is Acquire for one of many: ok is false when the node is to be asked
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
@@ -137,9 +159,7 @@ func (n *Node) simple(c *ballot.Claim) bool {
 }
 
 func (n *Node) acquireSeveral(keys, args []string) (answers string, err error) {
-	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
-	defer cancel()
-	reply, err := n.vote(ctx, keys, args)
+	reply, err := n.vote(n.limited(), keys, args)
 	return reply.Text, err
 }
 
@@ -150,8 +170,6 @@ func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err
 }
 
 func (n *Node) releaseSeveral(keys, args []string) (answers string, err error) {
-	ctx, cancel := context.WithTimeout(n.life, n.options.Patience)
-	defer cancel()
-	reply, err := n.undo(ctx, script.Releases, keys, args)
+	reply, err := n.undo(n.limited(), script.Releases, keys, args)
 	return reply.Text, err
 }
