@@ -195,9 +195,15 @@ func (c *call) closed() error {
 	return fmt.Errorf("%w; %w", ErrClosed, c.failure)
 }
 
-// claim is what an attempt asks for, under a holder id of its own.
-func (c *call) claim() ballot.Claim {
-	return claimOf(c.record, newHolderID(c.client.clock.Wall(), c.request.label), c.request.ttl)
+// claim is what the call's next attempt asks for.
+func (c *call) claim() ballot.Claim { return c.client.claim(c.record, &c.request) }
+
+// claim is what an attempt asks for that begins now, under a holder id of its own.
+func (c *Client) claim(record string, r *request) ballot.Claim {
+	now := c.clock.Wall()
+	claim := claimOf(record, newHolderID(now, r.label), r.ttl)
+	claim.Proposed = uint64(now.UnixMicro())
+	return claim
 }
 
 func claimOf(record, id string, ttl time.Duration) ballot.Claim {

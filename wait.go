@@ -219,7 +219,7 @@ func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.A
 // gone.
 func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	c.counters.tries.Add(1)
-	claim := claimOf(q.record, newHolderID(c.clock.Wall(), w.request.label), w.request.ttl)
+	claim := c.claim(q.record, w.request)
 	claim.More = c.queues.behind(q)
 	return hold.HandOver(claim, func(next *quorum.Hold) {
 		if !c.queues.hand(w, turnOf(next)) {

@@ -27,7 +27,7 @@ func engineOn(t *testing.T, nodes []*server, c *bubbleClock) *Engine {
 }
 
 func claimOf(id string) ballot.Claim {
-	return ballot.Claim{Record: "x", ID: id, TTL: 10 * time.Second}
+	return ballot.Claim{Record: "x", ID: id, TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 }
 
 // acquired makes one attempt that must hold.

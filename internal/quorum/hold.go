@@ -68,9 +68,8 @@ type seat struct {
 	asked, due bool
 }
 
-// newHold returns the hold of an attempt that is made for claim now.
+// newHold returns the hold of an attempt that is made for claim.
 func newHold(e *Engine, claim ballot.Claim) *Hold {
-	claim.Proposed = uint64(e.clock.Wall().UnixMicro())
 	h := &Hold{engine: e, claim: claim, ttl: claim.TTL}
 	if h.seats = h.single[:]; len(e.voters) != len(h.single) {
 		h.seats = make([]seat, len(e.voters))

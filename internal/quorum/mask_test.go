@@ -188,7 +188,7 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 			wantAt[i] = min(wantAt[i], cut)
 		}
 	}
-	claim := ballot.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second}
+	claim := ballot.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 
 	start := time.Now()
 	hold, answers := engine.Acquire(ctx, claim)
