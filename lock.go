@@ -22,6 +22,9 @@ type Lock struct {
 	hold    *quorum.Hold
 	token   uint64
 	started clock.Instant
+	// queue is where this process waits for the lock; nil before it is known there, and
+	// no longer of meaning when it has another holder. The queues' mutex guards it.
+	queue *queue
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// state is nil while held, else why it is not: it wraps ErrLost or

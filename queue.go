@@ -201,7 +201,7 @@ func (s *queues) hold(l *Lock, served, acquired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.open(l.call.record)
-	q.holder, q.failure = l, nil
+	l.queue, q.holder, q.failure = q, l, nil
 	if served {
 		q.busy = false
 	}
@@ -219,7 +219,7 @@ func (s *queues) hold(l *Lock, served, acquired bool) {
 func (s *queues) lost(l *Lock) (unused *line.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.of[l.call.record]
+	q := l.queue
 	if q == nil || q.holder != l {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *queues) lost(l *Lock) (unused *line.Place) {
 func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.of[l.call.record]
+	q := l.queue
 	if q == nil || q.holder != l || q.busy {
 		return nil, nil
 	}
