@@ -10,22 +10,19 @@ import (
 )
 
 // span is the context of one round's commands: it ends when the round does,
-// whatever the caller's own context does. It costs one channel, and no more where
-// it is part of something else.
+// whatever the caller's own context does. It is part of something else, and costs no
+// allocation until somebody waits for it.
 type span struct {
-	over  chan struct{}
 	once  atomic.Bool
 	limit clock.Alarm
 
-	mu     sync.Mutex // guards follow; nothing is called while it is held
-	follow []func()   // what is called when it ends; nil where that was stopped
+	mu     sync.Mutex    // guards what follows; nothing is called while it is held
+	over   chan struct{} // for who waits for the end; nil before anybody does
+	follow []func()      // what is called when it ends; nil where that was stopped
 }
 
 // begin has the span end after limit, or when it is told to.
-func (s *span) begin(e *Engine, limit time.Duration) {
-	s.over = make(chan struct{})
-	e.clock.Set(&s.limit, limit, s)
-}
+func (s *span) begin(e *Engine, limit time.Duration) { e.clock.Set(&s.limit, limit, s) }
 
 // Ring implements clock.Ringer.
 func (s *span) Ring() { s.end() }
@@ -34,8 +31,10 @@ func (s *span) end() {
 	if !s.once.CompareAndSwap(false, true) {
 		return
 	}
-	close(s.over)
 	s.mu.Lock()
+	if s.over != nil {
+		close(s.over)
+	}
 	follow := s.follow
 	s.follow = nil
 	s.mu.Unlock()
@@ -46,17 +45,37 @@ func (s *span) end() {
 	}
 }
 
-// AfterFunc is what context.AfterFunc is for other contexts, but that f is called
-// by who ends the span, and does not block.
-func (s *span) AfterFunc(f func()) (stop func() bool) {
+func (s *span) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over == nil {
+		if s.once.Load() {
+			return ended // who ends the span says so before it looks for over
+		}
+		s.over = make(chan struct{})
+	}
+	return s.over
+}
+
+// ended is closed.
+var ended = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// AfterFunc is what context.AfterFunc is for other contexts, but that f does not block and
+// is called by who ends the span, if it has not ended yet.
+func (s *span) AfterFunc(f func()) (stop func() bool) {
+	s.mu.Lock()
 	if s.once.Load() {
-		f()
+		s.mu.Unlock()
+		go f() // the caller may hold what f wants, as package context does
 		return func() bool { return false }
 	}
 	i := len(s.follow)
 	s.follow = append(s.follow, f)
+	s.mu.Unlock()
 	return func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -69,7 +88,6 @@ func (s *span) AfterFunc(f func()) (stop func() bool) {
 }
 
 func (s *span) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (s *span) Done() <-chan struct{}       { return s.over }
 func (s *span) Value(any) any               { return nil }
 
 func (s *span) Err() error {
