@@ -1,0 +1,110 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Do implements driver.Conn.
+func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	return c.send(ctx, c.client.B().Arbitrary(args...).Build())
+}
+
+// EvalSHA implements driver.Conn.
+func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+	if x := c.alone(); x != nil {
+		return c.sendAlone(ctx, x, c.evalSHA(sha, keys, args))
+	}
+	return c.send(ctx, c.evalSHA(sha, keys, args))
+}
+
+func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
+	return c.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
+	number := c.depart()
+	var result rueidis.RedisResult
+	if c.owing.Load() == nil {
+		result = c.client.Do(ctx, cmd)
+	} else {
+		result = c.sendTogether(ctx, cmd)[0]
+	}
+	reply, err := c.reply(result)
+	c.arrive(ctx, number, err)
+	return reply, err
+}
+
+// sendTogether sends commands with no other's between them, and what has to be executed
+// before them.
+func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	x := c.closing()
+	if x == nil {
+		return c.client.DoMulti(ctx, commands...)
+	}
+	results := c.client.DoMulti(ctx, append(rueidis.Commands{c.kill(x.id)}, commands...)...)
+	if results[0].Error() == nil {
+		c.owing.CompareAndSwap(x, nil)
+	}
+	return results[1:]
+}
+
+// depart counts in a command for the pipeline, or several that go together. It is
+// followed by arrive.
+func (c *Conn) depart() (number uint64) {
+	underWay.Add(1)
+	c.waiting.Add(1)
+	return c.sent.Add(1)
+}
+
+// arrive takes in what became of the command. Replies come in order, and a number is given
+// before the command is, so that the reply to a number that is larger than adrift comes
+// after those to all that were adrift.
+func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
+	_, refused := errors.AsType[*driver.ServerError](err)
+	if answered := err == nil || refused; answered {
+		if left := c.adrift.Load(); left > 0 && number > left {
+			c.adrift.CompareAndSwap(left, 0)
+		}
+	} else if ctx.Err() != nil {
+		for now := c.sent.Load(); ; {
+			left := c.adrift.Load()
+			if left >= now || c.adrift.CompareAndSwap(left, now) {
+				break
+			}
+		}
+	}
+	c.waiting.Add(-1)
+	underWay.Add(-1)
+}
+
+// Batch implements driver.Batcher.
+func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
+	if ctx.Err() != nil {
+		for i := range errs {
+			errs[i] = driver.NotSent(context.Cause(ctx))
+		}
+		return replies, errs
+	}
+	built := make(rueidis.Commands, len(commands))
+	for i, args := range commands {
+		built[i] = c.client.B().Arbitrary(args...).Build()
+	}
+	number := c.depart()
+	for i, result := range c.sendTogether(ctx, built...) {
+		replies[i], errs[i] = c.reply(result)
+	}
+	c.arrive(ctx, number, errs[len(errs)-1])
+	return replies, errs
+}

@@ -1,0 +1,66 @@
+package redisconn
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+	"time"
+)
+
+// wire is the express's connection, which the Redis client does not close: a reply
+// may be owed.
+type wire struct {
+	net.Conn
+	below syscall.RawConn
+	// answered: bytes came since the last write. It belongs to who uses the express.
+	answered bool
+	peek     func(fd uintptr) bool
+	quiet    bool // what peek found
+}
+
+func newWire(conn net.Conn) (*wire, error) {
+	below := conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	raw, err := below.(syscall.Conn).SyscallConn()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	w := &wire{Conn: conn, below: raw}
+	w.peek = func(fd uintptr) bool {
+		w.quiet = nothingToRead(fd)
+		return true
+	}
+	return w, nil
+}
+
+// silent reports that the server has sent nothing unasked, not even an end.
+func (w *wire) silent() bool { return w.below.Read(w.peek) == nil && w.quiet }
+
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.answered = w.answered || n > 0
+	return n, err
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	w.answered = false
+	return w.Conn.Write(b)
+}
+
+// SetDeadline implements net.Conn. The client's deadline would take the place of the
+// caller's; ctx ends the wait.
+func (w *wire) SetDeadline(time.Time) error { return nil }
+
+func (w *wire) Close() error { return nil }
+
+// end closes the connection without a word, which could block.
+func (w *wire) end() {
+	if secure, ok := w.Conn.(*tls.Conn); ok {
+		secure.NetConn().Close()
+		return
+	}
+	w.Conn.Close()
+}
