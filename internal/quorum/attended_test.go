@@ -55,14 +55,19 @@ func TestAttendedSpan(t *testing.T) {
 	}
 }
 
+// attend returns a span that the caller's ctx ends long before its limit.
+func attend(t *testing.T, ctx context.Context) *attended {
+	round := new(span)
+	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
+	t.Cleanup(func() { round.limit.Stop() })
+	return &attended{span: round, caller: ctx}
+}
+
 // Who asks for the error alone, before a command is sent, learns of the caller's end.
 func TestAttendedSpanErr(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	round := new(span)
-	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
-	defer round.limit.Stop()
-	a := &attended{span: round, caller: ctx}
+	a := attend(t, ctx)
 	if err := a.Err(); err != nil {
 		t.Fatalf("before the end: %v", err)
 	}
@@ -76,10 +81,7 @@ func TestAttendedSpanErr(t *testing.T) {
 func TestAttendedSpanAfterFunc(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	round := new(span)
-	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
-	defer round.limit.Stop()
-	a := &attended{span: round, caller: ctx}
+	a := attend(t, ctx)
 	called := make(chan struct{})
 	a.AfterFunc(func() { close(called) })
 	cancel()

@@ -41,7 +41,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func must(t *testing.T, c *Conn, args ...string) driver.Reply {
+func must(t *testing.T, c driver.Conn, args ...string) driver.Reply {
 	t.Helper()
 	reply, err := c.Do(within(t, patience), args...)
 	if err != nil {

@@ -82,14 +82,14 @@ func (c *Conn) sendAlone(ctx context.Context, x *express, script rueidis.Complet
 	stop := afterFunc(ctx, x.hurry)
 	reply, err := c.reply(x.client.Do(context.Background(), script))
 	hurried := !stop()
-	_, refused := errors.AsType[*driver.ServerError](err)
+	replied := hasReply(err)
 	if hurried && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ctx.Err()
 	}
 	switch {
-	case err != nil && !refused && !x.wire.answered:
+	case !replied && !x.wire.answered:
 		c.owe(x)
-	case err != nil && !refused || hurried:
+	case !replied || hurried:
 		c.drop(x)
 	default:
 		x.busy.Store(false)

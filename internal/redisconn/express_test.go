@@ -15,20 +15,11 @@ import (
 func hasty(t *testing.T, url string) Hasty {
 	t.Helper()
 	h := NewHasty(connect(t, url))
-	mustDo(t, h, "PING")
+	must(t, h, "PING")
 	if h.fast.Load() == nil {
 		t.Fatal("no express was made")
 	}
 	return h
-}
-
-func mustDo(t *testing.T, h Hasty, args ...string) driver.Reply {
-	t.Helper()
-	reply, err := h.Do(within(t, patience), args...)
-	if err != nil {
-		t.Fatalf("%q: %v", args, err)
-	}
-	return reply
 }
 
 // at asks the server, not through a connection under test.
@@ -45,7 +36,7 @@ func at(t *testing.T, server *redistest.Server, args ...string) any {
 // command that is alone goes by.
 func (h Hasty) ids(t *testing.T) (pipeline, alone int64) {
 	t.Helper()
-	return must(t, h.Conn, "CLIENT", "ID").Int, mustDo(t, h, "CLIENT", "ID").Int
+	return must(t, h.Conn, "CLIENT", "ID").Int, must(t, h, "CLIENT", "ID").Int
 }
 
 // What is alone goes by the express, and what comes while somebody waits by the
@@ -66,14 +57,14 @@ func TestExpressIsForOne(t *testing.T) {
 	for !h.fast.Load().busy.Load() {
 		time.Sleep(time.Millisecond)
 	}
-	if id := mustDo(t, h, "CLIENT", "ID").Int; id != pipeline {
+	if id := must(t, h, "CLIENT", "ID").Int; id != pipeline {
 		t.Errorf("a second command went by connection %d, the pipeline is %d", id, pipeline)
 	}
 	at(t, server, "RPUSH", "gate", "open")
 	if err := <-blocked; err != nil {
 		t.Error(err)
 	}
-	if id := mustDo(t, h, "CLIENT", "ID").Int; id != alone {
+	if id := must(t, h, "CLIENT", "ID").Int; id != alone {
 		t.Errorf("then one went by connection %d, the express is %d", id, alone)
 	}
 }
@@ -105,10 +96,10 @@ func TestExpressWaitsForThePipeline(t *testing.T) {
 	if h.alone() != nil {
 		t.Error("an express beside an abandoned command")
 	}
-	if id := mustDo(t, h, "CLIENT", "ID").Int; id != pipeline {
+	if id := must(t, h, "CLIENT", "ID").Int; id != pipeline {
 		t.Errorf("the next command went by connection %d, the pipeline is %d", id, pipeline)
 	}
-	if id := mustDo(t, h, "CLIENT", "ID").Int; id == pipeline {
+	if id := must(t, h, "CLIENT", "ID").Int; id == pipeline {
 		t.Error("no express after the pipeline had answered a later command")
 	}
 }
@@ -133,7 +124,7 @@ func TestPipelineComesAfterTheExpress(t *testing.T) {
 		},
 	} {
 		for h.fast.Load() == nil {
-			mustDo(t, h, "DEL", "k")
+			must(t, h, "DEL", "k")
 		}
 		held := make(chan struct{})
 		proxy.OnCommand(func(c redistest.Command) redistest.Action {
@@ -175,10 +166,10 @@ func TestExpressOverTLS(t *testing.T) {
 	}
 	o.Secure(server.TLSConfig())
 	h := NewHasty(open(t, o))
-	mustDo(t, h, "PING")
+	must(t, h, "PING")
 	pipeline, alone := h.ids(t)
 	for range 3 {
-		if id := mustDo(t, h, "CLIENT", "ID").Int; id != alone || id == pipeline {
+		if id := must(t, h, "CLIENT", "ID").Int; id != alone || id == pipeline {
 			t.Fatalf("by connection %d, the express is %d, the pipeline %d", id, alone, pipeline)
 		}
 	}
@@ -190,7 +181,7 @@ func TestNoExpressWithoutKill(t *testing.T) {
 	server := redistest.New(t)
 	at(t, server, "ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
 	h := NewHasty(connect(t, "redis://meek:secret@"+server.Addr()))
-	mustDo(t, h, "PING")
+	must(t, h, "PING")
 	if h.fast.Load() != nil {
 		t.Error("an express that cannot be closed")
 	}
@@ -214,7 +205,7 @@ func TestExpressThatHasEnded(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if id := mustDo(t, h, "CLIENT", "ID").Int; id != pipeline {
+	if id := must(t, h, "CLIENT", "ID").Int; id != pipeline {
 		t.Errorf("the next command went by connection %d, the pipeline is %d", id, pipeline)
 	}
 	if n := h.Connections(); n != 1 {

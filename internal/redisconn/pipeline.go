@@ -2,7 +2,6 @@ package redisconn
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redis/rueidis"
 
@@ -71,8 +70,7 @@ func (c *Conn) depart() (number uint64) {
 // before the command is, so that the reply to a number that is larger than adrift comes
 // after those to all that were adrift.
 func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
-	_, refused := errors.AsType[*driver.ServerError](err)
-	if answered := err == nil || refused; answered {
+	if hasReply(err) {
 		if left := c.adrift.Load(); left > 0 && number > left {
 			c.adrift.CompareAndSwap(left, 0)
 		}

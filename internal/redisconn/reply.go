@@ -19,7 +19,7 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 		c.answered.Store(true)
 		return reply, nil
 	}
-	if _, refused := errors.AsType[*driver.ServerError](err); refused {
+	if hasReply(err) {
 		return reply, err
 	}
 	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
@@ -28,6 +28,12 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
+}
+
+// hasReply reports that the server has answered, if with a refusal.
+func hasReply(err error) bool {
+	_, refused := errors.AsType[*driver.ServerError](err)
+	return err == nil || refused
 }
 
 // outcome puts a result into the driver's words.

@@ -11,7 +11,9 @@ import (
 // may be owed.
 type wire struct {
 	net.Conn
-	below syscall.RawConn
+	// socket is what is below TLS, or Conn itself.
+	socket net.Conn
+	raw    syscall.RawConn
 	// answered: bytes came since the last write. It belongs to who uses the express.
 	answered bool
 	peek     func(fd uintptr) bool
@@ -19,16 +21,16 @@ type wire struct {
 }
 
 func newWire(conn net.Conn) (*wire, error) {
-	below := conn
+	socket := conn
 	if secure, ok := conn.(*tls.Conn); ok {
-		below = secure.NetConn()
+		socket = secure.NetConn()
 	}
-	raw, err := below.(syscall.Conn).SyscallConn()
+	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	w := &wire{Conn: conn, below: raw}
+	w := &wire{Conn: conn, socket: socket, raw: raw}
 	w.peek = func(fd uintptr) bool {
 		w.quiet = nothingToRead(fd)
 		return true
@@ -37,7 +39,7 @@ func newWire(conn net.Conn) (*wire, error) {
 }
 
 // silent reports that the server has sent nothing unasked, not even an end.
-func (w *wire) silent() bool { return w.below.Read(w.peek) == nil && w.quiet }
+func (w *wire) silent() bool { return w.raw.Read(w.peek) == nil && w.quiet }
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
@@ -57,10 +59,4 @@ func (w *wire) SetDeadline(time.Time) error { return nil }
 func (w *wire) Close() error { return nil }
 
 // end closes the connection without a word, which could block.
-func (w *wire) end() {
-	if secure, ok := w.Conn.(*tls.Conn); ok {
-		secure.NetConn().Close()
-		return
-	}
-	w.Conn.Close()
-}
+func (w *wire) end() { w.socket.Close() }
