@@ -59,7 +59,7 @@ func TestAttendedSpan(t *testing.T) {
 func attend(t *testing.T, ctx context.Context) *attended {
 	round := new(span)
 	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
-	t.Cleanup(func() { round.limit.Stop() })
+	t.Cleanup(func() { round.unlimit() })
 	return &attended{span: round, caller: ctx}
 }
 

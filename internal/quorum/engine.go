@@ -97,7 +97,6 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	t := newTally(len(e.voters))
 
 	round := &h.attempt
-	round.begin(e, e.timeout)
 	for i := range h.seats {
 		h.seats[i].busy = true
 	}
@@ -151,7 +150,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 				// during it does not prolong.
 				second = true
 				e.secondRounds.Add(1)
-				round.limit.Reset(e.timeout)
+				round.prolong(e.timeout)
 			}
 			for _, i := range ask {
 				h.askToConfirm(votes, i, t.token, t.seats[i].granted)
@@ -159,7 +158,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 		}
 	}
 	if answered == len(e.voters) {
-		round.limit.Stop() // else it ends the steps that the decision does not wait for
+		round.unlimit() // else it ends the steps that the decision does not wait for
 	}
 	// Judged after the last answer that was used.
 	now := e.clock.Now()

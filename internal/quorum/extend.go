@@ -137,7 +137,7 @@ func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
 	own := new(span)
 	own.begin(h.engine, h.engine.timeout)
 	a := h.engine.voters[i].Repair(own, claim)
-	own.limit.Stop()
+	own.unlimit()
 	h.leave(i, func(s *seat) {
 		s.ours = a.MayHold()
 		if a.Verdict == ballot.Granted {

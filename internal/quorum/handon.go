@@ -95,7 +95,7 @@ func (h *Hold) handOn(keeper int) bool {
 	s.add(idle...)
 	var short span
 	short.begin(h.engine, h.engine.timeout/4)
-	defer short.limit.Stop()
+	defer short.unlimit()
 	for !s.has(keeper) && short.Err() == nil {
 		select {
 		case <-s.more:

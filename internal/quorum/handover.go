@@ -31,7 +31,9 @@ func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers [
 	}
 	start := h.engine.clock.Now()
 	claim.From, claim.PushIn = h.ID(), true
-	next, _ := newHold(h.engine, claim).acquire(context.Background(), start, func(attempt *Hold, ctx context.Context, i int) ballot.Answer {
+	next := newHold(h.engine, claim)
+	next.attempt.start() // the time that the hold's steps take is part of the attempt's
+	next, _ = next.acquire(context.Background(), start, func(attempt *Hold, ctx context.Context, i int) ballot.Answer {
 		if !h.seats[i].asked {
 			return attempt.acquireLane(ctx, i)
 		}

@@ -71,6 +71,7 @@ type seat struct {
 // newHold returns the hold of an attempt that is made for claim.
 func newHold(e *Engine, claim ballot.Claim) *Hold {
 	h := &Hold{engine: e, claim: claim, ttl: claim.TTL}
+	h.attempt.begin(e, e.timeout)
 	if h.seats = h.single[:]; len(e.voters) != len(h.single) {
 		h.seats = make([]seat, len(e.voters))
 	}

@@ -57,7 +57,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 		}
 	}
 	if answered == n {
-		round.limit.Stop() // else it ends the steps that the decision does not wait for
+		round.unlimit() // else it ends the steps that the decision does not wait for
 	}
 	late := p.TTL != 0 && e.clock.Now().Reached(start.Add(p.TTL-Drift(p.TTL)))
 	if Count(answers, ballot.Granted) >= Majority(n) && !late {
@@ -134,6 +134,6 @@ func (s *settlement) undo(i int) {
 	}
 	round := new(span)
 	round.begin(s.engine, releasePatience*s.engine.timeout)
-	defer round.limit.Stop()
+	defer round.unlimit()
 	s.poll.Undo(round, i)
 }

@@ -148,6 +148,9 @@ func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) 
 	extending := h.extending
 	h.mu.Unlock()
 
+	if len(idle) < r.asked || freed != nil {
+		r.round.start() // the steps that come first take part of its time
+	}
 	if len(idle) < r.asked {
 		h.hurry(extending)
 	}
@@ -220,6 +223,6 @@ func (h *Hold) released(i int, answer ballot.Answer) {
 		r.votes <- vote{seat: i, answer: answer}
 	}
 	if r.left.Add(-1) == 0 {
-		r.round.limit.Stop()
+		r.round.unlimit()
 	}
 }

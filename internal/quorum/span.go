@@ -10,19 +10,59 @@ import (
 )
 
 // span is the context of one round's commands: it ends when the round does,
-// whatever the caller's own context does. It is part of something else, and costs no
-// allocation until somebody waits for it.
+// whatever the caller's own context does. It is part of something else, and costs
+// neither an allocation nor an alarm until somebody waits for it: steps that go with
+// others do not.
 type span struct {
-	once  atomic.Bool
-	limit clock.Alarm
+	once atomic.Bool
 
-	mu     sync.Mutex    // guards what follows; nothing is called while it is held
+	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
+	// engine is nil before the span begins, and when it has no limit any more.
+	engine *Engine
+	// limit is 0 once the alarm is set, when somebody first waits for the end.
+	limit  time.Duration
+	alarm  clock.Alarm
 	over   chan struct{} // for who waits for the end; nil before anybody does
 	follow []func()      // what is called when it ends; nil where that was stopped
 }
 
-// begin has the span end after limit, or when it is told to.
-func (s *span) begin(e *Engine, limit time.Duration) { e.clock.Set(&s.limit, limit, s) }
+// begin has the span end when somebody has waited for it for limit, or when it is told
+// to.
+func (s *span) begin(e *Engine, limit time.Duration) { s.engine, s.limit = e, limit }
+
+// start has the limit begin now.
+func (s *span) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.await()
+}
+
+// prolong has the limit begin anew.
+func (s *span) prolong(limit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit > 0 {
+		s.limit = limit
+	} else {
+		s.alarm.Reset(limit)
+	}
+}
+
+// unlimit has the span end when it is told to, only.
+func (s *span) unlimit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine = nil
+	s.alarm.Stop()
+}
+
+// await takes in that somebody waits for the end. The caller holds s.mu.
+func (s *span) await() {
+	if s.engine != nil && s.limit > 0 {
+		s.engine.clock.Set(&s.alarm, s.limit, s)
+		s.limit = 0
+	}
+}
 
 // Ring implements clock.Ringer.
 func (s *span) Ring() { s.end() }
@@ -53,6 +93,7 @@ func (s *span) Done() <-chan struct{} {
 			return ended // who ends the span says so before it looks for over
 		}
 		s.over = make(chan struct{})
+		s.await()
 	}
 	return s.over
 }
@@ -73,6 +114,7 @@ func (s *span) AfterFunc(f func()) (stop func() bool) {
 		go f() // the caller may hold what f wants, as package context does
 		return func() bool { return false }
 	}
+	s.await()
 	i := len(s.follow)
 	s.follow = append(s.follow, f)
 	s.mu.Unlock()

@@ -6,9 +6,9 @@
 local seen = redis.call('MGET', unpack(KEYS))
 local answers, deleted = {}, {}
 for i = 1, #ARGV do
-  answers[i] = 0
+  answers[i] = '0'
   if seen[2 * i - 1] == ARGV[i] and not seen[2 * i] then
-    answers[i] = 1
+    answers[i] = '1'
     deleted[#deleted + 1] = KEYS[2 * i - 1]
   end
 end

@@ -19,9 +19,9 @@ for i = 1, (#KEYS - 1) / 3 do
     and (not last or #last == #proposed and last < proposed)
   if usual and redis.call('SET', KEYS[k], ARGV[a], 'PX', ARGV[a + 1], 'NX') then
     redis.call('PSETEX', KEYS[k + 1], ARGV[2], proposed)
-    answers[i] = 1
+    answers[i] = '1'
   else
-    answers[i] = 0
+    answers[i] = '0'
   end
 end
 return table.concat(answers)
