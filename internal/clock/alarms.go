@@ -44,6 +44,9 @@ type Alarm struct {
 	place int // in the queue, from 1 on; 0 when not there
 }
 
+// Prepare makes r what the alarm calls, from when it is Reset. It must not be pending.
+func (s *Alarms) Prepare(a *Alarm, r Ringer) { a.owner, a.call = s, r }
+
 // Set has r called after d. The alarm must not be pending.
 func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
 	s.SetFrom(a, s.Mono(), d, r)
@@ -52,7 +55,7 @@ func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
 // SetFrom is Set by one who has just read the clock: r is called d after from, on the
 // monotonic clock.
 func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
-	a.owner, a.call = s, r
+	s.Prepare(a, r)
 	a.reset(from, d)
 }
 
@@ -68,7 +71,7 @@ func (s *Alarms) AfterFunc(d time.Duration, f func()) Timer {
 	return a
 }
 
-// Stop implements Timer. It does nothing to an alarm that was never set.
+// Stop implements Timer. It does nothing to an alarm that was never prepared.
 func (a *Alarm) Stop() bool {
 	s := a.owner
 	if s == nil {
@@ -83,7 +86,7 @@ func (a *Alarm) Stop() bool {
 	return pending
 }
 
-// Reset implements Timer. It does nothing to an alarm that was never set.
+// Reset implements Timer. It does nothing to an alarm that was never prepared.
 func (a *Alarm) Reset(d time.Duration) bool {
 	return a.owner != nil && a.reset(a.owner.Mono(), d)
 }

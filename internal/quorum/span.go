@@ -17,9 +17,8 @@ type span struct {
 	once atomic.Bool
 
 	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
-	// engine is nil before the span begins, and when it has no limit any more.
-	engine *Engine
-	// limit is 0 once the alarm is set, when somebody first waits for the end.
+	// limit is what the alarm is to be set to when somebody first waits for the end; 0
+	// before the span begins, once it is set, and when there is no limit any more.
 	limit  time.Duration
 	alarm  clock.Alarm
 	over   chan struct{} // for who waits for the end; nil before anybody does
@@ -28,7 +27,10 @@ type span struct {
 
 // begin has the span end when somebody has waited for it for limit, or when it is told
 // to.
-func (s *span) begin(e *Engine, limit time.Duration) { s.engine, s.limit = e, limit }
+func (s *span) begin(e *Engine, limit time.Duration) {
+	e.clock.Prepare(&s.alarm, s)
+	s.limit = limit
+}
 
 // start has the limit begin now.
 func (s *span) start() {
@@ -52,14 +54,14 @@ func (s *span) prolong(limit time.Duration) {
 func (s *span) unlimit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.engine = nil
+	s.limit = 0
 	s.alarm.Stop()
 }
 
 // await takes in that somebody waits for the end. The caller holds s.mu.
 func (s *span) await() {
-	if s.engine != nil && s.limit > 0 {
-		s.engine.clock.Set(&s.alarm, s.limit, s)
+	if s.limit > 0 {
+		s.alarm.Reset(s.limit)
 		s.limit = 0
 	}
 }
