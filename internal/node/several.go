@@ -20,7 +20,7 @@ import (
 
 // defaultCrowd is beyond how many callers steps are put together. Measured on two
 // processors.
-var defaultCrowd = 4 * runtime.GOMAXPROCS(0)
+var defaultCrowd = 2 * runtime.GOMAXPROCS(0)
 
 // maxBundle is how many steps go in one command: what is behind it at the server
 // waits for no more.
