@@ -23,22 +23,16 @@ func BenchmarkSideBySide(b *testing.B) {
 
 func sideBySide(b *testing.B, nodes, callers int) {
 	on := servers(b, nodes)
-	var entrants []entrant
+	entrants := enterAll(b, addresses(on))
 	var sent []float64
 	for _, c := range contestants {
 		if c.nodes < nodes {
 			continue
 		}
-		l, err := c.open(addresses(on))
-		if err != nil {
-			b.Fatalf("%s: %v", c.name, err)
-		}
-		defer l.close()
 		n, err := commandsSent(b.Context(), c, on)
 		if err != nil {
 			b.Fatalf("%s: %v", c.name, err)
 		}
-		entrants = append(entrants, entrant{name: c.name, locker: l})
 		sent = append(sent, n)
 	}
 	r := contest(b, entrants, callers, on)
@@ -48,6 +42,23 @@ func sideBySide(b *testing.B, nodes, callers int) {
 		b.ReportMetric(r.median(k+1, xMedian), name+"-x-floor-median")
 		b.ReportMetric(r.median(k+1, xRate), name+"-x-floor-rate")
 	}
+}
+
+// enterAll connects all contestants that can lock over so many nodes.
+func enterAll(b *testing.B, addrs []string) (entrants []entrant) {
+	b.Helper()
+	for _, c := range contestants {
+		if c.nodes < len(addrs) {
+			continue
+		}
+		l, err := c.open(addrs)
+		if err != nil {
+			b.Fatalf("%s: %v", c.name, err)
+		}
+		b.Cleanup(l.close)
+		entrants = append(entrants, entrant{name: c.name, locker: l})
+	}
+	return entrants
 }
 
 // commandsSent counts what a contestant sends for a pair, to all nodes together,
