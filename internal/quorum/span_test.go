@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Whoever waits for a span learns of its end, however the two meet, and what follows it
@@ -32,5 +36,60 @@ func TestSpanEnds(t *testing.T) {
 		if s.Err() == nil {
 			t.Fatal("it has ended and says nothing")
 		}
+	}
+}
+
+// The limit of a span begins when somebody first waits for the end, or when it is told
+// to, and there is none where that was said before or after.
+func TestSpanLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 50 * time.Millisecond
+	const never = time.Hour
+	wait := func(s *span) { s.AfterFunc(func() {}) }
+	for name, c := range map[string]struct {
+		before func(s *span) // takes no time, or pauses
+		want   time.Duration // after before began
+	}{
+		"waited for at once":                {func(*span) {}, limit},
+		"waited for later":                  {func(*span) { time.Sleep(limit / 2) }, limit + limit/2},
+		"waited for twice":                  {func(s *span) { wait(s); time.Sleep(limit / 2) }, limit},
+		"started":                           {func(s *span) { s.start(); time.Sleep(limit / 2) }, limit},
+		"prolonged before anybody waits":    {func(s *span) { s.prolong(2 * limit) }, 2 * limit},
+		"prolonged when somebody waits":     {func(s *span) { wait(s); time.Sleep(limit / 2); s.prolong(limit) }, limit + limit/2},
+		"without limit before any wait":     {func(s *span) { s.unlimit() }, never},
+		"without limit when somebody waits": {func(s *span) { wait(s); s.unlimit() }, never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				s := new(span)
+				s.begin(&Engine{clock: clock.NewAlarms(clock.System)}, limit)
+				c.before(s)
+				time.AfterFunc(never-time.Since(start), s.end)
+				<-s.Done()
+				if got := time.Since(start); got != c.want {
+					t.Errorf("it ended after %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A span whose limit is taken away while others begin to wait has none, or ends.
+func TestSpanLimitAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	alarms := clock.NewAlarms(clock.System)
+	for range 2000 {
+		s := new(span)
+		s.begin(&Engine{clock: alarms}, time.Microsecond)
+		var all sync.WaitGroup
+		all.Go(s.unlimit)
+		all.Go(func() { s.prolong(time.Millisecond) })
+		all.Go(func() { s.AfterFunc(func() {})() })
+		all.Go(s.start)
+		all.Go(func() { <-s.Done() })
+		all.Go(s.end)
+		all.Wait()
 	}
 }

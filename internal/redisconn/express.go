@@ -173,7 +173,7 @@ func (c *Conn) makeExpress() {
 	reply, err := ask("CLIENT", "ID")
 	x.id = reply.Int
 	if err == nil {
-		_, err = c.reply(c.client.Do(ctx, c.kill(nobody))) // where that is forbidden there is no express
+		_, err = c.send(ctx, c.kill(nobody)) // where that is forbidden there is no express
 	}
 	if err != nil || !(*c.same.Load())(generation, ask) || conn.SetDeadline(time.Time{}) != nil || !c.fast.CompareAndSwap(nil, x) {
 		x.close()
