@@ -125,7 +125,7 @@ func (c *call) once() (*Lock, error) {
 	}
 	lock, err := c.try(c.claim())
 	if lock != nil {
-		c.client.queues.hold(lock, false, true)
+		c.client.queues.acquired(lock, false, false)
 	}
 	return lock, err
 }
@@ -141,7 +141,7 @@ func (c *call) insist() (*Lock, error) {
 		claim.PushIn = true
 		lock, err := c.try(claim)
 		if lock != nil {
-			c.client.queues.hold(lock, false, true)
+			c.client.queues.acquired(lock, false, false)
 		}
 		if lock != nil || c.final() {
 			return lock, err

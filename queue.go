@@ -55,8 +55,10 @@ type queue struct {
 	place *line.Place
 	// failure is what last stood in the way of the callers who contended.
 	failure *QuorumError
-	// handed counts the hand-overs since the lock was last acquired.
+	// handed counts the hand-overs since the lock was last acquired. others: since
+	// then, others were seen waiting for it elsewhere, or nobody could say.
 	handed int
+	others bool
 }
 
 // waiter is a caller in the line.
@@ -195,19 +197,30 @@ func (s *queues) tidy(q *queue) {
 	}
 }
 
-// hold notes that this process holds a record by l: served, the caller who was
-// busy has it; acquired, it was not handed over.
-func (s *queues) hold(l *Lock, served, acquired bool) {
+// hold notes that this process holds a record by l, which was handed over to the caller
+// who was busy.
+func (s *queues) hold(l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.open(l.call.record)
+	q.busy = false
+	s.held(q, l)
+}
+
+// acquired notes that this process holds a record by l, and whether others wait for it
+// elsewhere; served, that the caller who was busy has it.
+func (s *queues) acquired(l *Lock, served, others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.open(l.call.record)
+	q.busy = q.busy && !served
+	q.handed, q.others = 0, others
+	s.held(q, l)
+}
+
+// held makes l the holder of q. The caller holds s.mu.
+func (s *queues) held(q *queue, l *Lock) {
 	l.queue, q.holder, q.failure = q, l, nil
-	if served {
-		q.busy = false
-	}
-	if acquired {
-		q.handed = 0
-	}
 	if l.over() {
 		// It was lost, or closed, before anybody could know of it here.
 		q.holder = nil
@@ -236,7 +249,7 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	if q == nil || q.holder != l || q.busy {
 		return nil, nil
 	}
-	if s.isCrowded(l.call.record) && q.handed >= maxHandOvers {
+	if q.others && q.handed >= maxHandOvers {
 		return nil, nil
 	}
 	w := q.pop()
@@ -294,6 +307,9 @@ func (s *queues) crowd(record string) {
 		clear(s.crowded)
 	}
 	s.crowded[record] = time.Now().Add(crowdTime)
+	if q := s.of[record]; q != nil {
+		q.others = true
+	}
 }
 
 // cleared notes that nobody else is waiting for record.
@@ -303,14 +319,14 @@ func (s *queues) cleared(record string) {
 	delete(s.crowded, record)
 }
 
-// isCrowded reports that others wait for record. The caller holds s.mu.
-func (s *queues) isCrowded(record string) bool {
-	until, ok := s.crowded[record]
-	return ok && time.Now().Before(until)
-}
-
-func (s *queues) standsInLine(record string) bool {
+// standsInLine reports that others are known to wait for q's record, so that who contends
+// for it is to join them.
+func (s *queues) standsInLine(q *queue) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isCrowded(record)
+	if q.others {
+		return true
+	}
+	until, ok := s.crowded[q.record]
+	return ok && time.Now().Before(until)
 }

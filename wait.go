@@ -22,13 +22,13 @@ func (c *call) queue() (*Lock, error) {
 		}
 		if t.hold != nil {
 			lock := c.hold(t)
-			queues.hold(lock, true, false)
+			queues.hold(lock)
 			return lock, nil
 		}
 	}
-	lock, err := c.contend(q)
+	lock, others, err := c.contend(q)
 	if lock != nil {
-		queues.hold(lock, true, true)
+		queues.acquired(lock, true, others)
 		return lock, nil
 	}
 	c.client.pass(q)
@@ -77,19 +77,19 @@ func (c *Client) decline(q *queue, hold *quorum.Hold) {
 }
 
 // contend makes tries until one holds: the first at once, unless others are known
-// to wait, and the next when it is this process's turn in the line.
-func (c *call) contend(q *queue) (*Lock, error) {
-	inLine := q.place != nil || c.client.queues.standsInLine(c.record)
+// to wait, and the next when it is this process's turn in the line. others: more wait for
+// the lock elsewhere.
+func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
+	inLine := q.place != nil || c.client.queues.standsInLine(q)
 	var pause time.Duration
 	for {
 		if err := c.may(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		placed := false
 		if inLine {
-			var err error
 			if placed, err = c.await(q, pause); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 		claim := c.claim() // after the wait: the id says since when it is held
@@ -97,17 +97,21 @@ func (c *call) contend(q *queue) (*Lock, error) {
 			claim = q.place.In(claim)
 		}
 		claim.More = c.client.queues.behind(q)
-		lock, err := c.try(claim)
+		lock, err = c.try(claim)
 		if lock != nil {
 			if q.place != nil {
-				q.place.Taken(lock.hold.Answer(q.place.Arbiter()))
+				arbiter := lock.hold.Answer(q.place.Arbiter())
+				// Until the node that keeps the line has said otherwise, others wait: by
+				// the time that a slow one does, all callers here could have had the lock.
+				others = arbiter.Waiting || arbiter.Verdict != ballot.Granted
+				q.place.Taken(arbiter)
 				q.place = nil
 			}
-			return lock, nil
+			return lock, others, nil
 		}
 		c.client.queues.fail(q, c.failure)
 		if c.final() {
-			return nil, err
+			return nil, false, err
 		}
 		c.report()
 		if errors.Is(c.failure.kind, ErrHeld) && !inLine {
@@ -123,7 +127,7 @@ func (c *call) contend(q *queue) (*Lock, error) {
 		// Who is called now may be called by the undoing of its own try: the lock is
 		// held by nodes other than the one that keeps the line.
 		if err := c.sleep(c.client.pause(c.failure, c.failed-1)); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		pause = 0
 	}
