@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,10 +53,10 @@ func TestHandedOnInOneCommand(t *testing.T) {
 				if i == 0 {
 					continue // the first did not know that others wait
 				}
-				holder := value(t, nodes[arbiter], t.Name())
-				for _, s := range nodes {
-					awaitValue(t, s, t.Name(), holder) // no step of it is under way any more
-				}
+				await(t, "all nodes have the record", func() bool { // no step of it is under way any more
+					id := value(t, nodes[arbiter], t.Name())
+					return id != "" && !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return value(t, s, t.Name()) != id })
+				})
 				if i == 1 {
 					before = scripts(t, nodes)
 				}
