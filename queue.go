@@ -237,6 +237,9 @@ func (s *queues) lost(l *Lock) (unused *line.Place) {
 		return nil
 	}
 	q.holder = nil
+	if q.others {
+		s.mark(l.call.record)
+	}
 	return s.next(q)
 }
 
@@ -303,13 +306,18 @@ func (s *queues) another(q *queue) *waiter {
 func (s *queues) crowd(record string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mark(record)
+	if q := s.of[record]; q != nil {
+		q.others = true
+	}
+}
+
+// mark notes record in crowded. The caller holds s.mu.
+func (s *queues) mark(record string) {
 	if len(s.crowded) == crowdRecords {
 		clear(s.crowded)
 	}
 	s.crowded[record] = time.Now().Add(crowdTime)
-	if q := s.of[record]; q != nil {
-		q.others = true
-	}
 }
 
 // cleared notes that nobody else is waiting for record.

@@ -173,6 +173,9 @@ func (h *Hold) acquireLane(ctx context.Context, i int) ballot.Answer {
 		// A node that may have executed the step may hold the record.
 		s.ours = a.MayHold()
 	})
+	if a.Waiting || a.Called() {
+		h.engine.waiting(h.claim.Record) // an answer that is too late for the attempt tells it too
+	}
 	return a
 }
 

@@ -1,0 +1,221 @@
+package redlatch_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/sim"
+)
+
+// How often others may come before a process that stands in line: each once, and one
+// who holds the lock then; and how many callers of one may have it by a turn, the last
+// few of which no node could tell that somebody had come.
+const (
+	maxTurns   = 2
+	maxOneTurn = 9
+	unawares   = 8
+)
+
+// simQueue is processes that all want one lock all the time, in a world without faults.
+type simQueue struct {
+	world *sim.World
+	// hold and think are the means of how long a caller holds the lock, and does without.
+	hold, think time.Duration
+	// settle is how long a process may take to get its place, and a slow node to tell
+	// others that it has.
+	settle time.Duration
+	over   time.Duration
+
+	mu sync.Mutex // guards what follows
+	// crews has one for each process; last is who had the lock last, of whom run had it
+	// in a row.
+	crews []*simCrew
+	last  *simCrew
+	run   int
+}
+
+// simCrew is the callers of one process.
+type simCrew struct {
+	name    string
+	client  *redlatch.Client
+	machine *sim.Machine
+	rng     *rand.Rand
+	waiting int
+	// since is when the process began to wait. Since it has its place, turns are how
+	// often each other had the lock before it, and row how many of the last had.
+	since  time.Duration
+	turns  map[*simCrew]int
+	row    int
+	served int
+}
+
+// newSimQueue draws a world: quick nodes, of which one may be slow to answer everybody.
+func newSimQueue(seed uint64) *simQueue {
+	w := sim.New(seed, sim.None)
+	r := w.Rand("queue")
+	q := &simQueue{
+		world: w,
+		hold:  []time.Duration{0, 10 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}[r.IntN(4)],
+		think: []time.Duration{0, 0, 30 * time.Millisecond}[r.IntN(3)],
+	}
+	nodes := []int{1, 3, 3, 5}[r.IntN(4)]
+	networks := make([]sim.Network, nodes)
+	for i := range networks {
+		w.NewNode(sim.Always, false, 1, 0, time.Hour)
+		networks[i] = sim.Network{Delay: 100 * time.Microsecond, Jitter: 100 * time.Microsecond}
+	}
+	slowest := networks[0].Delay
+	if r.IntN(2) == 0 {
+		slowest = time.Duration(1+r.IntN(15)) * time.Millisecond
+		networks[r.IntN(nodes)].Delay = slowest
+	}
+	q.settle = 20*time.Millisecond + 20*slowest
+	q.over = 20*time.Second + 60*q.hold
+	for i := range 2 + r.IntN(3) {
+		m := w.NewMachine(1, 0, networks)
+		q.crews = append(q.crews, &simCrew{name: m.Name, machine: m, rng: m.Rand("crew", i)})
+	}
+	return q
+}
+
+// live has the processes take the lock in turn until the world is over.
+func (q *simQueue) live() {
+	var callers sync.WaitGroup
+	for _, c := range q.crews {
+		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, RestartFence: redlatch.FenceOff, Label: c.name}
+		index := make(map[string]int)
+		for i, n := range q.world.Nodes() {
+			config.Nodes = append(config.Nodes, "redis://"+n.Name+":6379")
+			index[n.Name+":6379"] = i
+		}
+		client, err := redlatch.OpenIn(config, c.machine.Clock(), c.machine.Draw, func(node string) (driver.Conn, error) {
+			return c.machine.Dial(index[node]), nil
+		})
+		if err != nil {
+			q.world.Judge.Condemn("open: %v", err)
+			return
+		}
+		c.client = client
+		for i := range 1 + c.rng.IntN(20) {
+			callers.Go(func() { q.call(c, c.machine.Rand("caller", i)) })
+		}
+	}
+	callers.Wait()
+	for _, c := range q.crews {
+		c.client.Close()
+	}
+}
+
+// call is one caller.
+func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
+	around := func(d time.Duration) time.Duration {
+		return time.Duration(1 + rng.Int64N(int64(2*d)+int64(time.Millisecond)))
+	}
+	for calls := 0; q.world.Now() < q.over && len(q.world.Judge.Verdicts()) == 0; calls++ {
+		time.Sleep(around(q.think))
+		q.comes(c)
+		lock, err := c.client.Lock(context.Background(), "x")
+		if err != nil {
+			q.world.Judge.Condemn("%s: %v", c.name, err)
+			return
+		}
+		holding := q.world.Judge.Acquired(c.machine, "x", c.name, lock)
+		q.serves(c)
+		time.Sleep(around(q.hold))
+		holding.Ended()
+		if err := lock.Unlock(context.Background()); err != nil {
+			q.world.Judge.Condemn("%s: %v", c.name, err)
+		}
+	}
+}
+
+// comes notes that a caller of c waits.
+func (q *simQueue) comes(c *simCrew) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.waiting++; c.waiting == 1 {
+		c.begin(q.world.Now())
+	}
+}
+
+// begin has c stand at the end of the line.
+func (c *simCrew) begin(now time.Duration) { c.since, c.turns, c.row = now, make(map[*simCrew]int), 0 }
+
+// serves notes that a caller of c has the lock, and looks who waited for longer.
+func (q *simQueue) serves(c *simCrew) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.world.Now()
+	turn := c != q.last
+	if turn {
+		if q.last != nil {
+			q.last.begin(now) // if it waits it does so behind the others
+		}
+		q.last, q.run = c, 0
+	}
+	q.run++
+	c.waiting--
+	c.served++
+	for _, o := range q.crews {
+		if o == c || o.waiting == 0 || now < o.since+q.settle {
+			continue
+		}
+		if turn {
+			o.turns[c]++
+			o.row = 0
+		}
+		o.row++
+		if o.turns[c] > maxTurns {
+			q.world.Judge.Condemn("fair: %s waits since %v, and %s had %d turns meanwhile", o.name, o.since, c.name, o.turns[c])
+		}
+		if o.row > maxOneTurn && (o.turns[c] > 0 || o.row > maxOneTurn+unawares) {
+			q.world.Judge.Condemn("fair: %s waits since %v, and %s had the lock %d times in a row meanwhile", o.name, o.since, c.name, o.row)
+		}
+	}
+}
+
+// Processes that want one lock all the time have it in turn, however long each holds it
+// and how slow a node is: none waits for longer than the others' turns take.
+func TestSimIsFair(t *testing.T) {
+	t.Parallel()
+	worlds := 200
+	if testing.Short() || simWorlds < 1000 {
+		worlds = 20
+	}
+	first, last := uint64(1), uint64(worlds)
+	if *simSeed != 0 {
+		first, last = *simSeed, *simSeed
+	}
+	served := 0
+	for seed := first; seed <= last; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			q := newSimQueue(seed)
+			q.live()
+			q.world.End()
+			verdicts := q.world.Judge.Verdicts()
+			if len(verdicts) == 0 {
+				for _, c := range q.crews {
+					served += c.served
+				}
+				return
+			}
+			var b strings.Builder
+			if *simSeed != 0 {
+				q.world.History.Print(&b)
+			}
+			t.Errorf("seed %d: %d nodes, held for %v: %s\n%s\treplay: go test -run TestSimIsFair -sim.seed=%d .",
+				seed, len(q.world.Nodes()), q.hold, verdicts[0], b.String(), seed)
+		})
+	}
+	t.Logf("%d locks in %d worlds", served, last-first+1)
+	if least := 100 * int(last-first+1); served < least {
+		t.Errorf("%d locks are too few: at least %d are wanted", served, least)
+	}
+}
