@@ -59,6 +59,10 @@ type queue struct {
 	// then, others were seen waiting for it elsewhere, or nobody could say.
 	handed int
 	others bool
+	// heard is how many hand-overs there were when somebody last said that nobody waits
+	// elsewhere; asking, that somebody is being asked.
+	heard  int
+	asking bool
 }
 
 // waiter is a caller in the line.
@@ -214,7 +218,7 @@ func (s *queues) acquired(l *Lock, served, others bool) {
 	defer s.mu.Unlock()
 	q := s.open(l.call.record)
 	q.busy = q.busy && !served
-	q.handed, q.others = 0, others
+	q.handed, q.heard, q.others = 0, 0, others
 	s.held(q, l)
 }
 
@@ -262,6 +266,40 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	q.holder, q.busy = nil, true
 	q.handed++
 	return q, w
+}
+
+// maxUnheard is how often in a row a process may hand a lock over inside itself before
+// it asks whether others wait: mostly the node that keeps the line says so with an
+// attempt, but a slow one is not waited for.
+const maxUnheard = 4 * maxHandOvers
+
+// unheard reports that it is time to ask whether others wait for q's record. The answer is
+// to be told.
+func (s *queues) unheard(q *queue) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.others || q.asking || q.handed-q.heard < maxUnheard {
+		return false
+	}
+	q.asking = true
+	return true
+}
+
+// asked notes the answer to who asked whether others wait for q's record.
+func (s *queues) asked(q *queue, others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.asking = false
+	q.heard = q.handed
+	q.others = q.others || others
+}
+
+// heard notes that the node that keeps the line has answered a hand-over: if others wait,
+// it has said so.
+func (s *queues) heard(q *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.heard = q.handed
 }
 
 // behind is how many tokens more the attempt of a caller asks for, for those behind it.

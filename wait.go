@@ -186,6 +186,9 @@ func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
 func (c *Client) giveUp(l *Lock, held bool) (votes []ballot.Answer, ok bool) {
 	if held && c.life.Err() == nil {
 		if q, w := c.queues.successor(l); w != nil {
+			if c.queues.unheard(q) {
+				c.line.Look(q.record, func(others bool) { c.queues.asked(q, others) })
+			}
 			return c.serve(q, w, l.hold)
 		}
 	}
@@ -225,11 +228,15 @@ func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballo
 	c.counters.tries.Add(1)
 	claim := c.claim(q.record, w.request)
 	claim.More = c.queues.behind(q)
-	return hold.HandOver(claim, func(next *quorum.Hold) {
+	votes, ok = hold.HandOver(claim, func(next *quorum.Hold) {
 		if !c.queues.hand(w, turnOf(next)) {
 			c.decline(q, next)
 		}
 	})
+	if ok && votes[c.line.Arbiter(q.record)].Verdict == ballot.Granted {
+		c.queues.heard(q)
+	}
+	return votes, ok
 }
 
 // pass lets the next caller contend in place of the one whose turn is over.

@@ -122,6 +122,11 @@ func (e endpoint) Leave(ctx context.Context, _, waiter string) {
 	e.answer(ctx, func() { e.leave(waiter) })
 }
 
+func (e endpoint) Waits(ctx context.Context, _ string) (somebody bool, err error) {
+	_, err = e.answer(ctx, func() { somebody = len(e.keeper.line) > 0 })
+	return somebody, err
+}
+
 func process(waiter string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(waiter, "-"), "/")
 	return name

@@ -25,6 +25,7 @@ type Keeper interface {
 	Name() string
 	Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing
 	Leave(ctx context.Context, record, waiter string)
+	Waits(ctx context.Context, record string) (somebody bool, err error)
 }
 
 // Options says how a Line waits.
@@ -90,6 +91,9 @@ func (l *Line) Join(claim ballot.Claim) *Place {
 	return p
 }
 
+// Arbiter is the index of the node that keeps the record's line while it can.
+func (l *Line) Arbiter(record string) int { return l.order(record)[0] }
+
 // order is the nodes that may keep the record's line, the arbiter first: the same
 // in every process that names the nodes alike, and another for every record
 // (rendezvous hashing: Thaler and Ravishankar, 1998).
@@ -143,6 +147,29 @@ func (l *Line) Changed(record string) {
 			p.signal(news{})
 		}
 	}
+}
+
+// Look asks whether anybody stands in line for record, in the background, and tells; what
+// no node can say is taken for yes. After Close nothing is asked, nor told.
+func (l *Line) Look(record string, told func(somebody bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.background.Go(func() {
+		// The first that answers need not be the one that keeps the line.
+		silent, waits := true, false
+		for _, i := range l.order(record) {
+			ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
+			somebody, err := l.keepers[i].Waits(ctx, record)
+			cancel()
+			if err == nil {
+				silent, waits = false, waits || somebody
+			}
+		}
+		told(silent || waits)
+	})
 }
 
 // leave gives a place up, and what was left to it, in the background.

@@ -130,6 +130,11 @@ func (c *Cluster) Leave(ctx context.Context, record, waiter string) {
 	c.of(record).Leave(ctx, record, waiter)
 }
 
+// Waits reports whether anybody stands in line for the record.
+func (c *Cluster) Waits(ctx context.Context, record string) (somebody bool, err error) {
+	return c.of(record).Waits(ctx, record)
+}
+
 // Connect waits until every master was reached and inspected, or ctx is done.
 func (c *Cluster) Connect(ctx context.Context) error { return c.each(ctx, (*Node).Connect) }
 

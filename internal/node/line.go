@@ -74,6 +74,13 @@ func (n *Node) Leave(ctx context.Context, record, waiter string) {
 	})
 }
 
+// Waits reports whether anybody stands in line for the record on this node. It waits for
+// the answer or for ctx.
+func (n *Node) Waits(ctx context.Context, record string) (somebody bool, err error) {
+	reply, err := n.command(ctx, "GET", NextKey(record))
+	return err == nil && reply.Kind != driver.Null, err
+}
+
 // listen sees to it that the node can call this client, and reports whether it
 // can.
 func (n *Node) listen(ctx context.Context) bool {
