@@ -46,8 +46,6 @@ type queue struct {
 	record string
 	// holder is the lock that this process holds, if it does.
 	holder *Lock
-	// busy: a caller contends, or is being handed the lock.
-	busy bool
 	// waiters is nil until there is one.
 	waiters *list.List // of *waiter
 	// place is where the process stands in the line between processes; nil when
@@ -55,14 +53,14 @@ type queue struct {
 	place *line.Place
 	// failure is what last stood in the way of the callers who contended.
 	failure *QuorumError
-	// handed counts the hand-overs since the lock was last acquired. others: since
-	// then, others were seen waiting for it elsewhere, or nobody could say.
+	// handed counts the hand-overs since the lock was acquired, or since a node last said
+	// that nobody waits elsewhere.
 	handed int
-	others bool
-	// heard is how many hand-overs there were when somebody last said that nobody waits
-	// elsewhere; asking, that somebody is being asked.
-	heard  int
-	asking bool
+	// busy: a caller contends, or is being handed the lock.
+	busy bool
+	// others: since the lock was last acquired, others were seen waiting for it
+	// elsewhere, or nobody could say. asking: somebody is being asked.
+	others, asking bool
 }
 
 // waiter is a caller in the line.
@@ -218,7 +216,7 @@ func (s *queues) acquired(l *Lock, served, others bool) {
 	defer s.mu.Unlock()
 	q := s.open(l.call.record)
 	q.busy = q.busy && !served
-	q.handed, q.heard, q.others = 0, 0, others
+	q.handed, q.others = 0, others
 	s.held(q, l)
 }
 
@@ -278,7 +276,7 @@ const maxUnheard = 4 * maxHandOvers
 func (s *queues) unheard(q *queue) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.others || q.asking || q.handed-q.heard < maxUnheard {
+	if q.others || q.asking || q.handed < maxUnheard {
 		return false
 	}
 	q.asking = true
@@ -290,8 +288,9 @@ func (s *queues) asked(q *queue, others bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q.asking = false
-	q.heard = q.handed
-	q.others = q.others || others
+	if q.others = q.others || others; !q.others {
+		q.handed = 0
+	}
 }
 
 // heard notes that the node that keeps the line has answered a hand-over: if others wait,
@@ -299,7 +298,9 @@ func (s *queues) asked(q *queue, others bool) {
 func (s *queues) heard(q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q.heard = q.handed
+	if !q.others {
+		q.handed = 0
+	}
 }
 
 // behind is how many tokens more the attempt of a caller asks for, for those behind it.
