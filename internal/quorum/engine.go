@@ -60,7 +60,8 @@ func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 }
 
 // OnWaiting has told called with each record for which others were seen waiting
-// when it was granted or released, or in place of that. It is set before the first round, and does not block.
+// when it was granted, refused or released. It is set before the first round, and does
+// not block.
 func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
