@@ -158,17 +158,20 @@ func (l *Line) Look(record string, told func(somebody bool)) {
 		return
 	}
 	l.background.Go(func() {
+		somebody := true
 		// The first that answers need not be the one that keeps the line.
-		silent, waits := true, false
 		for _, i := range l.order(record) {
 			ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
-			somebody, err := l.keepers[i].Waits(ctx, record)
+			waits, err := l.keepers[i].Waits(ctx, record)
 			cancel()
-			if err == nil {
-				silent, waits = false, waits || somebody
+			if err != nil {
+				continue
+			}
+			if somebody = waits; somebody {
+				break
 			}
 		}
-		told(silent || waits)
+		told(somebody)
 	})
 }
 
