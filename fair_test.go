@@ -38,13 +38,14 @@ type manyCallers struct {
 
 func (m manyCallers) play(t *testing.T) {
 	nodes := redistest.Nodes(t, m.nodes)
-	near, far := config(), config()
-	proxies := make([]*redistest.Proxy, m.nodes)
+	proxies, behind := make([]*redistest.Proxy, m.nodes), make([]string, m.nodes)
 	for i, s := range nodes {
 		proxies[i] = redistest.NewProxy(t, s.Addr())
-		named := fmt.Sprintf("#node-%d", i)
-		near.Nodes, far.Nodes = append(near.Nodes, s.URL()+named), append(far.Nodes, proxies[i].URL()+named)
+		behind[i] = proxies[i].URL()
 	}
+	near := config(redistest.URLs(nodes)...)
+	far := near
+	far.Nodes = config(behind...).Nodes // under the same names
 	first, many, few := tryLock(t, open(t, near), "x"), open(t, far), open(t, near)
 	gate := &turnstile{t: t}
 	var group sync.WaitGroup

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
@@ -34,11 +33,9 @@ type simQueue struct {
 	over   time.Duration
 
 	mu sync.Mutex // guards what follows
-	// crews has one for each process; last is who had the lock last, of whom run had it
-	// in a row.
+	// crews has one for each process; last is who had the lock last.
 	crews []*simCrew
 	last  *simCrew
-	run   int
 }
 
 // simCrew is the callers of one process.
@@ -90,14 +87,7 @@ func (q *simQueue) live() {
 	var callers sync.WaitGroup
 	for _, c := range q.crews {
 		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, RestartFence: redlatch.FenceOff, Label: c.name}
-		index := make(map[string]int)
-		for i, n := range q.world.Nodes() {
-			config.Nodes = append(config.Nodes, "redis://"+n.Name+":6379")
-			index[n.Name+":6379"] = i
-		}
-		client, err := redlatch.OpenIn(config, c.machine.Clock(), c.machine.Draw, func(node string) (driver.Conn, error) {
-			return c.machine.Dial(index[node]), nil
-		})
+		client, err := openInWorld(config, q.world, c.machine)
 		if err != nil {
 			q.world.Judge.Condemn("open: %v", err)
 			return
@@ -118,7 +108,7 @@ func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
 	around := func(d time.Duration) time.Duration {
 		return time.Duration(1 + rng.Int64N(int64(2*d)+int64(time.Millisecond)))
 	}
-	for calls := 0; q.world.Now() < q.over && len(q.world.Judge.Verdicts()) == 0; calls++ {
+	for q.world.Now() < q.over && len(q.world.Judge.Verdicts()) == 0 {
 		time.Sleep(around(q.think))
 		q.comes(c)
 		lock, err := c.client.Lock(context.Background(), "x")
@@ -158,9 +148,8 @@ func (q *simQueue) serves(c *simCrew) {
 		if q.last != nil {
 			q.last.begin(now) // if it waits it does so behind the others
 		}
-		q.last, q.run = c, 0
+		q.last = c
 	}
-	q.run++
 	c.waiting--
 	c.served++
 	for _, o := range q.crews {

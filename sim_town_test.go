@@ -130,17 +130,22 @@ func (p *simProcess) open() error {
 	if p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 {
 		config = redlatch.InCrowd(config) // the other steps are what mutations change
 	}
+	client, err := openInWorld(config, p.town.world, p.machine)
+	p.client = client
+	return err
+}
+
+// openInWorld opens a client of the world's nodes on a machine.
+func openInWorld(config redlatch.Config, w *sim.World, m *sim.Machine) (*redlatch.Client, error) {
 	index := make(map[string]int)
-	for i, n := range p.town.world.Nodes() {
+	for i, n := range w.Nodes() {
 		address := n.Name + ":6379"
 		config.Nodes = append(config.Nodes, "redis://"+address)
 		index[address] = i
 	}
-	client, err := redlatch.OpenIn(config, p.machine.Clock(), p.machine.Draw, func(node string) (driver.Conn, error) {
-		return p.machine.Dial(index[node]), nil
+	return redlatch.OpenIn(config, m.Clock(), m.Draw, func(node string) (driver.Conn, error) {
+		return m.Dial(index[node]), nil
 	})
-	p.client = client
-	return err
 }
 
 // run is the life of the program: until it is killed, or the last of its

@@ -34,4 +34,14 @@ var contestants = []contestant{
 	{name: "rueidislock", nodes: 1, key: rueidislockKey, open: openRueidislock},
 }
 
+// contestantsOver are those that can lock over so many nodes.
+func contestantsOver(nodes int) (able []contestant) {
+	for _, c := range contestants {
+		if c.nodes >= nodes {
+			able = append(able, c)
+		}
+	}
+	return able
+}
+
 func plain(name string) string { return name }

@@ -25,10 +25,7 @@ func sideBySide(b *testing.B, nodes, callers int) {
 	on := servers(b, nodes)
 	entrants := enterAll(b, addresses(on))
 	var sent []float64
-	for _, c := range contestants {
-		if c.nodes < nodes {
-			continue
-		}
+	for _, c := range contestantsOver(nodes) {
 		n, err := commandsSent(b.Context(), c, on)
 		if err != nil {
 			b.Fatalf("%s: %v", c.name, err)
@@ -47,10 +44,7 @@ func sideBySide(b *testing.B, nodes, callers int) {
 // enterAll connects all contestants that can lock over so many nodes.
 func enterAll(b *testing.B, addrs []string) (entrants []entrant) {
 	b.Helper()
-	for _, c := range contestants {
-		if c.nodes < len(addrs) {
-			continue
-		}
+	for _, c := range contestantsOver(len(addrs)) {
 		l, err := c.open(addrs)
 		if err != nil {
 			b.Fatalf("%s: %v", c.name, err)
