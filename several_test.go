@@ -121,6 +121,13 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 						t.Errorf("%s: %v", lock.Name(), err)
 					}
 				})
+				if forbidden { // what is refused goes together with releases, too
+					group.Go(func() {
+						if _, err := client.TryLock(within(t, patience), "other"); !errors.Is(err, redlatch.ErrRefused) {
+							t.Errorf("other, beside a release: %v", err)
+						}
+					})
+				}
 			}
 		}
 		group.Wait()

@@ -35,7 +35,7 @@ type Options struct {
 	// further votes.
 	Patience time.Duration
 	// Crowd is how many callers at once have a step each; those of more are put
-	// together. 0 is four a processor, and -1 puts all together.
+	// together. 0 is two a processor, and -1 puts all together.
 	Crowd int
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
@@ -62,14 +62,14 @@ type Node struct {
 
 	link   link
 	flight *flight
-	// acquires and releases are put together where many callers want them.
-	acquires, releases gatherer
-	limit              atomic.Pointer[limit]
-	leftovers          leftovers
-	admission          admission
-	replicas           *replicas // nil when none are asked for
-	ear                ear
-	unable             unable
+	// gatherer puts steps together where many callers want them.
+	gatherer  *gatherer
+	limit     atomic.Pointer[limit]
+	leftovers leftovers
+	admission admission
+	replicas  *replicas // nil when none are asked for
+	ear       ear
+	unable    unable
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -97,8 +97,7 @@ func New(conn driver.Conn, o Options) *Node {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		e.Express(n.isSeen)
 	}
-	n.acquires.send, n.releases.send = n.acquireSeveral, n.releaseSeveral
-	n.acquires.keys, n.acquires.args = []string{n.admissionKey}, []string{script.Several, n.counterTTL}
+	n.gatherer = newGatherer(n.sendSeveral, []string{n.admissionKey}, []string{script.Several, n.counterTTL})
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)

@@ -2,14 +2,15 @@ package node
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Where so many callers want something of a node at once that processors are
@@ -22,19 +23,27 @@ import (
 // processors.
 var defaultCrowd = 2 * runtime.GOMAXPROCS(0)
 
-// maxBundle is how many steps go in one command: what is behind it at the server
-// waits for no more.
-const maxBundle = 32
+const (
+	// maxBundle is how many steps go in one command: what is behind it at the server
+	// waits for no more.
+	maxBundle = 32
+	// While so many commands are under way the next is held back for others to join it,
+	// but not for long: a node may be far away.
+	maxBundles = 2
+	heldBack   = 200 * time.Microsecond
+)
 
-// gatherer puts steps of one kind together.
+// gatherer puts steps together.
 type gatherer struct {
 	// send runs the steps' common command, and keeps neither keys nor args.
 	send func(keys, args []string) (answers string, err error)
-	// keys and args are what the command has before those of the steps.
+	// keys and args are what the command begins with; the number of acquire steps follows.
 	keys, args []string
 	callers    atomic.Int32
 	// spare has rooms that no command is in.
 	spare sync.Pool // of *room
+	// underWay has an element for each command that the next is held back for.
+	underWay chan struct{}
 
 	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
 	open *bundle    // that steps may still be added to; nil when there is none
@@ -42,17 +51,33 @@ type gatherer struct {
 
 // bundle is steps that go in one command.
 type bundle struct {
-	steps int
-	room  *room // until it was sent
+	room *room         // until it was sent
+	full chan struct{} // closed when no step can be added for want of room
 	// done is closed when there is an outcome: answers has a 1 for each step that was
-	// executed, and err is why there are none.
-	done    chan struct{}
-	answers string
-	err     error
+	// executed, those that acquire first, and err is why there are none.
+	done     chan struct{}
+	acquires int
+	answers  string
+	err      error
 }
 
-// room is where the keys and arguments of a command are put together.
-type room struct{ keys, args []string }
+// kind is what a step does.
+type kind int
+
+const (
+	acquiring kind = iota
+	releasing
+)
+
+// room is where a command is put together: the steps by their kind.
+type room [2]struct {
+	steps      int
+	keys, args []string
+}
+
+func newGatherer(send func(keys, args []string) (string, error), keys, args []string) *gatherer {
+	return &gatherer{send: send, keys: keys, args: args, underWay: make(chan struct{}, maxBundles)}
+}
 
 // enter counts a caller in, and reports whether it is one of a crowd. It is followed
 // by exit.
@@ -63,47 +88,87 @@ func (g *gatherer) exit() { g.callers.Add(-1) }
 // join has a step sent together with others, by the first of them, and waits until it
 // was answered or is given up: a caller who went before that could not know that what
 // it sends next comes after it. It reports whether the step was executed. An error that
-// is the server's refusal says nothing of the single step.
-func (g *gatherer) join(keys, args []string) (executed bool, err error) {
+// is the server's refusal says nothing of the single acquire step, and that no release
+// step was executed.
+func (g *gatherer) join(k kind, keys, args []string) (executed bool, err error) {
 	g.mu.Lock()
 	b := g.open
 	first := b == nil
 	if first {
-		b = &bundle{room: g.vacant(), done: make(chan struct{})}
+		b = &bundle{room: g.vacant(), full: make(chan struct{}), done: make(chan struct{})}
 		g.open = b
 	}
-	i := b.steps
-	b.steps++
-	b.room.keys, b.room.args = append(b.room.keys, keys...), append(b.room.args, args...)
-	if b.steps == maxBundle {
+	r := &b.room[k]
+	i := r.steps
+	r.steps++
+	r.keys, r.args = append(r.keys, keys...), append(r.args, args...)
+	if b.room[acquiring].steps+b.room[releasing].steps == maxBundle {
 		g.open = nil
+		close(b.full)
 	}
 	g.mu.Unlock()
 	if first {
-		runtime.Gosched() // others who are about to join do so first
-		g.mu.Lock()
-		if g.open == b {
-			g.open = nil
-		}
-		g.mu.Unlock()
-		b.answers, b.err = g.send(b.room.keys, b.room.args)
-		g.vacate(b)
-		close(b.done)
+		g.run(b)
 	}
 	<-b.done
 	if isReply(b.err) {
 		return false, nil
 	}
+	if k == releasing {
+		i += b.acquires
+	}
 	return i < len(b.answers) && b.answers[i] == '1', b.err
 }
 
-// vacant is room for a command, with what comes first in it.
+// run sends b when others had time to join it.
+func (g *gatherer) run(b *bundle) {
+	runtime.Gosched() // those who are about to do so first
+	counted := g.holdBack(b)
+	g.mu.Lock()
+	if g.open == b {
+		g.open = nil
+	}
+	g.mu.Unlock()
+
+	acquires, releases := &b.room[acquiring], &b.room[releasing]
+	b.acquires = acquires.steps
+	acquires.args[len(g.args)] = strconv.Itoa(acquires.steps)
+	acquires.keys, acquires.args = append(acquires.keys, releases.keys...), append(acquires.args, releases.args...)
+	b.answers, b.err = g.send(acquires.keys, acquires.args)
+	if counted {
+		<-g.underWay
+	}
+	g.vacate(b)
+	close(b.done)
+}
+
+// holdBack returns when b may be sent, and whether it counts among the commands that the
+// next is held back for.
+func (g *gatherer) holdBack(b *bundle) bool {
+	select {
+	case g.underWay <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(heldBack)
+	defer timer.Stop()
+	select {
+	case g.underWay <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-b.full:
+	}
+	return false
+}
+
+// vacant is room for a command, with what it begins with.
 func (g *gatherer) vacant() *room {
 	r, _ := g.spare.Get().(*room)
 	if r == nil {
 		r = new(room)
 	}
-	r.keys, r.args = append(r.keys, g.keys...), append(r.args, g.args...)
+	a := &r[acquiring]
+	a.keys, a.args = append(a.keys, g.keys...), append(append(a.args, g.args...), "")
 	return r
 }
 
@@ -111,9 +176,11 @@ func (g *gatherer) vacant() *room {
 func (g *gatherer) vacate(b *bundle) {
 	r := b.room
 	b.room = nil
-	clear(r.keys)
-	clear(r.args)
-	r.keys, r.args = r.keys[:0], r.args[:0]
+	for k := range r {
+		clear(r[k].keys)
+		clear(r[k].args)
+		r[k].steps, r[k].keys, r[k].args = 0, r[k].keys[:0], r[k].args[:0]
+	}
 	g.spare.Put(r)
 }
 
@@ -143,7 +210,7 @@ func (n *Node) limited() context.Context {
 // again it says so, and its first answer is not used.
 func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
 	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
-	executed, err := n.acquires.join([]string{c.Record, c.Counter, c.Next}, []string{c.ID, ttl, proposed})
+	executed, err := n.gatherer.join(acquiring, []string{c.Record, c.Counter, c.Next}, []string{c.ID, ttl, proposed})
 	switch {
 	case err != nil:
 		return failure(err), true
@@ -153,23 +220,29 @@ func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
 	return a, false
 }
 
-// simple reports whether the acquire step of c may go together with others.
-func (n *Node) simple(c *ballot.Claim) bool {
+// isSimple reports whether the acquire step of c may go together with others.
+func (n *Node) isSimple(c *ballot.Claim) bool {
 	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
 }
 
-func (n *Node) acquireSeveral(keys, args []string) (answers string, err error) {
-	reply, err := n.vote(n.limited(), keys, args)
-	return reply.Text, err
-}
-
-// releaseInCrowd is release for one of many, if it is simple.
+// releaseInCrowd is release for one of many: ok is false when the node is to be asked
+// by a step of its own, which it is also when it is asked for no votes.
 func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err error) {
-	executed, err := n.releases.join([]string{c.Record, c.Next}, []string{c.ID})
+	executed, err := n.gatherer.join(releasing, []string{c.Record, c.Next}, []string{c.ID})
+	if errors.Is(err, driver.ErrNotSent) {
+		return reply, false, nil
+	}
 	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
 }
 
-func (n *Node) releaseSeveral(keys, args []string) (answers string, err error) {
-	reply, err := n.undo(n.limited(), script.Releases, keys, args)
+// isSimpleRelease reports whether the release step of c may go together with others.
+func (n *Node) isSimpleRelease(c *ballot.Claim) bool {
+	return c.Token == 0 && c.Place.Waiter == "" && !c.Queued && !n.isSlot()
+}
+
+// sendSeveral runs the common command of several steps.
+func (n *Node) sendSeveral(keys, args []string) (answers string, err error) {
+	ctx := n.limited()
+	reply, err := n.cast(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
 	return reply.Text, err
 }

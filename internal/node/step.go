@@ -14,8 +14,8 @@ import (
 // or has no admission, is inspected and asked once more if that admits it: what
 // was answered so was not executed.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
-	defer n.acquires.exit()
-	if n.acquires.enter(n.options.Crowd) && n.simple(&c) {
+	defer n.gatherer.exit()
+	if n.gatherer.enter(n.options.Crowd) && n.isSimple(&c) {
 		if a, ok := n.acquireInCrowd(&c); ok {
 			return a
 		}
@@ -107,8 +107,8 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 
 // release runs the release script.
 func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
-	defer n.releases.exit()
-	if n.releases.enter(n.options.Crowd) && c.Token == 0 && c.Place.Waiter == "" && !c.Queued && !n.isSlot() {
+	defer n.gatherer.exit()
+	if n.gatherer.enter(n.options.Crowd) && n.isSimpleRelease(&c) {
 		if reply, ok, err := n.releaseInCrowd(&c); ok {
 			return reply, err
 		}

@@ -64,8 +64,6 @@ var (
 	standLua string
 	//go:embed several.lua
 	severalLua string
-	//go:embed releases.lua
-	releasesLua string
 	//go:embed inspect.lua
 	inspectLua string
 )
@@ -87,9 +85,6 @@ func newScript(text string) Script {
 // on any node at any time. Functions are made anew in each run: those that the usual ways
 // do without come behind these.
 var Release = newScript(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
-
-// Releases is Release for several records at once, as far as it is simple.
-var Releases = newScript(releasesLua)
 
 var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 

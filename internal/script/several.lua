@@ -1,18 +1,22 @@
 -- Grants, of several records, those that are free and that nobody is called to take,
--- under the counters proposed. What is not so simple is left as it is, and to be
+-- under the counters proposed; and deletes, of several others, those that are their
+-- holder's and for which nobody waits. What is not so simple is left as it is, and to be
 -- asked for by itself.
--- KEYS  admission, then of each: record, counter, next
--- ARGV  step, counter TTL in ms, then of each: holder id, TTL in ms, proposed counter in µs
--- Answers a 1 for each that was granted and a 0 for each that was not, as one string;
--- '' when not admitted.
+-- KEYS  admission, then of each to be granted: record, counter, next; then of each to be
+--       deleted: record, next
+-- ARGV  step, counter TTL in ms, how many are to be granted, then of each: holder id, TTL
+--       in ms, proposed counter in µs; then of each to be deleted: holder id
+-- Answers a 1 for each that was granted or deleted and a 0 for each that was not, as one
+-- string; '' when not admitted. After an error nothing was deleted.
 local seen = redis.call('MGET', unpack(KEYS))
 if FENCED and seen[1] ~= AGREEMENT then
   return ''
 end
-local second = redis.call('TIME')[1]
-local answers = {}
-for i = 1, (#KEYS - 1) / 3 do
-  local k, a = 3 * i - 1, 3 * i
+local wanted = ARGV[3] + 0
+local second = wanted > 0 and redis.call('TIME')[1]
+local answers, deleted = {}, {}
+for i = 1, wanted do
+  local k, a = 3 * i - 1, 3 * i + 1
   local last, proposed = seen[k + 1], ARGV[a + 2]
   -- As in the acquire step: within the clamp, and larger.
   local usual = not seen[k] and not seen[k + 2] and string.sub(proposed, 1, -7) == second
@@ -23,5 +27,18 @@ for i = 1, (#KEYS - 1) / 3 do
   else
     answers[i] = '0'
   end
+end
+for i = wanted + 1, #ARGV - 3 - 2 * wanted do
+  local k = wanted + 2 * i
+  if seen[k] == ARGV[3 + 2 * wanted + i] and not seen[k + 1] then
+    deleted[#deleted + 1] = KEYS[k]
+    answers[i] = '1'
+  else
+    answers[i] = '0'
+  end
+end
+-- Last, so that what comes to nothing by an error was not released.
+if deleted[1] then
+  redis.call('DEL', unpack(deleted))
 end
 return table.concat(answers)

@@ -193,12 +193,13 @@ func (c *comparison) command() []string {
 	case 19:
 		other := map[string]string{"a": "b", "b": "a"}[record]
 		otherCounter, otherNext := "redlatch:{"+other+"}:token:"+other, "redlatch:{"+other+"}:next:"+other
-		if c.rng.IntN(3) == 0 {
-			return []string{"EVAL", script.Releases.Text, "4", record, next, other, otherNext, id, pick(c, "one", "two", "three")}
-		}
 		now := strconv.FormatInt(c.now.UnixMicro(), 10)
-		return vote([]string{admission, record, counter, next, other, otherCounter, otherNext, record, counter, next},
-			script.Several, counterTTL, id, ttl, pick(c, now, number), "four", ttl, pick(c, now, now, "1"), "five", ttl, now)
+		keys := []string{admission, record, counter, next, other, otherCounter, otherNext, record, counter, next}
+		args := []string{script.Several, counterTTL, "3", id, ttl, pick(c, now, number), "four", ttl, pick(c, now, now, "1"), "five", ttl, now}
+		acquires := c.rng.IntN(4)
+		args[2] = strconv.Itoa(acquires)
+		return vote(slices.Concat(keys[:1+3*acquires], []string{record, next, other, otherNext}),
+			slices.Concat(args[:3+3*acquires], []string{id, pick(c, "one", "two", "three", "four")})...)
 	case 18:
 		return []string{"EVAL", script.Release.Text, "3", record, counter, next, id, "0", counterTTL, ">"}
 	case 13:

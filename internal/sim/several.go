@@ -8,33 +8,57 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+// bundle is the steps that a command of several.lua puts together.
+type bundle struct {
+	keys, argv []string
+	acquires   int
+	releases   int
+}
+
+func bundleOf(keys, argv []string) bundle {
+	acquires, _ := strconv.Atoi(argv[2])
+	return bundle{keys, argv, acquires, len(argv) - 3 - 3*acquires}
+}
+
+// acquire is the keys and arguments of the i'th acquire step.
+func (b bundle) acquire(i int) (keys, args []string) {
+	return b.keys[1+3*i:][:3], b.argv[3+3*i:][:3]
+}
+
+// release is the keys and the holder id of the i'th release step.
+func (b bundle) release(i int) (keys []string, id string) {
+	return b.keys[1+3*b.acquires+2*i:][:2], b.argv[3+3*b.acquires+i]
+}
+
 // several is several.lua.
 func (c *call) several(v voting) (driver.Reply, error) {
 	if admitted, _ := c.seen(c.keys[0]); v.fenced && admitted != v.agreement {
 		return text(""), nil
 	}
-	second := strconv.FormatInt(c.now.Unix(), 10)
-	usual := func(i int) bool {
-		keys, args := c.keys[1+3*i:], c.argv[2+3*i:]
-		_, held := c.seen(keys[0])
-		last, counted := c.seen(keys[1])
-		_, waiting := c.seen(keys[2])
-		proposed := args[2]
-		return !held && !waiting && proposed[:max(0, len(proposed)-6)] == second &&
-			(!counted || len(last) == len(proposed) && last < proposed)
-	}
-	n := (len(c.keys) - 1) / 3
-	simple := make([]bool, n) // as they all are when the script looks
+	b := bundleOf(c.keys, c.argv)
+	simple := make([]bool, b.acquires+b.releases) // as they all are when the script looks
+	writes := false
 	for i := range simple {
-		simple[i] = usual(i)
+		if i < b.acquires {
+			simple[i] = c.simpleAcquire(b.acquire(i))
+		} else {
+			simple[i] = c.simpleRelease(b.release(i - b.acquires))
+		}
+		writes = writes || simple[i]
 	}
-	answers := []byte(strings.Repeat("0", n))
-	for i := range simple {
-		if keys, args := c.keys[1+3*i:], c.argv[2+3*i:]; simple[i] {
-			if c.server.Replica {
-				return refuse(readOnly)
-			}
-			if c.putNew(keys[0], args[0], args[1]) {
+	if writes && c.server.Replica {
+		return refuse(readOnly)
+	}
+	answers := []byte(strings.Repeat("0", len(simple)))
+	for i, simple := range simple {
+		switch {
+		case !simple:
+		case i >= b.acquires:
+			keys, _ := b.release(i - b.acquires)
+			delete(c.server.keys, keys[0])
+			answers[i] = '1'
+		default:
+			if keys, args := b.acquire(i); c.putNew(keys[0], args[0], args[1]) {
 				c.put(keys[1], args[2], c.argv[1])
 				answers[i] = '1'
 			}
@@ -43,24 +67,19 @@ func (c *call) several(v voting) (driver.Reply, error) {
 	return text(string(answers)), nil
 }
 
-// releases is releases.lua.
-func (c *call) releases() (driver.Reply, error) {
-	answers := []byte(strings.Repeat("0", len(c.argv)))
-	var deleted []string
-	for i, id := range c.argv {
-		holder, held := c.seen(c.keys[2*i])
-		if _, waiting := c.seen(c.keys[2*i+1]); held && holder == id && !waiting {
-			answers[i] = '1'
-			deleted = append(deleted, c.keys[2*i])
-		}
-	}
-	if len(deleted) > 0 && c.server.Replica {
-		return refuse(readOnly)
-	}
-	for _, key := range deleted {
-		delete(c.server.keys, key)
-	}
-	return text(string(answers)), nil
+func (c *call) simpleAcquire(keys, args []string) bool {
+	_, held := c.seen(keys[0])
+	last, counted := c.seen(keys[1])
+	_, waiting := c.seen(keys[2])
+	second, proposed := strconv.FormatInt(c.now.Unix(), 10), args[2]
+	return !held && !waiting && proposed[:max(0, len(proposed)-6)] == second &&
+		(!counted || len(last) == len(proposed) && last < proposed)
+}
+
+func (c *call) simpleRelease(keys []string, id string) bool {
+	holder, held := c.seen(keys[0])
+	_, waiting := c.seen(keys[1])
+	return held && holder == id && !waiting
 }
 
 // apart returns the single steps, as commands, that a command puts together; none if
@@ -71,16 +90,17 @@ func apart(args []string) (commands [][]string) {
 	}
 	n, _ := strconv.Atoi(args[2])
 	keys, argv := args[3:3+n], args[3+n:]
-	switch {
-	case args[1] == script.Releases.SHA || args[1] == script.Releases.Text:
-		for i, id := range argv {
-			commands = append(commands, []string{"EVALSHA", script.Release.SHA, "3", keys[2*i], "", keys[2*i+1], id, "0", "0"})
-		}
-	case len(argv) > 0 && argv[0] == script.Several:
-		for i := range (n - 1) / 3 {
-			k, a := keys[1+3*i:], argv[2+3*i:]
-			commands = append(commands, []string{"EVALSHA", args[1], "4", k[0], k[1], keys[0], k[2], script.Acquire, a[0], a[1], a[2], "", argv[1]})
-		}
+	if len(argv) == 0 || argv[0] != script.Several {
+		return nil
+	}
+	b := bundleOf(keys, argv)
+	for i := range b.acquires {
+		k, a := b.acquire(i)
+		commands = append(commands, []string{"EVALSHA", args[1], "4", k[0], k[1], keys[0], k[2], script.Acquire, a[0], a[1], a[2], "", argv[1]})
+	}
+	for i := range b.releases {
+		k, id := b.release(i)
+		commands = append(commands, []string{"EVALSHA", script.Release.SHA, "3", k[0], "", k[1], id, "0", "0"})
 	}
 	return commands
 }

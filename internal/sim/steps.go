@@ -45,8 +45,6 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 	switch body {
 	case script.Release.Text:
 		return c.release()
-	case script.Releases.Text:
-		return c.releases()
 	case script.Inspect.Text:
 		return c.inspect()
 	}
