@@ -28,6 +28,7 @@ var contestants = []contestant{
 	{name: "floor", nodes: 5, key: plain, open: openFloor},
 	{name: "redlatch", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOff)},
 	{name: "redlatch-fenced", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOn)},
+	{name: "scripts", nodes: 5, key: plain, open: openScripts},
 	{name: "redsync", nodes: 5, key: plain, open: openRedsync},
 	{name: "redsync-rueidis", nodes: 5, key: plain, open: openRedsyncRueidis},
 	{name: "redislock", nodes: 1, key: plain, open: openRedislock},

@@ -25,14 +25,16 @@ type waiter interface {
 // crowdContestants are those who can wait, the ones that the others are compared
 // with first, each with the commands that it sends itself: the others that servers
 // count are its scripts'.
-var crowdContestants = []struct {
-	contestant
-	sent []string
-}{
+var crowdContestants = []crowdContestant{
 	{contestant{name: "redlatch", nodes: 5, open: openRedlatch(redlatch.FenceOff)}, []string{"evalsha", "eval"}},
 	{contestant{name: "redsync", nodes: 5, open: openRedsync}, []string{"set", "setnx", "evalsha", "eval"}},
 	{contestant{name: "redislock", nodes: 1, open: openRedislockWaiting}, []string{"evalsha", "eval"}},
 	{contestant{name: "rueidislock", nodes: 1, open: openRueidislock}, []string{"evalsha", "eval", "set", "client|caching", "get", "del"}},
+}
+
+type crowdContestant struct {
+	contestant
+	sent []string
 }
 
 // crowd is separate clients of one contestant that want one lock.
@@ -44,11 +46,11 @@ type crowd struct {
 }
 
 // openCrowd connects n clients.
-func openCrowd(b *testing.B, who int, n int, on []*redistest.Server) *crowd {
+func openCrowd(b *testing.B, who crowdContestant, n int, on []*redistest.Server) *crowd {
 	b.Helper()
-	c := &crowd{name: crowdContestants[who].name, sent: crowdContestants[who].sent}
+	c := &crowd{name: who.name, sent: who.sent}
 	for range n {
-		l, err := crowdContestants[who].open(addresses(on))
+		l, err := who.open(addresses(on))
 		if err != nil {
 			b.Fatalf("%s: %v", c.name, err)
 		}
@@ -179,8 +181,8 @@ func BenchmarkCrowd(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d/clients=%d/callers=%d", shape.nodes, shape.clients, shape.callers), func(b *testing.B) {
 			on := servers(b, shape.nodes)
 			var crowds []*crowd
-			for who := range crowdContestants {
-				if crowdContestants[who].nodes >= shape.nodes {
+			for _, who := range crowdContestants {
+				if who.nodes >= shape.nodes {
 					crowds = append(crowds, openCrowd(b, who, shape.clients, on))
 				}
 			}

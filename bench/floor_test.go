@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // ttl is what every contestant whose user chooses one locks for. No lock here
 // lives long enough for it to matter.
 const ttl = 10 * time.Second
 
-const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+var compareAndDelete = script.New(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 var (
 	errNotGranted = errors.New("no quorum granted the lock")
@@ -33,11 +35,26 @@ var (
 // that it may overtake, and the record stays.
 type floor struct {
 	nodes []rueidis.Client
-	sha   string
+	steps
+}
+
+// steps are what is sent to a node.
+type steps interface {
+	set(ctx context.Context, node rueidis.Client, name, id string) bool
+	delete(ctx context.Context, node rueidis.Client, name, id string) bool
 }
 
 func openFloor(addrs []string) (locker, error) {
-	f := new(floor)
+	f, err := openSteps(addrs, least{}, compareAndDelete.Text)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// openSteps connects, and loads the scripts.
+func openSteps(addrs []string, s steps, scripts ...string) (*floor, error) {
+	f := &floor{steps: s}
 	for _, addr := range addrs {
 		client, err := rueidis.NewClient(rueidis.ClientOption{
 			InitAddress:       []string{addr},
@@ -52,10 +69,11 @@ func openFloor(addrs []string) (locker, error) {
 			return nil, err
 		}
 		f.nodes = append(f.nodes, client)
-		f.sha, err = client.Do(context.Background(), client.B().ScriptLoad().Script(compareAndDelete).Build()).ToString()
-		if err != nil {
-			f.close()
-			return nil, err
+		for _, text := range scripts {
+			if err := client.Do(context.Background(), client.B().ScriptLoad().Script(text).Build()).Error(); err != nil {
+				f.close()
+				return nil, err
+			}
 		}
 	}
 	return f, nil
@@ -119,11 +137,14 @@ func (f *floor) quorum(votes <-chan bool) bool {
 	}
 }
 
-func (f *floor) set(ctx context.Context, node rueidis.Client, name, id string) bool {
+// least is the least that a step can be.
+type least struct{}
+
+func (least) set(ctx context.Context, node rueidis.Client, name, id string) bool {
 	return node.Do(ctx, node.B().Set().Key(name).Value(id).Nx().Px(ttl).Build()).Error() == nil
 }
 
-func (f *floor) delete(ctx context.Context, node rueidis.Client, name, id string) bool {
-	n, err := node.Do(ctx, node.B().Evalsha().Sha1(f.sha).Numkeys(1).Key(name).Arg(id).Build()).AsInt64()
+func (least) delete(ctx context.Context, node rueidis.Client, name, id string) bool {
+	n, err := node.Do(ctx, node.B().Evalsha().Sha1(compareAndDelete.SHA).Numkeys(1).Key(name).Arg(id).Build()).AsInt64()
 	return err == nil && n == 1
 }

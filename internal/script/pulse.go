@@ -6,4 +6,4 @@ import _ "embed"
 var pulseLua string
 
 // Pulse goes before a WAIT.
-var Pulse = newScript(pulseLua)
+var Pulse = New(pulseLua)

@@ -76,7 +76,8 @@ type Script struct {
 	Agreement string
 }
 
-func newScript(text string) Script {
+// New names a text as a server does.
+func New(text string) Script {
 	sum := sha1.Sum([]byte(text))
 	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
@@ -84,12 +85,12 @@ func newScript(text string) Script {
 // Release is the compare-and-delete. It gives nothing away, so it may be loaded
 // on any node at any time. Functions are made anew in each run: those that the usual ways
 // do without come behind these.
-var Release = newScript(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
+var Release = New(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
 
 var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
 // Inspect reads what admission depends on.
-var Inspect = newScript(inspectLua)
+var Inspect = New(inspectLua)
 
 // Voting composes the voting script of the clients that share agreement, which
 // is letters and digits. With fenced false the node
@@ -114,7 +115,7 @@ func Voting(agreement string, fenced bool) Script {
 	// The line's functions are made only for the step that needs them.
 	fmt.Fprintf(&text, "elseif ARGV[1] == '%s' then\n%s%s%s", Stand, publishLua, lineLua, standLua)
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
-	voting := newScript(text.String())
+	voting := New(text.String())
 	voting.Agreement = agreement
 	return voting
 }
