@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -71,7 +72,8 @@ func openCalling(addrs []string) (locker, error) {
 	c := &calling{f, process + "/1", make(chan struct{}, 1)}
 	client := f.nodes[0]
 	listening := make(chan struct{})
-	ctx := rueidis.WithOnSubscriptionHook(context.Background(), func(rueidis.PubSubSubscription) { close(listening) })
+	listens := sync.OnceFunc(func() { close(listening) })
+	ctx := rueidis.WithOnSubscriptionHook(context.Background(), func(rueidis.PubSubSubscription) { listens() })
 	go client.Receive(ctx, client.B().Subscribe().Channel("redlatch:call:"+process).Build(), func(rueidis.PubSubMessage) {
 		c.called <- struct{}{}
 	}) // until it is closed
