@@ -175,9 +175,17 @@ type lane func(h *Hold, ctx context.Context, i int) ballot.Answer
 
 // ask runs lane for each node, and returns where the answers come. It has room for
 // all: a node is asked to confirm when its first vote was heard.
+//
+// The goroutine that is made ready last runs first, mostly: that is the one for the
+// node that keeps the line, whose answer the release will wait for.
 func (h *Hold) ask(lane lane) chan vote {
 	votes := make(chan vote, len(h.seats))
-	for i := range h.seats {
+	first := 0
+	if place := h.claim.Place; place.Waiter != "" {
+		first = place.Voter + 1
+	}
+	for k := range h.seats {
+		i := (first + k) % len(h.seats)
 		h.engine.crew.run(func() { votes <- vote{seat: i, answer: lane(h, &h.attempt, i)} })
 	}
 	return votes
