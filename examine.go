@@ -75,7 +75,8 @@ type NodeReport struct {
 	// User is the ACL user as the server says, or else as the URL does.
 	User string
 	// Missing are the ACL rules that the user lacks, such as "+eval" or
-	// "~redlatch:*".
+	// "~redlatch:*". Without "+client|id" and "+client|kill", which matter with one
+	// node only, all works, and a lone caller waits longer.
 	Missing []string
 	// Refusal is another error with which the node answers harmless commands,
 	// such as OOM or MISCONF: it would answer locks with it.

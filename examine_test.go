@@ -207,7 +207,7 @@ func TestExamineChangesNothing(t *testing.T) {
 func TestExamineFindsMissingPermissions(t *testing.T) {
 	t.Parallel()
 	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
-		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
+		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+client|id", "+client|kill", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
 	missing := func(rule string) []string {
 		switch rule {
 		case "~job/*":
@@ -242,6 +242,9 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			t.Errorf("without all: %v", node.Standing)
 		}
 
+		if node := examine(t, fenced(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
+			t.Errorf("of two nodes: %q is missing, and there is no second connection", node.Missing)
+		}
 		c := as("app")
 		if node := examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil {
 			t.Fatalf("with all that is needed: %+v", node)

@@ -36,6 +36,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 				"see that it runs, that this machine may connect to it, and that its URL has the right scheme and password")
 			continue
 		}
+		d.diagnoseSpeed(&f, &node)
 		if !twice[node.Node] { // what is wrong with the pair is said of the second
 			d.diagnoseVote(&f, node)
 		}
@@ -138,6 +139,24 @@ func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
 	}
 }
 
+// diagnoseSpeed looks at what the node's user may do, and takes from it what locks do
+// without.
+func (d *doctorCmd) diagnoseSpeed(f *findings, node *redlatch.NodeReport) {
+	var lacks, speed []string
+	for _, rule := range node.Missing {
+		if slices.Contains(speedRules, rule) {
+			speed = append(speed, rule)
+		} else {
+			lacks = append(lacks, rule)
+		}
+	}
+	node.Missing = lacks
+	if len(speed) > 0 {
+		f.add(note, node.Node, fmt.Sprintf("the user %s lacks %s: clients have no second connection for a caller who is alone, whose locks take longer", node.User, strings.Join(speed, " ")),
+			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(speed, " ")))
+	}
+}
+
 // diagnoseUser looks at what the nodes' user may do.
 func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
 	guessed := "~" + strings.Replace(d.keyTemplate(), "{name}", doctorName, 1)
@@ -154,6 +173,9 @@ func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
 			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(node.Missing, " ")))
 	}
 }
+
+// speedRules are permissions that only the second connection needs.
+var speedRules = []string{"+client|id", "+client|kill"}
 
 // waitingRules are permissions that only the waiting line needs.
 var waitingRules = []string{"&redlatch:call:*", "+client|caching", "+client|tracking", "+publish", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}

@@ -105,6 +105,17 @@ func TestDiagnose(t *testing.T) {
 				n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"}
 			},
 		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:call:* +publish +subscribe: who waits"}},
+		{name: "permissions for a second connection", nodes: 1, change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"+client|kill"} },
+		}, exit: 0, want: []string{"note: one node", "note: a: the user app lacks +client|kill: clients have no second connection"}},
+		{name: "permissions for a second connection, and others", nodes: 1, change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"+client|kill", "+publish"} },
+		}, exit: 1, want: []string{"warning: a: the user app lacks +publish: who waits", "note: one node", "note: a: the user app lacks +client|kill:"}},
+		{name: "permissions for a second connection, and unfit", nodes: 1, change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.User, n.Missing, n.Standing, n.Reason = "app", []string{"+client|kill"}, redlatch.Unfit, errors.New("use Redis 7.0")
+			},
+		}, exit: 2, want: []string{"unsafe: only 0 of 1 nodes vote", "unsafe: a: it does not vote: use Redis 7.0", "note: one node", "note: a: the user app lacks +client|kill:"}},
 		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
 		}, doctor: doctorCmd{connection: connection{KeyTemplate: "l:{name}"}}, exit: 1, want: []string{"warning: a: the user app may not use the key l:redlatch-doctor"}},

@@ -83,10 +83,11 @@ type Listener interface {
 // Expresser is a Conn that can take a second connection to its server, by which a script
 // that is alone has its reply sooner. The order of Conn holds for both together.
 type Expresser interface {
-	// Express allows it. same reports whether ask, which sends over a second
-	// connection, reaches the server that the first one reached as number connection. It
-	// is called before the second is used, on a goroutine of its own.
-	Express(same func(connection uint64, ask Ask) bool)
+	// Express allows it, and reports whether there may be one. same reports whether ask,
+	// which sends over a second connection, reaches the server that the first one reached
+	// as number connection. It is called before the second is used, on a goroutine of its
+	// own.
+	Express(same func(connection uint64, ask Ask) bool) (possible bool)
 }
 
 // Ask sends one command and waits for its reply, for a limited time.

@@ -70,6 +70,8 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
+	// express: conn takes a second connection for a step that is alone.
+	express bool
 	// voting is the script of the deployment as this node's record names it.
 	voting atomic.Pointer[script.Script]
 
@@ -95,7 +97,7 @@ func New(conn driver.Conn, o Options) *Node {
 	}
 	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
-		e.Express(n.isSeen)
+		n.express = e.Express(n.isSeen)
 	}
 	n.gatherer = newGatherer(n.sendSeveral, []string{n.admissionKey}, []string{script.Several, n.counterTTL})
 	n.life, n.end = context.WithCancel(context.Background())

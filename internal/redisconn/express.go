@@ -51,10 +51,12 @@ var errOneWire = errors.New("the connection is not renewed")
 // Express implements driver.Expresser. Where Sentinels choose the server, or the
 // platform cannot tell whether a connection has ended without reading from it,
 // there is no express.
-func (c *Conn) Express(same func(connection uint64, ask driver.Ask) bool) {
-	if c.options.Master == "" && canPeek {
-		c.same.Store(&same)
+func (c *Conn) Express(same func(connection uint64, ask driver.Ask) bool) (possible bool) {
+	if c.options.Master != "" || !canPeek {
+		return false
 	}
+	c.same.Store(&same)
+	return true
 }
 
 // alone returns the express for a script that may go by it, or nil. Whoever gets it
