@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/alecthomas/kong"
 )
@@ -53,6 +54,7 @@ func parseAndRun(args []string, out *printer) error {
 		kong.Writers(os.Stdout, os.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
 		kong.Help(showHelp),
+		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)),
 	)
 	if err != nil {
 		return err
@@ -68,6 +70,16 @@ func parseAndRun(args []string, out *printer) error {
 		return &outcome{code: exitUsage, err: err, hints: []string{hint}}
 	}
 	return ctx.Run(out)
+}
+
+// verbatim takes an argument as it is. Kong itself takes it through JSON, which
+// replaces what is no UTF-8: COMMAND would get another file's name.
+func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err == nil {
+		target.SetString(token.String())
+	}
+	return err
 }
 
 // showHelp prints a command's help, under the usage line of its own that it may
