@@ -137,8 +137,11 @@ func (c *connection) admitCommand(node string) string {
 }
 
 func withoutPassword(node string) string {
+	if !strings.Contains(node, "@") {
+		return node // an address as it is shown is no URL
+	}
 	u, err := url.Parse(node)
-	if err != nil {
+	if err != nil || u.Host+u.Path == "" {
 		return "URL"
 	}
 	if _, has := u.User.Password(); has {

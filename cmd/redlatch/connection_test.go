@@ -40,3 +40,20 @@ func TestAdmitCommand(t *testing.T) {
 	t.Setenv("REDLATCH_MAX_TTL", "1m")
 	check("redlatch admit a:1")
 }
+
+// A node is shown as it was named: by its address, which is no URL, too.
+func TestWithoutPassword(t *testing.T) {
+	for node, want := range map[string]string{
+		"redis://u:p@h:1/2#a": "redis://u@h:1/2#a",
+		"127.0.0.1:6379":      "127.0.0.1:6379",
+		"127.0.0.1:6379/3":    "127.0.0.1:6379/3",
+		"#a":                  "#a",
+		"[::1]:6379":          "[::1]:6379",
+		"redis://u:p%@h":      "URL",
+		"u:p@127.0.0.1:6379":  "URL",
+	} {
+		if got := withoutPassword(node); got != want {
+			t.Errorf("%s: %s, want %s", node, got, want)
+		}
+	}
+}
