@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -84,6 +85,12 @@ func Parse(raw string) (o Options, name string, err error) {
 		return o, "", fmt.Errorf("%s names no socket: write unix:///PATH", address)
 	case o.Database < 0:
 		return o, "", fmt.Errorf("%s: database %d: it starts at 0", address, o.Database)
+	}
+	for _, server := range o.addresses() {
+		_, port, _ := net.SplitHostPort(server)
+		if n, err := strconv.Atoi(port); o.Network == "tcp" && err == nil && (n < 1 || n > 65535) {
+			return o, "", fmt.Errorf("%s: port %d: ports are 1 to 65535", address, n)
+		}
 	}
 	return o, nodeName(o, u.Fragment), nil
 }
