@@ -29,7 +29,7 @@ var exitCodes = []struct{ code, meaning string }{
 	{"70", "an error nobody foresaw"},
 	{"71", "the operating system refused a process, a pipe or the like"},
 	{"75", "held by another (-E sets another code)"},
-	{"76", "the lock was lost while COMMAND ran; COMMAND was killed, whatever it answered"},
+	{"76", "the lock was lost while COMMAND ran, whatever it answered; COMMAND was killed if it still ran"},
 	{"77", "a node refused (password, permission, wrong type, ...): waiting does not cure it"},
 	{"124", "COMMAND ran longer than --max-run and was killed"},
 	{"126", "COMMAND was found and cannot be executed"},

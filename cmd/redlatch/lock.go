@@ -38,6 +38,7 @@ Exit codes:
 	69     no quorum: too few nodes answered or were admitted
 	71     the handle could not be printed; the lock was released
 	75     held by another (-E sets another code)
+	76     the lock ran out before its handle could be printed
 	77     a node refused (password, permission, wrong type, ...)
 	128+n  signal n ended the wait for the lock`
 }
