@@ -2,6 +2,8 @@ package redisconn
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +106,44 @@ func TestCallersLeaveAHungServer(t *testing.T) {
 }
 
 // A connection that broke while nobody used it is replaced without an error,
+// Close does not wait for a connection that is being made to a server that hangs.
+func TestCloseWhileConnecting(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]*tls.Config{"plain": nil, "TLS": {InsecureSkipVerify: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			c := open(t, Options{Network: "tcp", Address: silent.Addr().String(), TLS: config})
+			var out error
+			var waiting sync.WaitGroup
+			waiting.Go(func() { _, out = c.Do(context.Background(), "SET", "k", "v") })
+			peer, err := silent.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer peer.Close()
+			closed := make(chan struct{})
+			go func() {
+				c.Close()
+				waiting.Wait()
+				close(closed)
+			}()
+			select {
+			case <-closed:
+				if out == nil {
+					t.Error("who waited for it has no error")
+				}
+			case <-time.After(replyTimeout / 2):
+				t.Error("it waits")
+			}
+		})
+	}
+}
+
 // and the count tells of it.
 func TestReconnects(t *testing.T) {
 	t.Parallel()

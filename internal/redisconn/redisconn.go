@@ -203,6 +203,9 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		}
 		address = found
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
 	conn, err := dial(ctx, o.Network, address, dialer, config)
 	if err != nil {
 		return nil, err
@@ -217,8 +220,12 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		c.hangUp()
 	})
 	c.mu.Lock()
+	over := c.life.Err() != nil
 	c.present = append(c.present, w)
 	c.mu.Unlock()
+	if over {
+		w.Close()
+	}
 	return w, nil
 }
 
@@ -239,12 +246,17 @@ type watched struct {
 	net.Conn
 	address string
 	broke   func()
+	// answered: something was read. Until then nothing but what sets the connection up
+	// was sent.
+	answered atomic.Bool
 }
 
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if err != nil {
 		w.broke()
+	} else if !w.answered.Load() {
+		w.answered.Store(true)
 	}
 	return n, err
 }
@@ -267,11 +279,17 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// Close implements driver.Conn.
+// Close implements driver.Conn. It waits for no connection that is still being made.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.end()
+	present := slices.Clone(c.present)
 	c.mu.Unlock()
+	for _, w := range present {
+		if !w.answered.Load() {
+			w.Close()
+		}
+	}
 	c.hangUp()
 	c.sessions.close()
 	c.client.Close()
