@@ -45,7 +45,7 @@ type Client struct {
 	closed bool
 	held   map[*Lock]struct{}
 	// calls counts the calls and renewals that Close waits for. It is added to
-	// under mu while not closed.
+	// under mu while not closed, or with a lock in held, which Close empties first.
 	calls sync.WaitGroup
 }
 
@@ -238,6 +238,18 @@ func (c *Client) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
+		return ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// enterWith is enter for a call that releases l, which Close waits for also where it has
+// begun and has not come to l yet.
+func (c *Client) enterWith(l *Lock) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, held := c.held[l]; c.closed && !held {
 		return ErrClosed
 	}
 	c.calls.Add(1)

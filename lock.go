@@ -246,7 +246,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // have to wait for the TTL.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_ = ctx
-	if l.client.enter() == nil {
+	if l.client.enterWith(l) == nil {
 		defer l.client.calls.Done()
 	}
 	return l.release()
