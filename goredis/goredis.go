@@ -25,6 +25,7 @@
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none
 //     wait.
+//   - Each of many callers has a command of its own for each step.
 //   - A Cluster's replicas cannot be waited for: Config.Replicas and Config.Fsync
 //     are refused with a *redis.ClusterClient.
 //

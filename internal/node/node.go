@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,7 @@ type Options struct {
 	// further votes.
 	Patience time.Duration
 	// Crowd is how many callers at once have a step each; those of more are put
-	// together. 0 is two a processor, and -1 puts all together.
+	// together. 0 is two a processor, and -1 puts all together. A Drainer's are not.
 	Crowd int
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
@@ -84,6 +85,11 @@ type Node struct {
 func New(conn driver.Conn, o Options) *Node {
 	if o.Crowd == 0 {
 		o.Crowd = defaultCrowd
+	}
+	if _, ok := conn.(driver.Drainer); ok {
+		// It keeps steps with the same first key in order: those that go together have
+		// another than the step that undoes one of them.
+		o.Crowd = math.MaxInt
 	}
 	n := &Node{
 		options:      o,
