@@ -95,8 +95,9 @@ func (h *Hold) Token() uint64 {
 
 // Successor returns a token for one more holder, who comes after all to whom the
 // attempt has given one and wants the lock for ttl: the next of its block. There is none
-// when the block is used up, and when an attempt of the successor's own would have a
-// validity that is longer by more than the drift, or another ttl.
+// when the block is used up, when an attempt of the successor's own would have a
+// validity that is longer by more than the drift, or another ttl, and when no quorum holds
+// the record any more: an extension whose caller has left may have found that.
 //
 // A quorum stores the block's last token, so that every other attempt's tokens are
 // larger than all of the block, or smaller.
@@ -105,7 +106,7 @@ func (h *Hold) Successor(ttl time.Duration) (token uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fresh := now.Until(h.until) >= ttl-2*Drift(ttl)
-	if h.over || h.unused == 0 || h.ttl != ttl || !fresh || h.extension != nil {
+	if h.over || h.unused == 0 || h.ttl != ttl || !fresh || h.extension != nil || h.impossible() {
 		return 0, false
 	}
 	h.unused--
@@ -155,6 +156,11 @@ func (h *Hold) Until() clock.Instant {
 func (h *Hold) Impossible() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.impossible()
+}
+
+// impossible is Impossible. The caller holds h.mu.
+func (h *Hold) impossible() bool {
 	gone := 0
 	for i := range h.seats {
 		if h.seats[i].gone {

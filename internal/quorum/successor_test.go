@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,18 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
+// deleted has n nodes say that another has the record, to an extension whose caller has
+// left.
+func deleted(t *testing.T, hold *Hold, n int) {
+	for _, v := range hold.engine.voters[len(hold.seats)-n:] {
+		v.(*server).put("another", 0)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	hold.Extend(ctx, hold.claim.TTL)
+	time.Sleep(stepTime)
+}
+
 // An attempt has a successor only where the successor's own would not be worth more.
 func TestNoSuccessor(t *testing.T) {
 	t.Parallel()
@@ -73,16 +86,18 @@ func TestNoSuccessor(t *testing.T) {
 		ttl    time.Duration
 		ok     bool
 	}{
-		"at once":       {before: func(*testing.T, *Hold) {}, ttl: ttl, ok: true},
-		"in time":       {before: func(*testing.T, *Hold) { time.Sleep(drift - 3*time.Millisecond) }, ttl: ttl, ok: true},
-		"late":          {before: func(*testing.T, *Hold) { time.Sleep(drift) }, ttl: ttl},
-		"run out":       {before: func(*testing.T, *Hold) { time.Sleep(ttl) }, ttl: ttl},
-		"shorter TTL":   {before: func(*testing.T, *Hold) {}, ttl: ttl - time.Second},
-		"longer TTL":    {before: func(*testing.T, *Hold) {}, ttl: ttl + time.Second},
-		"released":      {before: func(t *testing.T, hold *Hold) { hold.Release() }, ttl: ttl},
-		"left":          {before: func(t *testing.T, hold *Hold) { hold.Leave() }, ttl: ttl},
-		"extended":      {before: func(t *testing.T, hold *Hold) { time.Sleep(ttl / 2); hold.Extend(t.Context(), ttl) }, ttl: ttl, ok: true},
-		"extended more": {before: func(t *testing.T, hold *Hold) { hold.Extend(t.Context(), 2*ttl) }, ttl: ttl},
+		"at once":               {before: func(*testing.T, *Hold) {}, ttl: ttl, ok: true},
+		"in time":               {before: func(*testing.T, *Hold) { time.Sleep(drift - 3*time.Millisecond) }, ttl: ttl, ok: true},
+		"late":                  {before: func(*testing.T, *Hold) { time.Sleep(drift) }, ttl: ttl},
+		"run out":               {before: func(*testing.T, *Hold) { time.Sleep(ttl) }, ttl: ttl},
+		"shorter TTL":           {before: func(*testing.T, *Hold) {}, ttl: ttl - time.Second},
+		"longer TTL":            {before: func(*testing.T, *Hold) {}, ttl: ttl + time.Second},
+		"released":              {before: func(t *testing.T, hold *Hold) { hold.Release() }, ttl: ttl},
+		"left":                  {before: func(t *testing.T, hold *Hold) { hold.Leave() }, ttl: ttl},
+		"extended":              {before: func(t *testing.T, hold *Hold) { time.Sleep(ttl / 2); hold.Extend(t.Context(), ttl) }, ttl: ttl, ok: true},
+		"extended more":         {before: func(t *testing.T, hold *Hold) { hold.Extend(t.Context(), 2*ttl) }, ttl: ttl},
+		"deleted by a minority": {before: func(t *testing.T, hold *Hold) { deleted(t, hold, 1) }, ttl: ttl, ok: true},
+		"deleted by a quorum":   {before: func(t *testing.T, hold *Hold) { deleted(t, hold, 2) }, ttl: ttl},
 		"being extended": {before: func(t *testing.T, hold *Hold) {
 			go hold.Extend(t.Context(), ttl)
 			synctest.Wait()
