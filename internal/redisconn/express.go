@@ -35,7 +35,7 @@ type express struct {
 	generation uint64
 	// busy: somebody uses it. One that is at an end stays busy.
 	busy atomic.Bool
-	// hurry ends the wait for a reply.
+	// hurry ends the write and the wait for a reply.
 	hurry func()
 }
 
@@ -153,7 +153,7 @@ func (c *Conn) makeExpress() {
 	deadline, _ := ctx.Deadline()
 	conn.SetDeadline(deadline)
 	defer context.AfterFunc(ctx, w.end)()
-	x := &express{wire: w, generation: generation, hurry: func() { conn.SetReadDeadline(time.Unix(1, 0)) }}
+	x := &express{wire: w, generation: generation, hurry: func() { conn.SetDeadline(time.Unix(1, 0)) }}
 	ready, used := false, false // one goroutine after the other
 	option := c.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 		if !ready || used {

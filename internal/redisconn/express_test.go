@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +154,37 @@ func TestPipelineComesAfterTheExpress(t *testing.T) {
 		if got := must(t, h.Conn, "GET", "k"); got.Text != "later" {
 			t.Errorf("%s: then the value is %q", name, got.Text)
 		}
+	}
+}
+
+// A caller's end is heard while a server that hangs takes nothing in, and what it has of
+// the command is not executed.
+func TestExpressToOneThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	h := hasty(t, server.URL())
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	out, value := make(chan error, 1), strings.Repeat("x", 32<<20)
+	go func() {
+		_, err := h.Do(within(t, 200*time.Millisecond), "SET", "k", value)
+		out <- err
+	}()
+	select {
+	case err := <-out:
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the caller still waits")
+	}
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, h.Conn, "PING")
+	if got := must(t, h.Conn, "STRLEN", "k"); got.Int != 0 {
+		t.Errorf("%d bytes were set", got.Int)
 	}
 }
 
