@@ -121,3 +121,42 @@ func TestHandedOnToTheDead(t *testing.T) {
 	}
 	unlock(t, next)
 }
+
+// A holder whose record is not on the node that keeps the line does not take what others
+// do meanwhile for the loss of its lock.
+func TestReleaseWithoutTheKeeper(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
+	lock := tryLock(t, client, t.Name())
+	for _, s := range nodes {
+		await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+	}
+	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
+	arbiter := awaitStanding(t, nodes, t.Name(), 1)
+	do(t, nodes[arbiter], "DEL", t.Name())
+	for i, p := range proxies {
+		p.HoldBack(redistest.Requests, i != arbiter)
+	}
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- lock.Unlock(t.Context()) }()
+	var next outcomeOf
+	select {
+	case next = <-out: // before the rest of the release
+	case <-time.After(time.Second):
+	}
+	for _, p := range proxies {
+		p.HoldBack(redistest.Requests, false)
+	}
+	if err := <-unlocked; err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	if next.lock == nil {
+		next = <-out
+	}
+	if next.err != nil {
+		t.Fatal(next.err)
+	}
+	unlock(t, next.lock)
+}

@@ -2,14 +2,16 @@
 -- KEYS  record, counter, next
 -- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
 --       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave;
---       or '>' to have the first in line told that it may take the holder's
---       records on other nodes over
+--       or '>' to have the first in line told, where the holder's record is deleted, that
+--       it may take those on other nodes over
 -- Answers 1, or 2 when one who waits was called; {holder, remaining ms} when another's; 0 when
 -- there is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3])
 local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
 if waiter == '>' then
-  waiter, from = nil, ARGV[1]
+  -- A holder whose record is not here is not answered that somebody was called, and would
+  -- take its records on other nodes for lost.
+  waiter, from = nil, ours and ARGV[1] or nil
 end
 if ours then
   if ARGV[2] ~= '0' and (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then

@@ -321,7 +321,9 @@ func (c *call) release() (driver.Reply, error) {
 	summoned, from := "", ""
 	place := c.argv[3:]
 	if len(place) > 0 && place[0] == ">" {
-		place, from = nil, id
+		if place = nil; ours {
+			from = id
+		}
 	}
 	l := c.lineOf(record, next)
 	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from) > 0 {
