@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -120,6 +121,40 @@ func TestHandedOnToTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock(t, next)
+}
+
+// The answer of the node that keeps the line is lost, and with it whether another was
+// called: what that one has taken over meanwhile is not taken for lost.
+func TestReleaseWhoseKeeperIsNotHeard(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
+	unlock(t, tryLock(t, client, t.Name()+"/before")) // the nodes know the script
+	lock := tryLock(t, client, t.Name())
+	for _, s := range nodes {
+		await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
+	}
+	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
+	arbiter := awaitStanding(t, nodes, t.Name(), 1)
+	for i, p := range proxies {
+		p.HoldBack(redistest.Requests, i != arbiter)
+	}
+	struck := tap(proxies[arbiter]).lose("release", redistest.CutAfter)
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- lock.Unlock(t.Context()) }()
+	<-struck
+	next := <-out
+	for _, p := range proxies {
+		p.HoldBack(redistest.Requests, false)
+	}
+	if err := <-unlocked; errors.Is(err, redlatch.ErrLost) || !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("unlock: %v", err)
+	}
+	if next.err != nil {
+		t.Fatal(next.err)
+	}
+	unlock(t, next.lock)
 }
 
 // A holder whose record is not on the node that keeps the line does not take what others

@@ -289,11 +289,19 @@ func (l *Lock) release() error {
 		}
 	}
 	need := quorum.Majority(len(votes))
-	switch {
-	case deleted >= need:
+	if deleted >= need {
 		return nil
-	case notOurs > len(votes)-need:
-		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
+	}
+	if notOurs > len(votes)-need {
+		if votes[l.client.line.Arbiter(l.call.record)].Verdict != ballot.Unknown {
+			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
+		}
+		// It may have called another, who has taken over what the rest do not have.
+		for i, v := range votes {
+			if v.Verdict != ballot.Granted {
+				votes[i] = ballot.Answer{}
+			}
+		}
 	}
 	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
