@@ -59,9 +59,10 @@ func (h *Hold) handedOver(i int, id string, a ballot.Answer) ballot.Answer {
 	switch {
 	case released.Verdict == ballot.Held && released.Holder == id:
 		released.Verdict = ballot.Granted // the answer was lost, and it was done
-	case released.Verdict == ballot.NotOurs && a.Verdict == ballot.Unknown:
-		// It may have been done, and undone since: nobody can say that it was lost.
-		released.Verdict, released.Err = ballot.Unknown, a.Err
+	case (released.Verdict == ballot.NotOurs || released.Verdict == ballot.Held) && a.Verdict == ballot.Unknown:
+		// It may have been done, and undone since, and another have come: nobody can say
+		// that it was lost.
+		released = ballot.Answer{Verdict: ballot.Unknown, Err: a.Err, Waiting: released.Waiting}
 	}
 	return released
 }

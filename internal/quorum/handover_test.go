@@ -128,7 +128,7 @@ func handOverOnce(t *testing.T, mask []loss) {
 			"had another's": ballot.NotOurs, "down": ballot.NotSent, "hung": ballot.Unknown,
 		}[l.name]
 		// An attempt that has failed waits for no more answers.
-		unknown := a.Verdict == ballot.Unknown && (deletable >= need || next == nil && right != ballot.Held)
+		unknown := a.Verdict == ballot.Unknown && (deletable >= need || next == nil)
 		if a.Verdict != right && !unknown && !(l.name == "hung" && a.Verdict == ballot.NotSent) {
 			t.Errorf("%s: node %d answered %v, want %v", name, i, a.Verdict, right)
 		}
@@ -196,6 +196,39 @@ func TestHandOverWithLostAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Where an answer was lost, the next was undone and another has the record by now, nobody
+// can say that it was not handed over.
+func TestHandOverUndoneAndTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		e := newEngine(t, nodes)
+		hold := acquired(t, e, "mine")
+		rest()
+		for _, s := range nodes[1:] {
+			s.put("theirs", 0)
+		}
+		nodes[0].set(func(s *server) { s.deaf = true })
+		done := make(chan []ballot.Answer)
+		go func() {
+			_, answers, _ := handOver(hold, claimOf("next"))
+			done <- answers
+		}()
+		for nodes[0].record() != "next" {
+			time.Sleep(time.Millisecond / 4)
+		}
+		nodes[0].set(func(s *server) { s.deaf = false })
+		for nodes[0].record() != "" {
+			time.Sleep(time.Millisecond / 4)
+		}
+		nodes[0].put("theirs", 0)
+		if answers := <-done; answers[0].Verdict != ballot.Unknown {
+			t.Errorf("the answers are %v", answers)
+		}
+		rest()
+	})
 }
 
 // It is handed over right after it was acquired, or while it is extended, with
