@@ -139,6 +139,34 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 	}
 }
 
+// A user who may set records and no counters is given nothing, alone or together with
+// others, and nothing is left.
+func TestLocksWithoutCounters(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~* &* +@all -psetex"}})
+	for name, c := range map[string]redlatch.Config{
+		"alone":    config(server.URLAs("alice", "secret")),
+		"together": redlatch.InCrowd(config(server.URLAs("alice", "secret"))),
+	} {
+		client := open(t, c)
+		var group sync.WaitGroup
+		for i := range 20 {
+			group.Go(func() {
+				lock, err := client.TryLock(within(t, patience), fmt.Sprint(name, i))
+				if lock != nil || !errors.Is(err, redlatch.ErrRefused) {
+					t.Errorf("%s: %v, %v", name, lock, err)
+				}
+			})
+		}
+		group.Wait()
+		for i := range 20 {
+			if v := value(t, server, fmt.Sprint(name, i)); v != "" {
+				t.Errorf("%s: %s is left", name, v)
+			}
+		}
+	}
+}
+
 // The node hangs with many steps under way: all callers learn it in time, and when it
 // goes on nothing is left on it.
 func TestManyCallersOfANodeThatHangs(t *testing.T) {

@@ -54,7 +54,11 @@ elseif not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   -- MGET says nothing for a key of another type: let the server say what it is.
   return redis.call('GET', KEYS[1])
 end
-redis.call('PSETEX', KEYS[2], ARGV[6], counter)
+local stored = redis.pcall('PSETEX', KEYS[2], ARGV[6], counter)
+if stored.err then -- an error alone does not undo what came before it
+  redis.call('DEL', KEYS[1])
+  return stored
+end
 local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)

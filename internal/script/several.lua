@@ -21,20 +21,21 @@ for i = 1, wanted do
   -- As in the acquire step: within the clamp, and larger.
   local usual = not seen[k] and not seen[k + 2] and string.sub(proposed, 1, -7) == second
     and (not last or #last == #proposed and last < proposed)
+  answers[i] = '0'
   if usual and redis.call('SET', KEYS[k], ARGV[a], 'PX', ARGV[a + 1], 'NX') then
-    redis.call('PSETEX', KEYS[k + 1], ARGV[2], proposed)
-    answers[i] = '1'
-  else
-    answers[i] = '0'
+    if redis.pcall('PSETEX', KEYS[k + 1], ARGV[2], proposed).err then
+      redis.call('DEL', KEYS[k]) -- asked again, it would be granted under the counter before
+    else
+      answers[i] = '1'
+    end
   end
 end
 for i = wanted + 1, #ARGV - 3 - 2 * wanted do
   local k = wanted + 2 * i
+  answers[i] = '0'
   if seen[k] == ARGV[3 + 2 * wanted + i] and not seen[k + 1] then
     deleted[#deleted + 1] = KEYS[k]
     answers[i] = '1'
-  else
-    answers[i] = '0'
   end
 end
 -- Last, so that what comes to nothing by an error was not released.
