@@ -234,23 +234,17 @@ func (c *Client) Close() error {
 
 // enter begins a call that Close waits for. It must be followed by
 // c.calls.Done unless it fails.
-func (c *Client) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
-	}
-	c.calls.Add(1)
-	return nil
-}
+func (c *Client) enter() error { return c.enterWith(nil) }
 
 // enterWith is enter for a call that releases l, which Close waits for also where it has
 // begun and has not come to l yet.
 func (c *Client) enterWith(l *Lock) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, held := c.held[l]; c.closed && !held {
-		return ErrClosed
+	if c.closed {
+		if _, held := c.held[l]; !held {
+			return ErrClosed
+		}
 	}
 	c.calls.Add(1)
 	return nil
