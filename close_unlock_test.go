@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -47,12 +46,7 @@ func TestCloseWhileUnlocking(t *testing.T) {
 			machine := &stopping{Clock: clock.System, stopped: make(chan struct{}), goOn: make(chan struct{})}
 			draw := func(below time.Duration) time.Duration { return below / 2 }
 			client, err := redlatch.OpenIn(config(proxyURLs(proxies)...), machine, draw, func(node string) (driver.Conn, error) {
-				o, _, err := redisconn.Parse(of[node].URL())
-				if err != nil {
-					return nil, err
-				}
-				o.ConnectTimeout = patience
-				return redisconn.New(o)
+				return connTo(of[node].URL())
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -34,6 +34,16 @@ type neverFires struct{}
 func (neverFires) Stop() bool               { return true }
 func (neverFires) Reset(time.Duration) bool { return true }
 
+// connTo is the connection behind url of a client that OpenIn opens.
+func connTo(url string) (driver.Conn, error) {
+	o, _, err := redisconn.Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	o.ConnectTimeout = 5 * time.Second
+	return redisconn.New(o)
+}
+
 // A holder that looks is told the truth, whichever way it looks, though no timer
 // has fired and Go's own clock stood still: the machine slept.
 func TestWhoLooksFindsTheLockLost(t *testing.T) {
@@ -62,14 +72,7 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			t.Parallel()
 			machine := &starved{Clock: clock.System}
 			draw := func(below time.Duration) time.Duration { return below / 2 }
-			dial := func(string) (driver.Conn, error) {
-				o, _, err := redisconn.Parse(server.URL())
-				if err != nil {
-					return nil, err
-				}
-				o.ConnectTimeout = 5 * time.Second
-				return redisconn.New(o)
-			}
+			dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
 			client, err := redlatch.OpenIn(config(server.URL()), machine, draw, dial)
 			if err != nil {
 				t.Fatal(err)

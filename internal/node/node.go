@@ -87,8 +87,8 @@ func New(conn driver.Conn, o Options) *Node {
 		o.Crowd = defaultCrowd
 	}
 	if _, ok := conn.(driver.Drainer); ok {
-		// It keeps steps with the same first key in order: those that go together have
-		// another than the step that undoes one of them.
+		// It keeps steps with the same first key in order, as a Cluster does: those that go
+		// together have another than the step that undoes one of them.
 		o.Crowd = math.MaxInt
 	}
 	n := &Node{

@@ -222,7 +222,7 @@ func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
 
 // isSimple reports whether the acquire step of c may go together with others.
 func (n *Node) isSimple(c *ballot.Claim) bool {
-	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil && !n.isSlot()
+	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil
 }
 
 // releaseInCrowd is release for one of many: ok is false when the node is to be asked
@@ -236,8 +236,8 @@ func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err
 }
 
 // isSimpleRelease reports whether the release step of c may go together with others.
-func (n *Node) isSimpleRelease(c *ballot.Claim) bool {
-	return c.Token == 0 && c.Place.Waiter == "" && !c.Queued && !n.isSlot()
+func isSimpleRelease(c *ballot.Claim) bool {
+	return c.Token == 0 && c.Place.Waiter == "" && !c.Queued
 }
 
 // sendSeveral runs the common command of several steps.

@@ -108,7 +108,7 @@ func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 // release runs the release script.
 func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error) {
 	defer n.gatherer.exit()
-	if n.gatherer.enter(n.options.Crowd) && n.isSimpleRelease(&c) {
+	if n.gatherer.enter(n.options.Crowd) && isSimpleRelease(&c) {
 		if reply, ok, err := n.releaseInCrowd(&c); ok {
 			return reply, err
 		}
