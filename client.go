@@ -107,6 +107,7 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 		Timeout: config.NodeTimeout,
 		Foreign: isForeign,
 		Forgo:   func(record, from string) { c.engine.Remove(claimOf(record, from, config.MaxTTL)) },
+		Now:     func() clock.Instant { return c.clock.Now() },
 		Draw:    func(d time.Duration) time.Duration { return c.draw(d) },
 	})
 	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))

@@ -39,6 +39,8 @@ type Lock struct {
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
+	// short: the lock was granted for less than its TTL, and has not been extended to it yet.
+	short bool
 	// given: the hold was released, detached, or given to the next caller.
 	given bool
 }
@@ -46,7 +48,12 @@ type Lock struct {
 func (c *Client) newLock(call *call, t turn) *Lock {
 	l := &call.lock
 	l.client, l.call, l.hold, l.token, l.started = c, call, t.hold, t.token, t.since
-	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
+	ttl := l.call.request.ttl
+	l.renewal = l.started.Add(c.jitter(ttl / 3))
+	usual := ttl - 2*quorum.Drift(ttl) - 2*c.config.stepTimeout() // at least, by an attempt of its own or as a successor
+	if l.short = t.since.Until(t.hold.Until()) < usual && l.call.request.renewal; l.short {
+		l.renewal = l.started.Add(settling)
+	}
 
 	c.mu.Lock()
 	closed := c.closed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // queue waits for the lock behind the callers of this process who came before,
@@ -92,6 +93,9 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 				return nil, false, err
 			}
 		}
+		if lock, others = c.accept(q); lock != nil {
+			return lock, others, nil
+		}
 		claim := c.claim() // after the wait: the id says since when it is held
 		if placed {
 			claim = q.place.In(claim)
@@ -146,11 +150,50 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	if q.place == nil {
 		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
 	}
-	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
+	err = q.place.Await(ctx, rest, c.bid, func(s ballot.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}
 	return err == nil, nil
+}
+
+// settling is how soon a lock that a release granted is extended to its TTL: one that is
+// released before saves the command.
+const settling = 10 * time.Millisecond
+
+// bid is what a release may grant the lock for before this call has heard of it, where one
+// node decides and the lock is renewed: for so short that nobody is held up for long if it
+// does not hear of it, and for long enough that the lock can be extended, once it does, before
+// its guard begins.
+func (c *call) bid() ballot.Claim {
+	r := &c.request
+	if len(c.client.nodes) > 1 || !r.renewal || r.maxHold < r.ttl {
+		return ballot.Claim{}
+	}
+	claim := c.claim()
+	claim.TTL = min(r.ttl, r.guard+2*script.Grace+c.client.config.NodeTimeout)
+	return claim
+}
+
+// accept returns the lock that a release has granted to the bid of the place, if there is one
+// and enough is left of it to extend it. Else an attempt takes over what was granted.
+func (c *call) accept(q *queue) (lock *Lock, others bool) {
+	if q.place == nil {
+		return nil, false
+	}
+	bid, granted, ok := q.place.Granted()
+	if !ok {
+		return nil, false
+	}
+	answer := ballot.Answer{Verdict: ballot.Granted, Token: granted.Token, Waiting: granted.Waiting}
+	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, c.request.guard+c.client.config.NodeTimeout)
+	if !ok {
+		return nil, false
+	}
+	c.client.counters.tries.Add(1)
+	q.place.Taken(answer)
+	q.place = nil
+	return c.hold(turnOf(hold)), granted.Waiting
 }
 
 // stands takes in what the node that keeps the line says.

@@ -125,8 +125,11 @@ type Place struct {
 type Call struct {
 	Waiter, Record string
 	// From is the holder who leaves its records on other nodes to the waiter, if
-	// any.
-	From string
+	// any; with a Token the waiter's own bid, to which the record was granted under it.
+	From  string
+	Token uint64
+	// Waiting, of a grant: others stand in the line.
+	Waiting bool
 }
 
 // Standing is a node's answer to one who stands in the line: Held, or why it

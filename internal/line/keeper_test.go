@@ -118,8 +118,13 @@ func (e endpoint) Stand(ctx context.Context, c ballot.Claim, watch bool) (s ball
 	return s
 }
 
-func (e endpoint) Leave(ctx context.Context, _, waiter string) {
-	e.answer(ctx, func() { e.leave(waiter) })
+func (e endpoint) Leave(ctx context.Context, record, waiter, bid string) {
+	e.answer(ctx, func() {
+		if bid != "" {
+			e.forgone = append(e.forgone, record+" of "+bid)
+		}
+		e.leave(waiter)
+	})
 }
 
 func (e endpoint) Waits(ctx context.Context, _ string) (somebody bool, err error) {
@@ -310,10 +315,12 @@ func arbiter(t *testing.T, nodes []*keeper) *keeper {
 
 func quiet(ballot.Standing) {}
 
+func noBid() ballot.Claim { return ballot.Claim{} }
+
 // awaiting starts an Await, and returns where its outcome will be.
 func awaiting(ctx context.Context, p *Place, rest time.Duration) <-chan error {
 	out := make(chan error, 1)
-	go func() { out <- p.Await(ctx, rest, quiet) }()
+	go func() { out <- p.Await(ctx, rest, noBid, quiet) }()
 	return out
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Keeper is a node that can keep a line. Its methods wait for the node's answer
@@ -24,7 +25,7 @@ import (
 type Keeper interface {
 	Name() string
 	Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing
-	Leave(ctx context.Context, record, waiter string)
+	Leave(ctx context.Context, record, waiter, bid string)
 	Waits(ctx context.Context, record string) (somebody bool, err error)
 }
 
@@ -40,6 +41,8 @@ type Options struct {
 	// Forgo removes the records that from left on nodes for a waiter of this process
 	// that has no use for them. It does not block.
 	Forgo func(record, from string)
+	// Now reads the clocks by which a validity is reckoned.
+	Now func() clock.Instant
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
 }
@@ -124,7 +127,7 @@ func (l *Line) Called(voter int, c ballot.Call) {
 	p := l.places[c.Record]
 	ours := p != nil && p.waiter == c.Waiter
 	if ours {
-		p.signal(news{turn: true, from: c.From})
+		p.signal(news{turn: true, call: c})
 	}
 	l.mu.Unlock()
 	if !ours {
@@ -185,8 +188,8 @@ func (l *Line) leave(voter int, c ballot.Call) {
 	l.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
 		defer cancel()
-		l.keepers[voter].Leave(ctx, c.Record, c.Waiter)
-		if c.From != "" {
+		l.keepers[voter].Leave(ctx, c.Record, c.Waiter, c.From)
+		if c.From != "" && len(l.keepers) > 1 {
 			l.options.Forgo(c.Record, c.From)
 		}
 	})

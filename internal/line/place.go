@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -38,17 +39,30 @@ type Place struct {
 	// records to this process, if any did: it holds nothing any more, so that it does
 	// no harm if somebody has taken them over.
 	attempt, from string
+	// bid went with the last stand that had one, and before with the one before, until it
+	// is known that nothing was granted to it. unanswered: the last stand had no answer.
+	bid, before Bid
+	unanswered  bool
+	// granted is what bid was granted under; its Token is 0 when it was not.
+	granted ballot.Call
 	// watch asks for news of the record, whose holder calls nobody.
 	watch bool
 	// called gets what concerns this place; the stronger signal stays.
 	called chan news
 }
 
+// Bid is an attempt that a release may grant for the asking of whoever releases. It was
+// made before Sent, from which its validity counts.
+type Bid struct {
+	ballot.Claim
+	Sent clock.Instant
+}
+
 // news: something may have changed.
 type news struct {
-	// turn: the record is kept for us. from has left us its other records.
+	// turn: the record is kept for us, or granted to our bid, as call says.
 	turn bool
-	from string
+	call ballot.Call
 }
 
 // signal is called with line.mu held.
@@ -70,10 +84,13 @@ func (p *Place) signal(n news) {
 }
 
 // Await returns nil when it is time for an attempt: the process was called, or
-// is the first in line and the record is free. It returns ErrNone when no node
+// is the first in line and the record is free, or the record is its bid's already.
+// It returns ErrNone when no node
 // keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
-// called. told is called with each of the arbiter's answers.
-func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.Standing)) error {
+// called. bid makes a bid whenever the arbiter is asked; one without an ID is none. told
+// is called with each of the arbiter's answers.
+func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot.Claim, told func(ballot.Standing)) error {
+	p.granted = ballot.Call{}
 	for {
 		if rest > 0 {
 			called, err := p.wait(ctx, rest)
@@ -85,10 +102,15 @@ func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.
 		case <-p.called: // the answer tells as much
 		default:
 		}
-		if err := p.stand(ctx); err != nil {
+		if err := p.stand(ctx, bid()); err != nil {
 			return err
 		}
 		s := p.standing
+		if p.isBid(s.Holder) { // the message may be on its way
+			p.begin(s.Holder)
+			return nil
+		}
+		p.before = Bid{}
 		told(s)
 		first := s.Ahead == 0
 		if first && s.Free() {
@@ -114,7 +136,10 @@ func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err err
 	select {
 	case n := <-p.called:
 		if n.turn {
-			p.begin(n.from)
+			p.begin(n.call.From)
+			if n.call.Token > 0 && n.call.From == p.bid.ID {
+				p.granted = n.call
+			}
 		}
 		return n.turn, nil
 	case <-timer.C:
@@ -143,23 +168,31 @@ func (p *Place) begin(from string) {
 	p.from = from
 }
 
-// stand asks the nodes in order until one keeps the line.
-func (p *Place) stand(ctx context.Context) error {
+// stand asks the nodes in order until one keeps the line. While it is not known what
+// became of a bid no other is made, so that two are outstanding at most.
+func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
+	claim := p.claim
+	if bid.ID != "" && !p.unanswered {
+		claim.ID, claim.TTL = bid.ID, bid.TTL
+		p.bid, p.before = Bid{bid, p.line.options.Now()}, p.bid
+	}
+	p.unanswered = true
 	for _, i := range p.order {
 		step, cancel := context.WithTimeout(ctx, p.line.options.Timeout)
-		s := p.line.keepers[i].Stand(step, p.claim, p.watch)
+		claim.Place = p.claim.Place
+		s := p.line.keepers[i].Stand(step, claim, p.watch)
 		cancel()
 		if ctx.Err() != nil {
 			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == ballot.Held || s.Verdict == ballot.Unknown) {
-				p.line.leave(i, ballot.Call{Record: p.claim.Record, Waiter: s.Place.Waiter, From: s.From}) // it may have been given a place
+				p.abandon(i, s.Place.Waiter, s.From) // it may have been given a place
 			}
 			return context.Cause(ctx)
 		}
 		if s.Verdict == ballot.Held {
 			if s.Place.Voter = i; p.stands() && (p.claim.Place.Voter != i || p.claim.Place.Waiter != s.Place.Waiter) {
-				p.abandon()
+				p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, p.from)
 			}
-			p.standing, p.claim.Place = s, s.Place
+			p.standing, p.claim.Place, p.unanswered = s, s.Place, false
 			return nil
 		}
 	}
@@ -179,13 +212,24 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 	return claim
 }
 
+// isBid reports whether a holder is one of the bids.
+func (p *Place) isBid(holder string) bool {
+	return holder != "" && (holder == p.bid.ID || holder == p.before.ID)
+}
+
+// Granted returns the bid that the record was granted to, and how, if that is what Await
+// ended with. It may be too old to be relied on: an attempt then takes its record over.
+func (p *Place) Granted() (b Bid, c ballot.Call, ok bool) {
+	return p.bid, p.granted, p.granted.Token > 0
+}
+
 // Taken ends the place of a process that has the lock. Where the arbiter's vote
 // was given or is to come, the place ends with it.
 func (p *Place) Taken(arbiter ballot.Answer) {
 	p.forget()
 	p.from = ""
 	if p.stands() && arbiter.Verdict != ballot.Granted && (arbiter.Verdict != ballot.Unknown || arbiter.Err != nil) {
-		p.abandon()
+		p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, "")
 	}
 }
 
@@ -195,11 +239,11 @@ func (p *Place) Leave() {
 	p.forget()
 	select {
 	case n := <-p.called:
-		p.from = cmp.Or(n.from, p.from)
+		p.from = cmp.Or(n.call.From, p.from)
 	default:
 	}
 	if p.stands() {
-		p.abandon()
+		p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, p.from)
 	}
 }
 
@@ -214,6 +258,17 @@ func (p *Place) forget() {
 	delete(p.line.places, p.claim.Record)
 }
 
-func (p *Place) abandon() {
-	p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
+// abandon gives up the place that waiter has on a node, what from has left to it, and
+// what may have been granted to its bids.
+func (p *Place) abandon(voter int, waiter, from string) {
+	for _, b := range []string{p.bid.ID, p.before.ID} {
+		switch {
+		case b == "" || b == from:
+		case from == "":
+			from = b
+		default:
+			p.line.options.Forgo(p.claim.Record, b)
+		}
+	}
+	p.line.leave(voter, ballot.Call{Record: p.claim.Record, Waiter: waiter, From: from})
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ type subscription struct {
 }
 
 // Stand joins the line for the claim's record, or says that the waiter is still
-// there, and reports its place. With watch, a change of the record is told to
+// there, and reports its place. A claim that has an ID is the waiter's bid. With watch, a change of the record is told to
 // Options.Changed as far as the server can.
 func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing {
 	hears := n.listen(ctx)
@@ -40,6 +41,9 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	}
 	keys := []string{c.Record, n.admissionKey, c.Next}
 	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10)}
+	if n.grants && hears && c.ID != "" {
+		args = append(args, milliseconds(c.TTL)+" "+c.ID)
+	}
 	watched := false
 	reply, err := n.cast(ctx, func(sha string) (reply driver.Reply, err error) {
 		if l, ok := n.conn.(driver.Listener); ok && watch {
@@ -63,15 +67,20 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	return s
 }
 
-// Leave gives the waiter's place up. It waits for the answer or for ctx; a place
-// that is not given up lapses.
-func (n *Node) Leave(ctx context.Context, record, waiter string) {
+// Leave gives the waiter's place up, and the record if it is the bid's. It waits for the
+// answer or for ctx; a place that is not given up lapses.
+func (n *Node) Leave(ctx context.Context, record, waiter, bid string) {
 	counter, next := ClaimKeys(record)
-	n.release(ctx, ballot.Claim{
-		Record: record, Counter: counter, Next: next,
-		ID:    waiter, // which no record has
+	c := ballot.Claim{
+		Record: record, Counter: counter, Next: next, TTL: n.options.Deployment.MaxTTL,
+		ID:    cmp.Or(bid, waiter), // no record has a waiter's name
 		Place: ballot.Place{Waiter: waiter},
-	})
+	}
+	if bid != "" {
+		n.Release(ctx, c)
+		return
+	}
+	n.release(ctx, c)
 }
 
 // Waits reports whether anybody stands in line for the record on this node. It waits for
@@ -136,10 +145,18 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 // parseCall reads what line.lua publishes.
 func parseCall(message string) (c ballot.Call, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
+	counter, rest, _ := strings.Cut(rest, " ")
 	length, rest, _ := strings.Cut(rest, " ")
 	n, err := strconv.Atoi(length)
 	if err != nil || n < 0 || n > len(rest) {
 		return c, false
 	}
-	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
+	var token uint64
+	counter, others := strings.CutSuffix(counter, "+")
+	if counter != "-" {
+		if token, err = strconv.ParseUint(counter, 10, 64); err != nil {
+			return c, false
+		}
+	}
+	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:], Token: token, Waiting: others}, true
 }

@@ -71,6 +71,9 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
+	// grants: a release may grant the record to the first in line. With several nodes each
+	// would have to, and with replicas they would have to acknowledge it.
+	grants bool
 	// express: conn takes a second connection for a step that is alone.
 	express bool
 	// voting is the script of the deployment as this node's record names it.
@@ -101,7 +104,9 @@ func New(conn driver.Conn, o Options) *Node {
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
-	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
+	alone := len(o.Census.names) == 1
+	n.grants = alone && o.slotTag == "" && o.Replicas.Conn == nil
+	if e, ok := conn.(driver.Expresser); ok && alone {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		n.express = e.Express(n.isSeen)
 	}

@@ -113,27 +113,30 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 			return reply, err
 		}
 	}
-	const nkeys, usual = 3, 6
-	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
-		c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
+	const nkeys, usual = 4, 10
+	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next, n.admissionKey,
+		script.Release, c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
 	switch {
 	case c.HandOn:
 		command = append(command, ">")
 	case c.Place.Waiter != "":
 		command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
 	}
-	return n.undo(ctx, script.Release, command[:nkeys:nkeys], command[nkeys:])
-}
-
-// undo runs a script that gives nothing away, which any server may load.
-func (n *Node) undo(ctx context.Context, s script.Script, keys, args []string) (driver.Reply, error) {
+	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		reply, err := n.conn.EvalSHA(ctx, s.SHA, keys, args)
+		if n.grants {
+			reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
+			if !isNoScript(err) {
+				return reply, err
+			}
+		}
+		// This one gives nothing away, and any server may load it.
+		reply, err := n.conn.EvalSHA(ctx, script.Releasing.SHA, keys, args)
 		if isNoScript(err) {
-			reply, err = eval(ctx, n.conn, s.Text, keys, args)
+			reply, err = eval(ctx, n.conn, script.Releasing.Text, keys, args)
 		}
 		return reply, err
 	})

@@ -91,6 +91,25 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 	return newHold(e, claim).acquire(ctx, start, (*Hold).acquireLane)
 }
 
+// Accept returns the hold of an attempt that the only node has granted already, with answer,
+// for another's asking: claim was made before since. ok is false when no more than least of
+// its validity is left.
+func (e *Engine) Accept(claim ballot.Claim, since clock.Instant, answer ballot.Answer, least time.Duration) (h *Hold, ok bool) {
+	now, until := e.clock.Now(), since.Add(claim.TTL-Drift(claim.TTL))
+	if now.Reached(until.Add(-least)) {
+		return nil, false
+	}
+	h = newHold(e, claim)
+	h.attempt.unlimit()
+	h.until = until
+	h.seats[0] = seat{answer: answer, stored: answer.Token, waiting: answer.Waiting, ours: true}
+	if answer.Waiting {
+		e.waiting(claim.Record)
+	}
+	h.keep(answer.Token, now)
+	return h, true
+}
+
 // acquire makes the attempt, which began at start, by running lane for each node.
 func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Hold, []ballot.Answer) {
 	e := h.engine

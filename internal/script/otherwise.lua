@@ -1,6 +1,6 @@
 -- What else a release does where there may be a line: its attempt was a waiter's, or
 -- nobody is known to be the first.
-local record, next, ticket = KEYS[1], KEYS[3], ARGV[5]
+local record, next, ticket = KEYS[1], KEYS[3], ARGV[6]
 local summoned
 if seen[2] or waiter then
   local now = clock()

@@ -26,6 +26,7 @@ const (
 	Admit   = "admit"
 	Stand   = "stand"
 	Several = "several"
+	Release = "release"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -52,6 +53,8 @@ var (
 	admitLua string
 	//go:embed release.lua
 	releaseLua string
+	//go:embed grant.lua
+	grantLua string
 	//go:embed publish.lua
 	publishLua string
 	//go:embed handon.lua
@@ -82,10 +85,10 @@ func New(text string) Script {
 	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
-// Release is the compare-and-delete. It gives nothing away, so it may be loaded
+// Releasing is the compare-and-delete. It gives nothing away, so it may be loaded
 // on any node at any time. Functions are made anew in each run: those that the usual ways
 // do without come behind these.
-var Release = New(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
+var Releasing = New(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
 
 var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
@@ -103,6 +106,7 @@ func Voting(agreement string, fenced bool) Script {
 		{Repair, repairLua},
 		{Admit, admitLua},
 		{Several, severalLua},
+		{Release, releaseLua + publishLua + grantLua + handonLua + lineLua + otherwiseLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())

@@ -92,7 +92,7 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	command := make([]string, 0, 3+len(keys)+len(args))
 	command = append(command, "EVALSHA", sha, strconv.Itoa(len(keys)))
 	command = append(append(command, keys...), args...)
-	if c.aside != nil && sha == script.Release.SHA {
+	if c.aside != nil && sha == script.Releasing.SHA {
 		return c.aside.Do(ctx, command...)
 	}
 	return c.Do(ctx, command...)
@@ -249,9 +249,6 @@ func acquiring(args []string) (ids []string) {
 	return ids
 }
 
-// release names the step that has a script of its own.
-const release = "release"
-
 // stepOf returns the step that a command has done and its arguments, nil when
 // there is none.
 func stepOf(args []string) []string {
@@ -259,9 +256,6 @@ func stepOf(args []string) []string {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
-	if args[1] == script.Release.SHA || args[1] == script.Release.Text {
-		return append([]string{release}, args[3+n:]...)
-	}
 	return args[3+n:]
 }
 

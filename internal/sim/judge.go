@@ -239,7 +239,8 @@ func (n *Node) holder(r *request, step []string) string {
 // before: a record changes hands by its release, its expiry or a hand-over.
 func (n *Node) handed(r *request, step []string, before string) {
 	after := n.holder(r, step)
-	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
+	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before ||
+		step[0] == script.Release && step[1] == before { // granted to the first in line
 		return
 	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)
@@ -248,11 +249,11 @@ func (n *Node) handed(r *request, step []string, before string) {
 // order checks that nothing of a holder comes after its release, but for what a
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
-	if err != nil || len(step) < 2 || step[0] != release && !granted(reply) {
+	if err != nil || len(step) < 2 || step[0] != script.Release && !granted(reply) {
 		return
 	}
 	switch {
-	case step[0] == release:
+	case step[0] == script.Release:
 		// Whoever was left a record may be there before its holder's own commands.
 		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
 			n.released[step[1]] = true

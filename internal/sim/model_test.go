@@ -158,6 +158,15 @@ func (c *comparison) command() []string {
 	vote := func(keys []string, args ...string) []string {
 		return slices.Concat([]string{"EVALSHA", voting.SHA, strconv.Itoa(len(keys))}, keys, args)
 	}
+	// A release that finds the record to be its holder's.
+	if holder, ok := c.model.Value(record); ok && c.rng.IntN(2) == 0 {
+		id = holder
+	}
+	releasing := func(args ...string) []string {
+		return slices.Concat(
+			pick(c, []string{"EVALSHA", voting.SHA}, []string{"EVALSHA", script.Releasing.SHA}, []string{"EVAL", script.Releasing.Text}),
+			[]string{"4", record, counter, next, admission, script.Release}, args)
+	}
 	switch c.rng.IntN(21) {
 	case 0, 1, 2, 3:
 		proposed := pick(c, number, number, "1", "1000000000000000", "8000000000000000")
@@ -187,9 +196,13 @@ func (c *comparison) command() []string {
 	case 12:
 		return []string{"EVAL", script.Inspect.Text, "2", deployment, quarantine}
 	case 14, 15, 16:
-		return vote([]string{record, admission, next}, script.Stand, waiter, ticket)
+		args := []string{script.Stand, waiter, ticket}
+		if c.rng.IntN(2) == 0 {
+			args = append(args, ttl+" "+pick(c, "one", "bid of "+waiter))
+		}
+		return vote([]string{record, admission, next}, args...)
 	case 17:
-		return []string{"EVAL", script.Release.Text, "3", record, counter, next, pick(c, id, waiter), "0", counterTTL, waiter, ticket}
+		return releasing(pick(c, id, waiter), "0", counterTTL, waiter, ticket)
 	case 19:
 		other := map[string]string{"a": "b", "b": "a"}[record]
 		otherCounter, otherNext := "redlatch:{"+other+"}:token:"+other, "redlatch:{"+other+"}:next:"+other
@@ -201,12 +214,11 @@ func (c *comparison) command() []string {
 		return vote(slices.Concat(keys[:1+3*acquires], []string{record, next, other, otherNext}),
 			slices.Concat(args[:3+3*acquires], []string{id, pick(c, "one", "two", "three", "four")})...)
 	case 18:
-		return []string{"EVAL", script.Release.Text, "3", record, counter, next, id, "0", counterTTL, ">"}
+		return releasing(id, "0", counterTTL, ">")
 	case 13:
 		return []string{"SET", quarantine, c.model.RunID + " 1", "EX", "60"}
 	default:
-		return slices.Concat(pick(c, []string{"EVALSHA", script.Release.SHA}, []string{"EVAL", script.Release.Text}),
-			[]string{"3", record, counter, next, id, pick(c, "0", number), counterTTL})
+		return releasing(id, pick(c, "0", number), counterTTL)
 	}
 }
 
