@@ -40,18 +40,14 @@ func taps(proxies []*redistest.Proxy) []*wire {
 }
 
 // step returns the step and holder id of a script's command, "" for any other.
-// A release has no step argument: its script does nothing else.
 func step(c redistest.Command) (name, id string) {
 	if c.Name() != "EVALSHA" && c.Name() != "EVAL" || len(c.Args) < 6 {
 		return "", ""
 	}
 	keys := int(c.Args[2][0] - '0')
 	args := c.Args[3+keys:]
-	switch {
-	case slices.Contains([]string{"acquire", "extend", "confirm", "repair"}, args[0]):
+	if slices.Contains([]string{"acquire", "extend", "confirm", "repair", "release"}, args[0]) {
 		return args[0], args[1]
-	case keys == 3 && args[0] != "stand":
-		return "release", args[0]
 	}
 	return "", ""
 }

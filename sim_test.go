@@ -20,7 +20,7 @@ var (
 	simSeed  = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
 	simFor   = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
 	simFirst = flag.Uint64("sim.first", 1, "TestSim: the first seed")
-	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw, not drawn")
+	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
 	simFail  = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
 	simCount = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
 )
@@ -31,6 +31,7 @@ type outcome struct {
 	history   string
 	simulated time.Duration
 	held      int
+	grants    int // records that went to the first in line with a release
 	inTurn    int // of these, those that mostly hold by one attempt with the one before
 	events    int // scripts executed, faults, calls and what they came to
 	faults    int
@@ -46,7 +47,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
 		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), town.plan.Faults()
-		o.inTurn = w.Judge.InTurn()
+		o.inTurn, o.grants = w.Judge.InTurn(), w.Grants()
 		o.digest = w.History.Digest()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
@@ -85,8 +86,8 @@ type simRun struct {
 }
 
 func (r *simRun) String() string {
-	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, in %v",
-		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, time.Since(r.start).Round(time.Millisecond))
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d by a release, in %v",
+		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, r.total.grants, time.Since(r.start).Round(time.Millisecond))
 }
 
 // lane runs one world after the other.
@@ -110,6 +111,7 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 	r.total.simulated += o.simulated
 	r.total.held += o.held
 	r.total.inTurn += o.inTurn
+	r.total.grants += o.grants
 	r.total.events += o.events
 	r.total.faults += o.faults
 	if len(o.verdicts) > 0 {
@@ -177,6 +179,7 @@ func (r *simRun) provesSomething() {
 		{"faults", per(r.total.faults), 5},
 		{"acquisitions", per(r.total.held), 25},
 		{"acquisitions in turn", per(r.total.inTurn), 1},
+		{"acquisitions by a release", per(r.total.grants), 1},
 	} {
 		if least.per < least.least {
 			r.t.Errorf("%.1f %s in a world are too few: at least %.0f are wanted", least.per, least.what, least.least)

@@ -359,7 +359,7 @@ func (u *simUse) live() {
 	plan := u.process.town.plan
 	for range u.rng.IntN(4) {
 		d := u.between(0, plan.TTL)
-		if u.chance(30) {
+		if u.chance(plan.Brief) {
 			d = u.between(0, 30*time.Millisecond)
 		}
 		if !u.sleep(d, u.over) || u.lock.Err() != nil {
@@ -373,7 +373,7 @@ func (u *simUse) live() {
 		u.process.town.world.Abandoned(u.label)
 		return // nobody unlocks it: it runs out
 	}
-	if u.chance(30) {
+	if plan.Weather != sim.Alone && u.chance(30) {
 		select {
 		case <-u.lock.Context().Done():
 		case <-time.After(2 * plan.MaxTTL):

@@ -242,8 +242,12 @@ func acquiring(args []string) (ids []string) {
 		commands = [][]string{args}
 	}
 	for _, command := range commands {
-		if step := stepOf(command); len(step) > 1 && step[0] == script.Acquire {
+		switch step := stepOf(command); {
+		case len(step) > 1 && step[0] == script.Acquire:
 			ids = append(ids, step[1])
+		case len(step) > 3 && step[0] == script.Stand:
+			_, id, _ := strings.Cut(step[3], " ") // a bid is an attempt, too
+			ids = append(ids, id)
 		}
 	}
 	return ids

@@ -236,11 +236,14 @@ func (n *Node) holder(r *request, step []string) string {
 }
 
 // handed checks that a step has not made a record another's that was somebody's
-// before: a record changes hands by its release, its expiry or a hand-over.
+// before: a record changes hands by its release, which may grant it, its expiry or a hand-over.
 func (n *Node) handed(r *request, step []string, before string) {
 	after := n.holder(r, step)
-	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before ||
-		step[0] == script.Release && step[1] == before { // granted to the first in line
+	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
+		return
+	}
+	if step[0] == script.Release && step[1] == before {
+		n.world.grants++
 		return
 	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)

@@ -20,6 +20,7 @@ const (
 	MarkerIgnored     // the admission key is not read
 	UptimeLies        // a server says it has been up for ever
 	PromotionHidden   // a server does not say that it was promoted
+	GrantUnfenced     // a release grants on a node that may have forgotten
 	RepairOverwrites  // repair does not look at what is there
 
 	// In a connection, as if the driver or the vote did so.
@@ -55,6 +56,7 @@ var mutationNames = [Mutations]string{
 	MarkerIgnored:     "admission key not read",
 	UptimeLies:        "uptime not looked at",
 	PromotionHidden:   "promotion not looked at",
+	GrantUnfenced:     "a release grants where nobody is admitted",
 	RepairOverwrites:  "repair overwrites",
 	DriftIgnored:      "drift 0",
 	OneHolderID:       "one holder id for all tries of a call",
@@ -82,6 +84,8 @@ func (m Mutation) weather() (Weather, bool) {
 		return Torn, true
 	case OneClock:
 		return Processes, true
+	case GrantUnfenced:
+		return Alone, true
 	case ReachableQuorum:
 		return Lossy, true
 	}

@@ -21,9 +21,10 @@ const (
 	Torn                     // and connections break, and all clocks are as far apart as can be
 	Storm                    // all of these
 	Outlaw                   // and the servers' clocks are stepped beyond it
+	Alone                    // a storm over one node, whose lock all want
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -43,6 +44,8 @@ type Plan struct {
 	NodeTimeout time.Duration
 	// Think is the mean time between what a worker does.
 	Think time.Duration
+	// Brief is how many of a hundred uses of a lock last for a moment.
+	Brief int
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
@@ -62,8 +65,8 @@ type Plan struct {
 // weather, if it names one, is not drawn.
 func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
-	p := &Plan{world: w, rng: r, burst: make(chan struct{})}
-	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw}[r.IntN(10)]
+	p := &Plan{world: w, rng: r, Brief: 30, burst: make(chan struct{})}
+	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone}[r.IntN(11)]
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
 	}
@@ -97,6 +100,14 @@ func NewPlan(w *World, weather string) *Plan {
 		p.NodeTimeout = (p.TTL / time.Duration(1+r.IntN(4))).Truncate(time.Millisecond)
 		p.Think = between(r, p.TTL/4, 4*p.TTL)
 		p.gap, p.quiet = between(r, p.TTL/2, 4*p.TTL), 2*p.quiet
+	}
+
+	if p.Weather == Alone {
+		nodes = 1
+		p.Machines, p.Names = 3, p.Names[:1]
+		p.TTL = max(p.TTL, p.MaxTTL/2)
+		p.Think, p.Brief = between(r, time.Millisecond, 200*time.Millisecond), 80
+		p.gap, p.quiet = between(r, 100*time.Millisecond, time.Second), between(r, 5*time.Second, 20*time.Second)
 	}
 
 	// Rates that differ by less than 1 % between any two leave the 2 ms of the
@@ -137,6 +148,10 @@ func NewPlan(w *World, weather string) *Plan {
 	if p.Weather == Torn {
 		like.Spikes, like.Spike = 0.1*r.Float64(), between(r, p.TTL, 3*p.TTL)
 		like.Snags, like.Snag = 0.5*r.Float64(), between(r, p.TTL, 6*p.TTL)
+	}
+	if p.Weather == Alone {
+		like.Spikes, like.Spike = 0.1*r.Float64(), between(r, 0, p.TTL)
+		like.Snags, like.Snag = 0.2*r.Float64(), between(r, 0, p.TTL)
 	}
 	const ahead, behind = 70 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour
 	turn := r.IntN(2)
@@ -265,6 +280,8 @@ func (p *Plan) kinds() []func() {
 		return []func(){p.cross, p.cross, p.sever, p.slow, p.hang, p.pause}
 	case Tight:
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
+	case Alone:
+		return slices.Concat(network, network, servers, processes, processes, clocks)
 	case Storm:
 		return slices.Concat(network, servers, processes, clocks)
 	case Outlaw:

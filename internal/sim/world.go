@@ -35,6 +35,8 @@ type World struct {
 	late map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
+	// grants counts the records that went to the first in line with a release.
+	grants int
 	over   bool // no fault comes any more
 }
 
@@ -50,6 +52,13 @@ func New(seed uint64, m Mutation) *World {
 	w.Judge = newJudge(w)
 	w.schedule = newSchedule(w)
 	return w
+}
+
+// Grants returns how many records went to the first in line with a release.
+func (w *World) Grants() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.grants
 }
 
 // End ends the world: nothing happens any more.
