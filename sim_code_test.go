@@ -68,8 +68,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a grant is held under the bid that it was granted to", file: "internal/line/place.go", within: 3000, weather: "alone",
-		was: `n.call.From == p.bid.ID`,
-		now: `(n.call.From == p.bid.ID || broken == RULE)`,
+		was: `n.call.From == p.own`,
+		now: `(n.call.From == p.own || broken == RULE)`,
 	},
 	{
 		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 1000,

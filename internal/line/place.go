@@ -43,7 +43,10 @@ type Place struct {
 	// is known that nothing was granted to it. unanswered: the last stand had no answer.
 	bid, before Bid
 	unanswered  bool
-	// granted is what bid was granted under; its Token is 0 when it was not.
+	// own is the ID of bid if it was made in the present Await: another caller's is not
+	// what this one asked for.
+	own string
+	// granted is what the own bid was granted under; its Token is 0 when it was not.
 	granted ballot.Call
 	// watch asks for news of the record, whose holder calls nobody.
 	watch bool
@@ -90,7 +93,7 @@ func (p *Place) signal(n news) {
 // called. bid makes a bid whenever the arbiter is asked; one without an ID is none. told
 // is called with each of the arbiter's answers.
 func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot.Claim, told func(ballot.Standing)) error {
-	p.granted = ballot.Call{}
+	p.own, p.granted = "", ballot.Call{}
 	for {
 		if rest > 0 {
 			called, err := p.wait(ctx, rest)
@@ -137,7 +140,7 @@ func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err err
 	case n := <-p.called:
 		if n.turn {
 			p.begin(n.call.From)
-			if n.call.Token > 0 && n.call.From == p.bid.ID {
+			if n.call.Token > 0 && n.call.From == p.own {
 				p.granted = n.call
 			}
 		}
@@ -174,7 +177,7 @@ func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
 	claim := p.claim
 	if bid.ID != "" && !p.unanswered {
 		claim.ID, claim.TTL = bid.ID, bid.TTL
-		p.bid, p.before = Bid{bid, p.line.options.Now()}, p.bid
+		p.bid, p.before, p.own = Bid{bid, p.line.options.Now()}, p.bid, bid.ID
 	}
 	p.unanswered = true
 	for _, i := range p.order {
@@ -190,7 +193,8 @@ func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
 		}
 		if s.Verdict == ballot.Held {
 			if s.Place.Voter = i; p.stands() && (p.claim.Place.Voter != i || p.claim.Place.Waiter != s.Place.Waiter) {
-				p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, p.from)
+				// The bid is of the new place.
+				p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
 			}
 			p.standing, p.claim.Place, p.unanswered = s, s.Place, false
 			return nil

@@ -36,6 +36,8 @@ type evidence struct {
 	circumstance
 	info   info
 	record *record
+	// recordText is what record was read from.
+	recordText string
 	// quarantine is "run seconds", since when this run has been kept out.
 	quarantine string
 	// now is the node's clock in seconds.

@@ -72,10 +72,27 @@ type circumstance struct {
 	greeting bool
 }
 
+// errChanged says that a node was not admitted, and is to be looked at again: another client
+// may have been quicker.
+var errChanged = &NotAdmittedError{Reason: "its data or its record changed while it was being admitted"}
+
 // inspect looks at the node and admits it if it may vote; the error says why it
 // may not, or why it could not be looked at. It returns the number of the
 // connection that it looked through.
 func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64, err error) {
+	for range maxLooks {
+		if connection, err = n.look(ctx, why); !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	return connection, err
+}
+
+// maxLooks is how often a node is looked at that others are admitting.
+const maxLooks = 5
+
+// look is inspect, made once.
+func (n *Node) look(ctx context.Context, why circumstance) (connection uint64, err error) {
 	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
 	connection = n.conn.Connections()
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
@@ -194,10 +211,13 @@ func (n *Node) open(ctx context.Context, e *evidence) error {
 			return err
 		}
 	}
-	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), []string{script.Admit, e.run(), r.text()})
+	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), 
+		[]string{script.Admit, e.run(), r.text(), e.recordText, e.info.flushes()})
 	switch {
 	case err != nil:
 		return err
+	case reply.Int < 0:
+		return errChanged
 	case reply.Int != 1:
 		return &NotAdmittedError{Reason: "it restarted or lost its role while it was being admitted"}
 	}
@@ -235,7 +255,7 @@ func gather(reply driver.Reply) (*evidence, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspection answered the time %q", field[3].Text)
 	}
-	return &evidence{info: parseInfo(field[0].Text), record: r, quarantine: field[2].Text, now: now}, nil
+	return &evidence{info: parseInfo(field[0].Text), record: r, recordText: field[1].Text, quarantine: field[2].Text, now: now}, nil
 }
 
 // gatherByCommands looks at a node that forbids scripts, which is enough where

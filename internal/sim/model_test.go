@@ -191,8 +191,10 @@ func (c *comparison) command() []string {
 		return vote(nil, "")
 	case 10, 11:
 		run := pick(c, c.model.RunID, c.model.RunID, c.model.RunID, "0000")
+		known, _ := c.model.Value(deployment)
 		text := `{"run":"` + pick(c, c.model.RunID, "0000") + `"}`
-		return []string{"EVAL", voting.Text, "3", admission, deployment, quarantine, script.Admit, run, text}
+		return []string{"EVAL", voting.Text, "3", admission, deployment, quarantine, script.Admit, run, text,
+			pick(c, "", known, known), pick(c, "+", c.model.flushed(), c.model.flushed())}
 	case 12:
 		return []string{"EVAL", script.Inspect.Text, "2", deployment, quarantine}
 	case 14, 15, 16:

@@ -20,6 +20,7 @@ const (
 	MarkerIgnored     // the admission key is not read
 	UptimeLies        // a server says it has been up for ever
 	PromotionHidden   // a server does not say that it was promoted
+	AdmissionBlind    // a server is admitted though it has forgotten since it was looked at
 	GrantUnfenced     // a release grants on a node that may have forgotten
 	RepairOverwrites  // repair does not look at what is there
 
@@ -56,6 +57,7 @@ var mutationNames = [Mutations]string{
 	MarkerIgnored:     "admission key not read",
 	UptimeLies:        "uptime not looked at",
 	PromotionHidden:   "promotion not looked at",
+	AdmissionBlind:    "admission not compared",
 	GrantUnfenced:     "a release grants where nobody is admitted",
 	RepairOverwrites:  "repair overwrites",
 	DriftIgnored:      "drift 0",
@@ -84,7 +86,7 @@ func (m Mutation) weather() (Weather, bool) {
 		return Torn, true
 	case OneClock:
 		return Processes, true
-	case GrantUnfenced:
+	case GrantUnfenced, AdmissionBlind:
 		return Alone, true
 	case ReachableQuorum:
 		return Lossy, true
@@ -97,6 +99,8 @@ func (m Mutation) Within() int {
 	switch m {
 	case ConfirmUnguarded, RepairOverwrites, ExtendCreates:
 		return 3000
+	case AdmissionBlind:
+		return 1000
 	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden:
 		return 500
 	}

@@ -202,3 +202,11 @@ func (s *Server) info(now time.Time) string {
 	}
 	return string(b)
 }
+
+// flushed is how often all keys were deleted, as admit.lua has it.
+func (s *Server) flushed() string {
+	if s.flushes == 0 {
+		return "+"
+	}
+	return fmt.Sprintf("calls=%d+", s.flushes)
+}

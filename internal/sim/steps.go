@@ -346,6 +346,7 @@ func (c *call) release(v *voting) (driver.Reply, error) {
 			who, ticket := place[0], place[1]
 			if ticket == "0" {
 				l.leave(who)
+				delete(c.server.keys, l.bid(who))
 				if said == "="+who {
 					l.put(next, "-", milliseconds(script.Patience))
 				}
@@ -382,6 +383,10 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 func (c *call) admit(v voting) (driver.Reply, error) {
 	admission, deployment, quarantine := c.keys[0], c.keys[1], c.keys[2]
 	s := c.server
+	record, _ := c.seen(deployment)
+	if v.fenced && s.RunID == c.argv[1] && s.Mutation != AdmissionBlind && (record != c.argv[3] || s.flushed() != c.argv[4]) {
+		return integer(-1)
+	}
 	if !v.fenced || s.RunID == c.argv[1] && !s.Replica {
 		if s.Replica {
 			return refuse(readOnly)
@@ -391,7 +396,7 @@ func (c *call) admit(v voting) (driver.Reply, error) {
 		delete(s.keys, quarantine)
 		return integer(1)
 	}
-	if record, ok := c.seen(deployment); !ok || !strings.Contains(record, s.RunID) {
+	if !strings.Contains(record, s.RunID) {
 		if s.Replica {
 			return refuse(readOnly)
 		}
