@@ -67,11 +67,6 @@ var breaches = []breach{
 		now: "	now := e.clock.Now()\n	if broken == RULE {\n		since = now\n	}\n	until := since.Add(claim.TTL - Drift(claim.TTL))\n",
 	},
 	{
-		rule: "a grant is held under the bid that it was granted to", file: "internal/line/place.go", within: 3000, weather: "alone",
-		was: `n.call.From == p.own`,
-		now: `(n.call.From == p.own || broken == RULE)`,
-	},
-	{
 		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 1000,
 		was: "	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
 		now: "	if broken == RULE {\n		return max(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n	}\n	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",

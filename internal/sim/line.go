@@ -168,7 +168,7 @@ func (l *line) bid(who string) string {
 func (l *line) grant(v voting, said, counter, counterTTL string) bool {
 	who, ok := strings.CutPrefix(said, "=")
 	admitted, _ := l.seen(l.keys[3])
-	if !ok || v.fenced && admitted != v.agreement && l.server.Mutation != MarkerIgnored && l.server.Mutation != GrantUnfenced {
+	if !ok || v.fenced && admitted != v.agreement && l.server.Mutation != MarkerIgnored {
 		return false
 	}
 	bid, ok := l.seen(l.bid(who))

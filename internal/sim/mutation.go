@@ -21,7 +21,6 @@ const (
 	UptimeLies        // a server says it has been up for ever
 	PromotionHidden   // a server does not say that it was promoted
 	AdmissionBlind    // a server is admitted though it has forgotten since it was looked at
-	GrantUnfenced     // a release grants on a node that may have forgotten
 	RepairOverwrites  // repair does not look at what is there
 
 	// In a connection, as if the driver or the vote did so.
@@ -58,7 +57,6 @@ var mutationNames = [Mutations]string{
 	UptimeLies:        "uptime not looked at",
 	PromotionHidden:   "promotion not looked at",
 	AdmissionBlind:    "admission not compared",
-	GrantUnfenced:     "a release grants where nobody is admitted",
 	RepairOverwrites:  "repair overwrites",
 	DriftIgnored:      "drift 0",
 	OneHolderID:       "one holder id for all tries of a call",
@@ -86,7 +84,7 @@ func (m Mutation) weather() (Weather, bool) {
 		return Torn, true
 	case OneClock:
 		return Processes, true
-	case GrantUnfenced, AdmissionBlind:
+	case AdmissionBlind:
 		return Alone, true
 	case ReachableQuorum:
 		return Lossy, true

@@ -438,8 +438,8 @@ func (w *World) calm() {
 		}
 		for _, c := range m.conns {
 			if s := c.stream; s != nil {
-				s.there.release(0)
-				s.back.release(0)
+				s.there.hasten()
+				s.back.hasten()
 			}
 		}
 	}

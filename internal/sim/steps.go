@@ -328,9 +328,6 @@ func (c *call) release(v *voting) (driver.Reply, error) {
 		}
 	}
 	l := c.lineOf(record, next)
-	if v == nil && c.server.Mutation == GrantUnfenced {
-		v = new(voting)
-	}
 	if v != nil && ours && len(place) == 0 && l.grant(*v, said, counter, counterTTL) {
 		return integer(2)
 	}

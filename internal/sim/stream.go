@@ -239,6 +239,19 @@ func (l *lane) release(d time.Duration) {
 	}
 }
 
+// hasten has what is on its way arrive soon.
+func (l *lane) hasten() {
+	now := l.world.Now()
+	for i := range l.queue {
+		l.queue[i].at = min(l.queue[i].at, now+swift+time.Duration(i))
+	}
+	if n := len(l.queue); n > 0 {
+		l.last = l.queue[n-1].at
+		l.wake(0)
+		l.wake(l.last - now)
+	}
+}
+
 // cut keeps the first parcels and has them arrive later.
 func (l *lane) cut(kept int, late time.Duration) {
 	l.queue = l.queue[:kept]
