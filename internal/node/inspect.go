@@ -211,7 +211,7 @@ func (n *Node) open(ctx context.Context, e *evidence) error {
 			return err
 		}
 	}
-	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(), 
+	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(),
 		[]string{script.Admit, e.run(), r.text(), e.recordText, e.info.flushes()})
 	switch {
 	case err != nil:
