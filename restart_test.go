@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -338,4 +340,35 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 	if _, err := same.TryLock(t.Context(), "y"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// All keys are deleted after a client has looked at the node and before it admits it: the
+// locks of before are held still, and the node does not vote.
+func TestFlushedBeforeItIsAdmitted(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		s := redistest.New(t, redistest.Options{Binary: binary})
+		proxy := redistest.NewProxy(t, s.Addr())
+		c := config(s.URL())
+		c.RestartFence = redlatch.FenceOn
+		first := open(t, c)
+		if err := first.Admit(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		lock := tryLock(t, first, "x")
+		var flushed sync.Once
+		proxy.OnCommand(func(c redistest.Command) redistest.Action {
+			if c.Name() == "EVAL" && slices.Contains(c.Args, "admit") {
+				flushed.Do(func() { s.Do("FLUSHALL") })
+			}
+			return redistest.Pass
+		})
+		second := open(t, through(c, proxy.URL()))
+		if got, err := second.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("while %v is held: %v, %v", lock.Token(), got, err)
+		}
+		if value(t, s, "x") != "" {
+			t.Error("the keys were not deleted")
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -287,7 +288,7 @@ func newLine(t *testing.T, name string, nodes []*keeper, draw func(time.Duration
 	if draw == nil {
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
-	l := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Forgo: func(record, from string) {
+	l := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Now: func() clock.Instant { return clock.Instant{Mono: time.Now()} }, Forgo: func(record, from string) {
 		nodes[0].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
 	}})
 	var keepers []Keeper

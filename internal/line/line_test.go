@@ -599,3 +599,61 @@ func TestNeverStuckAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// A record that was granted to a bid is held at once by the caller who made it, until
+// another call; and taken over by an attempt where the bid is another caller's or the
+// answer of the node says so.
+func TestGrant(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"own", "another caller's", "of long ago", "answered"} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(1)
+			k := nodes[0]
+			k.set(func(k *keeper) { k.holder = "ours" })
+			l := newLine(t, "one", nodes, nil)
+			p := l.Join(claim)
+			bids := 0
+			bid := func() ballot.Claim {
+				bids++
+				return ballot.Claim{Record: record, ID: fmt.Sprint("bid ", bids), TTL: time.Second}
+			}
+			start := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			out := make(chan error, 1)
+			go func() { out <- p.Await(ctx, 0, bid, quiet) }()
+			settle()
+			granted := ballot.Call{Waiter: p.waiter, Record: record, From: "bid 1", Token: 7, Waiting: true}
+			switch way {
+			case "own":
+				l.Called(0, granted)
+			case "another caller's":
+				cancel()
+				<-out
+				go func() { out <- p.Await(t.Context(), 0, noBid, quiet) }()
+				settle()
+				l.Called(0, granted)
+			case "of long ago":
+				time.Sleep(beat * 3 / 2)
+				l.Called(0, granted)
+			case "answered":
+				k.set(func(k *keeper) { k.holder = "bid 1" })
+			}
+			if err := <-out; err != nil {
+				t.Fatalf("%s: %v", way, err)
+			}
+			b, call, ok := p.Granted()
+			if ok != (way == "own") || ok && (b.ID != "bid 1" || b.Sent.Mono != start || call != granted) {
+				t.Errorf("%s: %+v, %+v, %t", way, b, call, ok)
+			}
+			if got := p.In(claim).From; got != "bid 1" {
+				t.Errorf("%s: it is left to it by %q", way, got)
+			}
+			p.Leave()
+			settle()
+			if !slices.Contains(k.forgone, "x of bid 1") {
+				t.Errorf("%s: forgone: %q", way, k.forgone)
+			}
+			cancel()
+		})
+	}
+}
