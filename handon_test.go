@@ -128,8 +128,32 @@ func TestHandedOnToTheDead(t *testing.T) {
 func TestReleaseWhoseKeeperIsNotHeard(t *testing.T) {
 	t.Parallel()
 	nodes := shared(t, 3)
+	releaseUnheard(t, nodes, open(t, config(redistest.URLs(nodes)...)), -1)
+}
+
+// The line is kept by the next node where those who wait do not reach the first, which has
+// lost the record.
+func TestReleaseWhoseNextKeeperIsNotHeard(t *testing.T) {
+	t.Parallel()
+	for away := range 3 {
+		t.Run(fmt.Sprintf("away=%d", away), func(t *testing.T) {
+			t.Parallel()
+			nodes := shared(t, 3)
+			proxies := redistest.Proxies(t, nodes)
+			if err := proxies[away].Refuse(true); err != nil {
+				t.Fatal(err)
+			}
+			releaseUnheard(t, nodes, open(t, config(proxyURLs(proxies)...)), away)
+		})
+	}
+}
+
+// releaseUnheard has the answer to a release lost of the node that keeps the line, where
+// other waits. Node lacking, if any, has lost the record.
+func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Client, lacking int) {
+	t.Helper()
 	proxies := redistest.Proxies(t, nodes)
-	client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
+	client := open(t, config(proxyURLs(proxies)...))
 	unlock(t, tryLock(t, client, t.Name()+"/before")) // the nodes know the script
 	lock := tryLock(t, client, t.Name())
 	for _, s := range nodes {
@@ -137,6 +161,9 @@ func TestReleaseWhoseKeeperIsNotHeard(t *testing.T) {
 	}
 	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
 	arbiter := awaitStanding(t, nodes, t.Name(), 1)
+	if lacking >= 0 {
+		do(t, nodes[lacking], "DEL", t.Name())
+	}
 	for i, p := range proxies {
 		p.HoldBack(redistest.Requests, i != arbiter)
 	}

@@ -286,13 +286,15 @@ func (l *Lock) release() error {
 	if before != nil || !ok || votes == nil {
 		return before
 	}
-	deleted, notOurs := 0, 0
+	deleted, notOurs, unheard := 0, 0, false
 	for _, v := range votes {
 		switch v.Verdict {
 		case ballot.Granted:
 			deleted++
 		case ballot.NotOurs, ballot.Held:
 			notOurs++
+		case ballot.Unknown:
+			unheard = true
 		}
 	}
 	need := quorum.Majority(len(votes))
@@ -300,10 +302,11 @@ func (l *Lock) release() error {
 		return nil
 	}
 	if notOurs > len(votes)-need {
-		if votes[l.client.line.Arbiter(l.call.record)].Verdict != ballot.Unknown {
+		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}
-		// It may have called another, who has taken over what the rest do not have.
+		// Whoever was not heard may keep the line, and have called another, who has taken
+		// over what the rest do not have.
 		for i, v := range votes {
 			if v.Verdict != ballot.Granted {
 				votes[i] = ballot.Answer{}
