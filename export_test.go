@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"context"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -22,6 +23,15 @@ func InCrowd(c Config) Config {
 	c.crowd = -1
 	return c
 }
+
+// LockOf is the lock whose context ctx is.
+func LockOf(ctx context.Context) *Lock { return ctx.(*lease).lock }
+
+// HolderID is the value of the lock's keys.
+func (l *Lock) HolderID() string { return l.hold.ID() }
+
+// End is when the lock counts as lost.
+func (l *Lock) End() clock.Instant { return l.until().Add(-l.call.request.guard) }
 
 // Deadline is the end of the validity on both clocks.
 func (l *Lock) Deadline() clock.Instant { return l.until() }

@@ -81,6 +81,21 @@ var breaches = []breach{
 		was: `!e.record.Replicated && e.quarantine == ""`,
 		now: `(!e.record.Replicated && e.quarantine == "" || broken == RULE)`,
 	},
+	{
+		rule: "what one may have taken over who was called is not lost", file: "lock.go", within: 1000, weather: "torn",
+		was: `if !unheard {`,
+		now: `if !unheard || broken == RULE {`,
+	},
+	{
+		rule: "a lock is lost when no quorum is left", file: "internal/quorum/hold.go", within: 1000,
+		was: `	return gone > len(h.seats)-Majority(len(h.seats))`,
+		now: `	return gone > len(h.seats)-Majority(len(h.seats)) || gone > 0 && broken == RULE`,
+	},
+	{
+		rule: "what may have been handed over is not lost", file: "internal/quorum/handover.go", within: 2000, weather: "torn",
+		was: `(released.Verdict == ballot.NotOurs || released.Verdict == ballot.Held) && a.Verdict == ballot.Unknown:`,
+		now: `(released.Verdict == ballot.NotOurs || released.Verdict == ballot.Held && broken != RULE) && a.Verdict == ballot.Unknown:`,
+	},
 }
 
 // TestSimBreaches builds the library with its rules broken, one in each run. A
@@ -137,11 +152,12 @@ func buildBroken(t *testing.T) string {
 		}
 		overlay.Replace[filepath.Join(root, name)] = file
 	}
+	clause := regexp.MustCompile("(?m)^package .*$")
 	for name, text := range texts {
 		put(name, text)
 		folder := filepath.Dir(name)
 		put(filepath.Join(folder, "broken.go"),
-			"package "+filepath.Base(folder)+"\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n")
+			clause.FindString(text)+"\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n")
 	}
 	config, err := json.Marshal(overlay)
 	if err != nil {

@@ -74,8 +74,9 @@ func (w *simTown) afterwards() {
 		defer cancel()
 		lock, err := p.client.Lock(ctx, name, redlatch.WithLabel(label))
 		if err == nil {
-			j.Acquired(p.machine, name, label, lock).Ended()
-			err = lock.Unlock(ctx)
+			holding := p.acquired(name, label, lock)
+			holding.Ended()
+			err = told(holding, lock.Unlock(ctx))
 		}
 		return err
 	}
@@ -132,6 +133,22 @@ func (p *simProcess) open() error {
 	}
 	client, err := openInWorld(config, p.town.world, p.machine)
 	p.client = client
+	return err
+}
+
+// acquired tells the judge of a lock, and of its loss.
+func (p *simProcess) acquired(name, label string, lock *redlatch.Lock) *sim.Holding {
+	holding := p.town.world.Judge.Acquired(p.machine, name, label, lock)
+	ctx := lock.Context()
+	context.AfterFunc(ctx, func() { told(holding, context.Cause(ctx)) })
+	return holding
+}
+
+// told returns what a holder is told, and has the judge hear it.
+func told(holding *sim.Holding, err error) error {
+	if holding != nil && errors.Is(err, redlatch.ErrLost) {
+		holding.Lost()
+	}
 	return err
 }
 
@@ -282,7 +299,14 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	case kind < 3:
 		lock, err = p.client.TryLock(ctx, name, options...)
 	case kind < 5:
-		p.client.Do(ctx, name, func(ctx context.Context) error { return nil }, options...)
+		var holding *sim.Holding
+		err = p.client.Do(ctx, name, func(ctx context.Context) error {
+			w.run()
+			holding = p.acquired(name, label, redlatch.LockOf(ctx))
+			holding.Ended()
+			return nil
+		}, options...)
+		told(holding, err)
 		return
 	default:
 		lock, err = p.client.Lock(ctx, name, options...)
@@ -293,7 +317,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 		return
 	}
 	u.lock = lock
-	u.holding = p.town.world.Judge.Acquired(p.machine, name, label, lock)
+	u.holding = p.acquired(name, label, lock)
 	u.live()
 }
 
@@ -323,11 +347,11 @@ func (w *simWorker) acquireTogether() {
 				w.failed(label, name, err)
 				return
 			}
-			holding := p.town.world.Judge.Acquired(p.machine, name, label, lock)
+			holding := p.acquired(name, label, lock)
 			time.Sleep(d)
 			run()
 			holding.Ended()
-			err = lock.Unlock(ctx)
+			err = told(holding, lock.Unlock(ctx))
 			time.Sleep(after) // the next says that it holds, at this instant
 			p.town.world.History.Add(p.machine.Name, "%s unlocked %s: %v", label, name, err)
 		})
@@ -383,7 +407,7 @@ func (u *simUse) live() {
 		u.run()
 	}
 	u.holding.Ended()
-	err := u.lock.Unlock(context.Background())
+	err := told(u.holding, u.lock.Unlock(context.Background()))
 	u.process.town.world.History.Add(u.process.machine.Name, "%s unlocked %s: %v", u.label, u.lock.Name(), err)
 }
 
@@ -394,7 +418,7 @@ func (u *simUse) extend(ttl time.Duration) {
 		ctx, cancel = context.WithTimeoutCause(ctx, u.between(0, 2*u.process.town.plan.NodeTimeout), errGivenUp)
 		defer cancel()
 	}
-	err := u.lock.Extend(ctx, ttl)
+	err := told(u.holding, u.lock.Extend(ctx, ttl))
 	u.run()
 	u.process.town.world.History.Add(u.process.machine.Name, "%s extends %s by %v: %v", u.label, u.lock.Name(), ttl, err)
 	u.process.town.world.Judge.Look(u.name)

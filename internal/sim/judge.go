@@ -13,10 +13,13 @@ import (
 
 // Lease is a lock that was acquired, as the judge sees it.
 type Lease interface {
-	// Deadline is the end of the validity.
+	// Deadline is the end of the validity, End the moment before it, by the guard, at which
+	// the lock counts as lost.
 	Deadline() clock.Instant
+	End() clock.Instant
 	Token() uint64
 	Err() error
+	HolderID() string
 }
 
 // Judge watches all holders and says what was broken. It is safe for concurrent
@@ -32,6 +35,7 @@ type Judge struct {
 	verdicts []string
 	held     int
 	inTurn   int
+	losses   int // of locks that no quorum had
 }
 
 // story is all that is known of one name.
@@ -56,6 +60,9 @@ type Holding struct {
 	token    uint64
 	acquired time.Duration
 	lapsed   bool // it was seen after the end of its validity
+	// ended: it was given up; ranOut: after the lock had run out but for the guard. told: the
+	// holder was told that it lost the lock.
+	ended, ranOut, told bool
 }
 
 func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]*story)} }
@@ -106,11 +113,36 @@ func (j *Judge) Acquired(m *Machine, name, label string, l Lease) *Holding {
 func (h *Holding) Ended() {
 	j := h.judge
 	j.world.History.Add(h.machine.Name, "ends %s as %s", h.name, h.label)
+	j.world.gaveUp(h.lease.HolderID())
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	h.ended, h.ranOut = true, h.runOut()
 	s := j.names[h.name]
 	j.check(h.name, s)
 	s.drop(h)
+}
+
+// runOut reports whether the lock counts as lost by the clock. The caller holds judge.mu.
+func (h *Holding) runOut() bool { return h.machine.clock.Now().Reached(h.lease.End()) }
+
+// Lost tells that the holder is told that it lost the lock, at this moment, or by the call
+// that gave it up. That is to be true: the lock had run out by the machine's own clocks, or
+// there was a moment at which no quorum of nodes had its records.
+func (h *Holding) Lost() {
+	j := h.judge
+	lost := j.world.lost(h.name, h.lease.HolderID())
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.told {
+		return
+	}
+	h.told = true
+	if lost && !h.ranOut && !h.runOut() {
+		j.losses++
+	}
+	if !lost && !h.ranOut && (h.ended || !h.runOut()) {
+		j.condemn("a loss is true: %s is told that it lost %s, which a quorum of nodes had all the time", h.label, h.name)
+	}
 }
 
 func (s *story) drop(h *Holding) {
@@ -207,6 +239,14 @@ func (j *Judge) InTurn() int {
 	return j.inTurn
 }
 
+// Losses returns how many holders were told in time that no quorum of nodes had their
+// records any more.
+func (j *Judge) Losses() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.losses
+}
+
 // executed notes that a node has run a script, and looks at the lock that it
 // was about. The caller holds world.mu, which neither a lease nor a clock asks
 // for.
@@ -237,8 +277,11 @@ func (n *Node) holder(r *request, step []string) string {
 
 // handed checks that a step has not made a record another's that was somebody's
 // before: a record changes hands by its release, which may grant it, its expiry or a hand-over.
-func (n *Node) handed(r *request, step []string, before string) {
+func (n *Node) handed(r *request, step []string, before string, err error) {
 	after := n.holder(r, step)
+	if err == nil && len(step) > 1 && len(r.args) > 3 {
+		n.follow(r.args[3], step, before, after)
+	}
 	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
 		return
 	}

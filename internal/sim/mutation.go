@@ -22,6 +22,7 @@ const (
 	PromotionHidden   // a server does not say that it was promoted
 	AdmissionBlind    // a server is admitted though it has forgotten since it was looked at
 	RepairOverwrites  // repair does not look at what is there
+	LeavesUnheld      // a node without a holder's record leaves those on others to whom it calls
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
@@ -58,6 +59,7 @@ var mutationNames = [Mutations]string{
 	PromotionHidden:   "promotion not looked at",
 	AdmissionBlind:    "admission not compared",
 	RepairOverwrites:  "repair overwrites",
+	LeavesUnheld:      "left by a node without a record",
 	DriftIgnored:      "drift 0",
 	OneHolderID:       "one holder id for all tries of a call",
 	ReplyCountedTwice: "a repeated reply counted twice",
@@ -80,7 +82,7 @@ func (m Mutation) weather() (Weather, bool) {
 		return Servers, true
 	case DriftIgnored, WallDeadline:
 		return Clocks, true
-	case ConfirmUnguarded, RepairOverwrites, ExtendCreates:
+	case ConfirmUnguarded, RepairOverwrites, ExtendCreates, LeavesUnheld:
 		return Torn, true
 	case OneClock:
 		return Processes, true
@@ -95,7 +97,7 @@ func (m Mutation) weather() (Weather, bool) {
 // Within is the number of worlds in which the mutation is to be found.
 func (m Mutation) Within() int {
 	switch m {
-	case ConfirmUnguarded, RepairOverwrites, ExtendCreates:
+	case ConfirmUnguarded, RepairOverwrites, ExtendCreates, LeavesUnheld:
 		return 3000
 	case AdmissionBlind:
 		return 1000

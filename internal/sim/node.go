@@ -97,9 +97,7 @@ func (n *Node) Index() int { return n.index }
 // start brings a server up with these keys.
 func (n *Node) start(keys map[string]entry) {
 	n.runs++
-	s := NewServer(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), func() time.Time {
-		return n.world.start.Add(epoch + n.wall.at(n.world.Now()))
-	})
+	s := NewServer(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), n.clock)
 	s.Mutation = n.world.Mutation
 	switch n.durability {
 	case EverySec:
@@ -145,7 +143,7 @@ func (n *Node) execute(s *stream, r *request) {
 		before := n.holder(r, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
-			n.handed(r, step, before)
+			n.handed(r, step, before, err)
 			w.executed(n, s, r, step, reply, err)
 		}
 	}
@@ -164,6 +162,9 @@ func (n *Node) execute(s *stream, r *request) {
 				}
 			})
 		}
+	}
+	if len(step) > 0 && step[0] == script.Release && n.server.has(r.args[5]) {
+		s.strand()
 	}
 	if n.fuse > 0 {
 		if n.fuse--; n.fuse == 0 {

@@ -81,6 +81,12 @@ func (s *Server) Value(key string) (string, bool) {
 	return e.value, ok && !e.list
 }
 
+// has reports whether there is anything at key.
+func (s *Server) has(key string) bool {
+	_, ok := s.find(key, s.Clock().UnixMilli())
+	return ok
+}
+
 // snapshot returns a copy of the keys.
 func (s *Server) snapshot() map[string]entry {
 	keys := make(map[string]entry, len(s.keys))

@@ -116,7 +116,7 @@ func (n *Node) executeApart(s *stream, r *request, commands [][]string) (driver.
 	for i, args := range commands {
 		if err == nil && i < len(reply.Text) && reply.Text[i] == '1' {
 			one, step := &request{args: args}, stepOf(args)
-			n.handed(one, step, befores[i])
+			n.handed(one, step, befores[i], nil)
 			n.world.executed(n, s, one, step, driver.Reply{Kind: driver.Int, Int: 1}, nil)
 			if step[0] == script.Acquire {
 				s.snag()

@@ -323,7 +323,7 @@ func (c *call) release(v *voting) (driver.Reply, error) {
 	summoned, from := "", ""
 	place := c.argv[4:]
 	if len(place) > 0 && place[0] == ">" {
-		if place = nil; ours {
+		if place = nil; ours || c.server.Mutation == LeavesUnheld {
 			from = id
 		}
 	}

@@ -149,6 +149,26 @@ func (s *stream) snag() {
 	w.after(d, func() { s.there.release(0) })
 }
 
+// strand has the answer to a release lost, if it is so drawn, and the ways to the other
+// nodes held up: whoever waits may come there before the release does.
+func (s *stream) strand() {
+	c := s.conn
+	like := &c.path.network
+	if like.Snags == 0 || s.broken || c.rng.Float64() >= like.Snags {
+		return
+	}
+	m, w := c.machine, c.machine.world
+	for _, other := range m.conns {
+		if way := other.stream; other != c && way != nil {
+			d := between(c.rng, 0, like.Snag)
+			other.path.thereUntil = max(other.path.thereUntil, w.Now()+d)
+			w.after(d, func() { way.there.release(0) })
+		}
+	}
+	w.History.Add(m.Name, "the answer of %s is lost", c.node.Name)
+	c.sever(errReset)
+}
+
 // answer sends the reply that r was given back.
 func (s *stream) answer(r *request) {
 	if !s.broken {

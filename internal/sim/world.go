@@ -37,7 +37,11 @@ type World struct {
 	killed map[string]bool
 	// grants counts the records that went to the first in line with a release.
 	grants int
-	over   bool // no fault comes any more
+	// traces are the attempts that were granted a record, by holder id; current those of a
+	// name that may still lose one.
+	traces  map[string]*trace
+	current map[string][]*trace
+	over    bool // no fault comes any more
 }
 
 type attempt struct {
@@ -47,7 +51,11 @@ type attempt struct {
 
 // New returns an empty world.
 func New(seed uint64, m Mutation) *World {
-	w := &World{Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt), texts: make(map[string]string), abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool)}
+	w := &World{
+		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt), texts: make(map[string]string),
+		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool),
+		traces: make(map[string]*trace), current: make(map[string][]*trace),
+	}
 	w.History = &History{world: w}
 	w.Judge = newJudge(w)
 	w.schedule = newSchedule(w)

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// trace is what becomes of one attempt's records, so that it can be told whether a
+// holder that takes its lock for lost is right.
+type trace struct {
+	id string
+	on []presence // one a node
+	// ended: its holder has given the lock up, and others may take its records.
+	ended bool
+	// stood: a quorum of nodes had them at one moment; broken: and at a later one not.
+	stood, broken bool
+}
+
+// presence is what is known of one attempt's record on one node. What the server lost
+// and found again, as with a snapshot, is lost until a step of the holder finds it: a
+// holder that hears of the one does not hear of the other.
+type presence uint8
+
+const (
+	absent  presence = iota // it was never there
+	present                 // a step of the holder left or found it there
+	gone                    // the server lost it, or told the holder that it has none
+	given                   // the holder released it, or left it to another, who took it
+)
+
+// follow takes in that a step has been run on n, where before was the holder of name,
+// and after is. The caller holds world.mu.
+func (n *Node) follow(name string, step []string, before, after string) {
+	w := n.world
+	if after == step[1] || hasGranted(step, before, after) {
+		t := w.traces[after]
+		if t == nil {
+			t = &trace{id: after, on: make([]presence, len(w.nodes))}
+			w.traces[after] = t
+		}
+		if !slices.Contains(w.current[name], t) {
+			w.current[name] = append(w.current[name], t)
+		}
+	}
+	w.current[name] = slices.DeleteFunc(w.current[name], func(t *trace) (over bool) {
+		t.look(w.nodes, name, n, before)
+		t.stepped(n.index, step, before, after)
+		t.look(w.nodes, name, n, after)
+		return t.broken || !slices.Contains(t.on, present)
+	})
+}
+
+// hasGranted reports whether a release has given the record to the first in line.
+func hasGranted(step []string, before, after string) bool {
+	return step[0] == script.Release && after != "" && after != before
+}
+
+// stepped takes in what a step has done to the record on node i.
+func (t *trace) stepped(i int, step []string, before, after string) {
+	was, is := before == t.id, after == t.id
+	own := step[1] == t.id
+	taken := step[0] == script.Acquire && len(step) > 7 && step[7] == t.id // by one to whom it was left
+	switch p := &t.on[i]; {
+	case was && !is && t.ended && (taken || own && step[0] == script.Release):
+		*p = given
+	case is && (own || hasGranted(step, before, after)) && *p != given:
+		*p = present
+	case !is && *p != given && (was || own || taken):
+		*p = gone
+	}
+}
+
+// look finds out what the nodes have by now of name. holder has it on node at.
+func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
+	standing := 0
+	for i, n := range nodes {
+		has := n.has(name, t.id)
+		if n == at {
+			has = holder == t.id
+		}
+		if t.on[i] == present && !has {
+			t.on[i] = gone
+		}
+		if t.on[i] == present || t.on[i] == given {
+			standing++
+		}
+	}
+	quorum := standing > len(nodes)/2
+	t.stood = t.stood || quorum
+	t.broken = t.broken || t.stood && !quorum
+}
+
+// has reports whether id has the record of name on the node, or will have when it is up
+// again.
+func (n *Node) has(name, id string) bool {
+	keys := n.disk.keys
+	if n.server != nil {
+		keys = n.server.keys
+	}
+	e, ok := keys[name]
+	return ok && e.value == id && !e.list && (e.expires == 0 || n.clock().UnixMilli() <= e.expires)
+}
+
+// clock is the node's wall clock.
+func (n *Node) clock() time.Time { return n.world.start.Add(epoch + n.wall.at(n.world.Now())) }
+
+// gaveUp notes that the holder id has given its lock up.
+func (w *World) gaveUp(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.traces[id]; t != nil {
+		t.ended = true
+	}
+}
+
+// lost reports whether there was a moment, since the holder id was granted the lock of
+// name, at which no quorum of nodes had its records though it had not given them up.
+func (w *World) lost(name, id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.traces[id]
+	if t == nil {
+		return true
+	}
+	t.look(w.nodes, name, nil, "")
+	return t.broken || !t.stood
+}
