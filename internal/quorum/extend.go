@@ -140,8 +140,11 @@ func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
 	own.unlimit()
 	h.leave(i, func(s *seat) {
 		s.ours = a.MayHold()
+		if s.ours {
+			s.gone = false // where no answer came, the next round tells
+		}
 		if a.Verdict == ballot.Granted {
-			s.gone, s.missing = false, false
+			s.missing = false
 		}
 	})
 }

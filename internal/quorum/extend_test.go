@@ -412,6 +412,33 @@ func TestRepairedNodeIsNotGone(t *testing.T) {
 	})
 }
 
+// Where the answer to a repair was lost, the node may have the record again.
+func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		hold := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		nodes[0].put("", 0)
+		for _, s := range nodes[1:] {
+			s.set(func(s *server) { s.back = 10 * time.Millisecond })
+		}
+		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("%v", end)
+		}
+		nodes[0].set(func(s *server) { s.deaf = true })
+		rest()
+		if r := nodes[0].record(); r != "mine" {
+			t.Fatalf("the repaired node has the record %q", r)
+		}
+		nodes[1].put("", 0)
+		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Missed || hold.Impossible() {
+			t.Errorf("%v, impossible %t, with the records %q", end, hold.Impossible(), records(nodes))
+		}
+		rest()
+	})
+}
+
 // The caller's ctx ends its wait. The round is missed, and the lock holds as
 // long as it did.
 func TestExtendCallerGone(t *testing.T) {
