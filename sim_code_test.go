@@ -62,11 +62,6 @@ var breaches = []breach{
 		now: "			if s.due = s.busy && broken != RULE; !s.due {\n",
 	},
 	{
-		rule: "validity runs from the bid that a release granted", file: "internal/quorum/engine.go", within: 3000, weather: "alone",
-		was: "	now, until := e.clock.Now(), since.Add(claim.TTL-Drift(claim.TTL))\n",
-		now: "	now := e.clock.Now()\n	if broken == RULE {\n		since = now\n	}\n	until := since.Add(claim.TTL - Drift(claim.TTL))\n",
-	},
-	{
 		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 1000,
 		was: "	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
 		now: "	if broken == RULE {\n		return max(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n	}\n	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
