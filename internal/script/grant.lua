@@ -5,9 +5,10 @@ if ours and not waiter and string.byte(seen[2]) == 61 and (not FENCED or seen[4]
   local who = string.sub(seen[2], 2)
   local side = string.sub(KEYS[3], 1, -#KEYS[1] - 6)
   local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
-  local bid = redis.call('GET', side .. 'bid:' .. KEYS[1] .. '/' .. who)
-  local places = bid and redis.call('ZRANGE', line, 0, 1)
-  if bid and places[1] == who then
+  -- Whatever is wrong with these keys, the holder wants its lock released.
+  local bid = redis.pcall('GET', side .. 'bid:' .. KEYS[1] .. '/' .. who)
+  local places = type(bid) == 'string' and redis.pcall('ZRANGE', line, 0, 1) or {}
+  if places[1] == who then
     local ttl, id = string.match(bid, '^(%d+) (.*)$')
     local now = redis.call('TIME')
     local counter = string.format('%.0f', math.max(now[1] * 1000000 + now[2], (tonumber(seen[3]) or 0) + 1))

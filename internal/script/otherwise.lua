@@ -6,7 +6,7 @@ if seen[2] or waiter then
   local now = clock()
   if waiter and ticket == '0' then
     leave(record, next, waiter)
-    redis.call('DEL', bid(record, next, waiter)) -- it may take the place again
+    redis.pcall('DEL', bid(record, next, waiter)) -- it may take the place again
     if seen[2] == '=' .. waiter then
       redis.call('SET', next, '-', 'PX', PATIENCE)
     end

@@ -33,7 +33,7 @@ if seen[1] then
   end
   redis.call('SET', next, said, 'PX', PATIENCE)
   if ARGV[4] then -- its validity counts from before it was sent, so it must not be old
-    redis.call('SET', bid(record, next, waiter), ARGV[4], 'PX', GRACE)
+    redis.pcall('SET', bid(record, next, waiter), ARGV[4], 'PX', GRACE)
   end
   return {ahead, ticket, seen[1], redis.call('PTTL', record)}
 end
