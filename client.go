@@ -139,6 +139,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	}
 	o := c.config.nodeOptions(i, e, c.census)
 	o.Waiter, o.Changed = waiter, c.line.Changed
+	o.Draw = func(d time.Duration) time.Duration { return c.draw(d) }
 	o.Called = func(call ballot.Call) { c.line.Called(i, call) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {

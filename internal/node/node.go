@@ -38,6 +38,9 @@ type Options struct {
 	// Crowd is how many callers at once have a step each; those of more are put
 	// together. 0 is two a processor, and -1 puts all together. A Drainer's are not.
 	Crowd int
+	// Draw returns a random duration below d, which is positive; nil is taken for one that
+	// never returns 0.
+	Draw func(d time.Duration) time.Duration
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
 	// Called is told of the node's calls to waiters of this client; Changed, of those

@@ -127,7 +127,7 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		if n.grants {
+		if n.grants && !n.leavesFree() {
 			reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
 			if !isNoScript(err) {
 				return reply, err
@@ -140,4 +140,14 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		}
 		return reply, err
 	})
+}
+
+// oneInFree is how many releases there are, on average, to each that grants nothing.
+const oneInFree = 8
+
+// leavesFree draws whether a release is to leave the record free for a moment, for who was
+// called. Where somebody always waits, those who stand in no line would find it free never:
+// who pushes in, and other libraries.
+func (n *Node) leavesFree() bool {
+	return n.options.Draw != nil && n.options.Draw(oneInFree) == 0
 }

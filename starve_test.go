@@ -1,0 +1,55 @@
+package redlatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// Where somebody always waits in line the lock is free for a moment now and then all the
+// same, for who stands in none: another library, or one who pushes in.
+func TestLineStarvesNobody(t *testing.T) {
+	t.Parallel()
+	server := shared(t, 1)[0]
+	c := config(server.URL())
+	busy, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	const clients, callers = 3, 2
+	for range clients {
+		client := open(t, c)
+		for range callers {
+			go func() {
+				for {
+					lock, err := client.Lock(busy, t.Name())
+					if err != nil {
+						ended <- err
+						return
+					}
+					time.Sleep(200 * time.Microsecond)
+					if err := lock.Unlock(busy); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+	}
+	const often = 10 // more than by chance before the line has formed
+	ctx := within(t, patience)
+	for got := 0; got < often; time.Sleep(time.Millisecond) {
+		if reply, err := server.Do("SET", t.Name(), "another", "NX", "PX", "10000"); err != nil {
+			t.Fatal(err)
+		} else if reply == "OK" {
+			got++
+			if _, err := server.Do("DEL", t.Name()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("another library got the lock %d times", got)
+		}
+	}
+	stop()
+	for range clients * callers {
+		<-ended
+	}
+}
