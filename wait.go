@@ -171,7 +171,7 @@ func (c *call) bid() ballot.Claim {
 		return ballot.Claim{}
 	}
 	claim := c.claim()
-	claim.TTL = min(r.ttl, r.guard+2*script.Grace+c.client.config.NodeTimeout)
+	claim.TTL = min(r.ttl, r.guard+2*script.Grace+c.client.config.NodeTimeout).Truncate(time.Millisecond)
 	return claim
 }
 

@@ -657,3 +657,44 @@ func TestGrant(t *testing.T) {
 		})
 	}
 }
+
+// The record stays with a bid that a release has granted, where attempts to take it over come
+// to nothing: it is known again at every look.
+func TestBidIsKnownAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		bids := 0
+		bid := func() ballot.Claim {
+			bids++
+			return ballot.Claim{Record: record, ID: fmt.Sprint("bid", bids)}
+		}
+		p := newLine(t, "first", nodes, nil).Join(claim)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		await := func() error { return p.Await(ctx, travel, bid, quiet) }
+		out := make(chan error)
+		go func() { out <- await() }()
+		settle()
+		k.set(func(k *keeper) { k.holder = "bid1" }) // and the message is lost
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if from := p.In(claim).From; from != "bid1" {
+				t.Fatalf("it takes over what is %q's", from)
+			}
+			start := time.Now()
+			if err := await(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > 10*travel {
+				t.Fatalf("it took its own bid for another's for %v", took)
+			}
+		}
+		p.Leave()
+		settle()
+	})
+}

@@ -216,9 +216,10 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 	return claim
 }
 
-// isBid reports whether a holder is one of the bids.
+// isBid reports whether a holder is one of the bids, or was when the last attempt was made,
+// which may have come to nothing.
 func (p *Place) isBid(holder string) bool {
-	return holder != "" && (holder == p.bid.ID || holder == p.before.ID)
+	return holder != "" && (holder == p.bid.ID || holder == p.before.ID || holder == p.from)
 }
 
 // Granted returns the bid that the record was granted to, and how, if that is what Await
