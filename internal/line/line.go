@@ -58,7 +58,11 @@ type Line struct {
 	// counts the places it has had.
 	places map[string]*Place
 	joined uint64
-	closed bool
+	// accepted are the last grants that became locks: the place of each has ended, and
+	// another message of one must not have its lock released.
+	accepted [64]string
+	grants   int
+	closed   bool
 	// background is what Close waits for.
 	background sync.WaitGroup
 }
@@ -129,8 +133,9 @@ func (l *Line) Called(voter int, c ballot.Call) {
 	if ours {
 		p.signal(news{turn: true, call: c})
 	}
+	again := c.Token > 0 && slices.Contains(l.accepted[:], c.From)
 	l.mu.Unlock()
-	if !ours {
+	if !ours && !again {
 		// It does not wait any more, and the others should not wait for it.
 		l.leave(voter, c)
 	}

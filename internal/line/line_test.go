@@ -382,7 +382,7 @@ func TestLeftToTheFirst(t *testing.T) {
 			settle()
 			k.set(func(k *keeper) { k.from = "before" })
 			if way == "is forgotten" {
-				p.forget()
+				p.forget(ballot.Call{})
 			}
 			k.release(false)
 			if way == "leaves before it knows" {
@@ -696,5 +696,46 @@ func TestBidIsKnownAgain(t *testing.T) {
 		}
 		p.Leave()
 		settle()
+	})
+}
+
+// A grant that became a lock is not released when it is told again.
+func TestGrantIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		l := newLine(t, "first", nodes, nil)
+		p := l.Join(claim)
+		out := make(chan error)
+		go func() {
+			out <- p.Await(t.Context(), 0, func() ballot.Claim { return ballot.Claim{Record: record, ID: "bid"} }, quiet)
+		}()
+		settle()
+		told := ballot.Call{Record: record, Waiter: p.In(claim).Place.Waiter, From: "bid", Token: 7}
+		l.Called(0, told)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if _, granted, ok := p.Granted(); !ok || granted != told {
+			t.Fatalf("it was granted %+v", granted)
+		}
+		p.Taken(ballot.Answer{Verdict: ballot.Granted, Token: 7})
+		l.Called(0, told)
+		settle()
+		k.set(func(k *keeper) {
+			if len(k.forgone) > 0 {
+				t.Errorf("the lock was released: %v", k.forgone)
+			}
+		})
+		told.From = "another"
+		l.Called(0, told)
+		settle()
+		k.set(func(k *keeper) {
+			if !slices.Equal(k.forgone, []string{record + " of another"}) {
+				t.Errorf("what nobody accepted was not released: %v", k.forgone)
+			}
+		})
 	})
 }

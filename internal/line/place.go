@@ -231,7 +231,7 @@ func (p *Place) Granted() (b Bid, c ballot.Call, ok bool) {
 // Taken ends the place of a process that has the lock. Where the arbiter's vote
 // was given or is to come, the place ends with it.
 func (p *Place) Taken(arbiter ballot.Answer) {
-	p.forget()
+	p.forget(p.granted)
 	p.from = ""
 	if p.stands() && arbiter.Verdict != ballot.Granted && (arbiter.Verdict != ballot.Unknown || arbiter.Err != nil) {
 		p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, "")
@@ -241,7 +241,7 @@ func (p *Place) Taken(arbiter ballot.Answer) {
 // Leave ends the place, in the background: whoever is next in line is called if
 // it was this process's turn.
 func (p *Place) Leave() {
-	p.forget()
+	p.forget(ballot.Call{})
 	select {
 	case n := <-p.called:
 		p.from = cmp.Or(n.call.From, p.from)
@@ -257,10 +257,16 @@ func (p *Place) Arbiter() int { return p.claim.Place.Voter }
 
 func (p *Place) stands() bool { return p.standing.Verdict == ballot.Held }
 
-func (p *Place) forget() {
-	p.line.mu.Lock()
-	defer p.line.mu.Unlock()
-	delete(p.line.places, p.claim.Record)
+// forget ends the place of the waiter, who may have accepted a grant.
+func (p *Place) forget(accepted ballot.Call) {
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.places, p.claim.Record)
+	if accepted.Token > 0 {
+		l.accepted[l.grants%len(l.accepted)] = accepted.From
+		l.grants++
+	}
 }
 
 // abandon gives up the place that waiter has on a node, what from has left to it, and
