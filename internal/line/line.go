@@ -133,7 +133,7 @@ func (l *Line) Called(voter int, c ballot.Call) {
 	if ours {
 		p.signal(news{turn: true, call: c})
 	}
-	again := c.Token > 0 && slices.Contains(l.accepted[:], c.From)
+	again := !ours && c.Token > 0 && slices.Contains(l.accepted[:], c.From)
 	l.mu.Unlock()
 	if !ours && !again {
 		// It does not wait any more, and the others should not wait for it.
