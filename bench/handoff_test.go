@@ -60,8 +60,11 @@ func handOffs(b *testing.B, n int) {
 			for i := range crowds {
 				k := (i + turn) % len(crowds)
 				d, err := crowds[k].handOff(name[k])
-				if err != nil {
-					b.Fatalf("%s: %v", crowds[k].name, err)
+				switch {
+				case err != nil && k == 0:
+					b.Fatal(err)
+				case err != nil: // it counts with its length
+					b.Logf("%s: %v", crowds[k].name, err)
 				}
 				took[k] = append(took[k], d)
 			}

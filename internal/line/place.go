@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -54,13 +53,6 @@ type Place struct {
 	called chan news
 }
 
-// Bid is an attempt that a release may grant for the asking of whoever releases. It was
-// made before Sent, from which its validity counts.
-type Bid struct {
-	ballot.Claim
-	Sent clock.Instant
-}
-
 // news: something may have changed.
 type news struct {
 	// turn: the record is kept for us, or granted to our bid, as call says.
@@ -87,11 +79,10 @@ func (p *Place) signal(n news) {
 }
 
 // Await returns nil when it is time for an attempt: the process was called, or
-// is the first in line and the record is free, or the record is its bid's already.
-// It returns ErrNone when no node
-// keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
-// called. bid makes a bid whenever the arbiter is asked; one without an ID is none. told
-// is called with each of the arbiter's answers.
+// is the first in line and the record is free, or the record was granted to its bid.
+// It returns ErrNone when no node keeps the line, and ctx's cause when ctx is done. It
+// rests first, unless it is called. bid makes a bid whenever the arbiter is asked; one
+// without an ID is none. told is called with each of the arbiter's answers.
 func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot.Claim, told func(ballot.Standing)) error {
 	p.own, p.granted = "", ballot.Call{}
 	for {
@@ -214,18 +205,6 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 	p.attempt = claim.ID
 	claim.Place, claim.From = p.claim.Place, p.from
 	return claim
-}
-
-// isBid reports whether a holder is one of the bids, or was when the last attempt was made,
-// which may have come to nothing.
-func (p *Place) isBid(holder string) bool {
-	return holder != "" && (holder == p.bid.ID || holder == p.before.ID || holder == p.from)
-}
-
-// Granted returns the bid that the record was granted to, and how, if that is what Await
-// ended with. It may be too old to be relied on: an attempt then takes its record over.
-func (p *Place) Granted() (b Bid, c ballot.Call, ok bool) {
-	return p.bid, p.granted, p.granted.Token > 0
 }
 
 // Taken ends the place of a process that has the lock. Where the arbiter's vote
