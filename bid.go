@@ -36,7 +36,7 @@ func (c *call) accept(q *queue) (lock *Lock, others bool) {
 		return nil, false
 	}
 	answer := ballot.Answer{Verdict: ballot.Granted, Token: granted.Token, Waiting: granted.Waiting}
-	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, c.request.guard+c.client.config.NodeTimeout)
+	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, c.request.guard+script.Grace/2+c.client.config.NodeTimeout)
 	if !ok {
 		return nil, false
 	}

@@ -93,7 +93,9 @@ func (l *Lock) Token() uint64 { return l.token }
 // Until returns the time up to which the lock is certainly held unless it is
 // released, by the local clock and with its monotonic reading: compare it with
 // Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
-// that. It is no help across a suspend of the machine; Err and Context are.
+// that. It is no help across a suspend of the machine; Err and Context are. Where a release
+// granted the lock, it is a short time off until the lock has been extended to its TTL
+// (package documentation, "Waiting").
 func (l *Lock) Until() time.Time { return l.until().Mono }
 
 // until is the end of the validity. That of a lost lock stays what it was: an

@@ -157,9 +157,10 @@ func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) 
 	return idle, true
 }
 
-// hurry tells the steps under way to wait no longer. After a lock that was held
-// they get a moment first: their answers are likely to be on their way, and an
-// abandoned command costs another to learn when it is over.
+// hurry tells the steps under way to wait no longer. After a lock that was held, and of an
+// attempt to which one was handed over, they get a moment first: their answers are likely to
+// be on their way, what they say is missed, and an abandoned command costs another to learn
+// when it is over.
 func (h *Hold) hurry(extending *span) {
 	end := func() {
 		h.attempt.end()
@@ -167,7 +168,7 @@ func (h *Hold) hurry(extending *span) {
 			extending.end()
 		}
 	}
-	if !h.release.wanted {
+	if !h.release.wanted && h.claim.From == "" {
 		end()
 		return
 	}
