@@ -36,7 +36,8 @@ func (c *call) accept(q *queue) (lock *Lock, others bool) {
 		return nil, false
 	}
 	answer := ballot.Answer{Verdict: ballot.Granted, Token: granted.Token, Waiting: granted.Waiting}
-	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, c.request.guard+script.Grace/2+c.client.config.NodeTimeout)
+	least := c.request.guard + c.client.config.NodeTimeout + min(script.Grace/2, bid.TTL/8)
+	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, least)
 	if !ok {
 		return nil, false
 	}

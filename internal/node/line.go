@@ -31,8 +31,8 @@ type subscription struct {
 }
 
 // Stand joins the line for the claim's record, or says that the waiter is still
-// there, and reports its place. A claim that has an ID is the waiter's bid. With watch, a change of the record is told to
-// Options.Changed as far as the server can.
+// there, and reports its place. A claim that has an ID is the waiter's bid. With watch, a
+// change of the record is told to Options.Changed as far as the server can.
 func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing {
 	hears := n.listen(ctx)
 	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
