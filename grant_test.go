@@ -17,9 +17,8 @@ func bidOf(t *testing.T, s *redistest.Server, name string) (id string) {
 	t.Helper()
 	await(t, "there is a bid", func() bool {
 		for _, key := range bids(t, s, name) {
-			if _, err := s.Do("PERSIST", key); err != nil {
-				t.Fatal(err)
-			}
+			do(t, s, "PERSIST", key)
+			t.Cleanup(func() { s.Do("DEL", key) })
 			_, id, _ = strings.Cut(value(t, s, key), " ")
 		}
 		return id != ""
@@ -56,12 +55,9 @@ func TestReleaseGrants(t *testing.T) {
 		if got := value(t, s, name); got == "" {
 			t.Error("the lock was free after the release")
 		}
-		next := <-out
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		if next.lock.Token() <= token {
-			t.Errorf("token %d follows %d", next.lock.Token(), token)
+		next := lockOf(t, out)
+		if next.Token() <= token {
+			t.Errorf("token %d follows %d", next.Token(), token)
 		}
 		if got := value(t, s, name); holderLabel(got) != "second" {
 			t.Errorf("the record is of %q", got)
@@ -70,13 +66,10 @@ func TestReleaseGrants(t *testing.T) {
 			t.Errorf("the next asked %d times", got-acquires)
 		}
 		await(t, "it has the lock for its TTL", func() bool {
-			return remaining(t, s, name) > c.TTL/2 && time.Until(next.lock.Until()) > c.TTL/2
+			return remaining(t, s, name) > c.TTL/2 && time.Until(next.Until()) > c.TTL/2
 		})
-		unlock(t, next.lock)
-		if next = <-last; next.err != nil {
-			t.Fatal(next.err)
-		}
-		unlock(t, next.lock)
+		unlock(t, next)
+		unlock(t, lockOf(t, last))
 		awaitValue(t, s, name, "")
 		if left := standing(t, nodes, name)[0]; left != 0 {
 			t.Errorf("%d stand in line", left)
@@ -129,113 +122,102 @@ func TestForgetfulReleaseGrantsNothing(t *testing.T) {
 	}
 }
 
-// The message that the lock was granted comes late: most of the time that the record is
-// there for is over, and an attempt of its own takes it over.
-func TestGrantIsHeardOfLate(t *testing.T) {
-	t.Parallel()
+// unheard is a lock over one node that was granted to one who waits, by out, and has not
+// heard so; another waits behind, by last.
+type unheard struct {
+	*redistest.Server
+	name, bid string
+	config    redlatch.Config
+	out, last <-chan outcomeOf
+	// lift has all messages go on.
+	lift func()
+}
+
+// grantUnheard has a lock granted to one who waits till ctx ends, whose messages in one
+// direction, or both, are held back.
+func grantUnheard(ctx context.Context, t *testing.T, held redistest.Direction) unheard {
+	t.Helper()
 	nodes := shared(t, 1)
 	s, name := nodes[0], t.Name()
 	proxy := redistest.NewProxy(t, s.Addr())
 	c := config(s.URL())
-	first, second := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL()))
+	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL())), open(t, c)
 	lock := tryLock(t, first, name)
-	out := lockIn(within(t, patience), second, name)
+	out := lockIn(ctx, second, name)
 	bid := bidOf(t, s, name)
-	proxy.HoldBack(redistest.Replies, true)
+	last := lockIn(within(t, patience), third, name)
+	awaitStanding(t, nodes, name, 2)
+	proxy.HoldBack(held, true)
 	unlock(t, lock)
 	if got := value(t, s, name); got != bid {
 		t.Fatalf("the record is %q, want %q", got, bid)
 	}
-	do(t, s, "PERSIST", name)
-	time.Sleep(1200 * time.Millisecond) // or longer
-	proxy.HoldBack(redistest.Replies, false)
-	next := <-out
-	if next.err != nil {
-		t.Fatal(next.err)
+	return unheard{s, name, bid, c, out, last, func() { proxy.HoldBack(held, false) }}
+}
+
+// lockOf returns the lock that comes by out.
+func lockOf(t *testing.T, out <-chan outcomeOf) *redlatch.Lock {
+	t.Helper()
+	o := <-out
+	if o.err != nil {
+		t.Fatal(o.err)
 	}
-	if got := value(t, s, name); got == bid || got == "" {
+	return o.lock
+}
+
+// The message that the lock was granted comes late: most of the time that the record is
+// there for is over, and an attempt of its own takes it over.
+func TestGrantIsHeardOfLate(t *testing.T) {
+	t.Parallel()
+	g := grantUnheard(within(t, patience), t, redistest.Replies)
+	do(t, g.Server, "PERSIST", g.name)
+	time.Sleep(1200 * time.Millisecond) // or longer
+	g.lift()
+	lock := lockOf(t, g.out)
+	if got := value(t, g.Server, g.name); got == g.bid || got == "" {
 		t.Errorf("the record is %q", got)
 	}
-	if left, until := remaining(t, s, name), time.Until(next.lock.Until()); until > left {
+	if left, until := remaining(t, g.Server, g.name), time.Until(lock.Until()); until > left {
 		t.Errorf("it is held for %v, and its record stays for %v", until, left)
 	}
-	unlock(t, next.lock)
-	awaitValue(t, s, name, "")
+	unlock(t, lock)
+	unlock(t, lockOf(t, g.last))
+	awaitValue(t, g.Server, g.name, "")
 }
 
 // Who was granted the lock and has gone before it heard so leaves nothing behind, and the
 // next has it.
 func TestGrantToOneWhoHasGone(t *testing.T) {
 	t.Parallel()
-	nodes := shared(t, 1)
-	s, name := nodes[0], t.Name()
-	proxy := redistest.NewProxy(t, s.Addr())
-	c := config(s.URL())
-	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL())), open(t, c)
-	lock := tryLock(t, first, name)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := lockIn(ctx, second, name)
-	bid := bidOf(t, s, name)
-	last := lockIn(within(t, patience), third, name)
-	awaitStanding(t, nodes, name, 2)
-	proxy.HoldBack(redistest.Replies, true)
-	unlock(t, lock)
-	if got := value(t, s, name); got != bid {
-		t.Fatalf("the record is %q, want %q", got, bid)
-	}
-	do(t, s, "PERSIST", name) // nothing but a release removes it
+	g := grantUnheard(ctx, t, redistest.Replies)
+	do(t, g.Server, "PERSIST", g.name) // nothing but a release removes it
 	cancel()
-	if o := <-out; !errors.Is(o.err, context.Canceled) {
+	if o := <-g.out; !errors.Is(o.err, context.Canceled) {
 		t.Errorf("who has gone got %v", o.err)
 	}
-	proxy.HoldBack(redistest.Replies, false)
-	next := <-last
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	unlock(t, next.lock)
-	awaitValue(t, s, name, "")
+	g.lift()
+	unlock(t, lockOf(t, g.last))
+	awaitValue(t, g.Server, g.name, "")
 }
 
 // Who was granted the lock and hears nothing holds the others up for a short time, not
 // for its TTL.
 func TestGrantToTheHung(t *testing.T) {
 	t.Parallel()
-	nodes := shared(t, 1)
-	s, name := nodes[0], t.Name()
-	proxy := redistest.NewProxy(t, s.Addr())
-	c := config(s.URL())
-	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL())), open(t, c)
-	lock := tryLock(t, first, name)
-	out := lockIn(within(t, patience), second, name)
-	bid := bidOf(t, s, name)
-	last := lockIn(within(t, patience), third, name)
-	awaitStanding(t, nodes, name, 2)
-	proxy.HoldBack(redistest.Requests, true)
-	proxy.HoldBack(redistest.Replies, true)
-	unlock(t, lock)
-	if got := value(t, s, name); got != bid {
-		t.Fatalf("the record is %q, want %q", got, bid)
-	}
-	if left, most := remaining(t, s, name), c.TTL/10+time.Second+c.NodeTimeout; left > most || left < most/4 {
+	g := grantUnheard(within(t, patience), t, redistest.Both)
+	if left, most := remaining(t, g.Server, g.name), g.config.TTL/10+time.Second+g.config.NodeTimeout; left > most || left < most/4 {
 		t.Errorf("it is granted for %v, want up to %v", left, most)
 	}
-	next := <-last
-	if next.err != nil {
-		t.Fatal(next.err)
+	next := lockOf(t, g.last)
+	g.lift()
+	unlock(t, next)
+	hung := lockOf(t, g.out)
+	if hung.Token() <= next.Token() {
+		t.Errorf("token %d follows %d", hung.Token(), next.Token())
 	}
-	proxy.HoldBack(redistest.Requests, false)
-	proxy.HoldBack(redistest.Replies, false)
-	unlock(t, next.lock)
-	o := <-out
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	if o.lock.Token() <= next.lock.Token() {
-		t.Errorf("token %d follows %d", o.lock.Token(), next.lock.Token())
-	}
-	unlock(t, o.lock)
+	unlock(t, hung)
 }
 
 // A lock that was granted for a short time is detached for its TTL.
@@ -249,11 +231,7 @@ func TestGrantedLockIsDetached(t *testing.T) {
 	out := lockIn(within(t, patience), client, name)
 	bidOf(t, s, name)
 	unlock(t, lock)
-	o := <-out
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	id, err := o.lock.Detach()
+	id, err := lockOf(t, out).Detach()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,13 +258,10 @@ func TestNoBid(t *testing.T) {
 			}
 		}
 		unlock(t, lock)
-		o := <-out
-		if o.err != nil {
-			t.Fatal(o.err)
-		}
-		if until := time.Until(o.lock.Until()); until < c.TTL/2 {
+		next := lockOf(t, out)
+		if until := time.Until(next.Until()); until < c.TTL/2 {
 			t.Errorf("N=%d: it is held for %v", n, until)
 		}
-		unlock(t, o.lock)
+		unlock(t, next)
 	}
 }
