@@ -142,7 +142,7 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 	}
 }
 
-// parseCall reads what line.lua publishes.
+// parseCall reads what publish.lua publishes.
 func parseCall(message string) (c ballot.Call, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
 	counter, rest, _ := strings.Cut(rest, " ")
