@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 )
 
@@ -123,7 +124,7 @@ func (c *call) once() (*Lock, error) {
 	if err := c.may(); err != nil {
 		return nil, err
 	}
-	lock, err := c.try(c.claim())
+	lock, err := c.try(c.claim(), nil)
 	if lock != nil {
 		c.client.queues.acquired(lock, false, false)
 	}
@@ -139,7 +140,7 @@ func (c *call) insist() (*Lock, error) {
 		}
 		claim := c.claim()
 		claim.PushIn = true
-		lock, err := c.try(claim)
+		lock, err := c.try(claim, nil)
 		if lock != nil {
 			c.client.queues.acquired(lock, false, false)
 		}
@@ -211,10 +212,13 @@ func claimOf(record, id string, ttl time.Duration) ballot.Claim {
 	return ballot.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
 }
 
-// try makes one attempt.
-func (c *call) try(claim ballot.Claim) (*Lock, error) {
+// try makes one attempt, in the place that the process has in the line, if any.
+func (c *call) try(claim ballot.Claim, place *line.Place) (*Lock, error) {
 	c.client.counters.tries.Add(1)
-	hold, votes := c.client.engine.Acquire(c.ctx, claim)
+	hold, votes, ok := c.accept(claim, place)
+	if !ok {
+		hold, votes = c.client.engine.Acquire(c.ctx, claim)
+	}
 	if hold != nil {
 		return c.hold(turnOf(hold)), nil
 	}

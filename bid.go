@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/line"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -11,13 +14,14 @@ import (
 // released before saves the command.
 const settling = 10 * time.Millisecond
 
-// bid is what a release may grant the lock for before this call has heard of it, where one
-// node decides and the lock is renewed: for so short that nobody is held up for long if it
-// does not hear of it, and for long enough that the lock can be extended, once it does, before
-// its guard begins.
-func (c *call) bid() ballot.Claim {
+// bid is what a release may grant the lock for, on the node that keeps the line, before this
+// call has heard of it, where the lock is renewed: for so short that nobody is held up for
+// long if it does not hear of it, and for long enough that the lock can be extended, once it
+// does, before its guard begins. Over several nodes callers who wait behind are served by the
+// block of tokens of an attempt, which a release does not give.
+func (c *call) bid(q *queue) ballot.Claim {
 	r := &c.request
-	if len(c.client.nodes) > 1 || !r.renewal || r.maxHold < r.ttl {
+	if !r.renewal || r.maxHold < r.ttl || len(c.client.nodes) > 1 && c.client.queues.behind(q) > 0 {
 		return ballot.Claim{}
 	}
 	claim := c.claim()
@@ -25,24 +29,25 @@ func (c *call) bid() ballot.Claim {
 	return claim
 }
 
-// accept returns the lock that a release has granted to the bid of the place, if there is one
-// and enough is left of it to extend it. Else an attempt takes over what was granted.
-func (c *call) accept(q *queue) (lock *Lock, others bool) {
-	if q.place == nil {
-		return nil, false
+// accept makes the attempt for claim with the vote that a release has given to the bid of
+// place. ok is false where there is none, or too little is left of it to extend it in time: an
+// attempt of its own takes over what was granted.
+func (c *call) accept(claim ballot.Claim, place *line.Place) (hold *quorum.Hold, votes []ballot.Answer, ok bool) {
+	if place == nil {
+		return nil, nil, false
 	}
-	bid, granted, ok := q.place.Granted()
-	if !ok {
-		return nil, false
+	bid, granted, ok := place.Granted()
+	timeout := c.client.config.NodeTimeout
+	tooOld := len(c.client.nodes) > 1 && c.client.clock.Now().Since(bid.Sent) > node.LongestAttempt-2*timeout
+	if !ok || tooOld {
+		return nil, nil, false
 	}
-	answer := ballot.Answer{Verdict: ballot.Granted, Token: granted.Token, Waiting: granted.Waiting}
-	least := c.request.guard + c.client.config.NodeTimeout + min(script.Grace/2, bid.TTL/8)
-	hold, ok := c.client.engine.Accept(bid.Claim, bid.Sent, answer, least)
-	if !ok {
-		return nil, false
+	// The other nodes are asked for what this one gave, which is as old as the bid at most.
+	claim.ID, claim.Proposed, claim.More = bid.ID, granted.Token, 0
+	grant := quorum.Grant{
+		Voter: place.Arbiter(), Since: bid.Sent, TTL: bid.TTL,
+		Answer: ballot.Answer{Verdict: ballot.Granted, Token: granted.Token, Waiting: granted.Waiting},
 	}
-	c.client.counters.tries.Add(1)
-	q.place.Taken(answer)
-	q.place = nil
-	return c.hold(turnOf(hold)), granted.Waiting
+	least := c.request.guard + timeout + min(script.Grace/2, bid.TTL/8)
+	return c.client.engine.Accept(c.ctx, claim, grant, least)
 }

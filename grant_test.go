@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,19 +12,22 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// bidOf waits until one who waits for name has left a bid on s, keeps the server from
-// letting it lapse, and returns its holder id.
-func bidOf(t *testing.T, s *redistest.Server, name string) (id string) {
+// bidOf waits until one who waits for name has left a bid on one of the nodes, keeps that
+// from letting it lapse, and returns it and the bid's holder id.
+func bidOf(t *testing.T, nodes []*redistest.Server, name string) (keeper int, id string) {
 	t.Helper()
 	await(t, "there is a bid", func() bool {
-		for _, key := range bids(t, s, name) {
-			do(t, s, "PERSIST", key)
-			t.Cleanup(func() { s.Do("DEL", key) })
-			_, id, _ = strings.Cut(value(t, s, key), " ")
+		for i, s := range nodes {
+			for _, key := range bids(t, s, name) {
+				do(t, s, "PERSIST", key)
+				t.Cleanup(func() { s.Do("DEL", key) })
+				keeper = i
+				_, id, _ = strings.Cut(value(t, s, key), " ")
+			}
 		}
 		return id != ""
 	})
-	return id
+	return keeper, id
 }
 
 func bids(t *testing.T, s *redistest.Server, name string) (keys []string) {
@@ -34,47 +38,83 @@ func bids(t *testing.T, s *redistest.Server, name string) (keys []string) {
 	return keys
 }
 
-// A release gives the lock to the first in line in its own step: who waits asks for
-// nothing, and has it for its TTL soon.
+// over runs f over one node and over several.
+func over(t *testing.T, binary string, f func(t *testing.T, nodes []*redistest.Server, c redlatch.Config)) {
+	t.Helper()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := sharedOf(t, binary, n)
+			c := config(redistest.URLs(nodes)...)
+			c.NodeTimeout /= 2 // an attempt of two steps has its longest time from the bid on
+			f(t, nodes, c)
+		})
+	}
+}
+
+// proxied returns a proxy before each of the nodes.
+func proxied(t *testing.T, nodes []*redistest.Server) []*redistest.Proxy {
+	t.Helper()
+	proxies := make([]*redistest.Proxy, len(nodes))
+	for i, s := range nodes {
+		proxies[i] = redistest.NewProxy(t, s.Addr())
+	}
+	return proxies
+}
+
+// A release gives the lock to the first in line in its own step: who waits asks the node that
+// keeps the line for nothing, and has the lock for its TTL soon.
 func TestReleaseGrants(t *testing.T) {
 	t.Parallel()
-	eachFlavor(t, func(t *testing.T, binary string) {
-		nodes := sharedOf(t, binary, 1)
-		s, name := nodes[0], t.Name()
-		proxy := redistest.NewProxy(t, s.Addr())
-		c := config(s.URL())
-		first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL())), open(t, c)
-		w := tap(proxy)
-		lock := tryLock(t, first, name)
-		out := lockIn(within(t, patience), second, name, redlatch.WithLabel("second"))
-		bidOf(t, s, name)
-		last := lockIn(within(t, patience), third, name)
-		awaitStanding(t, nodes, name, 2)
-		token, acquires := lock.Token(), w.count("acquire")
-		unlock(t, lock)
-		if got := value(t, s, name); got == "" {
-			t.Error("the lock was free after the release")
+	eachFlavor(t, func(t *testing.T, binary string) { over(t, binary, releaseGrants) })
+}
+
+func releaseGrants(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+	name, proxies := t.Name(), proxied(t, nodes)
+	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxyURLs(proxies)...)), open(t, c)
+	wires := taps(proxies)
+	lock := tryLock(t, first, name)
+	out := lockIn(within(t, patience), second, name, redlatch.WithLabel("second"))
+	keeper, _ := bidOf(t, nodes, name)
+	last := lockIn(within(t, patience), third, name)
+	awaitStanding(t, nodes, name, 2)
+	token, acquires := lock.Token(), make([]int, len(nodes))
+	for i, w := range wires {
+		acquires[i] = w.count("acquire")
+	}
+	unlock(t, lock)
+	if got := value(t, nodes[keeper], name); got == "" {
+		t.Error("the lock was free after the release")
+	}
+	next := lockOf(t, out)
+	if next.Token() <= token {
+		t.Errorf("token %d follows %d", next.Token(), token)
+	}
+	await(t, "it has the lock for its TTL", func() bool {
+		for _, s := range nodes {
+			if holderLabel(value(t, s, name)) != "second" || remaining(t, s, name) < c.TTL/2 {
+				return false
+			}
 		}
-		next := lockOf(t, out)
-		if next.Token() <= token {
-			t.Errorf("token %d follows %d", next.Token(), token)
+		return time.Until(next.Until()) > c.TTL/2
+	})
+	for i, w := range wires {
+		want := 1
+		if i == keeper {
+			want = 0
 		}
-		if got := value(t, s, name); holderLabel(got) != "second" {
-			t.Errorf("the record is of %q", got)
+		if got := w.count("acquire") - acquires[i]; got != want {
+			t.Errorf("the next asked node %d %d times, want %d", i, got, want)
 		}
-		if got := w.count("acquire"); got != acquires {
-			t.Errorf("the next asked %d times", got-acquires)
-		}
-		await(t, "it has the lock for its TTL", func() bool {
-			return remaining(t, s, name) > c.TTL/2 && time.Until(next.Until()) > c.TTL/2
-		})
-		unlock(t, next)
-		unlock(t, lockOf(t, last))
+	}
+	unlock(t, next)
+	unlock(t, lockOf(t, last))
+	for i, s := range nodes {
 		awaitValue(t, s, name, "")
-		if left := standing(t, nodes, name)[0]; left != 0 {
+		if left := standing(t, nodes, name)[i]; left != 0 {
 			t.Errorf("%d stand in line", left)
 		}
-	})
+	}
 }
 
 // Nothing is granted by a server that may have forgotten: one that does not know the
@@ -97,7 +137,7 @@ func TestForgetfulReleaseGrantsNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			out := lockIn(ctx, second, "x")
-			bid := bidOf(t, s, "x")
+			_, bid := bidOf(t, []*redistest.Server{s}, "x")
 			proxy.HoldBack(redistest.Requests, true) // who waits does not come by itself
 			switch lost {
 			case "script":
@@ -122,12 +162,11 @@ func TestForgetfulReleaseGrantsNothing(t *testing.T) {
 	}
 }
 
-// unheard is a lock over one node that was granted to one who waits, by out, and has not
-// heard so; another waits behind, by last.
+// unheard is a lock that was granted to one who waits, by out, and has not heard so; another
+// waits behind, by last. Server is the node that keeps the line.
 type unheard struct {
 	*redistest.Server
 	name, bid string
-	config    redlatch.Config
 	out, last <-chan outcomeOf
 	// lift has all messages go on.
 	lift func()
@@ -135,24 +174,26 @@ type unheard struct {
 
 // grantUnheard has a lock granted to one who waits till ctx ends, whose messages in one
 // direction, or both, are held back.
-func grantUnheard(ctx context.Context, t *testing.T, held redistest.Direction) unheard {
+func grantUnheard(ctx context.Context, t *testing.T, nodes []*redistest.Server, c redlatch.Config, held redistest.Direction) unheard {
 	t.Helper()
-	nodes := shared(t, 1)
-	s, name := nodes[0], t.Name()
-	proxy := redistest.NewProxy(t, s.Addr())
-	c := config(s.URL())
-	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxy.URL())), open(t, c)
+	name, proxies := t.Name(), proxied(t, nodes)
+	holdBack := func(on bool) {
+		for _, p := range proxies {
+			p.HoldBack(held, on)
+		}
+	}
+	first, second, third := redlatch.AlwaysGrants(open(t, c)), open(t, through(c, proxyURLs(proxies)...)), open(t, c)
 	lock := tryLock(t, first, name)
 	out := lockIn(ctx, second, name)
-	bid := bidOf(t, s, name)
+	keeper, bid := bidOf(t, nodes, name)
 	last := lockIn(within(t, patience), third, name)
 	awaitStanding(t, nodes, name, 2)
-	proxy.HoldBack(held, true)
+	holdBack(true)
 	unlock(t, lock)
-	if got := value(t, s, name); got != bid {
+	if got := value(t, nodes[keeper], name); got != bid {
 		t.Fatalf("the record is %q, want %q", got, bid)
 	}
-	return unheard{s, name, bid, c, out, last, func() { proxy.HoldBack(held, false) }}
+	return unheard{nodes[keeper], name, bid, out, last, func() { holdBack(false) }}
 }
 
 // lockOf returns the lock that comes by out.
@@ -169,7 +210,11 @@ func lockOf(t *testing.T, out <-chan outcomeOf) *redlatch.Lock {
 // there for is over, and an attempt of its own takes it over.
 func TestGrantIsHeardOfLate(t *testing.T) {
 	t.Parallel()
-	g := grantUnheard(within(t, patience), t, redistest.Replies)
+	over(t, flavors(t)[0], isHeardOfLate)
+}
+
+func isHeardOfLate(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+	g := grantUnheard(within(t, patience), t, nodes, c, redistest.Replies)
 	do(t, g.Server, "PERSIST", g.name)
 	time.Sleep(1200 * time.Millisecond) // or longer
 	g.lift()
@@ -189,9 +234,13 @@ func TestGrantIsHeardOfLate(t *testing.T) {
 // next has it.
 func TestGrantToOneWhoHasGone(t *testing.T) {
 	t.Parallel()
+	over(t, flavors(t)[0], grantToOneWhoHasGone)
+}
+
+func grantToOneWhoHasGone(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	g := grantUnheard(ctx, t, redistest.Replies)
+	g := grantUnheard(ctx, t, nodes, c, redistest.Replies)
 	do(t, g.Server, "PERSIST", g.name) // nothing but a release removes it
 	cancel()
 	if o := <-g.out; !errors.Is(o.err, context.Canceled) {
@@ -206,8 +255,12 @@ func TestGrantToOneWhoHasGone(t *testing.T) {
 // for its TTL.
 func TestGrantToTheHung(t *testing.T) {
 	t.Parallel()
-	g := grantUnheard(within(t, patience), t, redistest.Both)
-	if left, most := remaining(t, g.Server, g.name), g.config.TTL/10+time.Second+g.config.NodeTimeout; left > most || left < most/4 {
+	over(t, flavors(t)[0], grantToTheHung)
+}
+
+func grantToTheHung(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+	g := grantUnheard(within(t, patience), t, nodes, c, redistest.Both)
+	if left, most := remaining(t, g.Server, g.name), c.TTL/10+time.Second+c.NodeTimeout; left > most || left < most/4 {
 		t.Errorf("it is granted for %v, want up to %v", left, most)
 	}
 	next := lockOf(t, g.last)
@@ -223,19 +276,21 @@ func TestGrantToTheHung(t *testing.T) {
 // A lock that was granted for a short time is detached for its TTL.
 func TestGrantedLockIsDetached(t *testing.T) {
 	t.Parallel()
-	nodes := shared(t, 1)
-	s, name := nodes[0], t.Name()
-	c := config(s.URL())
+	over(t, flavors(t)[0], isDetached)
+}
+
+func isDetached(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+	name := t.Name()
 	lock := tryLock(t, redlatch.AlwaysGrants(open(t, c)), name)
 	client := open(t, c)
 	out := lockIn(within(t, patience), client, name)
-	bidOf(t, s, name)
+	keeper, _ := bidOf(t, nodes, name)
 	unlock(t, lock)
 	id, err := lockOf(t, out).Detach()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := remaining(t, s, name); left < c.TTL/2 {
+	if left := remaining(t, nodes[keeper], name); left < c.TTL/2 {
 		t.Errorf("%v left of %v", left, c.TTL)
 	}
 	if ok, err := client.Release(t.Context(), name, id); !ok || err != nil {
@@ -243,25 +298,23 @@ func TestGrantedLockIsDetached(t *testing.T) {
 	}
 }
 
-// A lock that is not renewed, or on several nodes, is not to be had for less than its TTL.
+// A lock that is not renewed is not to be had for less than its TTL.
 func TestNoBid(t *testing.T) {
 	t.Parallel()
-	for n, options := range map[int][]redlatch.Option{1: {redlatch.WithoutRenewal()}, 3: nil} {
-		nodes := shared(t, n)
-		name := t.Name() + string(rune('0'+n))
-		c := config(redistest.URLs(nodes)...)
+	over(t, flavors(t)[0], func(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+		name := t.Name()
 		lock := tryLock(t, open(t, c), name)
-		out := queueUp(t, nodes, []*redlatch.Client{open(t, c)}, name, 0, options...)[0]
+		out := queueUp(t, nodes, []*redlatch.Client{open(t, c)}, name, 0, redlatch.WithoutRenewal())[0]
 		for _, s := range nodes {
 			if keys := bids(t, s, name); len(keys) > 0 {
-				t.Errorf("N=%d: %q", n, keys)
+				t.Errorf("there are bids: %q", keys)
 			}
 		}
 		unlock(t, lock)
 		next := lockOf(t, out)
 		if until := time.Until(next.Until()); until < c.TTL/2 {
-			t.Errorf("N=%d: it is held for %v", n, until)
+			t.Errorf("it is held for %v", until)
 		}
 		unlock(t, next)
-	}
+	})
 }

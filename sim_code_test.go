@@ -33,8 +33,18 @@ var breaches = []breach{
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
-		was: "	until := start.Add(ttl - Drift(ttl))\n",
-		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
+		was: "	if yes < need {\n		return Missed, answers\n	}\n",
+		now: "	if yes < need {\n		return Missed, answers\n	}\n	if broken == RULE {\n		until = e.clock.Now().Add(ttl - Drift(ttl))\n	}\n",
+	},
+	{
+		rule: "a short grant makes a short validity", file: "internal/quorum/engine.go", within: 3000,
+		was: "h.rest, h.until = h.until, h.until.Earlier(h.granted)",
+		now: "h.rest = h.until\n			if broken != RULE {\n				h.until = h.until.Earlier(h.granted)\n			}",
+	},
+	{
+		rule: "what was granted for short is extended", file: "internal/quorum/accept.go", within: 3000,
+		was: "spared[i] = !s.brief &&",
+		now: "spared[i] = (!s.brief || broken == RULE) &&",
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",

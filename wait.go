@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
@@ -92,15 +93,14 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 				return nil, false, err
 			}
 		}
-		if lock, others = c.accept(q); lock != nil {
-			return lock, others, nil
-		}
 		claim := c.claim() // after the wait: the id says since when it is held
-		if placed {
-			claim = q.place.In(claim)
-		}
 		claim.More = c.client.queues.behind(q)
-		lock, err = c.try(claim)
+		var place *line.Place
+		if placed {
+			place = q.place
+			claim = place.In(claim)
+		}
+		lock, err = c.try(claim, place)
 		if lock != nil {
 			if q.place != nil {
 				arbiter := lock.hold.Answer(q.place.Arbiter())
@@ -149,7 +149,7 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	if q.place == nil {
 		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
 	}
-	err = q.place.Await(ctx, rest, c.bid, func(s ballot.Standing) { c.stands(q, s) })
+	err = q.place.Await(ctx, rest, func() ballot.Claim { return c.bid(q) }, func(s ballot.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}

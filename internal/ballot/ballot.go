@@ -119,14 +119,18 @@ type Place struct {
 	Ticket uint64
 	// Voter is the index of the node that keeps the line.
 	Voter int
+	// Bid is the waiter's own bid if that node has granted the record to it.
+	Bid string
 }
 
 // Call is a node's message to a waiter that the record is its to take.
 type Call struct {
 	Waiter, Record string
 	// From is the holder who leaves its records on other nodes to the waiter, if
-	// any; with a Token the waiter's own bid, to which the record was granted under it.
-	From  string
+	// any.
+	From string
+	// Bid is the waiter's own bid if the record was granted to it, under Token.
+	Bid   string
 	Token uint64
 	// Waiting, of a grant: others stand in the line.
 	Waiting bool

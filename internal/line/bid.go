@@ -15,7 +15,7 @@ type Bid struct {
 // isBid reports whether a holder is one of the bids, or was when the last attempt was made,
 // which may have come to nothing.
 func (p *Place) isBid(holder string) bool {
-	return holder != "" && (holder == p.bid.ID || holder == p.before.ID || holder == p.from)
+	return holder != "" && (holder == p.bid.ID || holder == p.before.ID || holder == p.given)
 }
 
 // Granted returns the bid that the record was granted to, and how, if that is what Await

@@ -288,8 +288,9 @@ func newLine(t *testing.T, name string, nodes []*keeper, draw func(time.Duration
 	if draw == nil {
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
-	l := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Now: func() clock.Instant { return clock.Instant{Mono: time.Now()} }, Forgo: func(record, from string) {
-		nodes[0].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
+	var l *Line
+	l = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Now: func() clock.Instant { return clock.Instant{Mono: time.Now()} }, Forgo: func(record, from string) {
+		nodes[l.Arbiter(record)].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
 	}})
 	var keepers []Keeper
 	for i, k := range nodes {

@@ -131,9 +131,9 @@ func (l *Line) Called(voter int, c ballot.Call) {
 	p := l.places[c.Record]
 	ours := p != nil && p.waiter == c.Waiter
 	if ours {
-		p.signal(news{turn: true, call: c})
+		p.signal(news{turn: true, voter: voter, call: c})
 	}
-	again := !ours && c.Token > 0 && slices.Contains(l.accepted[:], c.From)
+	again := !ours && c.Token > 0 && slices.Contains(l.accepted[:], c.Bid)
 	l.mu.Unlock()
 	if !ours && !again {
 		// It does not wait any more, and the others should not wait for it.
@@ -193,7 +193,7 @@ func (l *Line) leave(voter int, c ballot.Call) {
 	l.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
 		defer cancel()
-		l.keepers[voter].Leave(ctx, c.Record, c.Waiter, c.From)
+		l.keepers[voter].Leave(ctx, c.Record, c.Waiter, c.Bid)
 		if c.From != "" && len(l.keepers) > 1 {
 			l.options.Forgo(c.Record, c.From)
 		}

@@ -372,8 +372,8 @@ func TestLeftToTheFirst(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"called", "looks", "leaves", "leaves before it knows", "is forgotten"} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(1)
-			k := nodes[0]
+			nodes := newKeepers(3)
+			k := arbiter(t, nodes)
 			k.set(func(k *keeper) { k.holder, k.mute = "ours", way == "looks" })
 			l := newLine(t, "p", nodes, nil)
 			p := l.Join(claim)
@@ -411,7 +411,7 @@ func TestLeftToTheFirst(t *testing.T) {
 			if strings.HasPrefix(way, "leaves") || way == "is forgotten" {
 				want = []string{"x of before"}
 			}
-			if !slices.Equal(slices.Compact(k.forgone), want) {
+			if !slices.Equal(k.forgone, want) {
 				t.Errorf("%s: forgone: %q, want %q", way, k.forgone, want)
 			}
 			cancel()
@@ -602,13 +602,13 @@ func TestNeverStuckAtRandom(t *testing.T) {
 
 // A record that was granted to a bid is held at once by the caller who made it, until
 // another call; and taken over by an attempt where the bid is another caller's or the
-// answer of the node says so.
+// answer of the node says so. The message says too who left the records on other nodes.
 func TestGrant(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"own", "another caller's", "of long ago", "answered"} {
+	for _, way := range []string{"own", "another caller's", "of long ago", "told while it asks", "answered first", "answered alone"} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(1)
-			k := nodes[0]
+			nodes := newKeepers(3)
+			k := arbiter(t, nodes)
 			k.set(func(k *keeper) { k.holder = "ours" })
 			l := newLine(t, "one", nodes, nil)
 			p := l.Join(claim)
@@ -622,31 +622,45 @@ func TestGrant(t *testing.T) {
 			out := make(chan error, 1)
 			go func() { out <- p.Await(ctx, 0, bid, quiet) }()
 			settle()
-			granted := ballot.Call{Waiter: p.waiter, Record: record, From: "bid 1", Token: 7, Waiting: true}
+			granted := ballot.Call{Waiter: p.waiter, Record: record, From: "theirs", Bid: "bid 1", Token: 7, Waiting: true}
+			call := func() { l.Called(l.Arbiter(record), granted) }
 			switch way {
 			case "own":
-				l.Called(0, granted)
+				call()
 			case "another caller's":
 				cancel()
 				<-out
 				go func() { out <- p.Await(t.Context(), 0, noBid, quiet) }()
 				settle()
-				l.Called(0, granted)
+				call()
 			case "of long ago":
 				time.Sleep(beat * 3 / 2)
-				l.Called(0, granted)
-			case "answered":
+				call()
+			case "told while it asks":
+				k.set(func(k *keeper) { k.holder = "bid 1" })
+				l.Changed(record)
+				time.Sleep(travel / 2)
+				call()
+			case "answered first":
+				k.set(func(k *keeper) { k.holder = "bid 1" })
+				l.Changed(record)
+				time.Sleep(2*travel + delay/2)
+				call()
+			case "answered alone":
 				k.set(func(k *keeper) { k.holder = "bid 1" })
 			}
 			if err := <-out; err != nil {
 				t.Fatalf("%s: %v", way, err)
 			}
-			b, call, ok := p.Granted()
-			if ok != (way == "own") || ok && (b.ID != "bid 1" || b.Sent.Mono != start || call != granted) {
-				t.Errorf("%s: %+v, %+v, %t", way, b, call, ok)
+			b, by, ok := p.Granted()
+			if ok != (way == "own") || ok && (b.ID != "bid 1" || b.Sent.Mono != start || by != granted) {
+				t.Errorf("%s: %+v, %+v, %t", way, b, by, ok)
 			}
-			if got := p.In(claim).From; got != "bid 1" {
-				t.Errorf("%s: it is left to it by %q", way, got)
+			if got := p.In(claim).Place.Bid; got != "bid 1" {
+				t.Errorf("%s: it was granted to %q", way, got)
+			}
+			if got := p.In(claim).From; got != "theirs" && way != "answered alone" {
+				t.Errorf("%s: records are left to it by %q", way, got)
 			}
 			p.Leave()
 			settle()
@@ -683,8 +697,8 @@ func TestBidIsKnownAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			if from := p.In(claim).From; from != "bid1" {
-				t.Fatalf("it takes over what is %q's", from)
+			if bid := p.In(claim).Place.Bid; bid != "bid1" {
+				t.Fatalf("it takes over what is %q's", bid)
 			}
 			start := time.Now()
 			if err := await(); err != nil {
@@ -713,7 +727,7 @@ func TestGrantIsToldAgain(t *testing.T) {
 			out <- p.Await(t.Context(), 0, func() ballot.Claim { return ballot.Claim{Record: record, ID: "bid"} }, quiet)
 		}()
 		settle()
-		told := ballot.Call{Record: record, Waiter: p.In(claim).Place.Waiter, From: "bid", Token: 7}
+		told := ballot.Call{Record: record, Waiter: p.In(claim).Place.Waiter, Bid: "bid", Token: 7}
 		l.Called(0, told)
 		if err := <-out; err != nil {
 			t.Fatal(err)
@@ -729,7 +743,7 @@ func TestGrantIsToldAgain(t *testing.T) {
 				t.Errorf("the lock was released: %v", k.forgone)
 			}
 		})
-		told.From = "another"
+		told.Bid = "another"
 		l.Called(0, told)
 		settle()
 		k.set(func(k *keeper) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -16,6 +17,8 @@ const (
 	beat = script.Patience * 3 / 10
 	// poll is for the first in line where the server cannot tell of a release.
 	poll = 30 * time.Millisecond
+	// delay is how long a message may be behind an answer that was sent after it.
+	delay = 5 * time.Millisecond
 	// late is how much after a record's expiry the first in line looks.
 	late = time.Millisecond
 )
@@ -36,8 +39,9 @@ type Place struct {
 	begun    time.Time
 	// attempt is the holder id of the last attempt. from is the holder who left its
 	// records to this process, if any did: it holds nothing any more, so that it does
-	// no harm if somebody has taken them over.
-	attempt, from string
+	// no harm if somebody has taken them over. given is the bid that the arbiter has granted
+	// the record to, if it has.
+	attempt, from, given string
 	// bid went with the last stand that had one, and before with the one before, until it
 	// is known that nothing was granted to it. unanswered: the last stand had no answer.
 	bid, before Bid
@@ -55,9 +59,10 @@ type Place struct {
 
 // news: something may have changed.
 type news struct {
-	// turn: the record is kept for us, or granted to our bid, as call says.
-	turn bool
-	call ballot.Call
+	// turn: the record is kept for us, or granted to our bid, as call of node voter says.
+	turn  bool
+	voter int
+	call  ballot.Call
 }
 
 // signal is called with line.mu held.
@@ -93,22 +98,25 @@ func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot
 			}
 		}
 		select {
-		case <-p.called: // the answer tells as much
+		case n := <-p.called:
+			if n.call.Bid != "" { // else the answer tells as much
+				p.take(n)
+				return nil
+			}
 		default:
 		}
 		if err := p.stand(ctx, bid()); err != nil {
 			return err
 		}
 		s := p.standing
-		if p.isBid(s.Holder) { // the message may be on its way
-			p.begin(s.Holder)
-			return nil
+		if p.isBid(s.Holder) {
+			return p.hear(ctx, s.Holder)
 		}
 		p.before = Bid{}
 		told(s)
 		first := s.Ahead == 0
 		if first && s.Free() {
-			p.begin(s.From)
+			p.begin(s.From, "")
 			return nil
 		}
 		if s.Holder != p.attempt {
@@ -129,18 +137,38 @@ func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err err
 	defer timer.Stop()
 	select {
 	case n := <-p.called:
-		if n.turn {
-			p.begin(n.call.From)
-			if n.call.Token > 0 && n.call.From == p.own {
-				p.granted = n.call
-			}
-		}
+		p.take(n)
 		return n.turn, nil
 	case <-timer.C:
 		return false, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
+}
+
+// take takes a message in.
+func (p *Place) take(n news) {
+	if !n.turn {
+		return
+	}
+	if n.voter != p.claim.Place.Voter {
+		n.call.Bid = "" // it lapses: the place is on another node now
+	}
+	p.begin(n.call.From, n.call.Bid)
+	if n.call.Bid != "" && n.call.Bid == p.own {
+		p.granted = n.call
+	}
+}
+
+// hear waits for the message that the record was granted to bid, which it is known to be: it
+// says who has left its records on other nodes.
+func (p *Place) hear(ctx context.Context, bid string) error {
+	p.begin("", bid)
+	if len(p.order) == 1 {
+		return nil
+	}
+	_, err := p.wait(ctx, delay)
+	return err
 }
 
 // pause is how long the waiter stays without asking.
@@ -155,15 +183,16 @@ func (p *Place) pause() time.Duration {
 	return d
 }
 
-func (p *Place) begin(from string) {
+func (p *Place) begin(from, given string) {
 	if p.begun.IsZero() {
 		p.begun = time.Now()
 	}
-	p.from = from
+	p.from, p.given = from, given
 }
 
-// stand asks the nodes in order until one keeps the line. While it is not known what
-// became of a bid no other is made, so that two are outstanding at most.
+// stand asks the nodes in order until one keeps the line. A bid is for the first of them
+// alone, or two might grant it. While it is not known what became of one no other is made, so
+// that two are outstanding at most.
 func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
 	claim := p.claim
 	if bid.ID != "" && !p.unanswered {
@@ -171,7 +200,10 @@ func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
 		p.bid, p.before, p.own = Bid{bid, p.line.options.Now()}, p.bid, bid.ID
 	}
 	p.unanswered = true
-	for _, i := range p.order {
+	for k, i := range p.order {
+		if k > 0 {
+			claim.ID = ""
+		}
 		step, cancel := context.WithTimeout(ctx, p.line.options.Timeout)
 		claim.Place = p.claim.Place
 		s := p.line.keepers[i].Stand(step, claim, p.watch)
@@ -184,10 +216,9 @@ func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
 		}
 		if s.Verdict == ballot.Held {
 			if s.Place.Voter = i; p.stands() && (p.claim.Place.Voter != i || p.claim.Place.Waiter != s.Place.Waiter) {
-				// The bid is of the new place.
 				p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
 			}
-			p.standing, p.claim.Place, p.unanswered = s, s.Place, false
+			p.standing, p.claim.Place, p.unanswered = s, s.Place, k > 0
 			return nil
 		}
 	}
@@ -204,6 +235,7 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 	}
 	p.attempt = claim.ID
 	claim.Place, claim.From = p.claim.Place, p.from
+	claim.Place.Bid = p.given
 	return claim
 }
 
@@ -223,7 +255,7 @@ func (p *Place) Leave() {
 	p.forget(ballot.Call{})
 	select {
 	case n := <-p.called:
-		p.from = cmp.Or(n.call.From, p.from)
+		p.from, p.given = cmp.Or(n.call.From, p.from), cmp.Or(n.call.Bid, p.given)
 	default:
 	}
 	if p.stands() {
@@ -243,7 +275,7 @@ func (p *Place) forget(accepted ballot.Call) {
 	defer l.mu.Unlock()
 	delete(l.places, p.claim.Record)
 	if accepted.Token > 0 {
-		l.accepted[l.grants%len(l.accepted)] = accepted.From
+		l.accepted[l.grants%len(l.accepted)] = accepted.Bid
 		l.grants++
 	}
 }
@@ -251,14 +283,14 @@ func (p *Place) forget(accepted ballot.Call) {
 // abandon gives up the place that waiter has on a node, what from has left to it, and
 // what may have been granted to its bids.
 func (p *Place) abandon(voter int, waiter, from string) {
-	for _, b := range []string{p.bid.ID, p.before.ID} {
-		switch {
-		case b == "" || b == from:
-		case from == "":
-			from = b
-		default:
-			p.line.options.Forgo(p.claim.Record, b)
+	bids := []string{p.bid.ID, p.before.ID, p.given}
+	slices.Sort(bids)
+	for _, bid := range slices.Compact(bids) {
+		if bid != "" {
+			p.line.leave(p.order[0], ballot.Call{Record: p.claim.Record, Waiter: waiter, Bid: bid})
 		}
 	}
-	p.line.leave(voter, ballot.Call{Record: p.claim.Record, Waiter: waiter, From: from})
+	if from != "" || p.bid.ID == "" || voter != p.order[0] {
+		p.line.leave(voter, ballot.Call{Record: p.claim.Record, Waiter: waiter, From: from})
+	}
 }

@@ -146,9 +146,11 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 func parseCall(message string) (c ballot.Call, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
 	counter, rest, _ := strings.Cut(rest, " ")
-	length, rest, _ := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(length)
-	if err != nil || n < 0 || n > len(rest) {
+	left, rest, _ := strings.Cut(rest, " ")
+	granted, rest, _ := strings.Cut(rest, " ")
+	from, err := strconv.ParseUint(left, 10, 32)
+	bid, err2 := strconv.ParseUint(granted, 10, 32)
+	if err != nil || err2 != nil || from+bid > uint64(len(rest)) {
 		return c, false
 	}
 	var token uint64
@@ -158,5 +160,7 @@ func parseCall(message string) (c ballot.Call, ok bool) {
 			return c, false
 		}
 	}
-	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:], Token: token, Waiting: others}, true
+	return ballot.Call{
+		Waiter: waiter, From: rest[:from], Bid: rest[from : from+bid], Record: rest[from+bid:], Token: token, Waiting: others,
+	}, true
 }

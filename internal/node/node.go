@@ -74,8 +74,8 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
-	// grants: a release may grant the record to the first in line. With several nodes each
-	// would have to, and with replicas they would have to acknowledge it.
+	// grants: a release may grant the record to the first in line. Replicas would have to
+	// acknowledge it.
 	grants bool
 	// express: conn takes a second connection for a step that is alone.
 	express bool
@@ -108,7 +108,7 @@ func New(conn driver.Conn, o Options) *Node {
 		l.OnChange(o.Changed)
 	}
 	alone := len(o.Census.names) == 1
-	n.grants = alone && o.slotTag == "" && o.Replicas.Conn == nil
+	n.grants = o.slotTag == "" && o.Replicas.Conn == nil
 	if e, ok := conn.(driver.Expresser); ok && alone {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		n.express = e.Express(n.isSeen)

@@ -127,7 +127,7 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		if n.grants && !n.leavesFree() {
+		if n.grants && (c.HandOn || !n.leavesFree()) {
 			reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
 			if !isNoScript(err) {
 				return reply, err

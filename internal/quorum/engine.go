@@ -91,25 +91,6 @@ func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ball
 	return newHold(e, claim).acquire(ctx, start, (*Hold).acquireLane)
 }
 
-// Accept returns the hold of an attempt that the only node has granted already, with answer,
-// for another's asking: claim was made before since. ok is false when no more than least of
-// its validity is left.
-func (e *Engine) Accept(claim ballot.Claim, since clock.Instant, answer ballot.Answer, least time.Duration) (h *Hold, ok bool) {
-	now, until := e.clock.Now(), since.Add(claim.TTL-Drift(claim.TTL))
-	if now.Reached(until.Add(-least)) {
-		return nil, false
-	}
-	h = newHold(e, claim)
-	h.attempt.unlimit()
-	h.until = until
-	h.seats[0] = seat{answer: answer, stored: answer.Token, waiting: answer.Waiting, ours: true}
-	if answer.Waiting {
-		e.waiting(claim.Record)
-	}
-	h.keep(answer.Token, now)
-	return h, true
-}
-
 // acquire makes the attempt, which began at start, by running lane for each node.
 func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Hold, []ballot.Answer) {
 	e := h.engine
@@ -117,10 +98,16 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	t := newTally(len(e.voters))
 
 	round := &h.attempt
-	for i := range h.seats {
-		h.seats[i].busy = true
-	}
 	answered := 0
+	for i := range h.seats {
+		if s := &h.seats[i]; s.brief {
+			h.rest, h.until = h.until, h.until.Earlier(h.granted)
+			t.acquired(i, s.answer)
+			answered++
+		} else {
+			s.busy = true
+		}
+	}
 	var votes chan vote
 	if len(e.voters) == 1 {
 		// Nobody else to hear: the caller's own goroutine waits for the node,
@@ -205,6 +192,9 @@ func (h *Hold) ask(lane lane) chan vote {
 	}
 	for k := range h.seats {
 		i := (first + k) % len(h.seats)
+		if h.seats[i].brief {
+			continue
+		}
 		h.engine.crew.run(func() { votes <- vote{seat: i, answer: lane(h, &h.attempt, i)} })
 	}
 	return votes

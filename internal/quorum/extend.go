@@ -52,12 +52,17 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	h.extending = round
 	claim := h.known()
 	h.ttl = max(h.ttl, ttl)
+	spared, until := h.spare(start.Add(ttl-Drift(ttl)), ttl)
 	h.mu.Unlock()
 	claim.TTL = ttl
 	votes := make(chan vote, len(e.voters))
-	asked := 0
+	answers := make([]ballot.Answer, len(e.voters))
+	need, yes, asked := Majority(len(e.voters)), 0, 0
 	for i := range e.voters {
-		if h.enter(i) {
+		if spared != nil && spared[i] {
+			answers[i].Verdict = ballot.Granted
+			yes++
+		} else if h.enter(i) {
 			asked++
 			e.crew.run(func() {
 				a := h.extendLane(round, i, claim)
@@ -67,8 +72,6 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 		}
 	}
 
-	answers := make([]ballot.Answer, len(e.voters))
-	need, yes := Majority(len(e.voters)), 0
 	for yes < need && yes+asked >= need {
 		select {
 		case v := <-votes:
@@ -84,7 +87,6 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	if yes < need {
 		return Missed, answers
 	}
-	until := start.Add(ttl - Drift(ttl))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

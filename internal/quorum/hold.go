@@ -42,6 +42,10 @@ type Hold struct {
 	// there is none.
 	extension chan struct{}
 	until     clock.Instant
+	// granted is the end of the validity of what a release had granted before the attempt
+	// began, and rest that of what the attempt asked for; rest is zero when that does not
+	// matter any more.
+	granted, rest clock.Instant
 	// decided is when the attempt was.
 	decided clock.Instant
 	// release is the round that ends the hold, once it is over.
@@ -58,6 +62,8 @@ type seat struct {
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
+	// brief: the record was granted before the attempt, by a release.
+	brief bool
 	// waiting: others were in the line there when the record was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
@@ -188,8 +194,12 @@ func (h *Hold) acquireLane(ctx context.Context, i int) ballot.Answer {
 // at is claim as node i is to see it: only the node that keeps the line knows of
 // the place in it.
 func at(i int, claim ballot.Claim) ballot.Claim {
-	if claim.Place.Waiter != "" && claim.Place.Voter != i {
+	switch place := claim.Place; {
+	case place.Waiter == "":
+	case place.Voter != i:
 		claim.Place, claim.PushIn = ballot.Place{}, true
+	case place.Bid != "":
+		claim.From = place.Bid
 	}
 	return claim
 }

@@ -15,7 +15,7 @@ if ours and not waiter and string.byte(seen[2]) == 61 and (not FENCED or seen[4]
     local other = places[2]
     local told, refused
     if not redis.pcall('PSETEX', KEYS[2], ARGV[4], counter).err and not redis.pcall('SET', KEYS[1], id, 'PX', ttl).err then
-      told, refused = publish(KEYS[1], who, id, counter .. (other and '+' or ''))
+      told, refused = publish(KEYS[1], who, from or '', counter .. (other and '+' or ''), id)
     end
     if told and not refused then
       if other then

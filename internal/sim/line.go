@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +100,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 			l.keep(who, deadline, from)
 		}
 		if again && who[0] != '-' {
-			l.publish(who, from, "-")
+			l.publish(who, from, "-", "")
 		}
 		return who, deadline, from
 	}
@@ -124,7 +125,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 			listeners += int64(l.places(l.beats)[i].score)
 		}
 		if listeners > 0 && first != self && first[0] != '-' {
-			listeners = l.publish(first, from, "-")
+			listeners = l.publish(first, from, "-", "")
 		}
 		if listeners > 0 {
 			l.keep(first, l.ms+grace, from)
@@ -149,14 +150,13 @@ func (l *line) keep(who string, deadline int64, from string) {
 	l.put(l.next, who+" "+strconv.FormatInt(deadline, 10)+" "+from, milliseconds(script.Patience))
 }
 
-// publish sends a waiter the message that it is called, or under which counter the record
-// was granted to its bid, and returns how many listen.
-func (l *line) publish(who, from, counter string) int64 {
+// publish is publish.lua, and returns how many listen.
+func (l *line) publish(who, from, counter, bid string) int64 {
 	if l.server.Publish == nil {
 		return 0
 	}
 	process, _, _ := strings.Cut(who, "/")
-	return int64(l.server.Publish("redlatch:call:"+process, who+" "+counter+" "+strconv.Itoa(len(from))+" "+from+l.record))
+	return int64(l.server.Publish("redlatch:call:"+process, fmt.Sprintf("%s %s %d %d %s%s%s", who, counter, len(from), len(bid), from, bid, l.record)))
 }
 
 // bid is the key of a waiter's bid.
@@ -165,7 +165,7 @@ func (l *line) bid(who string) string {
 }
 
 // grant is grant.lua.
-func (l *line) grant(v voting, said, counter, counterTTL string) bool {
+func (l *line) grant(v voting, said, from, counter, counterTTL string) bool {
 	who, ok := strings.CutPrefix(said, "=")
 	admitted, _ := l.seen(l.keys[3])
 	if !ok || v.fenced && admitted != v.agreement && l.server.Mutation != MarkerIgnored {
@@ -185,7 +185,7 @@ func (l *line) grant(v voting, said, counter, counterTTL string) bool {
 	if len(places) > 1 {
 		others = "+"
 	}
-	if l.publish(who, id, granted+others) == 0 {
+	if l.publish(who, from, granted+others, id) == 0 {
 		return false
 	}
 	if l.leave(who); others == "" {

@@ -328,13 +328,13 @@ func (c *call) release(v *voting) (driver.Reply, error) {
 		}
 	}
 	l := c.lineOf(record, next)
-	if v != nil && ours && len(place) == 0 && l.grant(*v, said, counter, counterTTL) {
+	if v != nil && ours && len(place) == 0 && l.grant(*v, said, from, counter, counterTTL) {
 		return integer(2)
 	}
 	if ours {
 		delete(c.server.keys, record)
 	}
-	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from, "-") > 0 {
+	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from, "-", "") > 0 {
 		l.keep(who, l.ms+script.Grace.Milliseconds(), from)
 		return integer(2)
 	}
