@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,12 @@ type comparison struct {
 	model *Server
 	now   time.Time // the server's, as the model takes it
 	last  string    // the command under comparison
+	// told are the messages that the model has published since the last command, and heard
+	// those of the server.
+	told  []string
+	heard chan string
+	// planned are the commands to come, the next one last.
+	planned [][]string
 }
 
 const (
@@ -67,9 +74,10 @@ func TestModelDoesWhatAServerDoes(t *testing.T) {
 	}
 }
 
-// listen has one process hear when its waiters are called.
+// channel is that of the one process that hears when its waiters are called.
+const channel = "redlatch:call:p"
+
 func (c *comparison) listen(server *redistest.Server) {
-	const channel = "redlatch:call:p"
 	ear, err := server.Dial(c.t.Context())
 	if err == nil {
 		err = ear.Send("SUBSCRIBE", channel)
@@ -81,22 +89,50 @@ func (c *comparison) listen(server *redistest.Server) {
 		c.t.Fatal(err)
 	}
 	over := make(chan struct{})
+	c.heard = make(chan string, 100)
 	go func() {
 		defer close(over)
 		for err := error(nil); !errors.Is(err, net.ErrClosed); {
-			_, err = ear.Receive()
+			var message any
+			if message, err = ear.Receive(); err == nil {
+				c.heard <- message.([]any)[2].(string)
+			}
 		}
 	}()
 	c.t.Cleanup(func() {
 		ear.Close()
 		<-over
 	})
-	c.model.Publish = func(to, _ string) int {
-		if to == channel {
-			return 1
+	c.model.Publish = func(to, message string) int {
+		if to != channel {
+			return 0
 		}
-		return 0
+		c.told = append(c.told, message)
+		return 1
 	}
+}
+
+// clockReading is in a message where the counter is that a record was granted under.
+var clockReading = regexp.MustCompile(`\d{10,}`)
+
+// messages compares what was published.
+func (c *comparison) messages() {
+	const end = "end"
+	c.real("PUBLISH", channel, end)
+	var heard []string
+	for message := range c.heard {
+		if message == end {
+			break
+		}
+		heard = append(heard, clockReading.ReplaceAllString(message, "counter"))
+	}
+	for i, message := range c.told {
+		c.told[i] = clockReading.ReplaceAllString(message, "counter")
+	}
+	if !slices.Equal(heard, c.told) {
+		c.t.Fatalf("%s: the server publishes %q, the model %q", c.last, heard, c.told)
+	}
+	c.told = c.told[:0]
 }
 
 // tick brings the model's clock up to the server's.
@@ -137,6 +173,11 @@ func (c *comparison) step() {
 }
 
 func (c *comparison) command() []string {
+	if last := len(c.planned) - 1; last >= 0 {
+		command := c.planned[last]
+		c.planned = c.planned[:last]
+		return command
+	}
 	record := pick(c, "a", "b")
 	counter, next := "redlatch:{"+record+"}:token:"+record, "redlatch:{"+record+"}:next:"+record
 	waiter, ticket := pick(c, "p/1", "p/2", "p/3", "-q/1", "-q/2", "r/1"), pick(c, "0", number0(c))
@@ -167,7 +208,28 @@ func (c *comparison) command() []string {
 			pick(c, []string{"EVALSHA", voting.SHA}, []string{"EVALSHA", script.Releasing.SHA}, []string{"EVAL", script.Releasing.Text}),
 			[]string{"4", record, counter, next, admission, script.Release}, args)
 	}
-	switch c.rng.IntN(21) {
+	switch c.rng.IntN(22) {
+	case 20:
+		// One who is first in line bids, and the holder releases: by chance that is rare.
+		known, _ := c.model.Value(deployment)
+		now := strconv.FormatInt(c.now.UnixMicro(), 10)
+		if held, ok := c.model.Value(record); ok {
+			id = held
+		}
+		four := []string{record, counter, next, admission}
+		c.planned = [][]string{
+			vote(four, script.Release, id, "0", counterTTL, ">"),
+			vote([]string{record, admission, next}, script.Stand, waiter, "2", long+" other"),
+			vote([]string{record, admission, next}, script.Stand, pick(c, "p/1", "p/2"), "1", long+" bid"),
+			vote([]string{record, counter, admission, next}, script.Acquire, id, long, now, now[:len(now)-6], counterTTL, "*"),
+		}
+		if c.rng.IntN(2) == 0 {
+			c.planned[0] = vote(four, script.Release, id, "0", counterTTL)
+		}
+		if c.rng.IntN(2) == 0 {
+			c.planned = slices.Delete(c.planned, 1, 2)
+		}
+		return []string{"EVAL", voting.Text, "3", admission, deployment, quarantine, script.Admit, c.model.RunID, "{}", known, c.model.flushed()}
 	case 0, 1, 2, 3:
 		proposed := pick(c, number, number, "1", "1000000000000000", "8000000000000000")
 		args := []string{script.Acquire, id, ttl, proposed, proposed[:max(0, len(proposed)-6)], counterTTL}
@@ -287,8 +349,12 @@ func (c *comparison) compare(args []string) {
 		// it: there is nothing to compare, and both begin anew.
 		c.real("FLUSHALL")
 		c.model.FlushAll()
+		c.told = nil
+		for c.real("PUBLISH", channel, ""); <-c.heard != ""; {
+		}
 		return
 	}
+	c.messages()
 	if slices.Contains(args, short) {
 		time.Sleep(10 * time.Millisecond) // what lives for so long is gone on both
 	}
