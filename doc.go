@@ -57,9 +57,9 @@
 //
 // On the node that keeps the line a release gives the lock to the next client in its own
 // step, where that one was heard of in the last half second and its lock is renewed. The node
-// keeps it for that one's guard, 1 s and NodeTimeout, counted from when it last asked, and for
-// its TTL when it has extended it, which it does after 10 ms. If it hangs at that moment the
-// others wait for no longer than that.
+// keeps it for that one's guard, 1 s and NodeTimeout, and for its TTL when it has extended it,
+// which it does after 10 ms. If it hangs at that moment the others wait for no longer than
+// that.
 //
 // WithoutQueue chooses the paper's random delays instead.
 //

@@ -318,3 +318,26 @@ func TestNoBid(t *testing.T) {
 		unlock(t, next)
 	})
 }
+
+// A lock that a release granted is extended before its guard begins, also where what is left
+// of the bid is not short of a step of its own.
+func TestGrantedLockIsRenewedBeforeItsGuard(t *testing.T) {
+	t.Parallel()
+	over(t, flavors(t)[0], func(t *testing.T, nodes []*redistest.Server, c redlatch.Config) {
+		name := t.Name()
+		c.NodeTimeout = 200 * time.Millisecond
+		first, second := redlatch.AlwaysGrants(open(t, c)), open(t, c)
+		lock := tryLock(t, first, name)
+		out := lockIn(within(t, patience), second, name, redlatch.WithTTL(2*time.Second), redlatch.WithGuard(time.Second))
+		awaitStanding(t, nodes, name, 1)
+		time.Sleep(400 * time.Millisecond) // the bid is good for half a second
+		unlock(t, lock)
+		next := lockOf(t, out)
+		for start := time.Now(); time.Since(start) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+			if err := next.Err(); err != nil {
+				t.Fatalf("after %v: %v", time.Since(start), err)
+			}
+		}
+		unlock(t, next)
+	})
+}

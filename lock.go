@@ -50,8 +50,7 @@ func (c *Client) newLock(call *call, t turn) *Lock {
 	l.client, l.call, l.hold, l.token, l.started = c, call, t.hold, t.token, t.since
 	ttl := l.call.request.ttl
 	l.renewal = l.started.Add(c.jitter(ttl / 3))
-	usual := ttl - 2*quorum.Drift(ttl) - 2*c.config.stepTimeout() // at least, by an attempt of its own or as a successor
-	if l.short = t.since.Until(t.hold.Until()) < usual && l.call.request.renewal; l.short {
+	if l.short = t.hold.Short() && l.call.request.renewal; l.short {
 		l.renewal = l.started.Add(settling)
 	}
 

@@ -54,11 +54,13 @@ func (l *Lock) renew() {
 	err := l.extend(l.client.life, l.call.request.ttl)
 	now := l.client.clock.Now()
 	next := l.client.jitter(l.call.request.ttl / 3)
-	if err != nil {
+	switch {
+	case err != nil && l.isShort():
+		next = l.client.jitter(l.client.config.NodeTimeout)
+	case err != nil || l.hold.Short():
 		next = l.client.jitter(l.call.request.ttl / 12)
-		if l.isShort() {
-			next = l.client.jitter(l.client.config.NodeTimeout)
-		}
+	}
+	if err != nil {
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()

@@ -151,8 +151,10 @@ func (p *Place) take(n news) {
 	if !n.turn {
 		return
 	}
-	if n.voter != p.claim.Place.Voter {
-		n.call.Bid = "" // it lapses: the place is on another node now
+	if call := n.call; call.Bid != "" && n.voter != p.claim.Place.Voter {
+		// The place is on another node now.
+		n.call.Bid, call.From = "", ""
+		p.line.leave(n.voter, call)
 	}
 	p.begin(n.call.From, n.call.Bid)
 	if n.call.Bid != "" && n.call.Bid == p.own {
@@ -160,14 +162,20 @@ func (p *Place) take(n news) {
 	}
 }
 
-// hear waits for the message that the record was granted to bid, which it is known to be: it
-// says who has left its records on other nodes.
+// hear waits for the message that the record was granted to bid, which the last answer says:
+// it says who has left its records on other nodes. The place that this answer is of is ended
+// by an attempt.
 func (p *Place) hear(ctx context.Context, bid string) error {
-	p.begin("", bid)
-	if len(p.order) == 1 {
+	from := ""
+	if p.given == bid {
+		from = p.from
+	}
+	p.begin(from, bid)
+	if from != "" || len(p.order) == 1 {
 		return nil
 	}
 	_, err := p.wait(ctx, delay)
+	p.granted = ballot.Call{}
 	return err
 }
 
@@ -273,7 +281,9 @@ func (p *Place) forget(accepted ballot.Call) {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.places, p.claim.Record)
+	if l.places[p.claim.Record] == p { // else the process has taken another since
+		delete(l.places, p.claim.Record)
+	}
 	if accepted.Token > 0 {
 		l.accepted[l.grants%len(l.accepted)] = accepted.Bid
 		l.grants++

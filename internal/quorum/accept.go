@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -40,6 +41,14 @@ func (e *Engine) Accept(ctx context.Context, claim ballot.Claim, g Grant, least 
 	}
 	h, answers = h.acquire(ctx, start, (*Hold).takeOverLane)
 	return h, answers, true
+}
+
+// Short reports that the hold has a record that was granted for a short TTL and that is not
+// known to have been extended or lost.
+func (h *Hold) Short() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.seats, func(s seat) bool { return s.brief })
 }
 
 // spare returns the seats that an extension to until need not ask: those that were granted

@@ -315,3 +315,71 @@ func TestGrantRunsOutInSleep(t *testing.T) {
 		rest()
 	})
 }
+
+// A grant with which nobody has left records, as the undoing of a failed attempt gives it, has
+// nothing removed elsewhere.
+func TestAcceptFromNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		e := newEngine(t, nodes)
+		nodes[0].set(func(s *server) { s.deaf = true })
+		h, answers := accept(t, e, grantTo(e, nodes, "next"), "next", "")
+		if h == nil {
+			t.Fatalf("not held: %v", answers)
+		}
+		rest()
+		if n := total(nodes, "release"); n != 0 {
+			t.Errorf("%d records were removed", n)
+		}
+		h.Release()
+		rest()
+	})
+}
+
+// The extension of what was granted for short waits for the node that granted it, and comes
+// to the same by the others where that does not answer.
+func TestExtensionOfGrantHearsTheNode(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		name  string
+		set   func(s *server)
+		took  time.Duration
+		short bool
+	}{
+		{"up", func(*server) {}, 2 * time.Millisecond, false},
+		{"slow", func(s *server) { s.back = 20 * time.Millisecond }, 21 * time.Millisecond, false},
+		{"lost the record", func(s *server) { s.id = "" }, 2 * time.Millisecond, false},
+		{"another's", func(s *server) { s.id = theirs }, 2 * time.Millisecond, false},
+		{"hung", func(s *server) { s.lost = true }, stepTime, true},
+		{"down", func(s *server) { s.down = true }, 0, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 5)
+			e := newEngine(t, nodes)
+			h, answers := accept(t, e, grantTo(e, nodes, "next"), "next", "before")
+			if h == nil {
+				t.Fatalf("%s: not held: %v", one.name, answers)
+			}
+			synctest.Wait()
+			if !h.Short() {
+				t.Errorf("%s: it is not short before", one.name)
+			}
+			nodes[4].set(one.set)
+			start := time.Now()
+			if end, answers := h.Extend(t.Context(), h.claim.TTL); end != Extended || time.Since(start) != one.took {
+				t.Errorf("%s: %v after %v, %v", one.name, end, time.Since(start), answers)
+			}
+			if h.Short() != one.short {
+				t.Errorf("%s: short: %t", one.name, h.Short())
+			}
+			isBacked(t, one.name, h, nodes)
+			rest()
+			if end, answers := h.Extend(t.Context(), h.claim.TTL); end != Extended || nodes[0].executed("extend") != 1 {
+				t.Errorf("%s: the next extension: %v, %v", one.name, end, answers)
+			}
+			h.Release()
+			rest()
+		})
+	}
+}

@@ -84,11 +84,7 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // refusal, enough are known to tell whether refusals alone stand in the way. When
 // ctx ends first the attempt has failed.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
-	start := e.clock.Now()
-	if claim.From != "" {
-		return newHold(e, claim).acquire(ctx, start, (*Hold).takeOverLane)
-	}
-	return newHold(e, claim).acquire(ctx, start, (*Hold).acquireLane)
+	return newHold(e, claim).acquire(ctx, e.clock.Now(), (*Hold).takeOverLane)
 }
 
 // acquire makes the attempt, which began at start, by running lane for each node.

@@ -72,7 +72,8 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 		}
 	}
 
-	for yes < need && yes+asked >= need {
+	// What was granted for short lapses if it is not extended, so that answer is waited for.
+	for (yes < need || spared != nil && asked > 0) && yes+asked >= need {
 		select {
 		case v := <-votes:
 			asked--
@@ -81,7 +82,10 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 				yes++
 			}
 		case <-ctx.Done():
-			return Missed, answers
+			if yes < need {
+				return Missed, answers
+			}
+			asked = 0
 		}
 	}
 	if yes < need {
@@ -114,9 +118,9 @@ func (h *Hold) extendLane(round *span, i int, claim ballot.Claim) ballot.Answer 
 		s.answer = a
 		switch a.Verdict {
 		case ballot.Granted:
-			s.ours, s.gone, s.missing = true, false, false
+			s.ours, s.gone, s.missing, s.brief = true, false, false, false
 		case ballot.NotOurs, ballot.Held:
-			s.ours, s.gone, s.missing = false, true, a.Verdict == ballot.NotOurs
+			s.ours, s.gone, s.missing, s.brief = false, true, a.Verdict == ballot.NotOurs, false
 		}
 	})
 	return a

@@ -129,11 +129,11 @@ func (h *Hold) handOn(keeper int) bool {
 	return true
 }
 
-// takeOverLane is acquireLane for an attempt to which a holder has left its records.
+// takeOverLane is acquireLane for an attempt to which a holder may have left its records.
 // Where it cannot have taken one over it has it removed.
 func (h *Hold) takeOverLane(ctx context.Context, i int) ballot.Answer {
 	a := h.acquireLane(ctx, i)
-	if a.Verdict != ballot.Granted && a.Verdict != ballot.Held && i != h.claim.Place.Voter {
+	if h.claim.From != "" && a.Verdict != ballot.Granted && a.Verdict != ballot.Held && i != h.claim.Place.Voter {
 		before := h.claim
 		before.ID, before.Place = before.From, ballot.Place{}
 		h.engine.remove(before, []int{i})

@@ -62,7 +62,8 @@ type seat struct {
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
-	// brief: the record was granted before the attempt, by a release.
+	// brief: the record was granted before the attempt, by a release, and nothing has been
+	// heard of it since.
 	brief bool
 	// waiting: others were in the line there when the record was granted.
 	waiting bool

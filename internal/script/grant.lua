@@ -1,12 +1,13 @@
 -- The first in line may have left a bid with its place: then the record goes to it in this
--- very step, for the short TTL that it bids, and it learns so by the message. Where it does
--- not listen any more nothing is granted.
+-- very step, for the short TTL that it bids, and it learns by the message so, and from whom it
+-- may take over what is on other nodes. Where it does not listen any more nothing is granted.
 if ours and not waiter and string.byte(seen[2]) == 61 and (not FENCED or seen[4] == AGREEMENT) then
   local who = string.sub(seen[2], 2)
   local side = string.sub(KEYS[3], 1, -#KEYS[1] - 6)
   local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
   -- Whatever is wrong with these keys, the holder wants its lock released.
-  local bid = redis.pcall('GET', side .. 'bid:' .. KEYS[1] .. '/' .. who)
+  local offered = side .. 'bid:' .. KEYS[1] .. '/' .. who
+  local bid = redis.pcall('GET', offered)
   local places = type(bid) == 'string' and redis.pcall('ZRANGE', line, 0, 1) or {}
   if places[1] == who then
     local ttl, id = string.match(bid, '^(%d+) (.*)$')
@@ -19,11 +20,12 @@ if ours and not waiter and string.byte(seen[2]) == 61 and (not FENCED or seen[4]
     end
     if told and not refused then
       if other then
+        redis.call('DEL', offered)
         redis.call('ZREM', line, who)
         redis.call('ZREM', beats, who)
         redis.call('SET', KEYS[3], string.byte(other) == 45 and '-' or '=' .. other, 'PX', PATIENCE)
       else
-        redis.call('DEL', KEYS[3], line, beats)
+        redis.call('DEL', offered, KEYS[3], line, beats)
       end
       return 2
     end

@@ -188,6 +188,7 @@ func (l *line) grant(v voting, said, from, counter, counterTTL string) bool {
 	if l.publish(who, from, granted+others, id) == 0 {
 		return false
 	}
+	delete(l.server.keys, l.bid(who))
 	if l.leave(who); others == "" {
 		delete(l.server.keys, l.next)
 		delete(l.server.keys, l.line)
