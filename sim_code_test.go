@@ -37,14 +37,9 @@ var breaches = []breach{
 		now: "	if yes < need {\n		return Missed, answers\n	}\n	if broken == RULE {\n		until = e.clock.Now().Add(ttl - Drift(ttl))\n	}\n",
 	},
 	{
-		rule: "a short grant makes a short validity", file: "internal/quorum/engine.go", within: 3000,
-		was: "h.rest, h.until = h.until, h.until.Earlier(h.granted)",
-		now: "h.rest = h.until\n			if broken != RULE {\n				h.until = h.until.Earlier(h.granted)\n			}",
-	},
-	{
-		rule: "what was granted for short is extended", file: "internal/quorum/accept.go", within: 3000,
-		was: "spared[i] = !s.brief &&",
-		now: "spared[i] = (!s.brief || broken == RULE) &&",
+		rule: "a short grant makes a short validity", file: "internal/quorum/accept.go", within: 1000, weather: "alone",
+		was: "		h.until = until\n",
+		now: "		h.until = until\n		if broken == RULE {\n			h.until = start.Add(claim.TTL - Drift(claim.TTL))\n		}\n",
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
