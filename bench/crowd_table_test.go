@@ -21,6 +21,7 @@ var crowdColumns = []struct {
 	{"least", "%.0f", func(j *jostle) float64 { return float64(slices.Min(j.each)) }},
 	{"most", "%.0f", func(j *jostle) float64 { return float64(slices.Max(j.each)) }},
 	{"failed", "%.0f", func(j *jostle) float64 { return float64(j.failed) }},
+	{"stolen %", "%.1f", func(j *jostle) float64 { return j.stolen }},
 }
 
 func xLocks(j, other *jostle) float64    { return j.rate() / other.rate() }
@@ -56,7 +57,7 @@ func (c *crowd) against(other *crowd, of func(j, other *jostle) float64) float64
 // writeCrowds prints the crowds, the first of which is compared with the others.
 func writeCrowds(to io.Writer, title string, crowds []*crowd) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "\n%s, %d rounds\t", title, len(crowds[0].rounds))
+	fmt.Fprintf(w, "\n%s\t", title)
 	for _, c := range crowdColumns {
 		fmt.Fprintf(w, "%s\t", c.title)
 	}
