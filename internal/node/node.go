@@ -74,8 +74,8 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
-	// grants: a release may grant the record to the first in line. Replicas would have to
-	// acknowledge it.
+	// grants: a release may grant the record to the first in line. Not with replicas,
+	// which would have to acknowledge it, and not in a Cluster.
 	grants bool
 	// express: conn takes a second connection for a step that is alone.
 	express bool

@@ -147,7 +147,8 @@ const oneInFree = 8
 
 // leavesFree draws whether a release is to leave the record free for a moment, for who was
 // called. Where somebody always waits, those who stand in no line would find it free never:
-// who pushes in, and other libraries.
+// who pushes in, and other libraries. With several nodes that would do nothing for them: the
+// records on the others are taken over.
 func (n *Node) leavesFree() bool {
 	return n.options.Draw != nil && n.options.Draw(oneInFree) == 0
 }
