@@ -168,7 +168,7 @@ func (d disaster) strike(ctx context.Context, t *testing.T, o *office, servers [
 // updates are lost; with it none is.
 func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 15 s")
+		t.Skip("takes 22 s")
 	}
 	disasters := map[string]disaster{
 		"one each 300 ms":   {nodes: 1, pause: 300 * time.Millisecond},
@@ -181,7 +181,7 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 				seed := rand.Uint64()
 				servers := redistest.Nodes(t, 5)
 				o := newOffice(t, redistest.URLs(servers), fence)
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 15*time.Second, errors.New("the run is over"))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 22*time.Second, errors.New("the run is over"))
 				defer cancel()
 				var workers sync.WaitGroup
 				for i := range officeLedgers {
