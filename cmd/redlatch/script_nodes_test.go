@@ -104,6 +104,23 @@ func locked(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// free expects that no more than a minority of nodes has the key: one that was reached late,
+// or not at all, keeps it for its TTL.
+func free(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: free LOCK NODE...")
+	}
+	var have []string
+	for _, name := range args[1:] {
+		if hasKey(ts, name, args[0]) {
+			have = append(have, name)
+		}
+	}
+	if 2*len(have) >= len(args[1:]) {
+		ts.Fatalf("%s is still on %v", args[0], have)
+	}
+}
+
 func awaitLocked(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, args, 2, "await-locked NODE LOCK")
 	eventually(ts, args[1]+" is locked", func() bool { return hasKey(ts, args[0], args[1]) })

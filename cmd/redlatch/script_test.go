@@ -72,6 +72,7 @@ func TestScript(t *testing.T) {
 			"redis":        redis,
 			"locked":       locked,
 			"await-locked": awaitLocked,
+			"free":         free,
 			"expiry":       expiry,
 
 			"exits":      exits,
