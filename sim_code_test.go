@@ -108,7 +108,7 @@ func TestSimBreaches(t *testing.T) {
 	found := regexp.MustCompile(`seed (\d+): ([^:]*)`)
 	for _, b := range breaches {
 		t.Run(b.rule, func(t *testing.T) {
-			run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=3m",
+			run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m",
 				"-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather)
 			run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
 			out, err := run.CombinedOutput()
