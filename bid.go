@@ -37,9 +37,11 @@ func (c *call) accept(claim ballot.Claim, place *line.Place) (hold *quorum.Hold,
 		return nil, nil, false
 	}
 	bid, granted, ok := place.Granted()
+	if !ok {
+		return nil, nil, false
+	}
 	timeout := c.client.config.NodeTimeout
-	tooOld := len(c.client.nodes) > 1 && c.client.clock.Now().Since(bid.Sent) > node.LongestAttempt-2*timeout
-	if !ok || tooOld {
+	if len(c.client.nodes) > 1 && c.client.clock.Now().Since(bid.Sent) > node.LongestAttempt-2*timeout {
 		return nil, nil, false
 	}
 	// The other nodes are asked for what this one gave, which is as old as the bid at most.

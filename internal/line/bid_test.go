@@ -20,6 +20,18 @@ func bidding() func() ballot.Claim {
 	}
 }
 
+// bids has a caller wait who has bid, on nodes where another holds the record; out gets the
+// end of its wait, and bid makes the next bid.
+func bids(t *testing.T, nodes []*keeper) (l *Line, p *Place, bid func() ballot.Claim, out <-chan error) {
+	t.Helper()
+	l, bid = newLine(t, "one", nodes, nil), bidding()
+	p = l.Join(claim)
+	over := make(chan error, 1)
+	go func() { over <- p.Await(t.Context(), 0, bid, quiet) }()
+	settle()
+	return l, p, bid, over
+}
+
 // A record that was granted to a bid is held at once by the caller who made it, until
 // another call; and taken over by an attempt where the bid is another caller's or the
 // answer of the node says so. The message says too who left the records on other nodes.
@@ -144,14 +156,8 @@ func TestGrantIsToldAgain(t *testing.T) {
 		nodes := newKeepers(1)
 		k := nodes[0]
 		k.set(func(k *keeper) { k.holder = "ours" })
-		l := newLine(t, "first", nodes, nil)
-		p := l.Join(claim)
-		out := make(chan error)
-		go func() {
-			out <- p.Await(t.Context(), 0, func() ballot.Claim { return ballot.Claim{Record: record, ID: "bid"} }, quiet)
-		}()
-		settle()
-		told := ballot.Call{Record: record, Waiter: p.In(claim).Place.Waiter, Bid: "bid", Token: 7}
+		l, p, _, out := bids(t, nodes)
+		told := ballot.Call{Record: record, Waiter: p.In(claim).Place.Waiter, Bid: "bid 1", Token: 7}
 		l.Called(0, told)
 		if err := <-out; err != nil {
 			t.Fatal(err)
@@ -187,12 +193,7 @@ func TestWhoLeftRecordsIsNotForgotten(t *testing.T) {
 		nodes := newKeepers(3)
 		k := arbiter(t, nodes)
 		k.set(func(k *keeper) { k.holder = "ours" })
-		l := newLine(t, "one", nodes, nil)
-		p := l.Join(claim)
-		bid := bidding()
-		out := make(chan error, 1)
-		go func() { out <- p.Await(t.Context(), 0, bid, quiet) }()
-		settle()
+		l, p, bid, out := bids(t, nodes)
 		k.set(func(k *keeper) { k.holder = "bid 1" })
 		l.Called(l.Arbiter(record), ballot.Call{Waiter: p.waiter, Record: record, From: "theirs", Bid: "bid 1", Token: 7})
 		if err := <-out; err != nil {
@@ -221,12 +222,7 @@ func TestGrantOfAnotherNodeIsGivenUp(t *testing.T) {
 		for _, one := range nodes {
 			one.set(func(k *keeper) { k.holder = "ours" })
 		}
-		l := newLine(t, "one", nodes, nil)
-		p := l.Join(claim)
-		bid := bidding()
-		out := make(chan error, 1)
-		go func() { out <- p.Await(t.Context(), 0, bid, quiet) }()
-		settle()
+		l, p, _, out := bids(t, nodes)
 		k.set(func(k *keeper) { k.slow = 2 * timeout })
 		l.Changed(record)
 		time.Sleep(timeout + 10*travel) // the place is on the other node now

@@ -43,7 +43,8 @@ type Place struct {
 	// the record to, if it has.
 	attempt, from, given string
 	// bid went with the last stand that had one, and before with the one before, until it
-	// is known that nothing was granted to it. unanswered: the last stand had no answer.
+	// is known that nothing was granted to it. unanswered: the arbiter of the order, which
+	// bids are for, has not answered the last stand.
 	bid, before Bid
 	unanswered  bool
 	// own is the ID of bid if it was made in the present Await: another caller's is not

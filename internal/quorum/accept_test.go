@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,18 +155,8 @@ func acceptOnce(t *testing.T, mask []loss) {
 	if mask[keeper].name != "kept" {
 		return // it has just granted
 	}
-	nodes := make([]*server, len(mask))
-	var names []string
-	for i, l := range mask {
-		nodes[i] = newServer()
-		defer nodes[i].close()
-		names = append(names, l.name)
-	}
-	name := strings.Join(names, " ")
-	e := New(voters(nodes), newBubbleClock(), stepTime)
-	defer e.Close()
-	before := acquired(t, e, "before")
-	rest()
+	nodes, name, e, before, end := heldBefore(t, mask, "before")
+	defer end()
 	before.Leave()
 	grants := 0
 	for i, l := range mask {
@@ -192,8 +181,7 @@ func acceptOnce(t *testing.T, mask []loss) {
 		t.Errorf("%s: token %d follows %d", name, h.Token(), before.Token())
 	}
 	isBacked(t, name+", granted", h, nodes)
-	end, answers := h.Extend(t.Context(), h.claim.TTL)
-	if end != Extended {
+	if end, answers := h.Extend(t.Context(), h.claim.TTL); end != Extended {
 		t.Errorf("%s: extension: %v, %v", name, end, answers)
 	}
 	rest()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,26 @@ func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
 				})
 			})
 		})
+	}
+}
+
+// heldBefore returns nodes that all have the record of a hold under id, to which mask is to
+// happen, and what the mask is called. end ends them.
+func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name string, e *Engine, hold *Hold, end func()) {
+	t.Helper()
+	var names []string
+	for _, l := range mask {
+		nodes = append(nodes, newServer())
+		names = append(names, l.name)
+	}
+	e = New(voters(nodes), newBubbleClock(), stepTime)
+	hold = acquired(t, e, id)
+	rest()
+	return nodes, strings.Join(names, " "), e, hold, func() {
+		e.Close()
+		for _, s := range nodes {
+			s.close()
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package quorum
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,18 +201,8 @@ func TestTakeOverEveryMask(t *testing.T) {
 
 func takeOverOnce(t *testing.T, mask []loss) {
 	t.Helper()
-	nodes := make([]*server, len(mask))
-	var names []string
-	for i, l := range mask {
-		nodes[i] = newServer()
-		defer nodes[i].close()
-		names = append(names, l.name)
-	}
-	name := strings.Join(names, " ")
-	e := New(voters(nodes), newBubbleClock(), stepTime)
-	defer e.Close()
-	hold := acquired(t, e, "mine")
-	rest()
+	nodes, name, e, hold, end := heldBefore(t, mask, "mine")
+	defer end()
 	hold.Leave()
 	keeper := len(mask) - 1 // has called the waiter when it released the record
 	nodes[keeper].put("", 0)

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,18 +76,8 @@ func TestHandOverEveryMask(t *testing.T) {
 
 func handOverOnce(t *testing.T, mask []loss) {
 	t.Helper()
-	nodes := make([]*server, len(mask))
-	var names []string
-	for i, l := range mask {
-		nodes[i] = newServer()
-		defer nodes[i].close()
-		names = append(names, l.name)
-	}
-	name := strings.Join(names, " ")
-	e := New(voters(nodes), newBubbleClock(), stepTime)
-	defer e.Close()
-	hold := acquired(t, e, "mine")
-	rest()
+	nodes, name, _, hold, end := heldBefore(t, mask, "mine")
+	defer end()
 	grants, deletable, waits := 0, 0, false
 	for i, l := range mask {
 		nodes[i].set(l.set)

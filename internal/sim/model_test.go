@@ -117,22 +117,24 @@ var clockReading = regexp.MustCompile(`\d{10,}`)
 
 // messages compares what was published.
 func (c *comparison) messages() {
+	heard, told := c.published()
+	if !slices.Equal(heard, told) {
+		c.t.Fatalf("%s: the server publishes %q, the model %q", c.last, heard, told)
+	}
+}
+
+// published returns what the server and the model have published since it was last called.
+func (c *comparison) published() (heard, told []string) {
 	const end = "end"
 	c.real("PUBLISH", channel, end)
-	var heard []string
-	for message := range c.heard {
-		if message == end {
-			break
-		}
+	for message := <-c.heard; message != end; message = <-c.heard {
 		heard = append(heard, clockReading.ReplaceAllString(message, "counter"))
 	}
-	for i, message := range c.told {
-		c.told[i] = clockReading.ReplaceAllString(message, "counter")
+	for _, message := range c.told {
+		told = append(told, clockReading.ReplaceAllString(message, "counter"))
 	}
-	if !slices.Equal(heard, c.told) {
-		c.t.Fatalf("%s: the server publishes %q, the model %q", c.last, heard, c.told)
-	}
-	c.told = c.told[:0]
+	c.told = nil
+	return heard, told
 }
 
 // tick brings the model's clock up to the server's.
@@ -349,9 +351,7 @@ func (c *comparison) compare(args []string) {
 		// it: there is nothing to compare, and both begin anew.
 		c.real("FLUSHALL")
 		c.model.FlushAll()
-		c.told = nil
-		for c.real("PUBLISH", channel, ""); <-c.heard != ""; {
-		}
+		c.published()
 		return
 	}
 	c.messages()
