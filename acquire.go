@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 )
 
@@ -124,7 +123,7 @@ func (c *call) once() (*Lock, error) {
 	if err := c.may(); err != nil {
 		return nil, err
 	}
-	lock, err := c.try(c.claim(), nil)
+	lock, err := c.try(c.claim())
 	if lock != nil {
 		c.client.queues.acquired(lock, false, false)
 	}
@@ -140,7 +139,7 @@ func (c *call) insist() (*Lock, error) {
 		}
 		claim := c.claim()
 		claim.PushIn = true
-		lock, err := c.try(claim, nil)
+		lock, err := c.try(claim)
 		if lock != nil {
 			c.client.queues.acquired(lock, false, false)
 		}
@@ -212,13 +211,10 @@ func claimOf(record, id string, ttl time.Duration) ballot.Claim {
 	return ballot.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
 }
 
-// try makes one attempt, in the place that the process has in the line, if any.
-func (c *call) try(claim ballot.Claim, place *line.Place) (*Lock, error) {
+// try makes one attempt.
+func (c *call) try(claim ballot.Claim) (*Lock, error) {
 	c.client.counters.tries.Add(1)
-	hold, votes, ok := c.accept(claim, place)
-	if !ok {
-		hold, votes = c.client.engine.Acquire(c.ctx, claim)
-	}
+	hold, votes := c.client.engine.Acquire(c.ctx, claim)
 	if hold != nil {
 		return c.hold(turnOf(hold)), nil
 	}

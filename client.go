@@ -107,7 +107,6 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 		Timeout: config.NodeTimeout,
 		Foreign: isForeign,
 		Forgo:   func(record, from string) { c.engine.Remove(claimOf(record, from, config.MaxTTL)) },
-		Now:     func() clock.Instant { return c.clock.Now() },
 		Draw:    func(d time.Duration) time.Duration { return c.draw(d) },
 	})
 	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
@@ -139,7 +138,6 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	}
 	o := c.config.nodeOptions(i, e, c.census)
 	o.Waiter, o.Changed = waiter, c.line.Changed
-	o.Draw = func(d time.Duration) time.Duration { return c.draw(d) }
 	o.Called = func(call ballot.Call) { c.line.Called(i, call) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {

@@ -54,13 +54,6 @@
 // in turn by the attempt of the first, whose holder id the nodes have. Each has a token
 // of its own, and a validity that is shorter by the drift at most than by a step of its
 // own. From client to client, the next takes over what the last has left on the nodes.
-//
-// On the node that keeps the line a release gives the lock to the next client in its own
-// step, where that one was heard of in the last half second and its lock is renewed. The node
-// keeps it for that one's guard, 1 s and NodeTimeout, and for its TTL when it has extended it,
-// which it does after 10 ms. If it hangs at that moment the others wait for no longer than
-// that.
-//
 // WithoutQueue chooses the paper's random delays instead.
 //
 // # What is not

@@ -35,10 +35,3 @@ func (l *Lock) End() clock.Instant { return l.until().Add(-l.call.request.guard)
 
 // Deadline is the end of the validity on both clocks.
 func (l *Lock) Deadline() clock.Instant { return l.until() }
-
-// AlwaysGrants has no release of c, which has made no call yet, leave a lock free that it can
-// grant.
-func AlwaysGrants(c *Client) *Client {
-	c.draw = func(below time.Duration) time.Duration { return below / 2 }
-	return c
-}

@@ -39,8 +39,6 @@ type Lock struct {
 	// renewal is when to renew next; renewing, that it is being done.
 	renewal  clock.Instant
 	renewing bool
-	// short: the lock was granted for less than its TTL, and has not been extended to it yet.
-	short bool
 	// given: the hold was released, detached, or given to the next caller.
 	given bool
 }
@@ -48,11 +46,7 @@ type Lock struct {
 func (c *Client) newLock(call *call, t turn) *Lock {
 	l := &call.lock
 	l.client, l.call, l.hold, l.token, l.started = c, call, t.hold, t.token, t.since
-	ttl := l.call.request.ttl
-	l.renewal = l.started.Add(c.jitter(ttl / 3))
-	if l.short = t.hold.Short() && l.call.request.renewal; l.short {
-		l.renewal = l.started.Add(settling)
-	}
+	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
 
 	c.mu.Lock()
 	closed := c.closed
@@ -92,9 +86,7 @@ func (l *Lock) Token() uint64 { return l.token }
 // Until returns the time up to which the lock is certainly held unless it is
 // released, by the local clock and with its monotonic reading: compare it with
 // Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
-// that. It is no help across a suspend of the machine; Err and Context are. Where a release
-// granted the lock, it is a short time off until the lock has been extended to its TTL
-// (package documentation, "Waiting").
+// that. It is no help across a suspend of the machine; Err and Context are.
 func (l *Lock) Until() time.Time { return l.until().Mono }
 
 // until is the end of the validity. That of a lost lock stays what it was: an

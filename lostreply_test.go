@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // wire is what went over one proxy: how often each step was sent for each
@@ -40,13 +41,17 @@ func taps(proxies []*redistest.Proxy) []*wire {
 }
 
 // step returns the step and holder id of a script's command, "" for any other.
+// A release has no step argument: its script does nothing else.
 func step(c redistest.Command) (name, id string) {
 	if c.Name() != "EVALSHA" && c.Name() != "EVAL" || len(c.Args) < 6 {
 		return "", ""
 	}
 	keys := int(c.Args[2][0] - '0')
 	args := c.Args[3+keys:]
-	if slices.Contains([]string{"acquire", "extend", "confirm", "repair", "release"}, args[0]) {
+	switch {
+	case slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text}, c.Args[1]):
+		return "release", args[0]
+	case slices.Contains([]string{"acquire", "extend", "confirm", "repair"}, args[0]):
 		return args[0], args[1]
 	}
 	return "", ""

@@ -129,7 +129,7 @@ func config(urls ...string) redlatch.Config {
 	return redlatch.Config{
 		Nodes:        named,
 		TTL:          20 * time.Second,
-		NodeTimeout:  800 * time.Millisecond,
+		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("t%d", deployments.n),
 		RestartFence: redlatch.FenceOff,
 	}

@@ -274,19 +274,12 @@ func (o *oneShot) vote(ctx context.Context, p quorum.Poll) (bool, error) {
 // Detach hands the lock over to whoever keeps the id that it returns: from then
 // on it is not renewed, Close does not release it, and its context is done.
 // ExtendTake and Release do with it what they do with a lock taken by Take, here
-// or in another process. It does not block, but for a step on the node where the lock
-// was granted for a short time moments ago (package documentation, "Waiting").
+// or in another process. It does not block.
 //
-// The error wraps ErrLost or ErrReleased when the lock was not held any more, and is that of
-// Extend when that step failed: the lock is then held as before.
+// The error wraps ErrLost or ErrReleased when the lock was not held any more.
 func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
-	}
-	if l.isShort() {
-		if err := l.extend(l.client.life, l.call.request.ttl); err != nil {
-			return "", err
-		}
 	}
 	last, first := l.finish(fmt.Errorf("%w: detached", ErrReleased))
 	if !first {

@@ -54,29 +54,17 @@ func (l *Lock) renew() {
 	err := l.extend(l.client.life, l.call.request.ttl)
 	now := l.client.clock.Now()
 	next := l.client.jitter(l.call.request.ttl / 3)
-	switch {
-	case err != nil && l.isShort():
-		next = l.client.jitter(l.client.config.NodeTimeout)
-	case err != nil || l.hold.Short():
-		next = l.client.jitter(l.call.request.ttl / 12)
-	}
 	if err != nil {
+		next = l.client.jitter(l.call.request.ttl / 12)
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewing = false
-	l.short = l.short && err != nil
 	l.renewal = now.Add(next)
 	if l.state == nil {
 		l.alarm.Reset(l.nextTick(now))
 	}
-}
-
-func (l *Lock) isShort() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.short
 }
 
 // afterLoss releases what is left of a lost lock once its validity is over.

@@ -33,13 +33,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
-		was: "	if yes < need {\n		return Missed, answers\n	}\n",
-		now: "	if yes < need {\n		return Missed, answers\n	}\n	if broken == RULE {\n		until = e.clock.Now().Add(ttl - Drift(ttl))\n	}\n",
-	},
-	{
-		rule: "a short grant makes a short validity", file: "internal/quorum/accept.go", within: 1000, weather: "alone",
-		was: "		h.until = until\n",
-		now: "		h.until = until\n		if broken == RULE {\n			h.until = start.Add(claim.TTL - Drift(claim.TTL))\n		}\n",
+		was: "	until := start.Add(ttl - Drift(ttl))\n",
+		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",

@@ -31,7 +31,6 @@ type outcome struct {
 	history   string
 	simulated time.Duration
 	held      int
-	grants    int // records that went to the first in line with a release
 	inTurn    int // of these, those that mostly hold by one attempt with the one before
 	losses    int // and those that lost their quorum before their time ran out
 	events    int // scripts executed, faults, calls and what they came to
@@ -48,7 +47,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
 		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), town.plan.Faults()
-		o.inTurn, o.grants, o.losses = w.Judge.InTurn(), w.Grants(), w.Judge.Losses()
+		o.inTurn, o.losses = w.Judge.InTurn(), w.Judge.Losses()
 		o.digest = w.History.Digest()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
@@ -87,8 +86,8 @@ type simRun struct {
 }
 
 func (r *simRun) String() string {
-	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d by a release, %d lost, in %v",
-		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, r.total.grants, r.total.losses, time.Since(r.start).Round(time.Millisecond))
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d lost, in %v",
+		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, r.total.losses, time.Since(r.start).Round(time.Millisecond))
 }
 
 // lane runs one world after the other.
@@ -112,7 +111,6 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 	r.total.simulated += o.simulated
 	r.total.held += o.held
 	r.total.inTurn += o.inTurn
-	r.total.grants += o.grants
 	r.total.losses += o.losses
 	r.total.events += o.events
 	r.total.faults += o.faults
@@ -181,7 +179,6 @@ func (r *simRun) provesSomething() {
 		{"faults", per(r.total.faults), 5},
 		{"acquisitions", per(r.total.held), 25},
 		{"acquisitions in turn", per(r.total.inTurn), 1},
-		{"hundredths of an acquisition by a release", 100 * per(r.total.grants), 3},
 		{"hundredths of a lost quorum", 100 * per(r.total.losses), 3},
 	} {
 		if least.per < least.least {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
@@ -94,13 +93,11 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 			}
 		}
 		claim := c.claim() // after the wait: the id says since when it is held
-		claim.More = c.client.queues.behind(q)
-		var place *line.Place
 		if placed {
-			place = q.place
-			claim = place.In(claim)
+			claim = q.place.In(claim)
 		}
-		lock, err = c.try(claim, place)
+		claim.More = c.client.queues.behind(q)
+		lock, err = c.try(claim)
 		if lock != nil {
 			if q.place != nil {
 				arbiter := lock.hold.Answer(q.place.Arbiter())
@@ -149,7 +146,7 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	if q.place == nil {
 		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
 	}
-	err = q.place.Await(ctx, rest, func() ballot.Claim { return c.bid(q) }, func(s ballot.Standing) { c.stands(q, s) })
+	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}

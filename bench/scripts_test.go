@@ -50,8 +50,8 @@ func acquireByScript(ctx context.Context, to rueidis.Client, name, id string, wa
 
 func (scripts) delete(ctx context.Context, to rueidis.Client, name, id string) bool {
 	counter, next := node.ClaimKeys(name)
-	n, err := to.Do(ctx, to.B().Evalsha().Sha1(script.Releasing.SHA).Numkeys(4).Key(name, counter, next, "admitted").
-		Arg(script.Release, id, "0", counterTTLText).Build()).AsInt64()
+	n, err := to.Do(ctx, to.B().Evalsha().Sha1(script.Releasing.SHA).Numkeys(3).Key(name, counter, next).
+		Arg(id, "0", counterTTLText).Build()).AsInt64()
 	return err == nil && n > 0
 }
 

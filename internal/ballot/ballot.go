@@ -119,8 +119,6 @@ type Place struct {
 	Ticket uint64
 	// Voter is the index of the node that keeps the line.
 	Voter int
-	// Bid is the waiter's own bid if that node has granted the record to it.
-	Bid string
 }
 
 // Call is a node's message to a waiter that the record is its to take.
@@ -129,11 +127,6 @@ type Call struct {
 	// From is the holder who leaves its records on other nodes to the waiter, if
 	// any.
 	From string
-	// Bid is the waiter's own bid if the record was granted to it, under Token.
-	Bid   string
-	Token uint64
-	// Waiting, of a grant: others stand in the line.
-	Waiting bool
 }
 
 // Standing is a node's answer to one who stands in the line: Held, or why it

@@ -34,15 +34,6 @@ func (i Instant) Until(deadline Instant) time.Duration {
 	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)
 }
 
-// Earlier returns what comes first of i and other, on each clock.
-func (i Instant) Earlier(other Instant) Instant {
-	if other.Mono.Before(i.Mono) {
-		i.Mono = other.Mono
-	}
-	i.Boot = min(i.Boot, other.Boot)
-	return i
-}
-
 // Reached reports whether deadline has passed at i by either clock.
 func (i Instant) Reached(deadline Instant) bool { return i.Until(deadline) <= 0 }
 

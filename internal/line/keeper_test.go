@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -44,7 +43,7 @@ type keeper struct {
 	until   time.Time
 	// from has left its other records to whoever is called.
 	from string
-	// forgone is what processes had no use for; the first node keeps the list.
+	// forgone is what processes had no use for; the arbiter keeps the list.
 	forgone []string
 	// hear are the processes that it can call, and watching those that hear of
 	// the record's end.
@@ -119,13 +118,8 @@ func (e endpoint) Stand(ctx context.Context, c ballot.Claim, watch bool) (s ball
 	return s
 }
 
-func (e endpoint) Leave(ctx context.Context, record, waiter, bid string) {
-	e.answer(ctx, func() {
-		if bid != "" {
-			e.forgone = append(e.forgone, record+" of "+bid)
-		}
-		e.leave(waiter)
-	})
+func (e endpoint) Leave(ctx context.Context, _, waiter string) {
+	e.answer(ctx, func() { e.leave(waiter) })
 }
 
 func (e endpoint) Waits(ctx context.Context, _ string) (somebody bool, err error) {
@@ -289,7 +283,7 @@ func newLine(t *testing.T, name string, nodes []*keeper, draw func(time.Duration
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
 	var l *Line
-	l = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Now: func() clock.Instant { return clock.Instant{Mono: time.Now()} }, Forgo: func(record, from string) {
+	l = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Forgo: func(record, from string) {
 		nodes[l.Arbiter(record)].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
 	}})
 	var keepers []Keeper
@@ -317,12 +311,10 @@ func arbiter(t *testing.T, nodes []*keeper) *keeper {
 
 func quiet(ballot.Standing) {}
 
-func noBid() ballot.Claim { return ballot.Claim{} }
-
 // awaiting starts an Await, and returns where its outcome will be.
 func awaiting(ctx context.Context, p *Place, rest time.Duration) <-chan error {
 	out := make(chan error, 1)
-	go func() { out <- p.Await(ctx, rest, noBid, quiet) }()
+	go func() { out <- p.Await(ctx, rest, quiet) }()
 	return out
 }
 

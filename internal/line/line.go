@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
-	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Keeper is a node that can keep a line. Its methods wait for the node's answer
@@ -25,7 +24,7 @@ import (
 type Keeper interface {
 	Name() string
 	Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing
-	Leave(ctx context.Context, record, waiter, bid string)
+	Leave(ctx context.Context, record, waiter string)
 	Waits(ctx context.Context, record string) (somebody bool, err error)
 }
 
@@ -41,8 +40,6 @@ type Options struct {
 	// Forgo removes the records that from left on nodes for a waiter of this process
 	// that has no use for them. It does not block.
 	Forgo func(record, from string)
-	// Now reads the clocks by which a validity is reckoned.
-	Now func() clock.Instant
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
 }
@@ -58,11 +55,7 @@ type Line struct {
 	// counts the places it has had.
 	places map[string]*Place
 	joined uint64
-	// accepted are the last grants that became locks: the place of each has ended, and
-	// another message of one must not have its lock released.
-	accepted [64]string
-	grants   int
-	closed   bool
+	closed bool
 	// background is what Close waits for.
 	background sync.WaitGroup
 }
@@ -131,11 +124,10 @@ func (l *Line) Called(voter int, c ballot.Call) {
 	p := l.places[c.Record]
 	ours := p != nil && p.waiter == c.Waiter
 	if ours {
-		p.signal(news{turn: true, voter: voter, call: c})
+		p.signal(news{turn: true, from: c.From})
 	}
-	again := !ours && c.Token > 0 && slices.Contains(l.accepted[:], c.Bid)
 	l.mu.Unlock()
-	if !ours && !again {
+	if !ours {
 		// It does not wait any more, and the others should not wait for it.
 		l.leave(voter, c)
 	}
@@ -193,8 +185,8 @@ func (l *Line) leave(voter int, c ballot.Call) {
 	l.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.options.Timeout)
 		defer cancel()
-		l.keepers[voter].Leave(ctx, c.Record, c.Waiter, c.Bid)
-		if c.From != "" && len(l.keepers) > 1 {
+		l.keepers[voter].Leave(ctx, c.Record, c.Waiter)
+		if c.From != "" {
 			l.options.Forgo(c.Record, c.From)
 		}
 	})

@@ -292,7 +292,7 @@ func TestNoKeeper(t *testing.T) {
 			k.set(func(k *keeper) { k.down = true })
 		}
 		p := newLine(t, "p", nodes, nil).Join(claim)
-		if err := p.Await(t.Context(), 0, noBid, quiet); !errors.Is(err, ErrNone) {
+		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, ErrNone) {
 			t.Errorf("%v", err)
 		}
 		cause := errors.New("the caller's")
@@ -382,7 +382,7 @@ func TestLeftToTheFirst(t *testing.T) {
 			settle()
 			k.set(func(k *keeper) { k.from = "before" })
 			if way == "is forgotten" {
-				p.forget(ballot.Call{})
+				p.forget()
 			}
 			k.release(false)
 			if way == "leaves before it knows" {
@@ -473,7 +473,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 		if got := one.In(claim).Place; got.Ticket == ticket {
 			t.Error("it keeps its ticket")
 		}
-		if err := one.Await(t.Context(), 0, noBid, quiet); err == nil {
+		if err := one.Await(t.Context(), 0, quiet); err == nil {
 			if err := <-second; err != nil {
 				t.Error(err)
 			}
@@ -565,7 +565,7 @@ func TestNeverStuckAtRandom(t *testing.T) {
 					for ctx.Err() == nil {
 						patience, end := context.WithTimeout(ctx, draw(20*time.Second))
 						p := l.Join(claim)
-						err := p.Await(patience, 0, noBid, quiet)
+						err := p.Await(patience, 0, quiet)
 						end()
 						c := p.In(claim)
 						if err != nil || !nodes[p.Arbiter()].take("ours", c.Place.Waiter, time.Second) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
@@ -17,8 +16,6 @@ const (
 	beat = script.Patience * 3 / 10
 	// poll is for the first in line where the server cannot tell of a release.
 	poll = 30 * time.Millisecond
-	// delay is how long a message may be behind an answer that was sent after it.
-	delay = 5 * time.Millisecond
 	// late is how much after a record's expiry the first in line looks.
 	late = time.Millisecond
 )
@@ -39,19 +36,8 @@ type Place struct {
 	begun    time.Time
 	// attempt is the holder id of the last attempt. from is the holder who left its
 	// records to this process, if any did: it holds nothing any more, so that it does
-	// no harm if somebody has taken them over. given is the bid that the arbiter has granted
-	// the record to, if it has.
-	attempt, from, given string
-	// bid went with the last stand that had one, and before with the one before, until it
-	// is known that nothing was granted to it. unanswered: the arbiter of the order, which
-	// bids are for, has not answered the last stand.
-	bid, before Bid
-	unanswered  bool
-	// own is the ID of bid if it was made in the present Await: another caller's is not
-	// what this one asked for.
-	own string
-	// granted is what the own bid was granted under; its Token is 0 when it was not.
-	granted ballot.Call
+	// no harm if somebody has taken them over.
+	attempt, from string
 	// watch asks for news of the record, whose holder calls nobody.
 	watch bool
 	// called gets what concerns this place; the stronger signal stays.
@@ -60,10 +46,9 @@ type Place struct {
 
 // news: something may have changed.
 type news struct {
-	// turn: the record is kept for us, or granted to our bid, as call of node voter says.
-	turn  bool
-	voter int
-	call  ballot.Call
+	// turn: the record is kept for us. from has left us its other records.
+	turn bool
+	from string
 }
 
 // signal is called with line.mu held.
@@ -85,12 +70,10 @@ func (p *Place) signal(n news) {
 }
 
 // Await returns nil when it is time for an attempt: the process was called, or
-// is the first in line and the record is free, or the record was granted to its bid.
-// It returns ErrNone when no node keeps the line, and ctx's cause when ctx is done. It
-// rests first, unless it is called. bid makes a bid whenever the arbiter is asked; one
-// without an ID is none. told is called with each of the arbiter's answers.
-func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot.Claim, told func(ballot.Standing)) error {
-	p.own, p.granted = "", ballot.Call{}
+// is the first in line and the record is free. It returns ErrNone when no node
+// keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
+// called. told is called with each of the arbiter's answers.
+func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.Standing)) error {
 	for {
 		if rest > 0 {
 			called, err := p.wait(ctx, rest)
@@ -99,25 +82,17 @@ func (p *Place) Await(ctx context.Context, rest time.Duration, bid func() ballot
 			}
 		}
 		select {
-		case n := <-p.called:
-			if n.call.Bid != "" { // else the answer tells as much
-				p.take(n)
-				return nil
-			}
+		case <-p.called: // the answer tells as much
 		default:
 		}
-		if err := p.stand(ctx, bid()); err != nil {
+		if err := p.stand(ctx); err != nil {
 			return err
 		}
 		s := p.standing
-		if p.isBid(s.Holder) {
-			return p.hear(ctx, s.Holder)
-		}
-		p.before = Bid{}
 		told(s)
 		first := s.Ahead == 0
 		if first && s.Free() {
-			p.begin(s.From, "")
+			p.begin(s.From)
 			return nil
 		}
 		if s.Holder != p.attempt {
@@ -138,46 +113,15 @@ func (p *Place) wait(ctx context.Context, d time.Duration) (called bool, err err
 	defer timer.Stop()
 	select {
 	case n := <-p.called:
-		p.take(n)
+		if n.turn {
+			p.begin(n.from)
+		}
 		return n.turn, nil
 	case <-timer.C:
 		return false, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-}
-
-// take takes a message in.
-func (p *Place) take(n news) {
-	if !n.turn {
-		return
-	}
-	if call := n.call; call.Bid != "" && n.voter != p.claim.Place.Voter {
-		// The place is on another node now.
-		n.call.Bid, call.From = "", ""
-		p.line.leave(n.voter, call)
-	}
-	p.begin(n.call.From, n.call.Bid)
-	if n.call.Bid != "" && n.call.Bid == p.own {
-		p.granted = n.call
-	}
-}
-
-// hear waits for the message that the record was granted to bid, which the last answer says:
-// it says who has left its records on other nodes. The place that this answer is of is ended
-// by an attempt.
-func (p *Place) hear(ctx context.Context, bid string) error {
-	from := ""
-	if p.given == bid {
-		from = p.from
-	}
-	p.begin(from, bid)
-	if from != "" || len(p.order) == 1 {
-		return nil
-	}
-	_, err := p.wait(ctx, delay)
-	p.granted = ballot.Call{}
-	return err
 }
 
 // pause is how long the waiter stays without asking.
@@ -192,42 +136,30 @@ func (p *Place) pause() time.Duration {
 	return d
 }
 
-func (p *Place) begin(from, given string) {
+func (p *Place) begin(from string) {
 	if p.begun.IsZero() {
 		p.begun = time.Now()
 	}
-	p.from, p.given = from, given
+	p.from = from
 }
 
-// stand asks the nodes in order until one keeps the line. A bid is for the first of them
-// alone, or two might grant it. While it is not known what became of one no other is made, so
-// that two are outstanding at most.
-func (p *Place) stand(ctx context.Context, bid ballot.Claim) error {
-	claim := p.claim
-	if bid.ID != "" && !p.unanswered {
-		claim.ID, claim.TTL = bid.ID, bid.TTL
-		p.bid, p.before, p.own = Bid{bid, p.line.options.Now()}, p.bid, bid.ID
-	}
-	p.unanswered = true
-	for k, i := range p.order {
-		if k > 0 {
-			claim.ID = ""
-		}
+// stand asks the nodes in order until one keeps the line.
+func (p *Place) stand(ctx context.Context) error {
+	for _, i := range p.order {
 		step, cancel := context.WithTimeout(ctx, p.line.options.Timeout)
-		claim.Place = p.claim.Place
-		s := p.line.keepers[i].Stand(step, claim, p.watch)
+		s := p.line.keepers[i].Stand(step, p.claim, p.watch)
 		cancel()
 		if ctx.Err() != nil {
 			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == ballot.Held || s.Verdict == ballot.Unknown) {
-				p.abandon(i, s.Place.Waiter, s.From) // it may have been given a place
+				p.line.leave(i, ballot.Call{Record: p.claim.Record, Waiter: s.Place.Waiter, From: s.From}) // it may have been given a place
 			}
 			return context.Cause(ctx)
 		}
 		if s.Verdict == ballot.Held {
 			if s.Place.Voter = i; p.stands() && (p.claim.Place.Voter != i || p.claim.Place.Waiter != s.Place.Waiter) {
-				p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
+				p.abandon()
 			}
-			p.standing, p.claim.Place, p.unanswered = s, s.Place, k > 0
+			p.standing, p.claim.Place = s, s.Place
 			return nil
 		}
 	}
@@ -244,31 +176,30 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 	}
 	p.attempt = claim.ID
 	claim.Place, claim.From = p.claim.Place, p.from
-	claim.Place.Bid = p.given
 	return claim
 }
 
 // Taken ends the place of a process that has the lock. Where the arbiter's vote
 // was given or is to come, the place ends with it.
 func (p *Place) Taken(arbiter ballot.Answer) {
-	p.forget(p.granted)
+	p.forget()
 	p.from = ""
 	if p.stands() && arbiter.Verdict != ballot.Granted && (arbiter.Verdict != ballot.Unknown || arbiter.Err != nil) {
-		p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, "")
+		p.abandon()
 	}
 }
 
 // Leave ends the place, in the background: whoever is next in line is called if
 // it was this process's turn.
 func (p *Place) Leave() {
-	p.forget(ballot.Call{})
+	p.forget()
 	select {
 	case n := <-p.called:
-		p.from, p.given = cmp.Or(n.call.From, p.from), cmp.Or(n.call.Bid, p.given)
+		p.from = cmp.Or(n.from, p.from)
 	default:
 	}
 	if p.stands() {
-		p.abandon(p.claim.Place.Voter, p.claim.Place.Waiter, p.from)
+		p.abandon()
 	}
 }
 
@@ -277,31 +208,15 @@ func (p *Place) Arbiter() int { return p.claim.Place.Voter }
 
 func (p *Place) stands() bool { return p.standing.Verdict == ballot.Held }
 
-// forget ends the place of the waiter, who may have accepted a grant.
-func (p *Place) forget(accepted ballot.Call) {
+func (p *Place) forget() {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.places[p.claim.Record] == p { // else the process has taken another since
 		delete(l.places, p.claim.Record)
 	}
-	if accepted.Token > 0 {
-		l.accepted[l.grants%len(l.accepted)] = accepted.Bid
-		l.grants++
-	}
 }
 
-// abandon gives up the place that waiter has on a node, what from has left to it, and
-// what may have been granted to its bids.
-func (p *Place) abandon(voter int, waiter, from string) {
-	bids := []string{p.bid.ID, p.before.ID, p.given}
-	slices.Sort(bids)
-	for _, bid := range slices.Compact(bids) {
-		if bid != "" {
-			p.line.leave(p.order[0], ballot.Call{Record: p.claim.Record, Waiter: waiter, Bid: bid})
-		}
-	}
-	if from != "" || p.bid.ID == "" || voter != p.order[0] {
-		p.line.leave(voter, ballot.Call{Record: p.claim.Record, Waiter: waiter, From: from})
-	}
+func (p *Place) abandon() {
+	p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
 }

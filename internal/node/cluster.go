@@ -126,8 +126,8 @@ func (c *Cluster) Stand(ctx context.Context, claim ballot.Claim, watch bool) bal
 }
 
 // Leave gives a place in the line up.
-func (c *Cluster) Leave(ctx context.Context, record, waiter, bid string) {
-	c.of(record).Leave(ctx, record, waiter, bid)
+func (c *Cluster) Leave(ctx context.Context, record, waiter string) {
+	c.of(record).Leave(ctx, record, waiter)
 }
 
 // Waits reports whether anybody stands in line for the record.

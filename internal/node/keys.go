@@ -13,8 +13,7 @@ func CounterKey(record string) string { return side("token", record) }
 // scripts name the line's other keys after it.
 func NextKey(record string) string { return side("next", record) }
 
-// SideKeys names all keys that a lock may have beside its record, but for the bids of those
-// who wait: the scripts name these after next and the waiter, and they lapse soon.
+// SideKeys names all keys that a lock may have beside its record.
 func SideKeys(record string) []string {
 	return []string{CounterKey(record), NextKey(record), side("line", record), side("beat", record)}
 }

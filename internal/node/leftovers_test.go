@@ -111,13 +111,13 @@ func (c *scripted) Do(ctx context.Context, args ...string) (driver.Reply, error)
 }
 
 func (c *scripted) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
-	if args[0] != script.Release {
+	if sha != script.Releasing.SHA {
 		return driver.Reply{Kind: driver.Int, Int: 1}, nil
 	}
 	c.mu.Lock()
-	c.released = append(c.released, args[1])
+	c.released = append(c.released, args[0])
 	c.mu.Unlock()
-	return c.answer(args[1])
+	return c.answer(args[0])
 }
 
 func (c *scripted) Connections() uint64 { return 1 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -31,8 +30,8 @@ type subscription struct {
 }
 
 // Stand joins the line for the claim's record, or says that the waiter is still
-// there, and reports its place. A claim that has an ID is the waiter's bid. With watch, a
-// change of the record is told to Options.Changed as far as the server can.
+// there, and reports its place. With watch, a change of the record is told to
+// Options.Changed as far as the server can.
 func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing {
 	hears := n.listen(ctx)
 	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
@@ -41,9 +40,6 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	}
 	keys := []string{c.Record, n.admissionKey, c.Next}
 	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10)}
-	if n.grants && hears && c.ID != "" {
-		args = append(args, milliseconds(c.TTL)+" "+c.ID)
-	}
 	watched := false
 	reply, err := n.cast(ctx, func(sha string) (reply driver.Reply, err error) {
 		if l, ok := n.conn.(driver.Listener); ok && watch {
@@ -67,20 +63,15 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	return s
 }
 
-// Leave gives the waiter's place up, and the record if it is the bid's. It waits for the
-// answer or for ctx; a place that is not given up lapses.
-func (n *Node) Leave(ctx context.Context, record, waiter, bid string) {
+// Leave gives the waiter's place up. It waits for the answer or for ctx; a place
+// that is not given up lapses.
+func (n *Node) Leave(ctx context.Context, record, waiter string) {
 	counter, next := ClaimKeys(record)
-	c := ballot.Claim{
-		Record: record, Counter: counter, Next: next, TTL: n.options.Deployment.MaxTTL,
-		ID:    cmp.Or(bid, waiter), // no record has a waiter's name
+	n.release(ctx, ballot.Claim{
+		Record: record, Counter: counter, Next: next,
+		ID:    waiter, // which no record has
 		Place: ballot.Place{Waiter: waiter},
-	}
-	if bid != "" {
-		n.Release(ctx, c)
-		return
-	}
-	n.release(ctx, c)
+	})
 }
 
 // Waits reports whether anybody stands in line for the record on this node. It waits for
@@ -145,22 +136,10 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 // parseCall reads what publish.lua publishes.
 func parseCall(message string) (c ballot.Call, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
-	counter, rest, _ := strings.Cut(rest, " ")
-	left, rest, _ := strings.Cut(rest, " ")
-	granted, rest, _ := strings.Cut(rest, " ")
-	from, err := strconv.ParseUint(left, 10, 32)
-	bid, err2 := strconv.ParseUint(granted, 10, 32)
-	if err != nil || err2 != nil || from+bid > uint64(len(rest)) {
+	length, rest, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
 		return c, false
 	}
-	var token uint64
-	counter, others := strings.CutSuffix(counter, "+")
-	if counter != "-" {
-		if token, err = strconv.ParseUint(counter, 10, 64); err != nil {
-			return c, false
-		}
-	}
-	return ballot.Call{
-		Waiter: waiter, From: rest[:from], Bid: rest[from : from+bid], Record: rest[from+bid:], Token: token, Waiting: others,
-	}, true
+	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
 }

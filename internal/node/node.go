@@ -38,9 +38,6 @@ type Options struct {
 	// Crowd is how many callers at once have a step each; those of more are put
 	// together. 0 is two a processor, and -1 puts all together. A Drainer's are not.
 	Crowd int
-	// Draw returns a random duration below d, which is positive; nil is taken for one that
-	// never returns 0.
-	Draw func(d time.Duration) time.Duration
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
 	// Called is told of the node's calls to waiters of this client; Changed, of those
@@ -74,9 +71,6 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
-	// grants: a release may grant the record to the first in line. Not with replicas,
-	// which would have to acknowledge it, and not in a Cluster.
-	grants bool
 	// express: conn takes a second connection for a step that is alone.
 	express bool
 	// voting is the script of the deployment as this node's record names it.
@@ -107,9 +101,7 @@ func New(conn driver.Conn, o Options) *Node {
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
-	alone := len(o.Census.names) == 1
-	n.grants = o.slotTag == "" && o.Replicas.Conn == nil
-	if e, ok := conn.(driver.Expresser); ok && alone {
+	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		n.express = e.Express(n.isSeen)
 	}

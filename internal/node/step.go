@@ -113,9 +113,9 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 			return reply, err
 		}
 	}
-	const nkeys, usual = 4, 10
-	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next, n.admissionKey,
-		script.Release, c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
+	const nkeys, usual = 3, 6
+	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
+		c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
 	switch {
 	case c.HandOn:
 		command = append(command, ">")
@@ -127,28 +127,11 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 		return driver.Reply{}, err
 	}
 	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
-		if n.grants && (c.HandOn || !n.leavesFree()) {
-			reply, err := n.conn.EvalSHA(ctx, n.voting.Load().SHA, keys, args)
-			if !isNoScript(err) {
-				return reply, err
-			}
-		}
-		// This one gives nothing away, and any server may load it.
+		// It gives nothing away, and any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, script.Releasing.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, script.Releasing.Text, keys, args)
 		}
 		return reply, err
 	})
-}
-
-// oneInFree is how many releases there are, on average, to each that grants nothing.
-const oneInFree = 8
-
-// leavesFree draws whether a release is to leave the record free for a moment, for who was
-// called. Where somebody always waits, those who stand in no line would find it free never:
-// who pushes in, and other libraries. With several nodes that would do nothing for them: the
-// records on the others are taken over.
-func (n *Node) leavesFree() bool {
-	return n.options.Draw != nil && n.options.Draw(oneInFree) == 0
 }

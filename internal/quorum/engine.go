@@ -94,16 +94,10 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	t := newTally(len(e.voters))
 
 	round := &h.attempt
-	answered := 0
 	for i := range h.seats {
-		if s := &h.seats[i]; s.brief {
-			h.rest, h.until = h.until, h.until.Earlier(h.granted)
-			t.acquired(i, s.answer)
-			answered++
-		} else {
-			s.busy = true
-		}
+		h.seats[i].busy = true
 	}
+	answered := 0
 	var votes chan vote
 	if len(e.voters) == 1 {
 		// Nobody else to hear: the caller's own goroutine waits for the node,
@@ -188,9 +182,6 @@ func (h *Hold) ask(lane lane) chan vote {
 	}
 	for k := range h.seats {
 		i := (first + k) % len(h.seats)
-		if h.seats[i].brief {
-			continue
-		}
 		h.engine.crew.run(func() { votes <- vote{seat: i, answer: lane(h, &h.attempt, i)} })
 	}
 	return votes

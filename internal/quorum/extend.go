@@ -52,17 +52,12 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	h.extending = round
 	claim := h.known()
 	h.ttl = max(h.ttl, ttl)
-	spared, until := h.spare(start.Add(ttl-Drift(ttl)), ttl)
 	h.mu.Unlock()
 	claim.TTL = ttl
 	votes := make(chan vote, len(e.voters))
-	answers := make([]ballot.Answer, len(e.voters))
-	need, yes, asked := Majority(len(e.voters)), 0, 0
+	asked := 0
 	for i := range e.voters {
-		if spared != nil && spared[i] {
-			answers[i].Verdict = ballot.Granted
-			yes++
-		} else if h.enter(i) {
+		if h.enter(i) {
 			asked++
 			e.crew.run(func() {
 				a := h.extendLane(round, i, claim)
@@ -72,8 +67,9 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 		}
 	}
 
-	// What was granted for short lapses if it is not extended, so that answer is waited for.
-	for (yes < need || spared != nil && asked > 0) && yes+asked >= need {
+	answers := make([]ballot.Answer, len(e.voters))
+	need, yes := Majority(len(e.voters)), 0
+	for yes < need && yes+asked >= need {
 		select {
 		case v := <-votes:
 			asked--
@@ -82,15 +78,13 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 				yes++
 			}
 		case <-ctx.Done():
-			if yes < need {
-				return Missed, answers
-			}
-			asked = 0
+			return Missed, answers
 		}
 	}
 	if yes < need {
 		return Missed, answers
 	}
+	until := start.Add(ttl - Drift(ttl))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -118,9 +112,9 @@ func (h *Hold) extendLane(round *span, i int, claim ballot.Claim) ballot.Answer 
 		s.answer = a
 		switch a.Verdict {
 		case ballot.Granted:
-			s.ours, s.gone, s.missing, s.brief = true, false, false, false
+			s.ours, s.gone, s.missing = true, false, false
 		case ballot.NotOurs, ballot.Held:
-			s.ours, s.gone, s.missing, s.brief = false, true, a.Verdict == ballot.NotOurs, false
+			s.ours, s.gone, s.missing = false, true, a.Verdict == ballot.NotOurs
 		}
 	})
 	return a

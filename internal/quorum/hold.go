@@ -42,10 +42,6 @@ type Hold struct {
 	// there is none.
 	extension chan struct{}
 	until     clock.Instant
-	// granted is the end of the validity of what a release had granted before the attempt
-	// began, and rest that of what the attempt asked for; rest is zero when that does not
-	// matter any more.
-	granted, rest clock.Instant
 	// decided is when the attempt was.
 	decided clock.Instant
 	// release is the round that ends the hold, once it is over.
@@ -62,9 +58,6 @@ type seat struct {
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
-	// brief: the record was granted before the attempt, by a release, and nothing has been
-	// heard of it since.
-	brief bool
 	// waiting: others were in the line there when the record was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
@@ -195,12 +188,8 @@ func (h *Hold) acquireLane(ctx context.Context, i int) ballot.Answer {
 // at is claim as node i is to see it: only the node that keeps the line knows of
 // the place in it.
 func at(i int, claim ballot.Claim) ballot.Claim {
-	switch place := claim.Place; {
-	case place.Waiter == "":
-	case place.Voter != i:
+	if claim.Place.Waiter != "" && claim.Place.Voter != i {
 		claim.Place, claim.PushIn = ballot.Place{}, true
-	case place.Bid != "":
-		claim.From = place.Bid
 	}
 	return claim
 }

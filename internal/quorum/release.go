@@ -168,7 +168,7 @@ func (h *Hold) hurry(extending *span) {
 			extending.end()
 		}
 	}
-	if !h.release.wanted && h.claim.From == "" && h.claim.Place.Bid == "" {
+	if !h.release.wanted && h.claim.From == "" {
 		end()
 		return
 	}

@@ -60,14 +60,14 @@ if stored.err then -- an error alone does not undo what came before it
   return stored
 end
 local others = seen[4]
-if who and who == waiter or seen[1] and waiter and #waiter > 1 then
+if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
   local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
   local first = redis.call('ZRANGE', line, 0, 1)
-  others = first[1] ~= waiter and first[1] or first[2]
+  others = first[1] ~= who and first[1] or first[2]
   if others then
-    redis.call('ZREM', line, waiter)
-    redis.call('ZREM', beats, waiter)
+    redis.call('ZREM', line, who)
+    redis.call('ZREM', beats, who)
     redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
     redis.call('DEL', KEYS[4], line, beats)

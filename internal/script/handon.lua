@@ -1,6 +1,3 @@
-if ours then
-  redis.call('DEL', KEYS[1])
-end
 -- The usual way where somebody waits: it was looked up before who is first. One who has
 -- left since passes the call on, and one who cannot be reached is found out by what follows.
 if ours and not waiter and string.byte(seen[2]) == 61 then

@@ -6,11 +6,6 @@ local function side(record, next, kind)
   return string.sub(next, 1, -#record - 6) .. kind .. record
 end
 
--- bid names the key of a waiter's bid.
-local function bid(record, next, waiter)
-  return side(record, next, 'bid:') .. '/' .. waiter
-end
-
 -- stand gives a waiter its place in the line.
 local function stand(record, next, waiter, ticket, now)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')

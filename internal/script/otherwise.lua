@@ -1,12 +1,11 @@
 -- What else a release does where there may be a line: its attempt was a waiter's, or
 -- nobody is known to be the first.
-local record, next, ticket = KEYS[1], KEYS[3], ARGV[6]
+local record, next, ticket = KEYS[1], KEYS[3], ARGV[5]
 local summoned
 if seen[2] or waiter then
   local now = clock()
   if waiter and ticket == '0' then
     leave(record, next, waiter)
-    redis.pcall('DEL', bid(record, next, waiter)) -- it may take the place again
     if seen[2] == '=' .. waiter then
       redis.call('SET', next, '-', 'PX', PATIENCE)
     end

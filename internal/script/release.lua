@@ -1,24 +1,24 @@
--- Deletes the record if it is this holder's. Safe on any node at any time: it gives
--- nothing away but as a step of a voting script.
--- KEYS  record, counter, next, admission
--- ARGV  step, holder id, token to store if larger or 0, counter TTL in ms,
+-- Deletes the record if it is this holder's. Safe on any node at any time.
+-- KEYS  record, counter, next
+-- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
 --       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave;
 --       or '>' to have the first in line told, where the holder's record is deleted, that
 --       it may take those on other nodes over
 -- Answers 1, or 2 when one who waits was called; {holder, remaining ms} when another's; 0 when
 -- there is none.
-local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[2], KEYS[4])
-local ours, waiter, from = seen[1] == ARGV[2], ARGV[5], nil
+local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[2])
+local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
 if waiter == '>' then
   -- A holder whose record is not here is not answered that somebody was called, and would
   -- take its records on other nodes for lost.
-  waiter, from = nil, ours and ARGV[2] or nil
+  waiter, from = nil, ours and ARGV[1] or nil
 end
-if ours and ARGV[3] ~= '0' and (tonumber(seen[3]) or 0) < tonumber(ARGV[3]) then
-  redis.call('PSETEX', KEYS[2], ARGV[4], ARGV[3])
-  seen[3] = ARGV[3]
+if ours then
+  if ARGV[2] ~= '0' and (tonumber(seen[3]) or 0) < tonumber(ARGV[2]) then
+    redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+  end
+  redis.call('DEL', KEYS[1])
 end
 if ours and not seen[2] and not waiter then
-  redis.call('DEL', KEYS[1])
   return 1
 end

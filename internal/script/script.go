@@ -26,7 +26,6 @@ const (
 	Admit   = "admit"
 	Stand   = "stand"
 	Several = "several"
-	Release = "release"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -53,8 +52,6 @@ var (
 	admitLua string
 	//go:embed release.lua
 	releaseLua string
-	//go:embed grant.lua
-	grantLua string
 	//go:embed publish.lua
 	publishLua string
 	//go:embed handon.lua
@@ -106,7 +103,6 @@ func Voting(agreement string, fenced bool) Script {
 		{Repair, repairLua},
 		{Admit, admitLua},
 		{Several, severalLua},
-		{Release, releaseLua + publishLua + grantLua + handonLua + lineLua + otherwiseLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())

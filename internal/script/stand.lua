@@ -1,8 +1,7 @@
 -- Keeps a waiter's place in the line for the record, and calls the first when
 -- the record is free. Whoever was not heard of for PATIENCE ms loses its place.
 -- KEYS  record, admission, next
--- ARGV  step, waiter, its ticket or 0, its bid, if any: the short TTL in ms that a release
---       may grant it the record for, and the holder id
+-- ARGV  step, waiter, its ticket or 0
 -- Answers {how many are ahead, ticket, holder, remaining ms}; when the record is
 -- free the holder is '' and the ms are those that the one who was called has
 -- left, 0 ahead meaning the waiter itself, and the holder follows who left its
@@ -32,9 +31,6 @@ if seen[1] then
     said = first(waiter)
   end
   redis.call('SET', next, said, 'PX', PATIENCE)
-  if ARGV[4] then -- its validity counts from before it was sent, so it must not be old
-    redis.pcall('SET', bid(record, next, waiter), ARGV[4], 'PX', GRACE)
-  end
   return {ahead, ticket, seen[1], redis.call('PTTL', record)}
 end
 local who, deadline, from = call(record, next, seen[3], now, waiter)

@@ -243,16 +243,15 @@ func acquiring(args []string) (ids []string) {
 		commands = [][]string{args}
 	}
 	for _, command := range commands {
-		switch step := stepOf(command); {
-		case len(step) > 1 && step[0] == script.Acquire:
+		if step := stepOf(command); len(step) > 1 && step[0] == script.Acquire {
 			ids = append(ids, step[1])
-		case len(step) > 3 && step[0] == script.Stand:
-			_, id, _ := strings.Cut(step[3], " ") // a bid is an attempt, too
-			ids = append(ids, id)
 		}
 	}
 	return ids
 }
+
+// release names the step that has a script of its own.
+const release = "release"
 
 // stepOf returns the step that a command has done and its arguments, nil when
 // there is none.
@@ -261,6 +260,9 @@ func stepOf(args []string) []string {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
+	if args[1] == script.Releasing.SHA || args[1] == script.Releasing.Text {
+		return append([]string{release}, args[3+n:]...)
+	}
 	return args[3+n:]
 }
 

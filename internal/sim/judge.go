@@ -276,7 +276,7 @@ func (n *Node) holder(r *request, step []string) string {
 }
 
 // handed checks that a step has not made a record another's that was somebody's
-// before: a record changes hands by its release, which may grant it, its expiry or a hand-over.
+// before: a record changes hands by its release, its expiry or a hand-over.
 func (n *Node) handed(r *request, step []string, before string, err error) {
 	after := n.holder(r, step)
 	if err == nil && len(step) > 1 && len(r.args) > 3 {
@@ -285,21 +285,17 @@ func (n *Node) handed(r *request, step []string, before string, err error) {
 	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
 		return
 	}
-	if step[0] == script.Release && step[1] == before {
-		n.world.grants++
-		return
-	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)
 }
 
 // order checks that nothing of a holder comes after its release, but for what a
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
-	if err != nil || len(step) < 2 || step[0] != script.Release && !granted(reply) {
+	if err != nil || len(step) < 2 || step[0] != release && !granted(reply) {
 		return
 	}
 	switch {
-	case step[0] == script.Release:
+	case step[0] == release:
 		// Whoever was left a record may be there before its holder's own commands.
 		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
 			n.released[step[1]] = true

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,7 +99,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 			l.keep(who, deadline, from)
 		}
 		if again && who[0] != '-' {
-			l.publish(who, from, "-", "")
+			l.publish(who, from)
 		}
 		return who, deadline, from
 	}
@@ -125,7 +124,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 			listeners += int64(l.places(l.beats)[i].score)
 		}
 		if listeners > 0 && first != self && first[0] != '-' {
-			listeners = l.publish(first, from, "-", "")
+			listeners = l.publish(first, from)
 		}
 		if listeners > 0 {
 			l.keep(first, l.ms+grace, from)
@@ -151,52 +150,12 @@ func (l *line) keep(who string, deadline int64, from string) {
 }
 
 // publish is publish.lua, and returns how many listen.
-func (l *line) publish(who, from, counter, bid string) int64 {
+func (l *line) publish(who, from string) int64 {
 	if l.server.Publish == nil {
 		return 0
 	}
 	process, _, _ := strings.Cut(who, "/")
-	return int64(l.server.Publish("redlatch:call:"+process, fmt.Sprintf("%s %s %d %d %s%s%s", who, counter, len(from), len(bid), from, bid, l.record)))
-}
-
-// bid is the key of a waiter's bid.
-func (l *line) bid(who string) string {
-	return strings.TrimSuffix(l.line, "line:"+l.record) + "bid:" + l.record + "/" + who
-}
-
-// grant is grant.lua.
-func (l *line) grant(v voting, said, from, counter, counterTTL string) bool {
-	who, ok := strings.CutPrefix(said, "=")
-	admitted, _ := l.seen(l.keys[3])
-	if !ok || v.fenced && admitted != v.agreement && l.server.Mutation != MarkerIgnored {
-		return false
-	}
-	bid, ok := l.seen(l.bid(who))
-	places := l.places(l.line)
-	if !ok || len(places) == 0 || places[0].who != who {
-		return false
-	}
-	ttl, id, _ := strings.Cut(bid, " ")
-	last, _ := l.seen(counter)
-	granted := strconv.FormatFloat(max(float64(l.now.UnixMicro()), number(last)+1), 'f', 0, 64)
-	l.put(counter, granted, counterTTL)
-	l.put(l.record, id, ttl)
-	others := ""
-	if len(places) > 1 {
-		others = "+"
-	}
-	if l.publish(who, from, granted+others, id) == 0 {
-		return false
-	}
-	delete(l.server.keys, l.bid(who))
-	if l.leave(who); others == "" {
-		delete(l.server.keys, l.next)
-		delete(l.server.keys, l.line)
-		delete(l.server.keys, l.beats)
-		return true
-	}
-	l.put(l.next, first(places[1].who), milliseconds(script.Patience))
-	return true
+	return int64(l.server.Publish("redlatch:call:"+process, who+" "+strconv.Itoa(len(from))+" "+from+l.record))
 }
 
 // standing is stand.lua.
@@ -241,9 +200,6 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 			said = first(who)
 		}
 		c.put(next, said, milliseconds(script.Patience))
-		if len(c.argv) > 3 {
-			c.put(l.bid(who), c.argv[3], milliseconds(script.Grace))
-		}
 		return answer(ahead, holder, c.left(record))
 	}
 	summoned, deadline, from := l.summon(who, "", false)

@@ -163,7 +163,7 @@ func (n *Node) execute(s *stream, r *request) {
 			})
 		}
 	}
-	if len(step) > 0 && step[0] == script.Release && n.server.has(r.args[5]) {
+	if len(step) > 0 && step[0] == release && n.server.has(r.args[5]) {
 		s.strand()
 	}
 	if n.fuse > 0 {

@@ -100,7 +100,7 @@ func apart(args []string) (commands [][]string) {
 	}
 	for i := range b.releases {
 		k, id := b.release(i)
-		commands = append(commands, []string{"EVALSHA", script.Releasing.SHA, "4", k[0], "", k[1], keys[0], script.Release, id, "0", "0"})
+		commands = append(commands, []string{"EVALSHA", script.Releasing.SHA, "3", k[0], "", k[1], id, "0", "0"})
 	}
 	return commands
 }

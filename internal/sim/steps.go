@@ -44,7 +44,7 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 	c := &call{server: s, now: now, ms: now.UnixMilli(), keys: args[1 : 1+n], argv: args[1+n:]}
 	switch body {
 	case script.Releasing.Text:
-		return c.release(nil)
+		return c.release()
 	case script.Inspect.Text:
 		return c.inspect()
 	}
@@ -64,8 +64,6 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 		return c.standing(v)
 	case script.Several:
 		return c.several(v)
-	case script.Release:
-		return c.release(&v)
 	}
 	return refuse("REDLATCH no such step: " + c.argv[0])
 }
@@ -203,9 +201,9 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	}
 	c.put(counter, granted, counterTTL)
 	others := waiting
-	if who != "" && who == waiter || held && len(waiter) > 1 {
+	if who != "" && who == waiter {
 		l := c.lineOf(record, c.keys[3])
-		l.leave(waiter)
+		l.leave(who)
 		if others = len(l.places(l.line)) > 0; others {
 			c.put(c.keys[3], first(l.places(l.line)[0].who), milliseconds(script.Patience))
 		} else {
@@ -304,37 +302,31 @@ func (c *call) repair(v voting) (driver.Reply, error) {
 	return integer(1)
 }
 
-// release is release.lua and what follows it: grant.lua as a step of the voting script v,
-// handon.lua and otherwise.lua.
-func (c *call) release(v *voting) (driver.Reply, error) {
+// release is release.lua and what follows it, handon.lua and otherwise.lua.
+func (c *call) release() (driver.Reply, error) {
 	record, counter, next := c.keys[0], c.keys[1], c.keys[2]
-	id, token, counterTTL := c.argv[1], c.argv[2], c.argv[3]
+	id, token, counterTTL := c.argv[0], c.argv[1], c.argv[2]
 	holder, held := c.seen(record)
 	said, waiting := c.seen(next)
 	ours := held && (holder == id || c.server.Mutation == ReleaseBlind)
-	if ours || waiting || len(c.argv) > 5 {
+	if ours || waiting || len(c.argv) > 4 {
 		if c.server.Replica {
 			return refuse(readOnly)
 		}
 	}
 	if ours {
 		c.raise(counter, token, counterTTL)
+		delete(c.server.keys, record)
 	}
 	summoned, from := "", ""
-	place := c.argv[4:]
+	place := c.argv[3:]
 	if len(place) > 0 && place[0] == ">" {
 		if place = nil; ours || c.server.Mutation == LeavesUnheld {
 			from = id
 		}
 	}
 	l := c.lineOf(record, next)
-	if v != nil && ours && len(place) == 0 && l.grant(*v, said, from, counter, counterTTL) {
-		return integer(2)
-	}
-	if ours {
-		delete(c.server.keys, record)
-	}
-	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from, "-", "") > 0 {
+	if who, ok := strings.CutPrefix(said, "="); ok && ours && len(place) == 0 && l.publish(who, from) > 0 {
 		l.keep(who, l.ms+script.Grace.Milliseconds(), from)
 		return integer(2)
 	}
@@ -343,7 +335,6 @@ func (c *call) release(v *voting) (driver.Reply, error) {
 			who, ticket := place[0], place[1]
 			if ticket == "0" {
 				l.leave(who)
-				delete(c.server.keys, l.bid(who))
 				if said == "="+who {
 					l.put(next, "-", milliseconds(script.Patience))
 				}

@@ -34,7 +34,7 @@ const (
 // and after is. The caller holds world.mu.
 func (n *Node) follow(name string, step []string, before, after string) {
 	w := n.world
-	if after == step[1] || hasGranted(step, before, after) {
+	if after == step[1] {
 		t := w.traces[after]
 		if t == nil {
 			t = &trace{id: after, on: make([]presence, len(w.nodes))}
@@ -52,20 +52,15 @@ func (n *Node) follow(name string, step []string, before, after string) {
 	})
 }
 
-// hasGranted reports whether a release has given the record to the first in line.
-func hasGranted(step []string, before, after string) bool {
-	return step[0] == script.Release && after != "" && after != before
-}
-
 // stepped takes in what a step has done to the record on node i.
 func (t *trace) stepped(i int, step []string, before, after string) {
 	was, is := before == t.id, after == t.id
 	own := step[1] == t.id
 	taken := step[0] == script.Acquire && len(step) > 7 && step[7] == t.id // by one to whom it was left
 	switch p := &t.on[i]; {
-	case was && !is && t.ended && (taken || own && step[0] == script.Release):
+	case was && !is && t.ended && (taken || own && step[0] == release):
 		*p = given
-	case is && (own || hasGranted(step, before, after)) && *p != given:
+	case is && own && *p != given:
 		*p = present
 	case !is && *p != given && (was || own || taken):
 		*p = gone

@@ -35,8 +35,6 @@ type World struct {
 	late map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
-	// grants counts the records that went to the first in line with a release.
-	grants int
 	// traces are the attempts that were granted a record, by holder id; current those of a
 	// name that may still lose one.
 	traces  map[string]*trace
@@ -60,13 +58,6 @@ func New(seed uint64, m Mutation) *World {
 	w.Judge = newJudge(w)
 	w.schedule = newSchedule(w)
 	return w
-}
-
-// Grants returns how many records went to the first in line with a release.
-func (w *World) Grants() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.grants
 }
 
 // End ends the world: nothing happens any more.

@@ -1,0 +1,81 @@
+package line
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// The end of a place does not take away the one that the process has taken since (queues.pass
+// gives the queue up before it leaves the place).
+func TestEndOfPlaceIsItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newKeepers(1)
+		k := nodes[0]
+		k.set(func(k *keeper) { k.holder = "ours" })
+		l := newLine(t, "one", nodes, nil)
+		before := l.Join(claim)
+		p := l.Join(claim)
+		before.Leave()
+		out := awaiting(t.Context(), p, 0)
+		settle()
+		start := time.Now()
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 10*travel {
+			t.Errorf("it was called %v after the release", took)
+		}
+		p.Leave()
+		settle()
+	})
+}
+
+// Who has the lock gives its place up where the arbiter's own vote failed, and nothing else:
+// its record on the arbiter stays, and so do those that were left to it, which are its own by
+// now.
+func TestTakenGivesUpThePlaceAlone(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("connection reset")
+	for _, answer := range []ballot.Answer{
+		{Verdict: ballot.Unknown, Err: failed}, {Verdict: ballot.NotSent, Err: failed},
+		{Verdict: ballot.NotOurs}, {Verdict: ballot.Held}, {Verdict: ballot.NotAdmitted},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newKeepers(3)
+			k := arbiter(t, nodes)
+			k.set(func(k *keeper) { k.holder = "before" })
+			l := newLine(t, "one", nodes, nil)
+			p := l.Join(claim)
+			out := awaiting(t.Context(), p, 0)
+			settle()
+			k.set(func(k *keeper) { k.from = "before" })
+			k.release(false)
+			if err := <-out; err != nil {
+				t.Fatal(err)
+			}
+			attempt := claim
+			attempt.ID = "mine"
+			if attempt = p.In(attempt); attempt.From != "before" {
+				t.Fatalf("it takes over what %q left", attempt.From)
+			}
+			k.set(func(k *keeper) { k.holder = attempt.ID })
+			time.Sleep(20 * time.Millisecond) // its caller is held up
+			p.Taken(answer)
+			settle()
+			k.set(func(k *keeper) {
+				if k.holder != attempt.ID || len(k.forgone) > 0 {
+					t.Errorf("after %v the record is %q's, and given up were %q", answer.Verdict, k.holder, k.forgone)
+				}
+			})
+			if left := k.order(); len(left) > 0 {
+				t.Errorf("after %v there are still places: %q", answer.Verdict, left)
+			}
+		})
+	}
+}
