@@ -28,6 +28,60 @@ func scripts(t *testing.T, nodes []*redistest.Server) []int {
 	return counts
 }
 
+// A release leaves the lock free and calls the first in line, who is sent for and then takes it
+// by an attempt of its own.
+func TestReleaseCallsTheFirst(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+				t.Parallel()
+				nodes := sharedOf(t, binary, n)
+				proxies := redistest.Proxies(t, nodes)
+				c := config(redistest.URLs(nodes)...)
+				lock := tryLock(t, open(t, c), t.Name())
+				out := queueUp(t, nodes, []*redlatch.Client{open(t, through(c, proxyURLs(proxies)...))}, t.Name(), 0)[0]
+				arbiter := awaitStanding(t, nodes, t.Name(), 1)
+				calls, err := nodes[arbiter].Dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer calls.Close()
+				if _, err := calls.Do("PSUBSCRIBE", "redlatch:call:*"); err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range proxies {
+					p.HoldBack(redistest.Requests, true) // who waits asks for nothing
+				}
+				token := lock.Token()
+				unlock(t, lock)
+				for called := false; !called; { // the servers are shared
+					push, err := calls.Receive()
+					if err != nil {
+						t.Fatal(err)
+					}
+					fields := push.([]any)
+					called = strings.HasSuffix(fields[len(fields)-1].(string), t.Name())
+				}
+				if got := value(t, nodes[arbiter], t.Name()); got != "" {
+					t.Errorf("the release gave the lock to %q", got)
+				}
+				for _, p := range proxies {
+					p.HoldBack(redistest.Requests, false)
+				}
+				o := <-out
+				if o.err != nil {
+					t.Fatal(o.err)
+				}
+				if o.lock.Token() <= token {
+					t.Errorf("token %d follows %d", o.lock.Token(), token)
+				}
+				unlock(t, o.lock)
+			})
+		}
+	})
+}
+
 // A lock that goes from client to client costs the node that keeps the line two
 // commands, and the others less than that: the next takes over what the last left.
 func TestHandedOnInOneCommand(t *testing.T) {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch"
 )
 
-// Where somebody always waits in line the lock is free for a moment now and then all the
-// same, for who stands in none: another library, or one who pushes in.
+// Where somebody always waits in line the lock is free all the same, from each release until
+// the one who is called has taken it, for callers who stand in none: another library, or one
+// WithoutQueue.
 func TestLineStarvesNobody(t *testing.T) {
 	t.Parallel()
 	server := shared(t, 1)[0]
@@ -46,6 +49,19 @@ func TestLineStarvesNobody(t *testing.T) {
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("another library got the lock %d times", got)
+		}
+	}
+	one := open(t, c)
+	for got := 0; got < often; {
+		soon, end := context.WithTimeout(ctx, 20*time.Millisecond) // or its tries become rare
+		lock, err := one.Lock(soon, t.Name(), redlatch.WithoutQueue())
+		end()
+		if err == nil {
+			got++
+			unlock(t, lock)
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("one who does not queue got the lock %d times: %v", got, err)
 		}
 	}
 	stop()
