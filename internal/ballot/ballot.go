@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// LongestAttempt bounds the time from an attempt's start to the last answer that it uses. The
+// quarantine rests on it: a proposed counter is at most this old.
+const LongestAttempt = 2 * time.Second
+
 // Verdict is what one node's answer amounts to.
 type Verdict uint8
 

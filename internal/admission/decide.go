@@ -1,0 +1,234 @@
+package admission
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reasons for which a node does not vote, found by errors.Is.
+var (
+	ErrReplica  = errors.New("the node is a replica, which never votes: name its master")
+	ErrEvicting = errors.New("the node may evict locks to make room: set maxmemory-policy noeviction")
+	// ErrUnread: too few other nodes could be asked for their records.
+	ErrUnread = errors.New("the node has no record of the deployment or an old one, and too few others answer that might tell")
+)
+
+// WaitError says why a node's vote does not count yet, and for how long.
+type WaitError struct {
+	Reason string
+	// Left is how long until the node can be admitted, 0 when not known.
+	Left time.Duration
+	// RunID is the run that an operator could vouch for.
+	RunID string
+}
+
+func (e *WaitError) Error() string {
+	if e.Left <= 0 {
+		return e.Reason
+	}
+	return fmt.Sprintf("%s; it can vote in %v", e.Reason, e.Left.Round(100*time.Millisecond))
+}
+
+// Sync is how a node's settings stand to the word that it is durable.
+type Sync uint8
+
+// The values of Sync.
+const (
+	// SyncUnseen: the server does not show its settings to this user.
+	SyncUnseen Sync = iota
+	// SyncAlways: every answered write is on disk.
+	SyncAlways
+	// SyncOtherwise: it need not be.
+	SyncOtherwise
+)
+
+// Evidence is what a decision rests on.
+type Evidence struct {
+	// Server is the one that answers; its Run is "" where it tells none.
+	Server
+	// Replica: its role is another than master. Promoted: it was a replica before, unless it
+	// has forgotten that since, as a server does that had no replica for an hour.
+	Replica, Promoted bool
+	// Flushed: this run was told to delete all keys. Evicting: it may delete locks to make
+	// room, which is refused.
+	Flushed, Evicting bool
+	// Version is the server's, and KeepsScripts that scripts may outlive a restart of it.
+	Version      string
+	KeepsScripts bool
+	// Uptime is how long the server has been up at least.
+	Uptime time.Duration
+	// Now is the node's clock in seconds.
+	Now int64
+	// Record is what the node has of the deployment, nil for none.
+	Record *Record
+	// Note is the text of its quarantine, "" for none.
+	Note string
+	// Voted: this run has the deployment's voting script, so that somebody admitted it.
+	Voted bool
+	// Others are the records of the other nodes, where NeedsOthers says so.
+	Others Others
+	// Vouched: an operator speaks for this run, now.
+	Vouched bool
+	// Sync counts with Agreement.Durable alone.
+	Sync Sync
+}
+
+// Others is how many other nodes have which record.
+type Others struct {
+	// Same have one of the client's agreement; None have none; Unread could not be asked.
+	Same, None, Unread int
+	// Other is one of another agreement, nil if there is none.
+	Other *DisagreementError
+}
+
+// Outcome is what is to be done with a node.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Refuse: it does not vote for this client until somebody mends something. Nothing may
+	// be changed on it.
+	Refuse Outcome = iota
+	// Wait: it will be admitted after a time.
+	Wait
+	// Begin: it will be after a quarantine that begins now, which is to be noted there.
+	Begin
+	// Admit: it may vote now.
+	Admit
+)
+
+// Decision is an outcome, and why it is not Admit: a *WaitError of Wait and Begin.
+type Decision struct {
+	Outcome Outcome
+	Err     error
+	// Void, of Admit, is why the record's Durable is not to be believed any more.
+	Void string
+}
+
+func refuse(err error) Decision { return Decision{Outcome: Refuse, Err: err} }
+
+// Decide says whether the node that the evidence is of may vote for clients of a. The order
+// of the cases is from what forbids a vote to what is certain to what is presumed.
+func Decide(a Agreement, e Evidence) Decision {
+	switch {
+	case e.Replica:
+		return refuse(ErrReplica)
+	case e.Evicting:
+		return refuse(ErrEvicting)
+	}
+	if d, ok := disagrees(a, &e); ok {
+		return d
+	}
+	void := voided(a, e)
+	admitted := Decision{Outcome: Admit, Void: void}
+	switch {
+	case a.NoQuarantine:
+		return admitted
+	case e.Run == "" || e.ReplicationID == "":
+		return refuse(errors.New("RestartFence: the node's INFO names no run_id or no master_replid, so a restart could not be told: switch the fence off to use it all the same"))
+	case e.KeepsScripts:
+		return refuse(fmt.Errorf("RestartFence: server version %q may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", e.Version))
+	case e.Vouched, e.Note == "" && e.isKnown():
+		return admitted
+	}
+
+	quarantine := a.Quarantine()
+	begin := func(reason string) Decision {
+		return Decision{Outcome: Begin, Err: &WaitError{Reason: reason, Left: quarantine, RunID: e.Run}}
+	}
+	note, noted := ParseNote(e.Note)
+	switch {
+	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
+		// It may have lasted for long enough, and nobody can say so. One of this run from
+		// before it was a replica has come back with its master's data.
+		return begin("its quarantine cannot be read, and begins anew")
+	case noted && note.Run == e.Run:
+		note.Length = max(note.Length, seconds(quarantine))
+		if left := note.left(e.Now); left > 0 {
+			return Decision{Outcome: Wait, Err: &WaitError{
+				Reason: "it was promoted or reset, or its data was lost or replaced while it ran", Left: left, RunID: e.Run,
+			}}
+		}
+		return admitted
+	case noted && note.possible(e.Now) && note.left(e.Now) > 0:
+		// A change of the deployment may keep it out for longer than a restart does.
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Now), RunID: e.Run}}
+	case e.isKnown(): // the note is of another
+		return admitted
+	case e.Record == nil && (e.Voted || e.Flushed):
+		return begin("its data was deleted")
+	case e.Promoted, e.Received > 0, e.Record != nil && e.Record.Run == e.Run:
+		// Nobody knows since when it has been a master. One that was admitted as this run and
+		// is not known was a replica since.
+		return begin("it was promoted from replica, and may lack its master's last writes")
+	case e.Uptime >= quarantine:
+		return admitted
+	case e.keptItsWord(a) && void == "":
+		return admitted
+	}
+	return Decision{Outcome: Wait, Err: &WaitError{
+		Reason: fmt.Sprintf("it started %v ago and may have forgotten locks of up to %v", e.Uptime, a.MaxTTL),
+		Left:   quarantine - e.Uptime, RunID: e.Run,
+	}}
+}
+
+// disagrees decides for a client whose agreement is not the deployment's, or of which nobody
+// can say so. A record counts as it is on the server that was admitted or set under it. A server that has none may have lost it, and one that came with a restart or from a
+// master may be an old one: then the other nodes' are asked. A majority that has the client's
+// overrules the rest, which cannot make a quorum; where a majority is known to have none
+// but the client's, the deployment is new or all forgot, and there is only the client's word.
+func disagrees(a Agreement, e *Evidence) (Decision, bool) {
+	need, certain := len(a.Nodes)/2+1, e.isKnown()
+	if e.Record != nil {
+		recorded := e.Record.Agreement(a.Deployment)
+		same := recorded.ID() == a.ID()
+		switch {
+		case !same && !certain && e.Others.Same >= need:
+			e.Record = nil
+		case !same:
+			return refuse(&DisagreementError{Recorded: recorded, Ours: a}), true
+		case certain:
+			return Decision{}, false
+		}
+	}
+	switch {
+	case e.Others.Same >= need:
+		return Decision{}, false
+	case e.Others.Other != nil:
+		return refuse(e.Others.Other), true
+	case 1+e.Others.Same+e.Others.None < need:
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: ErrUnread.Error(), RunID: e.Run}}, true
+	}
+	return Decision{}, false
+}
+
+// NeedsOthers reports whether the other nodes' records matter.
+func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
+
+// isKnown reports whether this server was admitted before, or set and then kept out by its note:
+// a flushed script cache lost no lock.
+func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
+
+// voided says why the word that the node is durable is not believed any more.
+func voided(a Agreement, e Evidence) string {
+	if !a.Durable {
+		return ""
+	}
+	seen := ""
+	if e.Sync == SyncOtherwise {
+		seen = "the node was seen without appendonly yes, appendfsync always and no-appendfsync-on-rewrite no"
+	}
+	if e.Record != nil {
+		return cmp.Or(e.Record.Void, seen)
+	}
+	return seen
+}
+
+// keptItsWord reports that a restarted node has all that it ever granted, on the word of an
+// operator: each write was on disk before its answer was sent. What is seen must not speak
+// against it. A quarantine that is still noted was never over.
+func (e *Evidence) keptItsWord(a Agreement) bool {
+	return a.Durable && e.Record != nil && e.Note == "" && e.Sync == SyncAlways
+}

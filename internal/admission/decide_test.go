@@ -1,0 +1,201 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+const (
+	testRun   = "0123456789012345678901234567890123456789"
+	otherRun  = "9999999999999999999999999999999999999999"
+	testRepl  = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	otherRepl = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	testNow   = 1_000_000
+)
+
+var testServer = Server{Run: testRun, ReplicationID: testRepl}
+
+func agreementOf(a Agreement) Agreement {
+	a.Deployment, a.Nodes = "default", []string{"a", "b", "c"}
+	if a.MaxTTL == 0 {
+		a.MaxTTL = 30 * time.Second
+	}
+	return a
+}
+
+func recordOf(a Agreement) *Record {
+	r := &Record{Server: testServer, Nodes: make(map[string]string),
+		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
+	for _, name := range a.Nodes {
+		r.Nodes[name] = ""
+	}
+	return r
+}
+
+// named is one value of one part of the evidence.
+type named[T any] struct {
+	name  string
+	value T
+}
+
+// every calls f with each combination of what evidence may say.
+func every(f func(name string, a Agreement, e Evidence)) {
+	agreements := []named[Agreement]{
+		{"fenced", agreementOf(Agreement{})},
+		{"unfenced", agreementOf(Agreement{NoQuarantine: true})},
+		{"durable", agreementOf(Agreement{Durable: true})},
+	}
+	for _, a := range agreements {
+		with := func(change func(*Record)) *Record {
+			r := recordOf(a.value)
+			change(r)
+			return r
+		}
+		records := []named[*Record]{
+			{"no record", nil},
+			{"known", recordOf(a.value)},
+			{"this run, another replication id", with(func(r *Record) { r.ReplicationID = otherRepl })},
+			{"this run, another replication id, other bytes", with(func(r *Record) { r.ReplicationID, r.Received = otherRepl, 99 })},
+			{"another run", with(func(r *Record) { r.Run = otherRun })},
+			{"another run, void", with(func(r *Record) { r.Run, r.Void = otherRun, "seen otherwise" })},
+			{"longer MaxTTL", with(func(r *Record) { r.MaxTTLMS *= 4 })},
+			{"shorter MaxTTL", with(func(r *Record) { r.MaxTTLMS /= 4 })},
+			{"other fence", with(func(r *Record) { r.NoQuarantine = !r.NoQuarantine })},
+			{"other word", with(func(r *Record) { r.Durable = !r.Durable })},
+			{"other nodes", with(func(r *Record) { r.Nodes["d"] = "" })},
+		}
+		d := a.value.Quarantine()
+		notes := []named[string]{
+			{"no note", ""},
+			{"note begun", NewNote(testServer, testNow-3, d).Text()},
+			{"note nearly over", NewNote(testServer, testNow-int64(d/time.Second), d).Text()},
+			{"note over", NewNote(testServer, testNow-int64(d/time.Second)-1, d).Text()},
+			{"longer note", NewNote(testServer, testNow-int64(d/time.Second)-1, 2*d).Text()},
+			{"note too short", NewNote(testServer, testNow-3, time.Second).Text()},
+			{"note over, of another time as a master", NewNote(Server{testRun, otherRepl, 0}, testNow-1000, d).Text()},
+			{"another run's note", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3, d).Text()},
+			{"note from the year 5000", NewNote(testServer, 95_617_584_000, d).Text()},
+			{"note for ever", Note{testServer, testNow - 3, 1 << 50}.Text()},
+			{"another run's note over", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3000, d).Text()},
+			{"garbage note", "x"},
+		}
+		others := []named[Others]{
+			{"others have none", Others{None: 2}},
+			{"others have ours", Others{Same: 2}},
+			{"one has ours", Others{Same: 1, Unread: 1}},
+			{"others are down", Others{Unread: 2}},
+			{"another has another", Others{None: 1, Other: &DisagreementError{Ours: a.value}}},
+			{"most have ours", Others{Same: 2, Other: &DisagreementError{Ours: a.value}}},
+		}
+		for _, r := range records {
+			for _, n := range notes {
+				for _, o := range others {
+					for bits := range 1 << 8 {
+						for _, received := range []int64{-1, 0, 4711} {
+							for _, sync := range []Sync{SyncUnseen, SyncAlways, SyncOtherwise} {
+								is := func(bit int) bool { return bits>>bit&1 == 1 }
+								e := Evidence{
+									Server: Server{testRun, testRepl, received}, Now: testNow,
+									Record: r.value, Note: n.value, Others: o.value, Sync: sync,
+									Replica: is(0), Promoted: is(1), Flushed: is(2), Evicting: is(3), Voted: is(4), Vouched: is(5), KeepsScripts: is(7),
+									Uptime: d - time.Second,
+								}
+								if is(6) {
+									e.Uptime = d
+								}
+								if a.name != "durable" && sync != SyncUnseen || e.KeepsScripts && bits&^(1<<7) != 0 {
+									continue // says nothing more
+								}
+								f(fmt.Sprintf("%s, %s, %s, %s, bits %08b, received %d, sync %d", a.name, r.name, n.name, o.name, bits, received, sync), a.value, e)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What each outcome needs, said in another way than Decide does.
+func TestDecideEveryCombination(t *testing.T) {
+	combinations, of := 0, make(map[Outcome]int)
+	every(func(name string, a Agreement, e Evidence) {
+		combinations++
+		d := Decide(a, e)
+		of[d.Outcome]++
+		fail := func(text string) { t.Errorf("%s: %s: outcome %d, %v", name, text, d.Outcome, d.Err) }
+
+		r := e.Record
+		wasReplica := e.Promoted || e.Received > 0
+		stays := func(s Server) bool {
+			return s.Run == testRun && (s.ReplicationID == testRepl || !e.Promoted && e.Received == 0 && s.Received == 0)
+		}
+		recordAgrees := r != nil && r.Agreement(a.Deployment).ID() == a.ID()
+		known := recordAgrees && stays(r.Server)
+		majority := e.Others.Same >= 2
+		othersAgree := majority || e.Others.Other == nil && e.Others.Same+e.Others.None >= 1
+		certain := r != nil && stays(r.Server)
+		unlike := r != nil && !recordAgrees && (certain || !majority) || (r == nil || recordAgrees && !certain) && !majority && e.Others.Other != nil
+		agrees := !unlike && (recordAgrees && certain || othersAgree)
+		if r != nil && !recordAgrees {
+			r = nil // if it votes, by the others' records
+		}
+		note, noted := ParseNote(e.Note)
+		ours := noted && note.Run == testRun
+		readable := e.Note == "" || noted && (!ours || note.Since <= e.Now && note.Length < 1<<40)
+		over := ours && readable && stays(note.Server) && e.Now-note.Since > int64(a.Quarantine()/time.Second) && e.Now-note.Since >= note.Length
+		lost := r == nil && (e.Voted || e.Flushed)
+		quiet := e.Note == "" || noted && !ours && e.Now-note.Since >= note.Length
+		word := a.Durable && r != nil && r.Void == "" && e.Sync == SyncAlways && e.Note == ""
+
+		// Why it may vote.
+		presumed := quiet && !wasReplica && !lost && !(r != nil && r.Run == testRun) && (e.Uptime >= a.Quarantine() || word)
+		may := !e.Replica && !e.Evicting && agrees &&
+			(a.NoQuarantine || !e.KeepsScripts && (e.Vouched || known && quiet || over || presumed))
+		if may != (d.Outcome == Admit) {
+			fail(fmt.Sprintf("it may vote: %t", may))
+		}
+		disagreement, _ := errors.AsType[*DisagreementError](d.Err)
+		if want := unlike && !e.Replica && !e.Evicting; want != (disagreement != nil) || want && (d.Outcome != Refuse || !errors.Is(d.Err, ErrInvalid)) {
+			fail(fmt.Sprintf("disagrees: %t", want))
+		}
+		waiting, _ := errors.AsType[*WaitError](d.Err)
+		if waits := d.Outcome == Wait || d.Outcome == Begin; waits != (waiting != nil) {
+			fail("waits with another error")
+		}
+		if waiting != nil && waiting.Left > max(a.Quarantine(), time.Duration(note.Length)*time.Second)+time.Second {
+			fail("waits for too long")
+		}
+		if d.Outcome == Begin {
+			// It is noted once, and over in time.
+			e.Note = NewNote(e.Server, e.Now, a.Quarantine()).Text()
+			if again := Decide(a, e); again.Outcome != Wait {
+				fail("noted, and begins again")
+			}
+			e.Now += int64(a.Quarantine()/time.Second) + 1
+			if again := Decide(a, e); again.Outcome != Admit {
+				fail("never over")
+			}
+		}
+		if (d.Err == nil) != (d.Outcome == Admit) {
+			fail("the error does not fit")
+		}
+	})
+	t.Logf("%d combinations: %v", combinations, of)
+	if len(of) != 4 || combinations < 100_000 {
+		t.Errorf("%d combinations have the outcomes %v", combinations, of)
+	}
+}
+
+func TestDisagreementNamesBothValues(t *testing.T) {
+	a := agreementOf(Agreement{MaxTTL: time.Minute})
+	r := recordOf(agreementOf(Agreement{MaxTTL: 2 * time.Minute, NoQuarantine: true}))
+	err := Decide(a, Evidence{Server: testServer, Record: r}).Err
+	want := `the deployment "default" has MaxTTL 2m0s, RestartFence off here, this client has MaxTTL 1m0s: ` +
+		"set the client's to the same, use another Deployment, or change it for all clients with: redlatch deployment set --max-ttl 1m0s"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

@@ -1,0 +1,147 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Server is a server process in its time as a master.
+type Server struct {
+	Run string `json:"run,omitempty"`
+	// ReplicationID is the one that Run has: a master that was a replica in between has
+	// another.
+	ReplicationID string `json:"replication_id,omitempty"`
+	// Received is how many bytes Run has received by replication, -1 where it does not tell.
+	// A master receives none.
+	Received int64 `json:"received,omitempty"`
+}
+
+// hasBeen reports whether the server, which may have been promoted, is and has been the master
+// that before is. A run that was a replica in between took over its master's data, which may
+// lack its own last writes, and has another replication id. That also changes where the first
+// replica comes, or the last has been gone for long: then the run has received nothing.
+func (s Server) hasBeen(before Server, promoted bool) bool {
+	return s.Run == before.Run && (s.ReplicationID == before.ReplicationID ||
+		!promoted && s.Received >= 0 && s.Received == before.Received)
+}
+
+// Record is what a node keeps of the deployment that it belongs to: what its clients agreed
+// on, and as which server it was admitted. It is text from outside when it is read.
+type Record struct {
+	// Server was admitted, or is kept out by its note until it is.
+	Server
+	// Nodes maps each node's name to the run last seen behind it, "" if none.
+	Nodes        map[string]string `json:"nodes"`
+	MaxTTLMS     int64             `json:"max_ttl_ms"`
+	NoQuarantine bool              `json:"no_quarantine,omitempty"`
+	Durable      bool              `json:"durable,omitempty"`
+	// Void is why Durable is not believed any more, until an operator says it again.
+	Void string `json:"void,omitempty"`
+}
+
+// ParseRecord reads a record; nil for none. key is where it was found, for the error.
+func ParseRecord(key, text string) (*Record, error) {
+	if text == "" {
+		return nil, nil
+	}
+	r := new(Record)
+	err := json.Unmarshal([]byte(text), r)
+	if ttl := time.Duration(r.MaxTTLMS) * time.Millisecond; err == nil && (ttl < time.Millisecond || r.MaxTTLMS > MaxMaxTTL.Milliseconds()) {
+		err = fmt.Errorf("max_ttl_ms is %d", r.MaxTTLMS)
+	}
+	if err == nil && len(r.Nodes) == 0 {
+		err = fmt.Errorf("it names no nodes")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key %q has no record of a deployment (%w): write it anew with redlatch deployment set", key, err)
+	}
+	return r, nil
+}
+
+// Text is what ParseRecord reads.
+func (r *Record) Text() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(text)
+}
+
+// Agreement is what the clients of the record agreed on.
+func (r *Record) Agreement(deployment string) Agreement {
+	return Agreement{
+		Deployment: deployment, Nodes: Names(r.Nodes), MaxTTL: time.Duration(r.MaxTTLMS) * time.Millisecond,
+		NoQuarantine: r.NoQuarantine, Durable: r.Durable,
+	}
+}
+
+// Names are the names of nodes, sorted.
+func Names(nodes map[string]string) []string {
+	names := make([]string, 0, len(nodes))
+	for name := range nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Note is kept by a node in quarantine: which server is kept out, from which second of the
+// node's clock on, and for how many seconds.
+type Note struct {
+	Server
+	Since, Length int64
+}
+
+// NewNote begins a quarantine of d at now.
+func NewNote(s Server, now int64, d time.Duration) Note {
+	return Note{Server: s, Since: now, Length: seconds(d)}
+}
+
+// seconds is d in whole seconds, and one for the parts of a second that two readings of the
+// clock leave out.
+func seconds(d time.Duration) int64 { return int64((d+time.Second-1)/time.Second) + 1 }
+
+// Text is what ParseNote reads.
+func (n Note) Text() string {
+	return fmt.Sprintf("%s %s %d %d %d", n.Run, n.ReplicationID, n.Received, n.Since, n.Length)
+}
+
+// ParseNote reads a note. ok is false for a text that is none.
+func ParseNote(text string) (n Note, ok bool) {
+	fields := strings.Fields(text)
+	if len(fields) != 5 {
+		return n, false
+	}
+	n.Run, n.ReplicationID = fields[0], fields[1]
+	for i, number := range []*int64{&n.Received, &n.Since, &n.Length} {
+		var err error
+		if *number, err = strconv.ParseInt(fields[2+i], 10, 64); err != nil {
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// possible reports whether a client can have written the note by now.
+func (n Note) possible(now int64) bool {
+	longest := Agreement{MaxTTL: MaxMaxTTL}
+	return n.Since <= now && n.Length >= 0 && n.Length <= seconds(longest.Quarantine())
+}
+
+// left is how long the quarantine lasts still; it is over when that is not positive.
+func (n Note) left(now int64) time.Duration {
+	return time.Duration(n.Since+n.Length-now) * time.Second
+}
+
+// After returns the note with what is left of a quarantine of the same run that was noted
+// before, where that is more.
+func (n Note) After(before string) Note {
+	if b, ok := ParseNote(before); ok && b.Run == n.Run && b.possible(n.Since) {
+		n.Length = max(n.Length, b.Since+b.Length-n.Since)
+	}
+	return n
+}

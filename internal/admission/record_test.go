@@ -1,0 +1,38 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseRecord(t *testing.T) {
+	r := recordOf(agreementOf(Agreement{Durable: true}))
+	again, err := ParseRecord("k", r.Text())
+	if err != nil || again.Text() != r.Text() {
+		t.Errorf("%v, %v", again, err)
+	}
+	if none, err := ParseRecord("k", ""); none != nil || err != nil {
+		t.Errorf("%v, %v", none, err)
+	}
+	for _, text := range []string{
+		"x", "{}", "[]", "null", `{"nodes":{"a":""}}`, `{"nodes":{"a":""},"max_ttl_ms":0}`, `{"nodes":{"a":""},"max_ttl_ms":-5}`,
+		`{"nodes":{"a":""},"max_ttl_ms":9223372036854}`, `{"nodes":{"a":""},"max_ttl_ms":9223372036854775807}`,
+		`{"nodes":{},"max_ttl_ms":1000}`, strings.Replace(r.Text(), `"a"`, `a`, 1),
+	} {
+		if r, err := ParseRecord("redlatch:{d}:deployment", text); err == nil || !strings.Contains(err.Error(), `"redlatch:{d}:deployment"`) {
+			t.Errorf("%s: %v, %v", text, r, err)
+		}
+	}
+}
+
+func TestParseNote(t *testing.T) {
+	for _, text := range []string{"", "run", "run 5", "run id 0 x 5", "run id 0 5 x", "run id x 5 6", "run id 0 5 6 7", "  "} {
+		if n, ok := ParseNote(text); ok {
+			t.Errorf("%q: %v", text, n)
+		}
+	}
+	n := Note{Server{"run", "id", -1}, 5, 6}
+	if again, ok := ParseNote(n.Text()); !ok || again != n {
+		t.Errorf("%v, %t", again, ok)
+	}
+}
