@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/attach"
+	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -84,9 +86,11 @@ type Config struct {
 	// Defaults to 10 s, or to MaxTTL if that is less.
 	TTL time.Duration
 
-	// MaxTTL is the longest TTL of the deployment. A node that may have
+	// MaxTTL is the longest TTL of the deployment, 24 h at most. A node that may have
 	// forgotten locks stays out for 4 s longer than this. All clients must have
-	// the same. Defaults to 30 s, or to TTL if that is more.
+	// the same: one that differs from what the nodes have recorded is refused, with
+	// both values in the error, until somebody changes the deployment (redlatch
+	// deployment set). Defaults to 30 s, or to TTL if that is more.
 	MaxTTL time.Duration
 
 	// MaxHold bounds the renewal in the background: none is made later than this
@@ -135,6 +139,17 @@ type Config struct {
 	// RestartFence is FenceOn or FenceOff. Defaults to FenceOn.
 	RestartFence FenceMode
 
+	// Durable is your word that no node ever forgets an answered write, so that one
+	// that restarts votes again at once: each runs with appendonly yes, appendfsync
+	// always and no-appendfsync-on-rewrite no, always has since its first lock, never
+	// on a disk that lies, and no replica ever takes its place. It cannot be found
+	// out from the settings of today, so it is not guessed. A node that is seen with
+	// other settings is not believed any more, until the deployment is set
+	// anew (redlatch deployment set --durable). All clients must say the same. It is
+	// refused with FenceOff, which asks for no such word, and for nodes that
+	// Sentinels or a Cluster replace by replicas. Defaults to false.
+	Durable bool
+
 	// Commands is what Take, ExtendTake and Release send; everything else sends
 	// scripts. CommandsNative and CommandsWatch cannot tell whether a node is
 	// admitted and are refused unless RestartFence is FenceOff. Defaults to
@@ -165,7 +180,7 @@ const (
 	defaultMaxHold     = time.Hour
 	defaultNodeTimeout = 50 * time.Millisecond
 	defaultReplicaWait = 50 * time.Millisecond
-	maxNodeTimeout     = node.LongestAttempt / 2 // an attempt has two steps
+	maxNodeTimeout     = ballot.LongestAttempt / 2 // an attempt has two steps
 	nameMark           = "{name}"
 )
 
@@ -210,10 +225,11 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		Census:  census,
 		OneShot: c.Commands,
 		Deployment: node.Deployment{
-			Name:   c.Deployment,
-			MaxTTL: c.MaxTTL,
-			Fenced: c.RestartFence == FenceOn,
-			Strict: c.Strict,
+			Name:         c.Deployment,
+			MaxTTL:       c.MaxTTL,
+			NoQuarantine: c.RestartFence == FenceOff,
+			Durable:      c.Durable,
+			Strict:       c.Strict,
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
@@ -281,8 +297,21 @@ func (c Config) complete() (Config, []endpoint, error) {
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
 		check(c.Commands <= CommandsWatch, "Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", c.Commands),
 		check(c.RestartFence != FenceOn || c.Commands <= CommandsScript, "Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set RestartFence to FenceOff"),
+		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted stays out for so long; a lock is renewed for as long as it is held", c.MaxTTL, admission.MaxMaxTTL),
+		check(!c.Durable || c.RestartFence == FenceOn, "Config.Durable: with FenceOff every node votes at once: leave one of the two out"),
+		checkDurable(c.Durable, endpoints),
 		check(c.RestartFence <= FenceOff, "Config.RestartFence is %d: use FenceOn or FenceOff", c.RestartFence),
 	)
+}
+
+// checkDurable refuses the word that is not true of nodes whose masters are replaced.
+func checkDurable(durable bool, endpoints []endpoint) error {
+	for _, e := range endpoints {
+		if durable && (e.cluster || e.options.Master != "") {
+			return invalid("Config.Durable: replicas take the place of %s's masters, and may lack their last writes: leave it out", e.name)
+		}
+	}
+	return nil
 }
 
 func orDefault[T comparable](field *T, value T) {

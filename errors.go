@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
@@ -28,7 +29,7 @@ var (
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
 	// ErrInvalid: a setting or an argument cannot work.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = admission.ErrInvalid
 )
 
 // Verdict is what one node's answer amounts to.

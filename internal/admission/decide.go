@@ -121,7 +121,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	if d, ok := disagrees(a, &e); ok {
 		return d
 	}
-	void := voided(a, e)
+	void := Voided(a, e)
 	admitted := Decision{Outcome: Admit, Void: void}
 	switch {
 	case a.NoQuarantine:
@@ -211,8 +211,8 @@ func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
 // a flushed script cache lost no lock.
 func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
 
-// voided says why the word that the node is durable is not believed any more.
-func voided(a Agreement, e Evidence) string {
+// Voided says why the word that the node is durable is not believed any more.
+func Voided(a Agreement, e Evidence) string {
 	if !a.Durable {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -85,16 +86,16 @@ func failure(err error) ballot.Answer {
 }
 
 func isNotAdmitted(err error) bool {
-	_, ok := errors.AsType[*NotAdmittedError](err)
+	_, ok := errors.AsType[*admission.WaitError](err)
 	return ok
 }
 
 // notAdmitted answers for a node that inspection did not admit.
 func notAdmitted(err error) ballot.Answer {
 	if err == nil {
-		err = &NotAdmittedError{Reason: "its admission is changing"}
+		err = &admission.WaitError{Reason: "its admission is changing"}
 	}
-	waiting, ok := errors.AsType[*NotAdmittedError](err)
+	waiting, ok := errors.AsType[*admission.WaitError](err)
 	if !ok {
 		return failure(err)
 	}
@@ -106,7 +107,7 @@ func notAdmitted(err error) ballot.Answer {
 // until somebody's acquire has had it admitted.
 func (n *Node) standing(reply driver.Reply, err error) ballot.Answer {
 	if isNoScript(err) {
-		return notAdmitted(&NotAdmittedError{Reason: "it restarted, was promoted or lost its scripts"})
+		return notAdmitted(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})
 	}
 	return answer(reply, err)
 }

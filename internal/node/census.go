@@ -1,9 +1,13 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // Census knows the nodes that one client was given, and which server process
@@ -12,13 +16,23 @@ import (
 type Census struct {
 	names []string
 
-	mu   sync.Mutex // guards runs; nothing is called while it is held
+	mu   sync.Mutex // guards what follows; nothing is called while it is held
 	runs []string
+	// records read the nodes' records of the deployment.
+	records []recordReader
 }
+
+// recordReader reads one node's record of the deployment, nil if it has none. It waits for
+// the node or for ctx.
+type recordReader func(ctx context.Context) (*admission.Record, error)
 
 // NewCensus returns the census of the nodes with these names.
 func NewCensus(names []string) *Census {
-	return &Census{names: names, runs: make([]string, len(names))}
+	c := &Census{names: names, runs: make([]string, len(names)), records: make([]recordReader, len(names))}
+	for i := range c.records {
+		c.records[i] = func(context.Context) (*admission.Record, error) { return nil, errNotOneRecord }
+	}
+	return c
 }
 
 // DuplicateError says that two nodes are one server.
@@ -42,6 +56,23 @@ func (c *Census) Err() error {
 		}
 	}
 	return nil
+}
+
+// errNotOneRecord: each slot has its own.
+var errNotOneRecord = errors.New("a Cluster has no one record")
+
+// join has the record of node i read by read.
+func (c *Census) join(i int, read recordReader) {
+	c.mu.Lock()
+	c.records[i] = read
+	c.mu.Unlock()
+}
+
+// readers returns what reads each node's record.
+func (c *Census) readers() []recordReader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.records)
 }
 
 // report says that the server process run answers behind node i.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
@@ -32,15 +33,14 @@ type Cluster struct {
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// nodes are those of slots.
-	nodes   []*Node
-	scripts map[string]*script.Script
+	nodes []*Node
 }
 
 // NewCluster returns the node behind conn, which sends each command to the master
 // of its first key, and which it owns. o.Replicas.Conn may be conn.
 func NewCluster(conn driver.Conn, o Options) *Cluster {
-	c := &Cluster{conn: conn, options: o, scripts: make(map[string]*script.Script)}
-	c.options.cluster = c
+	c := &Cluster{conn: conn, options: o}
+	c.options.voting = script.Voting(o.Deployment.Name)
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c
@@ -210,20 +210,6 @@ func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 	return first, nil
 }
 
-// script returns the voting script of an agreement, of which there is one for
-// all slots.
-func (c *Cluster) script(agreement string, fenced bool) *script.Script {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.scripts[agreement]
-	if s == nil {
-		voting := script.Voting(agreement, fenced)
-		s = &voting
-		c.scripts[agreement] = s
-	}
-	return s
-}
-
 // isSlot reports whether the node stands for a slot of a Cluster.
 func (n *Node) isSlot() bool { return n.options.slotTag != "" }
 
@@ -249,8 +235,8 @@ func (n *Node) vouch(ctx context.Context, e *evidence) error {
 	return err
 }
 
-func (n *Node) vouchedFor(ctx context.Context, e *evidence) bool {
-	if !n.options.Deployment.Fenced || e.run() == "" || e.known() {
+func (n *Node) vouchedFor(ctx context.Context, a admission.Agreement, e *evidence) bool {
+	if a.NoQuarantine || e.run() == "" {
 		return false
 	}
 	reply, err := n.conn.Do(ctx, "GET", n.voucherKey(e.run()))

@@ -1,132 +1,57 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
-// LongestAttempt bounds the time from an attempt's start to the last answer it
-// uses. The quarantine rests on it: a proposed counter is at most this old.
-const LongestAttempt = 2 * time.Second
-
-// Deployment is what the clients of one set of nodes must agree on.
+// Deployment is what the clients of one set of nodes must agree on, and what this client
+// alone asks of them.
 type Deployment struct {
 	Name   string
 	MaxTTL time.Duration
-	// Fenced keeps nodes out that may have forgotten locks.
-	Fenced bool
-	// Strict keeps out nodes that may evict locks.
+	// NoQuarantine lets nodes vote at once that may have forgotten locks; Durable is the word
+	// that none forgets any.
+	NoQuarantine, Durable bool
+	// Strict keeps out nodes that may evict locks. Clients need not agree on it.
 	Strict bool
 }
 
-// Quarantine is how long a node that may have forgotten stays out: longer than
-// any lock that could have been on it, and than any token that could have been
-// proposed before (FENCING.md, "When a node forgets").
-func (d Deployment) Quarantine() time.Duration {
-	return d.MaxTTL + 2*script.Clamp + LongestAttempt
+// agreement is that of clients who name the nodes so.
+func (d Deployment) agreement(names []string) admission.Agreement {
+	return admission.Agreement{Deployment: d.Name, Nodes: names, MaxTTL: d.MaxTTL, NoQuarantine: d.NoQuarantine, Durable: d.Durable}
 }
 
-// agreement is the part of the voting script's text that differs between
-// clients that do not agree: a hash, since names may hold anything, and no longer
-// than it must be, since every acquisition reads it. names is the set of nodes as
-// recorded.
-func (d Deployment) agreement(names []string) string {
-	terms := fmt.Sprintf("%q %d %t %q", d.Name, d.MaxTTL.Milliseconds(), d.Fenced, names)
-	sum := sha256.Sum256([]byte(terms))
-	return hex.EncodeToString(sum[:16])
-}
+// Quarantine is how long a node that may have forgotten stays out.
+func (d Deployment) Quarantine() time.Duration { return d.agreement(nil).Quarantine() }
 
-// record is what a node keeps of the deployment it was admitted to.
-type record struct {
-	// Run is the server process that was admitted. A script looks for it in
-	// the text.
-	Run string `json:"run"`
-	// Reign is the replication id that the run had then: a master that was made a
-	// replica and a master again has another, and may have lost what it granted.
-	Reign string `json:"reign,omitempty"`
-	// Vouched is the run an operator spoke for.
-	Vouched string `json:"vouched,omitempty"`
-	// Nodes maps each node's name to the run last seen behind it, "" if none.
-	Nodes    map[string]string `json:"nodes"`
-	MaxTTLMS int64             `json:"max_ttl_ms"`
-	// Replicated: the node was once seen with a replica.
-	Replicated bool `json:"replicated,omitempty"`
-}
-
-func parseRecord(text string) (*record, error) {
-	if text == "" {
-		return nil, nil
-	}
-	r := new(record)
-	if err := json.Unmarshal([]byte(text), r); err != nil {
-		return nil, fmt.Errorf("the deployment record %q is not ours: %w", text, err)
-	}
-	return r, nil
-}
-
-func (r *record) text() string {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
-	return string(text)
-}
-
-func sortedNames(nodes map[string]string) []string {
-	names := make([]string, 0, len(nodes))
-	for name := range nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// OtherSetError says that a node belongs to a deployment of other nodes. Two
-// sets have quorums that need not meet.
-type OtherSetError struct {
-	Deployment     string
-	Recorded, Ours []string
-}
-
-func (e *OtherSetError) Error() string {
-	return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] here, this client names [%s]; "+
-		"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, or reset this one",
-		e.Deployment, strings.Join(e.Recorded, " "), strings.Join(e.Ours, " "))
-}
-
-// reconcile returns the names that stand for the node set in the agreement:
-// those recorded on the node, when they mean the same servers as ours.
-func (d Deployment) reconcile(r *record, census *Census) ([]string, error) {
+// named returns the names that stand for the client's nodes in the agreement: those recorded
+// on a node, when they mean the same servers. The error is ErrUnseen where that is open.
+func (d Deployment) named(r *admission.Record, census *Census) ([]string, error) {
 	members := census.members()
-	ours := sortedNames(members)
+	ours := admission.Names(members)
 	if r == nil {
 		return ours, nil
 	}
-	recorded := sortedNames(r.Nodes)
+	recorded := admission.Names(r.Nodes)
 	if slices.Equal(ours, recorded) {
-		return recorded, nil
+		return ours, nil
 	}
-	other := &OtherSetError{Deployment: d.Name, Recorded: recorded, Ours: ours}
 	switch known, unknown := compareRuns(r.Nodes, members); {
 	case known == len(ours):
 		return recorded, nil
 	case known+unknown == len(ours):
-		return nil, fmt.Errorf("%w: %w", ErrUnseen, other)
+		return nil, ErrUnseen
 	}
-	return nil, other
+	return ours, nil
 }
 
 // ErrUnseen says that two node sets may be one under two names, which will be
 // known once all nodes were reached.
-var ErrUnseen = errors.New("not all nodes have been reached yet")
+var ErrUnseen = errors.New("the deployment names its nodes otherwise, and not all have been reached yet that would tell whether they are the same")
 
 // compareRuns counts how many of our nodes are known to be recorded ones, by the
 // run behind them, and how many were never reached: behind proxies and address
@@ -150,4 +75,16 @@ func compareRuns(recorded, ours map[string]string) (known, unknown int) {
 		}
 	}
 	return known, unknown
+}
+
+// mergeRuns keeps the recorded names and brings their runs up to date.
+func mergeRuns(recorded, seen map[string]string) map[string]string {
+	merged := make(map[string]string, len(recorded))
+	for name, run := range recorded {
+		if fresh := seen[name]; fresh != "" {
+			run = fresh
+		}
+		merged[name] = run
+	}
+	return merged
 }

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Standing is what a node's vote is worth to one client.
@@ -79,10 +80,13 @@ type Examination struct {
 	// they are not the client's.
 	OtherSet []string
 
-	// evidence is what admission would be decided on, and marker the admission
-	// key's value. They are incomplete where refused is set.
+	// Recorded is what the node has recorded of the deployment, nil for nothing; Void, why
+	// the word that it is durable is not believed.
+	Recorded *admission.Agreement
+	Void     string
+
+	// evidence is what admission would be decided on. It is incomplete where refused is set.
 	evidence evidence
-	marker   string
 	refused  error
 }
 
@@ -189,10 +193,9 @@ func (n *Node) lookAtPersistence(ctx context.Context, x *Examination) error {
 	if err != nil {
 		return err
 	}
+	x.Durable = n.sync(ctx, x.evidence.info) == admission.SyncAlways
 	var kept []string
 	if x.evidence.info.number("aof_enabled") == 1 {
-		x.Durable = fsync == "always"
-		x.evidence.fsyncAlways = x.Durable
 		kept = append(kept, "AOF "+cmp.Or(fsync, "fsync unknown"))
 	}
 	if save != "" {
@@ -207,28 +210,32 @@ func (n *Node) lookAtPersistence(ctx context.Context, x *Examination) error {
 	return nil
 }
 
-// setting returns a configuration value, "" where the server does not tell.
-func (n *Node) setting(ctx context.Context, name string) (string, error) {
-	reply, err := n.conn.Do(ctx, "CONFIG", "GET", name)
-	if err != nil && !isReply(err) {
-		return "", err
-	}
-	if len(reply.Array) != 2 {
-		return "", nil
-	}
-	return reply.Array[1].Text, nil
-}
-
 // lookAtRecord reads what the deployment keeps on the node.
 func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
-	reply, err := n.ask(ctx, x, append([]string{"MGET"}, n.deploymentKeys()...)...)
-	if err != nil || len(reply.Array) != 3 {
-		return err
+	keys := n.deploymentKeys()
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		reply, err := n.conn.Do(ctx, "GET", key)
+		refusal, ok := errors.AsType[*driver.ServerError](err)
+		switch {
+		case ok && refusal.Code() == "WRONGTYPE" && i > 0:
+			x.evidence.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
+		case ok && x.refused == nil && refusal.Code() != "WRONGTYPE":
+			x.refused = err
+		case err != nil && !ok:
+			return err
+		}
+		texts[i] = reply.Text
 	}
-	x.marker, x.evidence.quarantine = reply.Array[0].Text, reply.Array[2].Text
-	x.evidence.record, err = parseRecord(reply.Array[1].Text)
-	if err != nil && x.refused == nil {
-		x.refused = err
+	unreadable := x.evidence.unreadable
+	x.evidence.marker, x.evidence.recordText, x.evidence.noteText = texts[0], texts[1], texts[2]
+	x.evidence.read(keys)
+	if unreadable != nil {
+		x.evidence.unreadable = unreadable
+	}
+	if r := x.evidence.record; r != nil {
+		recorded := r.Agreement(n.options.Deployment.Name)
+		x.Recorded, x.Void = &recorded, r.Void
 	}
 	return nil
 }
@@ -242,7 +249,7 @@ func (n *Node) lookAtUser(ctx context.Context, x *Examination) error {
 	return nil
 }
 
-// Judge decides what the node's vote is worth, as the restart fence would, once
+// Judge decides what the node's vote is worth, as its admission would be decided, once
 // all nodes of the census were looked at. It changes nothing on the node.
 func (n *Node) Judge(ctx context.Context, x *Examination) {
 	switch {
@@ -252,36 +259,39 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 	case x.refused != nil:
 		x.Standing, x.Reason = Unfit, x.refused
 		return
+	case x.evidence.unreadable != nil:
+		x.Standing, x.Reason = Unfit, x.evidence.unreadable
+		return
 	}
 	if double, ok := errors.AsType[*DuplicateError](n.options.Census.Err()); ok && double.RunID == x.RunID {
 		x.Standing, x.Reason = Unfit, double
 		return
 	}
 	d := n.options.Deployment
-	names, err := d.reconcile(x.evidence.record, n.options.Census)
-	if errors.Is(err, ErrUnseen) {
+	names, err := d.named(x.evidence.record, n.options.Census)
+	if err != nil {
 		x.Standing, x.Reason = Unclear, err
 		return
 	}
-	if err != nil {
-		x.Standing, x.Reason = Unfit, err
-		if other, ok := errors.AsType[*OtherSetError](err); ok {
-			x.OtherSet = other.Recorded
+	a := d.agreement(names)
+	decision := admission.Decide(a, n.complete(ctx, a, &x.evidence))
+	switch decision.Outcome {
+	case admission.Admit:
+		x.Standing = Admissible
+		if x.evidence.admits(x.evidence.expected(a)) && n.hasScript(ctx) {
+			x.Standing = Admitted
 		}
 		return
-	}
-	agreement := d.agreement(names)
-	loaded := n.hasScript(ctx, script.Voting(agreement, d.Fenced).SHA)
-	x.evidence.markerLost = loaded && x.marker != agreement
-	switch err := d.decide(&x.evidence).err; {
-	case err == nil && loaded && x.marker == agreement:
-		x.Standing = Admitted
-	case err == nil:
-		x.Standing = Admissible
+	case admission.Refuse:
+		x.Standing = Unfit
+		if other, ok := errors.AsType[*admission.DisagreementError](decision.Err); ok && !slices.Equal(other.Recorded.Nodes, names) {
+			x.OtherSet = other.Recorded.Nodes
+		}
 	default:
-		x.Standing, x.Reason = Unfit, err
-		if waiting, ok := errors.AsType[*NotAdmittedError](err); ok {
-			x.Standing, x.Left = Waiting, waiting.Left
+		x.Standing = Waiting
+		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
+			x.Left = waiting.Left
 		}
 	}
+	x.Reason = decision.Err
 }

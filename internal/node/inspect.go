@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -19,8 +20,8 @@ const inspectPause = 50 * time.Millisecond
 // errUnfit marks what waiting does not cure.
 var errUnfit = errors.New("the node cannot serve this client")
 
-// admission is what is known of a node's right to vote.
-type admission struct {
+// inspection is what is known of a node's right to vote.
+type inspection struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
 	current *greeting
 	outcome error
@@ -30,7 +31,7 @@ type admission struct {
 
 // admit inspects the node, unless somebody does or has just done, and returns
 // nil when it may vote now.
-func (n *Node) admit(ctx context.Context, markerLost bool) error {
+func (n *Node) admit(ctx context.Context) error {
 	a := &n.admission
 	a.mu.Lock()
 	g := a.current
@@ -45,7 +46,7 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 			defer cancel()
-			_, g.err = n.inspect(ctx, circumstance{markerLost: markerLost})
+			g.err = n.inspect(ctx, false)
 			a.mu.Lock()
 			a.current = nil
 			a.mu.Unlock()
@@ -57,69 +58,90 @@ func (n *Node) admit(ctx context.Context, markerLost bool) error {
 	case <-g.done:
 		return g.err
 	case <-ctx.Done():
-		return &NotAdmittedError{Reason: "it is being inspected"}
+		return &admission.WaitError{Reason: "it is being inspected"}
 	}
-}
-
-// circumstance is what the one who asks for an inspection knows beside what the
-// node says.
-type circumstance struct {
-	// markerLost: the voting script was there and the admission key was not.
-	markerLost bool
-	// vouched: an operator speaks for the node's present run. spoken: just now.
-	vouched, spoken bool
-	// greeting: nobody asks for a vote yet.
-	greeting bool
 }
 
 // errChanged says that a node was not admitted, and is to be looked at again: another client
 // may have been quicker.
-var errChanged = &NotAdmittedError{Reason: "its data or its record changed while it was being admitted"}
-
-// inspect looks at the node and admits it if it may vote; the error says why it
-// may not, or why it could not be looked at. It returns the number of the
-// connection that it looked through.
-func (n *Node) inspect(ctx context.Context, why circumstance) (connection uint64, err error) {
-	for range maxLooks {
-		if connection, err = n.look(ctx, why); !errors.Is(err, errChanged) {
-			break
-		}
-	}
-	return connection, err
-}
+var errChanged = &admission.WaitError{Reason: "its data or its record changed while it was being admitted"}
 
 // maxLooks is how often a node is looked at that others are admitting.
 const maxLooks = 5
 
-// look is inspect, made once.
-func (n *Node) look(ctx context.Context, why circumstance) (connection uint64, err error) {
-	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
-	connection = n.conn.Connections()
-	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
-		return connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
-	}
-	var e *evidence
-	if isUnable(err) && why.greeting && !n.options.Deployment.Fenced {
-		e, err = n.gatherByCommands(ctx)
-	} else if err == nil {
-		e, err = gather(reply)
-	}
-	if err != nil {
-		return connection, err
-	}
-	e.circumstance = why
-	n.link.seen.Store(&sighting{connection: connection, run: e.run()})
-	if !n.isSlot() {
-		n.options.Census.report(n.options.Index, e.run())
-	}
-	err = n.judge(ctx, e)
-	if errors.Is(err, errUnfit) {
-		n.link.broken() // no vote counts, not even one that the server would give
+// inspect looks at the node and admits it if it may vote, or if an operator vouches for its
+// present run. The error says why it may not, or why it could not be looked at.
+func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
+	for range maxLooks {
+		if err = n.judge(ctx, vouched); !errors.Is(err, errChanged) {
+			break
+		}
 	}
 	n.admission.mu.Lock()
 	n.admission.outcome, n.admission.at = err, time.Now()
 	n.admission.mu.Unlock()
-	return connection, err
+	return err
+}
+
+// look asks the node what admission depends on, and changes nothing. It returns the number of
+// the connection that it looked through. The error says why the node can serve no client here
+// at all, or why it could not be looked at. commands has one that forbids scripts looked at without.
+func (n *Node) look(ctx context.Context, commands bool) (e *evidence, connection uint64, err error) {
+	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys(), nil)
+	connection = n.conn.Connections()
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
+		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
+	}
+	if isUnable(err) && commands {
+		e, err = n.gatherByCommands(ctx)
+	} else if err == nil {
+		e, err = gather(reply, n.deploymentKeys())
+	}
+	if err != nil {
+		return nil, connection, err
+	}
+	if !n.isSlot() {
+		n.options.Census.report(n.options.Index, e.run())
+	}
+	if err := n.options.Census.Err(); err != nil {
+		return nil, connection, fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	if e.info.inCluster() != n.isSlot() {
+		return nil, connection, fmt.Errorf("%w: %w", errUnfit, errTopology[n.isSlot()])
+	}
+	if e.isReplica() {
+		if n.seek() { // others choose the master
+			return nil, connection, driver.NotSent(admission.ErrReplica)
+		}
+		return nil, connection, fmt.Errorf("%w: %w", errUnfit, admission.ErrReplica)
+	}
+	n.warn(e)
+	return e, connection, nil
+}
+
+// meet looks at the node behind a new connection. Whether it may vote is not asked yet: the
+// first vote finds out.
+func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
+	e, connection, err := n.look(ctx, n.options.Deployment.NoQuarantine)
+	if err != nil {
+		return connection, err
+	}
+	names, err := n.options.Deployment.named(e.record, n.options.Census)
+	if err != nil {
+		names = admission.Names(n.options.Census.members()) // which is nobody's agreement until that is known
+	}
+	a := n.options.Deployment.agreement(names)
+	s := &sighting{connection: connection, run: e.run(), expected: e.expected(a)}
+	switch {
+	case e.unreadable != nil:
+		s.refusal = fmt.Errorf("%w: %w", errUnfit, e.unreadable)
+	case e.record != nil && e.record.Agreement(a.Deployment).ID() != a.ID():
+		s.refusal = fmt.Errorf("%w: %w", errUnfit, &admission.DisagreementError{Recorded: e.record.Agreement(a.Deployment), Ours: a})
+	case e.record != nil && e.record.Void == "" && a.Durable && n.sync(ctx, e.info) == admission.SyncOtherwise:
+		s.expected = "" // the first vote has it noted
+	}
+	n.link.seen.Store(s)
+	return connection, nil
 }
 
 // Vouch admits the node's present run on an operator's word. The error says why
@@ -128,63 +150,48 @@ func (n *Node) Vouch(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	_, err := n.inspect(ctx, circumstance{vouched: true, spoken: n.isSlot()})
-	return err
+	return n.inspect(ctx, true)
 }
 
-// judge decides on the evidence and carries the decision out on the node.
-func (n *Node) judge(ctx context.Context, e *evidence) error {
-	if err := n.options.Census.Err(); err != nil {
-		return fmt.Errorf("%w: %w", errUnfit, err)
+// judge looks at the node, decides on the evidence, and carries the decision out.
+func (n *Node) judge(ctx context.Context, vouched bool) error {
+	seen, connection, err := n.look(ctx, false)
+	if err != nil {
+		if errors.Is(err, errUnfit) {
+			n.link.broken() // no vote counts, not even one that the server would give
+		}
+		return err
 	}
-	names, err := n.options.Deployment.reconcile(e.record, n.options.Census)
-	if errors.Is(err, ErrUnseen) {
+	if seen.unreadable != nil {
+		return fmt.Errorf("%w: %w", errUnfit, seen.unreadable)
+	}
+	names, err := n.options.Deployment.named(seen.record, n.options.Census)
+	if err != nil {
 		return driver.NotSent(err)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnfit, err)
-	}
-	if e.info.inCluster() != n.isSlot() {
-		return fmt.Errorf("%w: %w", errUnfit, errTopology[n.isSlot()])
-	}
-	n.use(names)
-	n.warn(e)
-	if e.unscripted {
-		// It votes in one-shot calls alone, which need no admission then.
-		if err := n.options.Deployment.decide(e).err; err != nil {
-			return fmt.Errorf("%w: %w", errUnfit, err)
+	a := n.options.Deployment.agreement(names)
+	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), expected: seen.expected(a)})
+	e := n.complete(ctx, a, seen)
+	e.Vouched = vouched || n.isSlot() && n.vouchedFor(ctx, a, seen)
+	switch d := admission.Decide(a, e); d.Outcome {
+	case admission.Admit:
+		if vouched && n.isSlot() {
+			if err := n.vouch(ctx, seen); err != nil {
+				return err
+			}
 		}
-		return nil
-	}
-	if n.isSlot() {
-		e.vouched = e.vouched || n.vouchedFor(ctx, e)
-	} else if n.options.Deployment.Fenced && e.record == nil && n.hasScript(ctx, n.voting.Load().SHA) {
-		// This run was admitted, and no longer knows: its keys were deleted.
-		e.markerLost = true
-	}
-	if e.record != nil && e.info.number("aof_enabled") == 1 {
-		e.fsyncAlways = n.fsyncAlways(ctx)
-	}
-	switch d := n.options.Deployment.decide(e); {
-	case d.err == nil:
-		return n.open(ctx, e)
-	case d.watch:
-		// A run that was promoted may know the script, from when it was a master
-		// before, and have the admission from its last one.
-		if _, err := n.conn.Do(ctx, "DEL", n.admissionKey); err != nil {
+		return n.open(ctx, a, seen, d.Void)
+	case admission.Begin:
+		if err := n.quarantine(ctx, a, seen); err != nil {
 			return err
 		}
-		if _, err := n.conn.Do(ctx, "SET", n.key("quarantine"), e.quarantineText(),
-			"EX", strconv.Itoa(int(2*n.options.Deployment.Quarantine()/time.Second)+1)); err != nil {
-			return err
-		}
-		return d.err
-	case isNotAdmitted(d.err):
-		return d.err
-	case errors.Is(d.err, ErrReplica) && n.seek(): // others choose the master
-		return driver.NotSent(d.err)
+		return d.Err
+	case admission.Wait:
+		return d.Err
 	default:
-		return fmt.Errorf("%w: %w", errUnfit, d.err)
+		err := fmt.Errorf("%w: %w", errUnfit, d.Err)
+		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), refusal: err})
+		return err
 	}
 }
 
@@ -194,100 +201,40 @@ func (n *Node) seek() bool {
 	return ok && seeker.Seek()
 }
 
-// open admits the run that was looked at, which also loads the voting script.
-func (n *Node) open(ctx context.Context, e *evidence) error {
-	d := n.options.Deployment
-	r := &record{Run: e.run(), Reign: e.info["master_replid"], Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
-	if e.record != nil {
-		r.Nodes, r.Vouched = mergeRuns(e.record.Nodes, r.Nodes), e.record.Vouched
-		r.Replicated = e.record.Replicated
+// open admits the server that was looked at, which also loads the voting script.
+func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
+	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(), Void: void,
+		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
+	if seen.record != nil && seen.record.Agreement(a.Deployment).ID() == a.ID() {
+		r.Nodes = mergeRuns(seen.record.Nodes, r.Nodes)
 	}
-	r.Replicated = r.Replicated || e.info.number("connected_slaves") > 0
-	if e.vouched {
-		r.Vouched = e.run()
-	}
-	if e.spoken {
-		if err := n.vouch(ctx, e); err != nil {
-			return err
-		}
-	}
-	reply, err := eval(ctx, n.conn, n.voting.Load().Text, n.deploymentKeys(),
-		[]string{script.Admit, e.run(), r.text(), e.recordText, e.info.flushes()})
+	reply, err := eval(ctx, n.conn, n.voting.Text, n.deploymentKeys(),
+		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes()})
 	switch {
 	case err != nil:
 		return err
 	case reply.Int < 0:
 		return errChanged
 	case reply.Int != 1:
-		return &NotAdmittedError{Reason: "it restarted or lost its role while it was being admitted"}
+		return &admission.WaitError{Reason: "it restarted or lost its role while it was being admitted"}
 	}
-	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", e.run(), "deployment", d.Name)
+	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", seen.run(), "deployment", a.Deployment)
 	return nil
 }
 
-// mergeRuns keeps the recorded names and brings their runs up to date.
-func mergeRuns(recorded, seen map[string]string) map[string]string {
-	merged := make(map[string]string, len(recorded))
-	for name, run := range recorded {
-		if fresh := seen[name]; fresh != "" {
-			run = fresh
-		}
-		merged[name] = run
+// quarantine notes on the node that its quarantine begins.
+func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evidence) error {
+	note := admission.NewNote(seen.server(), seen.now, a.Quarantine())
+	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), strconv.FormatInt(2*note.Length, 10), seen.recordText, seen.noteText})
+	if err == nil && reply.Int != 1 {
+		return errChanged
 	}
-	return merged
+	return err
 }
 
 func (n *Node) deploymentKeys() []string {
 	return []string{n.key("admitted"), n.key("deployment"), n.key("quarantine")}
-}
-
-// gather reads the reply of inspect.lua.
-func gather(reply driver.Reply) (*evidence, error) {
-	if reply.Kind != driver.Array || len(reply.Array) != 4 {
-		return nil, fmt.Errorf("inspection answered %+v", reply)
-	}
-	field := reply.Array
-	r, err := parseRecord(field[1].Text)
-	if err != nil {
-		return nil, err
-	}
-	now, err := strconv.ParseInt(field[3].Text, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("inspection answered the time %q", field[3].Text)
-	}
-	return &evidence{info: parseInfo(field[0].Text), record: r, recordText: field[1].Text, quarantine: field[2].Text, now: now}, nil
-}
-
-// gatherByCommands looks at a node that forbids scripts, which is enough where
-// nothing has to be known of its past. What it does not tell is left out.
-func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
-	e := &evidence{unscripted: true}
-	reply, err := n.conn.Do(ctx, "INFO")
-	if err != nil && !isUnable(err) {
-		return nil, err
-	}
-	e.info = parseInfo(reply.Text)
-	reply, err = n.conn.Do(ctx, "GET", n.key("deployment"))
-	if err != nil && !isUnable(err) {
-		return nil, err
-	}
-	e.record, err = parseRecord(reply.Text)
-	return e, err
-}
-
-// fsyncAlways asks whether the append-only file is synced before each reply. A
-// server that does not say is taken not to.
-func (n *Node) fsyncAlways(ctx context.Context) bool {
-	reply, err := n.conn.Do(ctx, "CONFIG", "GET", "appendfsync")
-	if err != nil {
-		return false
-	}
-	for i := 0; i+1 < len(reply.Array); i += 2 {
-		if reply.Array[i].Text == "appendfsync" {
-			return reply.Array[i+1].Text == "always"
-		}
-	}
-	return false
 }
 
 // warn logs once that a node may evict locks.
@@ -302,11 +249,4 @@ func (n *Node) warn(e *evidence) {
 	if !warned {
 		n.options.Logger.Warn("the node may evict locks to make room", "node", n.Name(), "maxmemory_policy", e.info["maxmemory_policy"])
 	}
-}
-
-// hasScript reports whether the server has a voting script, by asking for a step
-// that there is none of: SCRIPT EXISTS is for administrators on some servers.
-func (n *Node) hasScript(ctx context.Context, sha string) bool {
-	_, err := n.conn.EvalSHA(ctx, sha, nil, []string{""})
-	return isReply(err) && !isNoScript(err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -103,8 +102,8 @@ func (c *scripted) Do(ctx context.Context, args ...string) (driver.Reply, error)
 	switch {
 	case args[0] == "EVAL" && args[1] == script.Inspect.Text:
 		text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
-		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run_id:r\r\nrole:master\r\nredis_version:7.0.0\r\n"), text(""), text(""), text("1")}}, nil
-	case args[0] == "EVAL" && strings.Contains(args[1], "AGREEMENT"):
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run_id:r\r\nmaster_replid:i\r\nrole:master\r\nredis_version:7.0.0\r\n"), text(""), text(""), text(""), text("1")}}, nil
+	case args[0] == "EVAL" && args[1] == script.Voting("").Text:
 		return driver.Reply{Kind: driver.Int, Int: 1}, nil
 	}
 	return driver.Reply{Kind: driver.Text, Text: "PONG"}, nil

@@ -39,14 +39,15 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 		waiter = "-" + waiter
 	}
 	keys := []string{c.Record, n.admissionKey, c.Next}
-	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10)}
+	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10), ""}
 	watched := false
-	reply, err := n.cast(ctx, func(sha string) (reply driver.Reply, err error) {
+	reply, err := n.cast(ctx, func(admitted string) (reply driver.Reply, err error) {
+		args[3] = admitted
 		if l, ok := n.conn.(driver.Listener); ok && watch {
-			reply, watched, err = l.EvalSHAWatching(ctx, sha, keys, args)
+			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)
 			return reply, err
 		}
-		return n.conn.EvalSHA(ctx, sha, keys, args)
+		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
 	s := ballot.Standing{Hears: hears, Watched: watched}
 	s.Place.Waiter = waiter

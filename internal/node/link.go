@@ -35,6 +35,11 @@ type link struct {
 type sighting struct {
 	connection uint64
 	run        string
+	// expected is what a vote expects of the node's admission key.
+	expected string
+	// refusal is why it is not to vote for this client, where a vote does not ask for
+	// its admission.
+	refusal error
 }
 
 // greeting is one attempt to connect and inspect.
@@ -89,12 +94,10 @@ func (n *Node) startGreeting(g *greeting) {
 	})
 }
 
-// greet connects, learns whose server answers, and admits it if it may vote.
+// greet connects and learns whose server answers. It changes nothing there.
 func (n *Node) greet(ctx context.Context) error {
-	connection, err := n.inspect(ctx, circumstance{greeting: true})
+	connection, err := n.meet(ctx)
 	switch {
-	case isNotAdmitted(err):
-		// It may be by the time that it is asked to vote.
 	case errors.Is(err, driver.ErrNotSent):
 		return err
 	case err != nil:

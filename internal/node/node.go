@@ -48,9 +48,9 @@ type Options struct {
 	Logger  *slog.Logger
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
-	// node is a server. cluster is what such nodes share.
+	// node is a server. voting is the script, where it was composed already.
 	slotTag string
-	cluster *Cluster
+	voting  script.Script
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -67,14 +67,14 @@ type Node struct {
 	gatherer  *gatherer
 	limit     atomic.Pointer[limit]
 	leftovers leftovers
-	admission admission
+	admission inspection
 	replicas  *replicas // nil when none are asked for
 	ear       ear
 	unable    unable
 	// express: conn takes a second connection for a step that is alone.
 	express bool
-	// voting is the script of the deployment as this node's record names it.
-	voting atomic.Pointer[script.Script]
+	// voting is the deployment's script.
+	voting script.Script
 
 	life       context.Context // ends in Close
 	end        context.CancelFunc
@@ -105,12 +105,17 @@ func New(conn driver.Conn, o Options) *Node {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		n.express = e.Express(n.isSeen)
 	}
-	n.gatherer = newGatherer(n.sendSeveral, []string{n.admissionKey}, []string{script.Several, n.counterTTL})
+	n.gatherer = newGatherer(n.sendSeveral, []string{n.admissionKey}, []string{script.Several, n.counterTTL, ""})
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)
 	}
-	n.use(sortedNames(o.Census.members()))
+	if n.voting = o.voting; n.voting.SHA == "" {
+		n.voting = script.Voting(o.Deployment.Name)
+	}
+	if o.slotTag == "" {
+		o.Census.join(o.Index, n.record)
+	}
 	return n
 }
 
@@ -134,29 +139,20 @@ func (n *Node) Close() {
 	n.background.Wait()
 }
 
-// use chooses the voting script of the deployment with these nodes.
-func (n *Node) use(names []string) {
-	d := n.options.Deployment
-	agreement := d.agreement(names)
-	if known := n.voting.Load(); known != nil && known.Agreement == agreement {
-		return
-	}
-	if n.isSlot() {
-		n.voting.Store(n.options.cluster.script(agreement, d.Fenced))
-		return
-	}
-	voting := script.Voting(agreement, d.Fenced)
-	n.voting.Store(&voting)
-}
-
-// vote sends a step of the voting script.
-func (n *Node) vote(ctx context.Context, keys, args []string) (driver.Reply, error) {
-	return n.counted(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+// vote sends a step of the voting script. One that depends on the node's admission has room
+// in args, at expected, for what is to be found there; else expected is 0.
+func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
+	return n.counted(ctx, func(admitted string) (driver.Reply, error) {
+		if expected > 0 {
+			args[expected] = admitted
+		}
+		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
+	})
 }
 
 // counted has eval send what makes the node's vote, and a yes acknowledged by
 // replicas where that is asked for.
-func (n *Node) counted(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+func (n *Node) counted(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (driver.Reply, error) {
 	reply, connection, err := n.castOver(ctx, eval)
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == ballot.Granted || done(reply, nil).Verdict == ballot.Granted) {
 		err = n.acknowledged(ctx, connection)
@@ -164,15 +160,15 @@ func (n *Node) counted(ctx context.Context, eval func(sha string) (driver.Reply,
 	return reply, err
 }
 
-// cast has eval send a step of the voting script. An answer counts only if it came
-// over the connection whose server was inspected.
-func (n *Node) cast(ctx context.Context, eval func(sha string) (driver.Reply, error)) (driver.Reply, error) {
+// cast has eval send a command, given what a vote is to find in the node's admission key. An
+// answer counts only if it came over the connection whose server was inspected.
+func (n *Node) cast(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (driver.Reply, error) {
 	reply, _, err := n.castOver(ctx, eval)
 	return reply, err
 }
 
 // castOver is cast, and returns the number of that connection.
-func (n *Node) castOver(ctx context.Context, eval func(sha string) (driver.Reply, error)) (reply driver.Reply, connection uint64, err error) {
+func (n *Node) castOver(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (reply driver.Reply, connection uint64, err error) {
 	if silence := n.flight.silence(); silence > n.options.Patience {
 		return driver.Reply{}, 0, driver.NotSent(errSilent)
 	}
@@ -181,7 +177,7 @@ func (n *Node) castOver(ctx context.Context, eval func(sha string) (driver.Reply
 	}
 	reply, err = n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
 		connection = n.link.greeted.Load()
-		reply, err := eval(n.voting.Load().SHA)
+		reply, err := eval(n.link.seen.Load().expected)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
 			return driver.Reply{}, errReconnected

@@ -69,7 +69,7 @@ func (u *unable) of(command string, connection uint64) error {
 // first does a step by the first means that the node is able to. A command that
 // it does not know, or denies, was not executed, so that the next may follow.
 func (n *Node) first(all ...means) ballot.Answer {
-	fenced := n.options.Deployment.Fenced
+	fenced := !n.options.Deployment.NoQuarantine
 	var refusals []error
 	for _, m := range all {
 		if n.options.OneShot != AnyWay && n.options.OneShot != m.way || fenced && m.way != Scripts {
@@ -124,6 +124,9 @@ func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 		means{Watch, "WATCH", func() ballot.Answer {
 			if n.replicas != nil {
 				return ballot.Answer{Verdict: ballot.Refused, Err: errUnacknowledged}
+			}
+			if err := n.agrees(ctx); err != nil {
+				return failure(err)
 			}
 			return n.ifOurs(ctx, c, n.flight.votes, "PEXPIRE", c.Record, ttl)
 		}},
@@ -193,7 +196,23 @@ var errUnacknowledged = errors.New("Config.Replicas and Config.Fsync: replicas a
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
+	if err := n.agrees(ctx); err != nil {
+		return driver.Reply{}, err
+	}
 	return n.counted(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+}
+
+// agrees returns an error where this client's settings are not the deployment's, for a vote
+// by a command, which asks for no admission.
+func (n *Node) agrees(ctx context.Context) error {
+	if err := n.connect(ctx); err != nil {
+		return err
+	}
+	refusal := n.link.seen.Load().refusal
+	if refusal != nil {
+		n.link.broken() // somebody may mend it
+	}
+	return refusal
 }
 
 // command sends a command that asks.

@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
-	"time"
+	"sync"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -21,38 +21,26 @@ var errMoved = errors.New("it restarted while it was being reset: try again")
 // The new description is recorded at once. With none recorded, the first client
 // to come would have the node, which may be a former one.
 func (n *Node) Reset(ctx context.Context) error {
-	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys()[1:], nil)
+	if n.isSlot() {
+		return errNoReset
+	}
+	seen, _, err := n.look(ctx, false)
 	if err != nil {
 		return err
-	}
-	longest := n.options.Deployment.MaxTTL
-	if len(reply.Array) == 4 {
-		former, err := parseRecord(reply.Array[1].Text)
-		if err != nil {
-			reply.Array[1].Text = "" // a record that nobody can read is to go, too
-		} else if former != nil {
-			longest = max(longest, time.Duration(former.MaxTTLMS)*time.Millisecond)
-		}
-	}
-	e, err := gather(reply)
-	if err != nil {
-		return err
-	}
-	if e.info["role"] != "" && e.info["role"] != "master" {
-		return ErrReplica
-	}
-	n.options.Census.report(n.options.Index, e.run())
-	if err := n.options.Census.Err(); err != nil {
-		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	d := n.options.Deployment
-	r := &record{Nodes: n.options.Census.members(), MaxTTLMS: d.MaxTTL.Milliseconds()}
-	// A quarantine ends by the reader's MaxTTL: what the former one was longer is
-	// added to its beginning.
-	e.now += int64((longest - d.MaxTTL + time.Second - 1) / time.Second)
-	keep := int64(2*(d.Quarantine()+longest)/time.Second) + 1
-	reply, err = eval(ctx, n.conn, script.Reset.Text, n.deploymentKeys(),
-		[]string{e.run(), r.text(), e.quarantineText(), strconv.FormatInt(keep, 10)})
+	a := d.agreement(admission.Names(n.options.Census.members()))
+	longest := a.Quarantine()
+	for _, r := range append(n.allRecords(ctx), seen.record) {
+		if r != nil {
+			longest = max(longest, r.Agreement(d.Name).Quarantine())
+		}
+	}
+	note := admission.NewNote(seen.server(), seen.now, longest).After(seen.noteText)
+	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
+		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
+	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), strconv.FormatInt(2*note.Length, 10), "*", r.Text()})
 	switch {
 	case err != nil:
 		return err
@@ -61,8 +49,23 @@ func (n *Node) Reset(ctx context.Context) error {
 	}
 	n.link.forget()
 	n.admission.forget()
-	n.options.Logger.Info("node reset", "node", n.Name(), "run_id", e.run(), "deployment", d.Name)
+	n.options.Logger.Info("node reset", "node", n.Name(), "run_id", seen.run(), "deployment", d.Name)
 	return nil
+}
+
+// allRecords are the other nodes' records, as far as they can be read: one that has lost its
+// own may have had the same, and locks of its MaxTTL.
+func (n *Node) allRecords(ctx context.Context) []*admission.Record {
+	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
+	defer cancel()
+	readers := n.options.Census.readers()
+	records := make([]*admission.Record, len(readers))
+	var all sync.WaitGroup
+	for i, record := range readers {
+		all.Go(func() { records[i], _ = record(ctx) })
+	}
+	all.Wait()
+	return records
 }
 
 // forget drops what was concluded from the former record, a failure that would
@@ -74,7 +77,7 @@ func (l *link) forget() {
 	l.mu.Unlock()
 }
 
-func (a *admission) forget() {
+func (a *inspection) forget() {
 	a.mu.Lock()
 	a.outcome = nil
 	a.mu.Unlock()

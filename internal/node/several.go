@@ -243,6 +243,9 @@ func isSimpleRelease(c *ballot.Claim) bool {
 // sendSeveral runs the common command of several steps.
 func (n *Node) sendSeveral(keys, args []string) (answers string, err error) {
 	ctx := n.limited()
-	reply, err := n.cast(ctx, func(sha string) (driver.Reply, error) { return n.conn.EvalSHA(ctx, sha, keys, args) })
+	reply, err := n.cast(ctx, func(admitted string) (driver.Reply, error) {
+		args[2] = admitted
+		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
+	})
 	return reply.Text, err
 }

@@ -22,9 +22,9 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	}
 	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed+c.More)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	const nkeys, usual = 4, 13
+	const nkeys, usual, expected = 4, 14, 6
 	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
-		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL)
+		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL, "")
 	switch {
 	case c.Reused:
 		command = append(command, "=")
@@ -43,7 +43,7 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	for try := 0; ; try++ {
-		reply, err := n.vote(ctx, keys, args)
+		reply, err := n.vote(ctx, keys, args, expected)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
 		if !lost && !isNoScript(err) {
 			a := answer(reply, ofAnotherKind(err))
@@ -51,8 +51,7 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 			a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
 			return a
 		}
-		// In a slot it may never have been.
-		if err := n.admit(ctx, lost && !n.isSlot()); err != nil || try > 0 {
+		if err := n.admit(ctx); err != nil || try > 0 {
 			return notAdmitted(err)
 		}
 	}
@@ -64,9 +63,9 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
 	keys := []string{c.Record, c.Counter}
 	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	reply, err := n.vote(ctx, keys, args)
-	if isNoScript(err) && n.admit(ctx, false) == nil {
-		reply, err = n.vote(ctx, keys, args)
+	reply, err := n.vote(ctx, keys, args, 0)
+	if isNoScript(err) && n.admit(ctx) == nil {
+		reply, err = n.vote(ctx, keys, args, 0)
 	}
 	return n.standing(reply, err)
 }
@@ -75,14 +74,14 @@ func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
 func (n *Node) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
 	keys := []string{c.Record, c.Counter}
 	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	return n.standing(n.vote(ctx, keys, args))
+	return n.standing(n.vote(ctx, keys, args, 0))
 }
 
 // Repair gives the record back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 	keys := []string{c.Record, c.Counter, n.admissionKey}
-	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	reply, err := n.vote(ctx, keys, args)
+	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL, ""}
+	reply, err := n.vote(ctx, keys, args, 5)
 	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
 		return notAdmitted(nil)
 	}

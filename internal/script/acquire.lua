@@ -2,20 +2,21 @@
 -- every one before it.
 -- KEYS  record, counter, admission, next
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
---       if any: waiter, '' for nobody, '*' for one who pushes in,
+--       the admission expected; if any: waiter, '' for nobody, '*' for one who pushes in,
 --       '=' for one whose id may have been used before: it then is in its own way;
 --       holder who hands the record over, or '' for nobody;
 --       lowest, where a block of counters is wanted, whose largest is the proposed one
 -- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} where
 -- others may wait or nothing was there to be handed over; {holder, remaining ms} when held, the
 -- holder '' when a waiter was called to take it; 0 when not admitted.
-local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[7], ARGV[8]
-local lowest = ARGV[9] or proposed
+local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[8], ARGV[9]
+local lowest = ARGV[10] or proposed
 if from == '' then
   from = nil
 end
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
-if FENCED and seen[3] ~= AGREEMENT then
+local now = redis.call('TIME')
+if not admitted(KEYS[3], seen[3], ARGV[7], now) then
   return 0
 end
 if seen[1] == id and waiter ~= '=' then
@@ -25,26 +26,32 @@ end
 if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
 end
-local who, deadline, now
+local who, deadline
 if seen[4] and waiter ~= '*' then
   who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- where somebody was called
 end
 if who then
-  now = redis.call('TIME')
   local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
-  if who ~= waiter and left >= 0 then
+  -- Nobody is called for longer than GRACE.
+  if who ~= waiter and left >= 0 and left <= GRACE then
     return {'', left}
   end
 end
 
-now = now or redis.call('TIME')
 local counter = proposed
 -- Decimal strings of equal length compare as numbers do, and the same second
 -- means that the proposal is within the clamp: the usual path converts nothing.
 if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest)) then
   local clock = now[1] * 1000000 + now[2]
   local number = math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)
-  number = math.max(number, (tonumber(seen[2]) or 0) + 1 + proposed - lowest)
+  if seen[2] then
+    -- Beyond 2^53 a number and the next may be the same.
+    if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) > COUNTERS - proposed + lowest then
+      return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
+        .. ", which no client has written: delete the key when nobody holds the lock, or raise the resource's own")
+    end
+    number = math.max(number, tonumber(seen[2]) + 1 + proposed - lowest)
+  end
   counter = string.format('%.0f', number) -- tostring would lose digits
 end
 
@@ -54,9 +61,13 @@ elseif not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   -- MGET says nothing for a key of another type: let the server say what it is.
   return redis.call('GET', KEYS[1])
 end
-local stored = redis.pcall('PSETEX', KEYS[2], ARGV[6], counter)
-if stored.err then -- an error alone does not undo what came before it
+-- GET has a key of another type refused, which is not to be overwritten.
+local stored = redis.pcall('SET', KEYS[2], counter, 'PX', ARGV[6], 'GET')
+if type(stored) == 'table' and stored.err then -- an error alone does not undo what came before it
   redis.call('DEL', KEYS[1])
+  if string.find(stored.err, 'WRONGTYPE', 1, true) then
+    return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is of another type: delete the key when nobody holds the lock')
+  end
   return stored
 end
 local others = seen[4]

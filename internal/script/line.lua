@@ -6,6 +6,14 @@ local function side(record, next, kind)
   return string.sub(next, 1, -#record - 6) .. kind .. record
 end
 
+-- mend deletes a key of another type, which nobody has a use for: no line is kept in it.
+local function mend(key)
+  local places = redis.pcall('ZRANGE', key, 0, 0)
+  if places.err and string.find(places.err, 'WRONGTYPE', 1, true) then
+    redis.call('DEL', key)
+  end
+end
+
 -- stand gives a waiter its place in the line.
 local function stand(record, next, waiter, ticket, now)
   local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
@@ -21,10 +29,9 @@ local function leave(record, next, waiter)
   return redis.call('ZREM', side(record, next, 'line:'), waiter) == 1
 end
 
--- clock reads the node's clock, in ms and in µs.
-local function clock()
-  local now = redis.call('TIME')
-  local microseconds = now[1] * 1000000 + now[2]
+-- clock is what TIME has answered, in ms and in µs.
+local function clock(time)
+  local microseconds = time[1] * 1000000 + time[2]
   return math.floor(microseconds / 1000), microseconds
 end
 
@@ -53,7 +60,8 @@ local function call(record, next, said, now, self, from, again)
   local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
   from = from or before or ''
   deadline = tonumber(deadline)
-  if who and deadline >= now and redis.call('ZSCORE', line, who) then
+  -- Nobody is called for longer than GRACE.
+  if who and deadline >= now and deadline <= now + GRACE and redis.call('ZSCORE', line, who) then
     if from ~= before then
       keep(next, who, deadline, from)
     end
@@ -69,12 +77,13 @@ local function call(record, next, said, now, self, from, again)
       leave(record, next, who)
     end
   end
-  for _ = 1, 16 do
+  for _ = 1, 1024 do
     local head = redis.call('ZRANGE', line, 0, 0)[1]
     if not head then
       break
     end
-    local there = (tonumber(redis.call('ZSCORE', beats, head)) or 0) > now
+    local beat = tonumber(redis.call('ZSCORE', beats, head)) or 0
+    local there = beat > now and beat <= now + PATIENCE
     if there and head ~= self and string.byte(head) ~= 45 then
       there = publish(record, head, from)
     end

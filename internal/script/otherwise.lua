@@ -3,7 +3,9 @@
 local record, next, ticket = KEYS[1], KEYS[3], ARGV[5]
 local summoned
 if seen[2] or waiter then
-  local now = clock()
+  local now = clock(redis.call('TIME'))
+  mend(side(record, next, 'line:'))
+  mend(side(record, next, 'beat:'))
   if waiter and ticket == '0' then
     leave(record, next, waiter)
     if seen[2] == '=' .. waiter then

@@ -1,10 +1,10 @@
 -- Gives the record back to a holder whose quorum stands, on a node that lost it.
 -- Not where a later holder has been: its counter is past our token.
 -- KEYS  record, counter, admission
--- ARGV  step, holder id, TTL in ms, token, counter TTL in ms
+-- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1 or 0; -1 when not admitted.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-if FENCED and seen[3] ~= AGREEMENT then
+if not admitted(KEYS[3], seen[3], ARGV[6], redis.call('TIME')) then
   return -1
 end
 if seen[1] then

@@ -2,10 +2,10 @@
 // into the scripts that are sent.
 //
 // The steps that make a node vote are one script: a node either knows all of
-// them or none, and one hash stands for what the clients of a deployment must
-// agree on, because the agreement is part of the text. A server's script cache
-// does not survive a restart or a promotion (Redis ≥ 7.0, Valkey ≥ 7.2), so a
-// node that may have forgotten answers NOSCRIPT until somebody admits it anew.
+// them or none. A server's script cache does not survive a restart or a promotion
+// (Redis ≥ 7.0, Valkey ≥ 7.2), so a node that may have forgotten answers NOSCRIPT
+// until somebody admits it anew. What it survives, a promotion of what was a master in
+// the same process before, the steps find out themselves (admitted.lua).
 package script
 
 import (
@@ -39,7 +39,16 @@ const (
 	Patience = 5 * time.Second
 )
 
+// fresh is how long after a look at the server's replication id the steps do without another.
+const fresh = 2 * time.Millisecond
+
+// MaxCounter bounds a fence counter: up to 2^53 a double tells it from the next. Clocks come to
+// it in the year 2255.
+const MaxCounter = 1<<53 - 1
+
 var (
+	//go:embed admitted.lua
+	admittedLua string
 	//go:embed acquire.lua
 	acquireLua string
 	//go:embed extend.lua
@@ -69,12 +78,7 @@ var (
 )
 
 // Script is a text and the name a server knows it by once it is loaded.
-type Script struct {
-	Text string
-	SHA  string
-	// Agreement is that of a voting script.
-	Agreement string
-}
+type Script struct{ Text, SHA string }
 
 // New names a text as a server does.
 func New(text string) Script {
@@ -92,30 +96,27 @@ var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Millisecon
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
 
-// Voting composes the voting script of the clients that share agreement, which
-// is letters and digits. With fenced false the node
-// votes without having been admitted.
-func Voting(agreement string, fenced bool) Script {
+// Voting composes the voting script of a deployment, whose name is letters, digits, dots and
+// dashes. A node that knows it was admitted by a client of that deployment in its present run.
+func Voting(deployment string) Script {
 	steps := []struct{ name, body string }{
-		{Acquire, acquireLua},
+		{Acquire, admittedLua + acquireLua},
 		{Extend, extendLua},
 		{Confirm, confirmLua},
-		{Repair, repairLua},
+		{Repair, admittedLua + repairLua},
 		{Admit, admitLua},
-		{Several, severalLua},
+		{Several, admittedLua + severalLua},
+		// The line's functions are made only for the step that needs them.
+		{Stand, admittedLua + publishLua + lineLua + standLua},
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "local AGREEMENT, FENCED, CLAMP = '%s', %t, %d\n", agreement, fenced, Clamp.Microseconds())
+	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, FRESH, COUNTERS = %d, %d, %d\n", deployment, Clamp.Microseconds(), fresh.Microseconds(), int64(MaxCounter))
 	text.WriteString(lineTimes)
 	word := "if"
 	for _, step := range steps {
 		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)
 		word = "elseif"
 	}
-	// The line's functions are made only for the step that needs them.
-	fmt.Fprintf(&text, "elseif ARGV[1] == '%s' then\n%s%s%s", Stand, publishLua, lineLua, standLua)
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
-	voting := New(text.String())
-	voting.Agreement = agreement
-	return voting
+	return New(text.String())
 }

@@ -1,19 +1,26 @@
 -- Keeps a waiter's place in the line for the record, and calls the first when
 -- the record is free. Whoever was not heard of for PATIENCE ms loses its place.
 -- KEYS  record, admission, next
--- ARGV  step, waiter, its ticket or 0
+-- ARGV  step, waiter, its ticket or 0, the admission expected
 -- Answers {how many are ahead, ticket, holder, remaining ms}; when the record is
 -- free the holder is '' and the ms are those that the one who was called has
 -- left, 0 ahead meaning the waiter itself, and the holder follows who left its
 -- records on other nodes to whoever is called, or ''; 0 when not admitted.
 local record, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
 local seen = redis.call('MGET', record, KEYS[2], next)
-if FENCED and seen[2] ~= AGREEMENT then
+local time = redis.call('TIME')
+if not admitted(KEYS[2], seen[2], ARGV[4], time) then
   return 0
 end
-local now, microseconds = clock()
-local line = side(record, next, 'line:')
-local lapsed = redis.call('ZRANGE', side(record, next, 'beat:'), '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)
+local now, microseconds = clock(time)
+local line, beats = side(record, next, 'line:'), side(record, next, 'beat:')
+mend(line)
+mend(beats)
+local lapsed = redis.call('ZRANGE', beats, '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)
+-- Nobody was heard of so late.
+for _, other in ipairs(redis.call('ZRANGE', beats, '(' .. now + PATIENCE, '+inf', 'BYSCORE', 'LIMIT', 0, 64)) do
+  lapsed[#lapsed + 1] = other
+end
 for _, other in ipairs(lapsed) do
   leave(record, next, other)
   if seen[3] == '=' .. other then
@@ -35,7 +42,8 @@ if seen[1] then
 end
 local who, deadline, from = call(record, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', line, waiter) or 0
+deadline = deadline or now + GRACE -- so many were left out that the rest is for the next time
 if who ~= waiter then
   ahead = math.max(ahead, 1)
 end
-return {ahead, ticket, '', deadline - now, from}
+return {ahead, ticket, '', deadline - now, from or ''}

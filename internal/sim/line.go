@@ -76,6 +76,15 @@ func (l *line) stand(who string, ticket float64) {
 	l.expire(l.beats, 2*patience)
 }
 
+// mend deletes what is no line.
+func (l *line) mend() {
+	for _, key := range []string{l.line, l.beats} {
+		if e, ok := l.server.find(key, l.ms); ok && (!e.list || len(e.places) == 0) {
+			delete(l.server.keys, key)
+		}
+	}
+}
+
 func (l *line) leave(who string) {
 	l.zrem(l.beats, who)
 	l.zrem(l.line, who)
@@ -94,7 +103,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 	next, _ := l.seen(l.next)
 	who, deadline, before, ok := called(next)
 	from = cmp.Or(from, before)
-	if ok && deadline >= l.ms && rank(l.places(l.line), who) >= 0 {
+	if ok && deadline >= l.ms && deadline <= l.ms+script.Grace.Milliseconds() && rank(l.places(l.line), who) >= 0 {
 		if from != before {
 			l.keep(who, deadline, from)
 		}
@@ -113,7 +122,7 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 			l.leave(who)
 		}
 	}
-	for range 16 {
+	for range 1024 {
 		places := l.places(l.line)
 		if len(places) == 0 {
 			break
@@ -122,6 +131,9 @@ func (l *line) summon(self, from string, again bool) (who string, deadline int64
 		listeners := -l.ms
 		if i := rank(l.places(l.beats), first); i >= 0 {
 			listeners += int64(l.places(l.beats)[i].score)
+		}
+		if listeners > patience {
+			listeners = 0
 		}
 		if listeners > 0 && first != self && first[0] != '-' {
 			listeners = l.publish(first, from)
@@ -159,10 +171,10 @@ func (l *line) publish(who, from string) int64 {
 }
 
 // standing is stand.lua.
-func (c *call) standing(v voting) (driver.Reply, error) {
+func (c *call) standing() (driver.Reply, error) {
 	record, next := c.keys[0], c.keys[2]
 	who, ticket := c.argv[1], number(c.argv[2])
-	if admitted, _ := c.seen(c.keys[1]); v.fenced && admitted != v.agreement {
+	if !c.admitted(c.keys[1], c.argv[3]) {
 		return integer(0)
 	}
 	if c.server.Replica {
@@ -170,9 +182,10 @@ func (c *call) standing(v voting) (driver.Reply, error) {
 	}
 	l := c.lineOf(record, next)
 	said, ok := c.seen(next)
+	l.mend()
 	lapsed := slices.Clone(l.places(l.beats))
-	for i, p := range lapsed {
-		if i < 64 && p.score < float64(c.ms) {
+	for _, p := range lapsed {
+		if p.score < float64(c.ms) || p.score > float64(c.ms+script.Patience.Milliseconds()) {
 			l.leave(p.who)
 			if said == "="+p.who {
 				said = "-"

@@ -8,21 +8,22 @@ const (
 	None Mutation = iota
 
 	// In a server, as if the script said so.
-	ExtendCreates     // extend re-creates a record that is gone
-	ExtendShortens    // extend may shorten a record's life
-	ReleaseBlind      // release deletes without comparing the holder
-	AcquireOverwrites // acquire sets without NX
-	ConfirmSkipped    // a token is not written back
-	ConfirmUnguarded  // a token is written back without comparing record and counter
-	CounterFromClock  // a counter is not raised past the one before
-	BlockOverlaps     // a block of counters is raised past the one before with its end only
-	CounterUnclamped  // a proposal may be any distance from the server's clock
-	MarkerIgnored     // the admission key is not read
-	UptimeLies        // a server says it has been up for ever
-	PromotionHidden   // a server does not say that it was promoted
-	AdmissionBlind    // a server is admitted though it has forgotten since it was looked at
-	RepairOverwrites  // repair does not look at what is there
-	LeavesUnheld      // a node without a holder's record leaves those on others to whom it calls
+	ExtendCreates      // extend re-creates a record that is gone
+	ExtendShortens     // extend may shorten a record's life
+	ReleaseBlind       // release deletes without comparing the holder
+	AcquireOverwrites  // acquire sets without NX
+	ConfirmSkipped     // a token is not written back
+	ConfirmUnguarded   // a token is written back without comparing record and counter
+	CounterFromClock   // a counter is not raised past the one before
+	BlockOverlaps      // a block of counters is raised past the one before with its end only
+	CounterUnclamped   // a proposal may be any distance from the server's clock
+	MarkerIgnored      // the admission key is not read
+	UptimeLies         // a server says it has been up for ever
+	ReplicationIgnored // a vote does not look at the replication id
+	PromotionHidden    // a server does not say that it was promoted
+	AdmissionBlind     // a server is admitted though it has forgotten since it was looked at
+	RepairOverwrites   // repair does not look at what is there
+	LeavesUnheld       // a node without a holder's record leaves those on others to whom it calls
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
@@ -44,32 +45,33 @@ const (
 )
 
 var mutationNames = [Mutations]string{
-	None:              "none",
-	ExtendCreates:     "extend re-creates a record",
-	ExtendShortens:    "extend shortens a record",
-	ReleaseBlind:      "release without compare",
-	AcquireOverwrites: "acquire without NX",
-	ConfirmSkipped:    "token without write-back",
-	ConfirmUnguarded:  "write-back not guarded",
-	CounterFromClock:  "counter not raised",
-	BlockOverlaps:     "block of counters not raised",
-	CounterUnclamped:  "counter not clamped",
-	MarkerIgnored:     "admission key not read",
-	UptimeLies:        "uptime not looked at",
-	PromotionHidden:   "promotion not looked at",
-	AdmissionBlind:    "admission not compared",
-	RepairOverwrites:  "repair overwrites",
-	LeavesUnheld:      "left by a node without a record",
-	DriftIgnored:      "drift 0",
-	OneHolderID:       "one holder id for all tries of a call",
-	ReplyCountedTwice: "a repeated reply counted twice",
-	ReleaseOvertakes:  "release overtakes acquire",
-	SentAgain:         "an acquire sent again",
-	NoScriptEval:      "NOSCRIPT answered with EVAL",
-	ReachableQuorum:   "quorum of the reachable nodes",
-	FenceOff:          "no restart fence",
-	OneClock:          "suspend not seen",
-	WallDeadline:      "deadline by the wall clock",
+	None:               "none",
+	ExtendCreates:      "extend re-creates a record",
+	ExtendShortens:     "extend shortens a record",
+	ReleaseBlind:       "release without compare",
+	AcquireOverwrites:  "acquire without NX",
+	ConfirmSkipped:     "token without write-back",
+	ConfirmUnguarded:   "write-back not guarded",
+	CounterFromClock:   "counter not raised",
+	BlockOverlaps:      "block of counters not raised",
+	CounterUnclamped:   "counter not clamped",
+	MarkerIgnored:      "admission key not read",
+	UptimeLies:         "uptime not looked at",
+	ReplicationIgnored: "replication id not looked at",
+	PromotionHidden:    "promotion not looked at",
+	AdmissionBlind:     "admission not compared",
+	RepairOverwrites:   "repair overwrites",
+	LeavesUnheld:       "left by a node without a record",
+	DriftIgnored:       "drift 0",
+	OneHolderID:        "one holder id for all tries of a call",
+	ReplyCountedTwice:  "a repeated reply counted twice",
+	ReleaseOvertakes:   "release overtakes acquire",
+	SentAgain:          "an acquire sent again",
+	NoScriptEval:       "NOSCRIPT answered with EVAL",
+	ReachableQuorum:    "quorum of the reachable nodes",
+	FenceOff:           "no restart fence",
+	OneClock:           "suspend not seen",
+	WallDeadline:       "deadline by the wall clock",
 }
 
 func (m Mutation) String() string { return mutationNames[m] }
@@ -78,7 +80,7 @@ func (m Mutation) String() string { return mutationNames[m] }
 // do.
 func (m Mutation) weather() (Weather, bool) {
 	switch m {
-	case UptimeLies, PromotionHidden, MarkerIgnored, NoScriptEval, FenceOff:
+	case UptimeLies, PromotionHidden, ReplicationIgnored, MarkerIgnored, NoScriptEval, FenceOff:
 		return Servers, true
 	case DriftIgnored, WallDeadline:
 		return Clocks, true
@@ -101,7 +103,7 @@ func (m Mutation) Within() int {
 		return 3000
 	case AdmissionBlind:
 		return 1000
-	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden:
+	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden, ReplicationIgnored:
 		return 500
 	}
 	return 300

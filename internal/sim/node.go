@@ -270,13 +270,19 @@ func (n *Node) up() {
 	n.world.History.Add(n.Name, "is up with %d keys", len(n.server.keys))
 }
 
-// Promote replaces the server by its replica, which lacks the last writes.
+// Promote replaces the server by its replica, which lacks the last writes; or, by chance, has
+// it be a replica of that for a moment and a master again, with the replica's data, in the same
+// process: its scripts and its connections live on.
 func (n *Node) Promote(after int) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n.soon(after, func() {
 		if n.server == nil || !n.replicated || w.over {
+			return
+		}
+		if n.rng.IntN(2) == 0 {
+			n.failBack()
 			return
 		}
 		old := n.server
@@ -288,6 +294,21 @@ func (n *Node) Promote(after int) {
 		n.hangUp(old)
 		w.History.Add(n.Name, "replica promoted, %v behind", w.Now()-n.replica.at)
 	})
+}
+
+// failBack has the server go on as a master with the replica's data. The caller holds world.mu.
+func (n *Node) failBack() {
+	s := n.server
+	n.runs++
+	s.keys = maps.Clone(n.replica.keys)
+	if s.keys == nil {
+		s.keys = make(map[string]entry)
+	}
+	s.ReplicationID = fmt.Sprintf("%040x", (n.index+1)<<20|n.runs)
+	s.Received += 1000
+	s.Offset = 1 + int64(n.runs)
+	n.restored = n.replica.keys
+	n.world.History.Add(n.Name, "demoted and promoted again, %v behind", n.world.Now()-n.replica.at)
 }
 
 // Hang stops the server for d, as SIGSTOP does.

@@ -125,7 +125,7 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	uniform := r.IntN(4) > 0
 	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
-	if w.Mutation == PromotionHidden {
+	if w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored {
 		uniform, replicated = true, true
 	}
 	for range nodes {

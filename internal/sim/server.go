@@ -13,9 +13,12 @@ import (
 // Server is the model of one server process: what it does with the commands and
 // scripts that the lock uses. Clock is its wall clock; nothing else moves it.
 type Server struct {
-	RunID   string
-	Version string
-	Clock   func() time.Time
+	RunID string
+	// ReplicationID is master_replid, and Received what it has received as a replica.
+	ReplicationID string
+	Received      int64
+	Version       string
+	Clock         func() time.Time
 	// Started is when it came up, by its own clock.
 	Started time.Time
 	// Replica: it refuses writes. Offset is second_repl_offset of INFO, -1
@@ -46,7 +49,7 @@ type entry struct {
 // NewServer returns an empty server that has just come up.
 func NewServer(run string, now func() time.Time) *Server {
 	return &Server{
-		RunID: run, Version: "7.4.0", Clock: now, Started: now(), Offset: -1,
+		RunID: run, ReplicationID: sha("replication of " + run), Version: "7.4.0", Clock: now, Started: now(), Offset: -1,
 		keys: make(map[string]entry), scripts: make(map[string]string),
 	}
 }
@@ -148,6 +151,9 @@ func (s *Server) Exec(args []string) (driver.Reply, error) {
 	case "SET":
 		return s.set(now, args[1:])
 	case "CONFIG":
+		if args[2] == "no-appendfsync-on-rewrite" {
+			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(args[2]), text("no")}}, nil
+		}
 		// CONFIG GET appendfsync
 		policy := s.AppendFsync
 		if policy == "" {
@@ -201,8 +207,8 @@ func (s *Server) info(now time.Time) string {
 	case PromotionHidden:
 		offset = -1
 	}
-	b := fmt.Appendf(nil, "redis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\nrole:%s\r\nconnected_slaves:%d\r\nsecond_repl_offset:%d\r\naof_enabled:%d\r\n"+
-		"maxmemory:0\r\nmaxmemory_policy:noeviction\r\n", s.Version, s.RunID, max(0, uptime), role, s.Replicas, offset, aof)
+	b := fmt.Appendf(nil, "redis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\nrole:%s\r\nconnected_slaves:%d\r\nmaster_replid:%s\r\ntotal_net_repl_input_bytes:%d\r\nsecond_repl_offset:%d\r\naof_enabled:%d\r\n"+
+		"maxmemory:0\r\nmaxmemory_policy:noeviction\r\n", s.Version, s.RunID, max(0, uptime), role, s.Replicas, s.ReplicationID, s.Received, offset, aof)
 	if s.flushes > 0 {
 		b = fmt.Appendf(b, "cmdstat_flushall:calls=%d\r\n", s.flushes)
 	}

@@ -16,23 +16,23 @@ type bundle struct {
 }
 
 func bundleOf(keys, argv []string) bundle {
-	acquires, _ := strconv.Atoi(argv[2])
-	return bundle{keys, argv, acquires, len(argv) - 3 - 3*acquires}
+	acquires, _ := strconv.Atoi(argv[3])
+	return bundle{keys, argv, acquires, len(argv) - 4 - 3*acquires}
 }
 
 // acquire is the keys and arguments of the i'th acquire step.
 func (b bundle) acquire(i int) (keys, args []string) {
-	return b.keys[1+3*i:][:3], b.argv[3+3*i:][:3]
+	return b.keys[1+3*i:][:3], b.argv[4+3*i:][:3]
 }
 
 // release is the keys and the holder id of the i'th release step.
 func (b bundle) release(i int) (keys []string, id string) {
-	return b.keys[1+3*b.acquires+2*i:][:2], b.argv[3+3*b.acquires+i]
+	return b.keys[1+3*b.acquires+2*i:][:2], b.argv[4+3*b.acquires+i]
 }
 
 // several is several.lua.
-func (c *call) several(v voting) (driver.Reply, error) {
-	if admitted, _ := c.seen(c.keys[0]); v.fenced && admitted != v.agreement {
+func (c *call) several() (driver.Reply, error) {
+	if !c.admitted(c.keys[0], c.argv[2]) {
 		return text(""), nil
 	}
 	b := bundleOf(c.keys, c.argv)
@@ -58,7 +58,11 @@ func (c *call) several(v voting) (driver.Reply, error) {
 			delete(c.server.keys, keys[0])
 			answers[i] = '1'
 		default:
-			if keys, args := b.acquire(i); c.putNew(keys[0], args[0], args[1]) {
+			keys, args := b.acquire(i)
+			if e, _ := c.server.find(keys[1], c.ms); e.list {
+				break
+			}
+			if c.putNew(keys[0], args[0], args[1]) {
 				c.put(keys[1], args[2], c.argv[1])
 				answers[i] = '1'
 			}

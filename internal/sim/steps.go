@@ -47,51 +47,62 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 		return c.release()
 	case script.Inspect.Text:
 		return c.inspect()
+	case script.Quarantine.Text:
+		return c.quarantine()
 	}
-	v := votingOf(body)
+	knowsVoting(body)
 	switch c.argv[0] {
 	case script.Acquire:
-		return c.acquire(v)
+		return c.acquire()
 	case script.Extend:
 		return c.extend()
 	case script.Confirm:
 		return c.confirm()
 	case script.Repair:
-		return c.repair(v)
+		return c.repair()
 	case script.Admit:
-		return c.admit(v)
+		return c.admit()
 	case script.Stand:
-		return c.standing(v)
+		return c.standing()
 	case script.Several:
-		return c.several(v)
+		return c.several()
 	}
 	return refuse("REDLATCH no such step: " + c.argv[0])
 }
 
-// voting is what a voting script's first line says.
-type voting struct {
-	agreement string
-	fenced    bool
-}
+var votings sync.Map // of bool by text: a text is read and compared once
 
-var votings sync.Map // of voting by text: a text is read and compared once
-
-// votingOf reads the text of a voting script, and makes sure that the rest of
-// it is what the model was made after.
-func votingOf(body string) voting {
-	if v, ok := votings.Load(body); ok {
-		return v.(voting)
+// knowsVoting makes sure that the voting script is what the model was made after.
+func knowsVoting(body string) {
+	if _, ok := votings.Load(body); ok {
+		return
 	}
 	first, _, _ := strings.Cut(body, "\n")
-	rest, ok := strings.CutPrefix(first, "local AGREEMENT, FENCED, CLAMP = '")
-	agreement, settings, ok2 := strings.Cut(rest, "', ")
-	fenced, _, _ := strings.Cut(settings, ",")
-	v := voting{agreement: agreement, fenced: fenced == "true"}
-	if !ok || !ok2 || script.Voting(agreement, v.fenced).Text != body {
+	if script.Voting(strings.TrimPrefix(first, "-- deployment ")).Text != body {
 		panic("sim: the model does not know the script that begins " + first)
 	}
-	votings.Store(body, v)
-	return v
+	votings.Store(body, true)
+}
+
+// admitted is admitted.lua.
+func (c *call) admitted(key, expected string) bool {
+	said, ok := c.seen(key)
+	if !ok || len(said) < 18 || said[:len(said)-17] != expected {
+		return false
+	}
+	s := c.server
+	if s.Mutation == ReplicationIgnored {
+		return true
+	}
+	clock := c.now.UnixMicro()
+	at, _ := strconv.ParseInt(said[len(said)-16:], 10, 64)
+	if age := clock - at; age < 0 || age > 2000 {
+		if s.Replica || len(expected) < 40 || expected[len(expected)-40:] != s.ReplicationID {
+			return false
+		}
+		s.keys[key] = entry{value: expected + " " + fmt.Sprintf("%016d", clock)}
+	}
+	return true
 }
 
 // seen is what MGET says of a key: nothing for one of another type.
@@ -135,23 +146,22 @@ func number(s string) float64 {
 	return n
 }
 
-func (c *call) acquire(v voting) (driver.Reply, error) {
+func (c *call) acquire() (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, proposed, seconds, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4], c.argv[5]
 	var waiter, from string
 	lowest := proposed
-	if len(c.argv) > 6 {
-		waiter = c.argv[6]
-	}
 	if len(c.argv) > 7 {
-		from = c.argv[7]
+		waiter = c.argv[7]
 	}
 	if len(c.argv) > 8 {
-		lowest = c.argv[8]
+		from = c.argv[8]
+	}
+	if len(c.argv) > 9 {
+		lowest = c.argv[9]
 	}
 	m := c.server.Mutation
-	admitted, _ := c.seen(c.keys[2])
-	if v.fenced && admitted != v.agreement && m != MarkerIgnored {
+	if !c.admitted(c.keys[2], c.argv[6]) && m != MarkerIgnored {
 		return integer(0)
 	}
 	holder, held := c.seen(record)
@@ -169,7 +179,7 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	who := ""
 	if first, deadline, _, ok := called(next); ok && waiting && waiter != "*" {
 		who = first
-		if left := deadline - c.ms; who != waiter && left >= 0 {
+		if left := deadline - c.ms; who != waiter && left >= 0 && left <= script.Grace.Milliseconds() {
 			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(""), {Kind: driver.Int, Int: left}}}, nil
 		}
 	}
@@ -186,7 +196,12 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 			if m == BlockOverlaps {
 				room = 0
 			}
-			n = math.Max(n, number(last)+1+room)
+			if counted {
+				if _, err := strconv.ParseUint(last, 10, 64); err != nil || len(last) > 16 || number(last) > script.MaxCounter-number(proposed)+number(lowest) {
+					return refuse("REDLATCH the fence counter " + counter + " is " + last)
+				}
+				n = math.Max(n, number(last)+1+room)
+			}
 		}
 		granted = strconv.FormatFloat(n, 'f', 0, 64)
 	}
@@ -198,6 +213,10 @@ func (c *call) acquire(v voting) (driver.Reply, error) {
 	}
 	if !c.putNew(record, id, ttl) {
 		return refuse(wrongType)
+	}
+	if _, ok := c.server.find(counter, c.ms); ok && !counted {
+		delete(c.server.keys, record)
+		return refuse("REDLATCH the fence counter " + counter + " is of another type")
 	}
 	c.put(counter, granted, counterTTL)
 	others := waiting
@@ -273,10 +292,10 @@ func (c *call) confirm() (driver.Reply, error) {
 	return integer(1)
 }
 
-func (c *call) repair(v voting) (driver.Reply, error) {
+func (c *call) repair() (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, token, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4]
-	if admitted, _ := c.seen(c.keys[2]); v.fenced && admitted != v.agreement {
+	if !c.admitted(c.keys[2], c.argv[5]) {
 		return integer(-1)
 	}
 	blind := c.server.Mutation == RepairOverwrites
@@ -331,6 +350,7 @@ func (c *call) release() (driver.Reply, error) {
 		return integer(2)
 	}
 	if waiting || len(place) > 0 {
+		l.mend()
 		if len(place) > 0 {
 			who, ticket := place[0], place[1]
 			if ticket == "0" {
@@ -368,36 +388,58 @@ func bit(is bool) driver.Reply {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-func (c *call) admit(v voting) (driver.Reply, error) {
+func (c *call) admit() (driver.Reply, error) {
 	admission, deployment, quarantine := c.keys[0], c.keys[1], c.keys[2]
 	s := c.server
-	record, _ := c.seen(deployment)
-	if v.fenced && s.RunID == c.argv[1] && s.Mutation != AdmissionBlind && (record != c.argv[3] || s.flushed() != c.argv[4]) {
+	expected := c.argv[1]
+	if !strings.HasSuffix(expected, " "+s.RunID+" "+s.ReplicationID) || s.Replica {
+		return integer(0)
+	}
+	if record, _ := c.seen(deployment); s.Mutation != AdmissionBlind && (record != c.argv[3] || s.flushed() != c.argv[4]) {
 		return integer(-1)
 	}
-	if !v.fenced || s.RunID == c.argv[1] && !s.Replica {
-		if s.Replica {
-			return refuse(readOnly)
-		}
-		s.keys[admission] = entry{value: v.agreement}
-		s.keys[deployment] = entry{value: c.argv[2]}
-		delete(s.keys, quarantine)
-		return integer(1)
+	s.keys[admission] = entry{value: expected + " " + fmt.Sprintf("%016d", c.now.UnixMicro())}
+	s.keys[deployment] = entry{value: c.argv[2]}
+	delete(s.keys, quarantine)
+	return integer(1)
+}
+
+// quarantine is quarantine.lua.
+func (c *call) quarantine() (driver.Reply, error) {
+	s := c.server
+	if c.argv[0] != s.RunID || c.argv[1] != s.ReplicationID {
+		return integer(0)
 	}
-	if !strings.Contains(record, s.RunID) {
-		if s.Replica {
-			return refuse(readOnly)
-		}
-		delete(s.keys, admission)
+	record, _ := c.seen(c.keys[1])
+	note, _ := c.seen(c.keys[2])
+	anew := c.argv[4] == "*"
+	if !anew && (record != c.argv[4] || note != c.argv[5]) {
+		return integer(-1)
 	}
-	return integer(0)
+	if s.Replica {
+		return refuse(readOnly)
+	}
+	if anew {
+		s.keys[c.keys[1]] = entry{value: c.argv[5]}
+	}
+	delete(s.keys, c.keys[0])
+	seconds, err := strconv.ParseInt(c.argv[3], 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("sim: SET EX %q", c.argv[3]))
+	}
+	s.keys[c.keys[2]] = entry{value: c.argv[2], expires: c.ms + 1000*seconds}
+	return integer(1)
 }
 
 func (c *call) inspect() (driver.Reply, error) {
-	deployment, _ := c.seen(c.keys[0])
-	quarantine, _ := c.seen(c.keys[1])
-	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{
-		text(c.server.info(c.now)), text(deployment), text(quarantine),
-		text(strconv.FormatInt(c.now.Unix(), 10)),
-	}}, nil
+	answer := []driver.Reply{text(c.server.info(c.now))}
+	for _, key := range c.keys {
+		e, _ := c.server.find(key, c.ms)
+		if e.list {
+			answer = append(answer, driver.Reply{})
+			continue
+		}
+		answer = append(answer, text(e.value))
+	}
+	return driver.Reply{Kind: driver.Array, Array: append(answer, text(strconv.FormatInt(c.now.Unix(), 10)))}, nil
 }

@@ -1,0 +1,207 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// evidence is what one look at a node has found.
+type evidence struct {
+	info info
+	// marker is what the admission key has; recordText and noteText are what the record and
+	// the note were read from.
+	marker, recordText, noteText string
+	record                       *admission.Record
+	// unreadable is why a key is not one of ours, nil where all are.
+	unreadable error
+	// now is the node's clock in seconds.
+	now int64
+}
+
+func (e *evidence) server() admission.Server {
+	received := int64(-1)
+	if text, ok := e.info["total_net_repl_input_bytes"]; ok {
+		received, _ = strconv.ParseInt(text, 10, 64)
+	}
+	return admission.Server{Run: e.info["run_id"], ReplicationID: e.info["master_replid"], Received: received}
+}
+
+func (e *evidence) run() string { return e.info["run_id"] }
+
+// expected is what the admission key has on this server when clients of the agreement were
+// admitted, but for the time behind it.
+func (e *evidence) expected(a admission.Agreement) string {
+	return a.ID() + " " + e.info["run_id"] + " " + e.info["master_replid"]
+}
+
+// admits reports whether the marker is that of clients with this expectation.
+func (e *evidence) admits(expected string) bool { return strings.HasPrefix(e.marker, expected+" ") }
+
+// of is the part of the evidence that needs no further question.
+func (e *evidence) of(d Deployment) admission.Evidence {
+	return admission.Evidence{
+		Server: e.server(), Replica: e.isReplica(), Promoted: e.info.promoted(),
+		Flushed: e.info.flushed(), Evicting: d.Strict && e.info.evicting(),
+		Version: e.info["redis_version"], KeepsScripts: e.info.keepsScripts(), Uptime: e.info.uptime(),
+		Now: e.now, Record: e.record, Note: e.noteText,
+	}
+}
+
+func (e *evidence) isReplica() bool { return e.info["role"] != "" && e.info["role"] != "master" }
+
+// gather reads the reply of inspect.lua, which looked at keys.
+func gather(reply driver.Reply, keys []string) (*evidence, error) {
+	if reply.Kind != driver.Array || len(reply.Array) != 5 {
+		return nil, fmt.Errorf("inspection answered %+v", reply)
+	}
+	field := reply.Array
+	now, err := strconv.ParseInt(field[4].Text, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("inspection answered the time %q", field[4].Text)
+	}
+	e := &evidence{info: parseInfo(field[0].Text), marker: field[1].Text, recordText: field[2].Text, noteText: field[3].Text, now: now}
+	e.read(keys)
+	for i, key := range keys[1:] { // an admission of another type is written anew
+		if field[2+i].Kind == driver.Null {
+			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
+		}
+	}
+	return e, nil
+}
+
+// read makes a record of the text.
+func (e *evidence) read(keys []string) {
+	e.record, e.unreadable = admission.ParseRecord(keys[1], e.recordText)
+}
+
+// complete asks what a decision for clients of a needs beside what was seen.
+func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
+	e := seen.of(n.options.Deployment)
+	if a.Durable {
+		e.Sync = n.sync(ctx, seen.info)
+	}
+	if !e.NeedsOthers() {
+		return e
+	}
+	e.Others = n.others(ctx, a)
+	if !a.NoQuarantine && e.Record == nil {
+		e.Voted = n.hasScript(ctx)
+	}
+	return e
+}
+
+// others asks the other nodes for their records.
+func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.Others) {
+	census := n.options.Census
+	if n.isSlot() {
+		// Each slot has a record of its own, and there is no other that has the same.
+		o.None = len(census.names) - 1
+		return o
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
+	defer cancel()
+	records, errs := make([]*admission.Record, len(census.names)), make([]error, len(census.names))
+	var all sync.WaitGroup
+	for i, record := range census.readers() {
+		if i != n.options.Index {
+			all.Go(func() { records[i], errs[i] = record(ctx) })
+		}
+	}
+	all.Wait()
+	for i, r := range records {
+		switch {
+		case i == n.options.Index:
+		case errs[i] != nil:
+			o.Unread++
+		case r == nil:
+			o.None++
+		default:
+			names, err := n.options.Deployment.named(r, census)
+			ours := a
+			ours.Nodes = names
+			theirs := r.Agreement(a.Deployment)
+			switch {
+			case err != nil:
+				o.Unread++
+			case theirs.ID() == ours.ID():
+				o.Same++
+			default:
+				o.Other = &admission.DisagreementError{Recorded: theirs, Ours: ours, Node: census.names[i]}
+			}
+		}
+	}
+	return o
+}
+
+// record reads the node's own record.
+func (n *Node) record(ctx context.Context) (*admission.Record, error) {
+	key := n.key("deployment")
+	reply, err := n.conn.Do(ctx, "GET", key)
+	if err != nil {
+		return nil, err
+	}
+	return admission.ParseRecord(key, reply.Text)
+}
+
+// sync asks whether every write is on disk before it is answered. A server that does not say
+// may do either.
+func (n *Node) sync(ctx context.Context, f info) admission.Sync {
+	if f.number("aof_enabled") != 1 {
+		return admission.SyncOtherwise
+	}
+	fsync, err := n.setting(ctx, "appendfsync")
+	rewrite, err2 := n.setting(ctx, "no-appendfsync-on-rewrite")
+	switch {
+	case errors.Join(err, err2) != nil || fsync == "" || rewrite == "":
+		return admission.SyncUnseen
+	case fsync == "always" && rewrite == "no":
+		return admission.SyncAlways
+	}
+	return admission.SyncOtherwise
+}
+
+// setting returns a configuration value, "" where the server does not tell.
+func (n *Node) setting(ctx context.Context, name string) (string, error) {
+	reply, err := n.conn.Do(ctx, "CONFIG", "GET", name)
+	if err != nil && !isReply(err) {
+		return "", err
+	}
+	for i := 0; i+1 < len(reply.Array); i += 2 {
+		if reply.Array[i].Text == name {
+			return reply.Array[i+1].Text, nil
+		}
+	}
+	return "", nil
+}
+
+// hasScript reports whether the server has the deployment's voting script, by asking for a
+// step that there is none of: SCRIPT EXISTS is for administrators on some servers.
+func (n *Node) hasScript(ctx context.Context) bool {
+	_, err := n.conn.EvalSHA(ctx, n.voting.SHA, nil, []string{""})
+	return isReply(err) && !isNoScript(err)
+}
+
+// gatherByCommands looks at a node that forbids scripts, which is enough where
+// nothing has to be known of its past. What it does not tell is left out.
+func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
+	e := new(evidence)
+	reply, err := n.conn.Do(ctx, "INFO")
+	if err != nil && !isUnable(err) {
+		return nil, err
+	}
+	e.info = parseInfo(reply.Text)
+	reply, err = n.conn.Do(ctx, "GET", n.key("deployment"))
+	if err != nil && !isUnable(err) {
+		return nil, err
+	}
+	e.recordText = reply.Text
+	e.read(n.deploymentKeys())
+	return e, nil
+}

@@ -1,0 +1,22 @@
+-- admitted reports whether this is still the server that was admitted, and that this client
+-- has examined. said is what the admission key has: an agreement, a run, its replication id,
+-- and when that was last looked at, in µs; expected is the first three as the client found
+-- them. A key that came from another master differs. One that a replica has given back to a
+-- master that was its replica in between does not, and the master has another replication
+-- id then. To be demoted, to load a master's data and to be promoted takes longer than FRESH.
+local function admitted(key, said, expected, now)
+  if not said or string.sub(said, 1, -18) ~= expected then
+    return false
+  end
+  local clock = now[1] * 1000000 + now[2]
+  local age = clock - (tonumber(string.sub(said, -16)) or 0)
+  if age < 0 or age > FRESH then
+    local info = redis.call('INFO', 'replication')
+    if not string.find(info, 'role:master', 1, true)
+      or not string.find(info, 'master_replid:' .. string.sub(expected, -40), 1, true) then
+      return false
+    end
+    redis.call('SET', key, expected .. ' ' .. string.format('%016.0f', clock))
+  end
+  return true
+end
