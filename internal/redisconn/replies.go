@@ -15,6 +15,7 @@ const (
 	maxDepth    = 8        // arrays in arrays; CLUSTER SHARDS in EXEC would have 5
 	maxLine     = 64 << 10 // bytes of a line of text, such as an error
 	maxNumber   = 32       // bytes of any other line
+	maxInt      = 1<<31 - 1
 	maxPush     = 32       // bytes of what a push begins with, which says what it is
 )
 
@@ -72,6 +73,13 @@ func (c *checker) reading(b []byte) (whole int, err error) {
 				if err := c.begin(b[i]); err != nil {
 					return whole, err
 				}
+			}
+			if n, size := shortNumber(b[i:]); size > 0 && len(r.line) == 0 && isNumbered(b[i]) {
+				kind := b[i]
+				i += size
+				r.bytes += size
+				err = c.number(kind, n)
+				break
 			}
 			at := bytes.IndexByte(b[i:], '\n')
 			line := b[i:]
@@ -182,25 +190,40 @@ func (c *checker) length(kind byte, text []byte) error {
 		return c.element()
 	}
 	number, ok := digits(text)
-	n := int(min(number, maxReply+1))
 	switch {
 	case len(text) > 1 && text[0] == '-':
 		return malformed("negative length %s", text)
 	case !ok:
 		return malformed("%q is not a length", text)
 	}
+	return c.number(kind, int(min(number, maxInt)))
+}
+
+// number takes in a number that is not negative, which is a value or a length.
+func (c *checker) number(kind byte, n int) error {
+	r := &c.replies
+	if r.bytes > maxReply {
+		return malformed("more than %d bytes", maxReply)
+	}
+	if kind == ':' {
+		if r.depth == 0 {
+			return c.over(kind, nil)
+		}
+		return c.element()
+	}
 	if kind == '$' || kind == '=' {
 		if r.naming && n > maxPush {
-			return malformed("a push whose name has %s bytes", text)
+			return malformed("a push whose name has %d bytes", n)
 		}
-		if r.bytes += n; r.bytes > maxReply {
-			return malformed("a string of %s bytes makes more than %d", text, maxReply)
+		if n > maxReply-r.bytes {
+			return malformed("a string of %d bytes makes more than %d", n, maxReply)
 		}
+		r.bytes += n
 		r.body, r.tail = n, len("\r\n")
 		return nil
 	}
 	if n > maxArray {
-		return malformed("%s elements, more than %d", text, maxArray)
+		return malformed("%d elements, more than %d", n, maxArray)
 	}
 	if kind == '%' {
 		n *= 2
@@ -306,6 +329,31 @@ func redirectsNowhere(text []byte) bool {
 		spaces = 1
 	}
 	return bytes.Count(text, []byte(" ")) < spaces
+}
+
+// isNumbered reports that a value of that kind begins with a number.
+func isNumbered(kind byte) bool {
+	switch kind {
+	case ':', '$', '*', '=', '%', '~', '>':
+		return true
+	}
+	return false
+}
+
+// shortNumber reads the number in the line that b begins with, after its first byte, and
+// returns the line's size, 0 where it is not as simple as most.
+func shortNumber(b []byte) (n, size int) {
+	for i := 1; i < len(b) && i < len(":123456789"); i++ {
+		if b[i] == '\r' && i > 1 && i+1 < len(b) && b[i+1] == '\n' {
+			return n, i + len("\r\n")
+		}
+		digit := b[i] - '0'
+		if digit > 9 {
+			break
+		}
+		n = n*10 + int(digit)
+	}
+	return 0, 0
 }
 
 // digits reads a number that is not negative. One that is no length either way may be

@@ -43,6 +43,16 @@ func (c *checker) writing(b []byte) error {
 			}
 			continue
 		}
+		if len(r.line) == 0 {
+			if n, size := shortNumber(b); size > 0 {
+				kind := b[0]
+				b = b[size:]
+				if err := r.header(kind, n); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		at := bytes.IndexByte(b, '\n')
 		if at < 0 {
 			if r.line = append(r.line, b...); len(r.line) > maxNumber {
@@ -60,15 +70,28 @@ func (c *checker) writing(b []byte) error {
 			return errRequest
 		}
 		n, ok := digits(line[1 : len(line)-2])
-		switch {
-		case ok && line[0] == '*' && r.left == 0 && n > 0:
-			r.left, r.named, r.hello, r.kind = int(n), false, false, ordinary
-		case ok && line[0] == '$' && r.left > 0:
-			r.body, r.word = int(n)+len("\r\n"), r.word[:0]
-			r.known = n <= int64(longestName) && (!r.named || r.hello)
-		default:
+		if !ok {
 			return errRequest
 		}
+		if err := r.header(line[0], int(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// header takes in a line, which says how many strings or bytes follow.
+func (r *requests) header(kind byte, n int) error {
+	switch {
+	case kind == '*' && r.left == 0 && n > 0:
+		r.left, r.named, r.hello, r.kind = n, false, false, ordinary
+	case kind == '$' && r.left > 0:
+		r.body = n + len("\r\n")
+		if r.known = (!r.named || r.hello) && n <= longestName; r.known {
+			r.word = r.word[:0]
+		}
+	default:
+		return errRequest
 	}
 	return nil
 }
