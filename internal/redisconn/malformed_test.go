@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -198,10 +199,9 @@ func TestMalformedCluster(t *testing.T) {
 			c := NewCluster(Options{Network: "tcp", Address: address, Cluster: true, ConnectTimeout: patience / 4})
 			t.Cleanup(c.Close)
 			_, err := c.Do(within(t, patience), "GET", "k")
-			if err == nil || t.Context().Err() != nil {
-				t.Errorf("%v", err)
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("no end: %v", err)
 			}
-			t.Log(err)
 		})
 	}
 }

@@ -16,7 +16,7 @@ const (
 	maxLine     = 64 << 10 // bytes of a line of text, such as an error
 	maxNumber   = 32       // bytes of any other line
 	maxInt      = 1<<31 - 1
-	maxPush     = 32       // bytes of what a push begins with, which says what it is
+	maxPush     = 32 // bytes of what a push begins with, which says what it is
 )
 
 // replies follows what a server sends, in pieces of any size, and finds what the client
