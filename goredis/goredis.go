@@ -26,6 +26,8 @@
 //     many callers, make the pool large (Options.PoolSize), as those who find none
 //     wait.
 //   - Each of many callers has a command of its own for each step.
+//   - What a broken server sends is go-redis's to judge; [redlatch.Open] checks each
+//     reply before it is believed.
 //   - A Cluster's replicas cannot be waited for: Config.Replicas and Config.Fsync
 //     are refused with a *redis.ClusterClient.
 //

@@ -148,7 +148,7 @@ func (e *ServerError) Code() string {
 // Unable reports that the server does not know the command or this form of it,
 // or denies it to this user: another may do instead. It was not executed.
 func (e *ServerError) Unable() bool {
-	text := strings.TrimPrefix(e.Text, "ERR ") // which clients may leave out
+	text := e.withoutERR()
 	for _, beginning := range []string{"NOPERM ", "unknown command", "unknown subcommand", "syntax error", "wrong number of arguments"} {
 		if strings.HasPrefix(text, beginning) {
 			return true
@@ -158,14 +158,20 @@ func (e *ServerError) Unable() bool {
 }
 
 // Passing reports whether the server said that the same command may succeed in
-// a while without anybody mending anything.
+// a while: it did not execute it for what it is short of, be it memory, a disk, a
+// replica, a master or connections. A server says the last when a client connects.
 func (e *ServerError) Passing() bool {
 	switch e.Code() {
-	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN":
+	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS":
 		return true
 	}
-	return false
+	// A Cluster's node adds to "clients" the connections to other nodes.
+	return strings.HasPrefix(e.withoutERR(), "max number of clients")
 }
+
+// withoutERR returns the text without the code of errors that have none of their own,
+// which clients may leave out.
+func (e *ServerError) withoutERR() string { return strings.TrimPrefix(e.Text, "ERR ") }
 
 // Redirects reports whether a Cluster's node said that another has the key.
 func (e *ServerError) Redirects() bool { return e.Code() == "MOVED" || e.Code() == "ASK" }

@@ -61,6 +61,9 @@ const (
 	replyTimeout = 10 * time.Second
 	probeEvery   = 5 * time.Second
 	bufferSize   = 64 << 10
+	// maxRedirections is how often a command is passed on between a Cluster's nodes, of
+	// which each may say that another has the slot.
+	maxRedirections = 16
 )
 
 // RingSize is how many commands a connection can have under way before a
@@ -188,6 +191,7 @@ func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Con
 		DisableRetry:        true,
 		DisableCache:        true,
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
+		ClusterOption:       rueidis.ClusterOption{MaxMovedRedirections: maxRedirections},
 	}
 }
 
@@ -249,10 +253,16 @@ type watched struct {
 	// answered: something was read. Until then nothing but what sets the connection up
 	// was sent.
 	answered atomic.Bool
+	checker  checker
 }
 
+// Read implements net.Conn. What cannot be a reply breaks the connection.
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
+	if whole, bad := w.checker.reading(b[:n]); bad != nil {
+		w.Conn.Close()
+		n, err = whole, bad
+	}
 	if err != nil {
 		w.broke()
 	} else if !w.answered.Load() {
@@ -267,7 +277,10 @@ func (w *watched) Write(b []byte) (int, error) {
 		// of theirs: that costs both ends less than a write for each.
 		runtime.Gosched()
 	}
-	n, err := w.Conn.Write(b)
+	n, err := 0, w.checker.writing(b)
+	if err == nil {
+		n, err = w.Conn.Write(b)
+	}
 	if err != nil {
 		w.broke()
 	}

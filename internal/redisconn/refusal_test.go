@@ -103,3 +103,75 @@ func TestWrongProtocol(t *testing.T) {
 		})
 	}
 }
+
+// A server that has no connection to spare says so before it is asked anything, and is
+// the same again when there is one.
+func TestMaxClients(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for name, options := range map[string]redistest.Options{
+			"plain":  {Binary: binary, Password: "right"},
+			"second": {Binary: binary},
+			"TLS":    {Binary: binary, TLS: true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, options)
+				direct, err := server.Dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer direct.Close()
+				set := func(max string) {
+					if _, err := direct.Do("CONFIG", "SET", "maxclients", max); err != nil {
+						t.Fatal(err)
+					}
+				}
+				o, _, err := Parse(server.URL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Secure(server.TLSConfig())
+				conn := open(t, o)
+				said := func() bool { _, ok := errors.AsType[*driver.ServerError](err); return ok }
+				switch name {
+				case "second":
+					must(t, conn, "PING")
+					set("2")
+					if _, _, err = conn.IfEqual(within(t, patience/10), "k", "v", "DEL", "k"); !errors.Is(err, driver.ErrNotSent) {
+						t.Errorf("a transaction without a connection: %v", err)
+					}
+				case "plain": // the end can overtake the words
+					set("1")
+					for ctx := within(t, patience); !said() && ctx.Err() == nil; {
+						_, err = conn.Do(ctx, "PING")
+					}
+				case "TLS": // there are no words
+					set("1")
+					_, err = conn.Do(within(t, patience), "PING")
+				}
+				if Unfit(err) {
+					t.Errorf("it is for somebody to mend: %v", err)
+				}
+				if refusal, ok := errors.AsType[*driver.ServerError](err); ok && !refusal.Passing() || !ok && name == "plain" {
+					t.Errorf("it does not pass: %v", err)
+				}
+				set("100")
+				must(t, conn, "PING")
+			})
+		}
+	})
+}
+
+// Nor is one unfit that has its data to load, or its master to find.
+func TestPassingAtConnect(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"LOADING Redis is loading", "BUSY Redis is busy", "MASTERDOWN Link with MASTER is down", "ERR max number of clients reached"} {
+		conn := connect(t, redistest.NewFake(t, "", func(redistest.Command) string { return "-" + text + "\r\n" }).URL())
+		_, err := conn.Do(within(t, patience), "PING")
+		refusal, said := errors.AsType[*driver.ServerError](err)
+		if Unfit(err) || !said || !refusal.Passing() {
+			t.Errorf("%q: unfit %t, %v", text, Unfit(err), err)
+		}
+	}
+}

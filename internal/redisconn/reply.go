@@ -99,7 +99,7 @@ func convert(message rueidis.RedisMessage) (driver.Reply, error) {
 
 // Unfit reports whether err says that the two ends will not get along until
 // somebody mends a certificate, a name or a password, so that trying again is
-// of no use.
+// of no use. That is not so of an error that is passing.
 func Unfit(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
@@ -119,6 +119,6 @@ func Unfit(err error) bool {
 	if errors.Is(err, errCertificateWanted) {
 		return true
 	}
-	_, ok := errors.AsType[*driver.ServerError](err)
-	return ok
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && !refusal.Passing()
 }

@@ -18,6 +18,7 @@ type wire struct {
 	answered bool
 	peek     func(fd uintptr) bool
 	quiet    bool // what peek found
+	checker  checker
 }
 
 func newWire(conn net.Conn) (*wire, error) {
@@ -41,14 +42,22 @@ func newWire(conn net.Conn) (*wire, error) {
 // silent reports that the server has sent nothing unasked, not even an end.
 func (w *wire) silent() bool { return w.raw.Read(w.peek) == nil && w.quiet }
 
+// Read implements net.Conn. What cannot be a reply breaks the connection, and is none.
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
+	if whole, bad := w.checker.reading(b[:n]); bad != nil {
+		w.end()
+		n, err = whole, bad
+	}
 	w.answered = w.answered || n > 0
 	return n, err
 }
 
 func (w *wire) Write(b []byte) (int, error) {
 	w.answered = false
+	if err := w.checker.writing(b); err != nil {
+		return 0, err
+	}
 	return w.Conn.Write(b)
 }
 

@@ -1,0 +1,13 @@
+package redisconn
+
+// checker follows both directions of one connection and finds the first thing that
+// cannot be a reply to the commands that were sent. One goroutine writes at a time, and
+// one reads. After an error the connection is not to be used.
+//
+// It counts: a surplus reply that comes while a further command is under way is taken for
+// the reply to that, and found out when the last command has been answered.
+type checker struct {
+	requests requests
+	pending  pending
+	replies  replies
+}

@@ -1,0 +1,155 @@
+package redisconn
+
+import (
+	"bytes"
+	"errors"
+)
+
+var errRequest = errors.New("redis command: not an array of strings")
+
+// requests follows the commands that are written to a connection, in pieces of any
+// size. It belongs to the goroutine that writes.
+type requests struct {
+	line []byte // the beginning of a line whose end is still to come
+	left int    // strings of the command still to come
+	body int    // bytes of the string still to come, with its CRLF
+	// known: the string tells how the command is answered. word is what there is of it.
+	known bool
+	word  []byte
+	kind  commandKind
+	hello bool // the command is HELLO, and its version comes next
+	named bool // the command's name is over
+	// unsubscribed: the command before was an UNSUBSCRIBE.
+	unsubscribed bool
+	resp2        bool
+}
+
+// longestName is that of the longest command which is answered in a way of its own.
+const longestName = len("PUNSUBSCRIBE")
+
+// writing takes in what is about to be written.
+func (c *checker) writing(b []byte) error {
+	r := &c.requests
+	for len(b) > 0 {
+		if r.body > 0 {
+			n := min(r.body, len(b))
+			if r.known {
+				r.word = append(r.word, b[:n]...)
+			}
+			r.body -= n
+			b = b[n:]
+			if r.body == 0 {
+				c.argument()
+			}
+			continue
+		}
+		if len(r.line) == 0 {
+			if n, size := shortNumber(b); size > 0 {
+				kind := b[0]
+				b = b[size:]
+				if err := r.header(kind, n); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		at := bytes.IndexByte(b, '\n')
+		if at < 0 {
+			if r.line = append(r.line, b...); len(r.line) > maxNumber {
+				return errRequest
+			}
+			return nil
+		}
+		line := b[:at+1]
+		b = b[at+1:]
+		if len(r.line) > 0 {
+			r.line = append(r.line, line...)
+			line, r.line = r.line, r.line[:0]
+		}
+		if len(line) < len("*1\r\n") || line[len(line)-2] != '\r' {
+			return errRequest
+		}
+		n, ok := digits(line[1 : len(line)-2])
+		if !ok {
+			return errRequest
+		}
+		if err := r.header(line[0], int(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// header takes in a line, which says how many strings or bytes follow.
+func (r *requests) header(kind byte, n int) error {
+	switch {
+	case kind == '*' && r.left == 0 && n > 0:
+		r.left, r.named, r.hello, r.kind = n, false, false, ordinary
+	case kind == '$' && r.left > 0:
+		r.body = n + len("\r\n")
+		if r.known = (!r.named || r.hello) && n <= longestName; r.known {
+			r.word = r.word[:0]
+		}
+	default:
+		return errRequest
+	}
+	return nil
+}
+
+// argument takes in that a string of the command is over.
+func (c *checker) argument() {
+	r := &c.requests
+	if r.known {
+		word := r.word[:len(r.word)-len("\r\n")]
+		if r.named {
+			r.resp2 = string(word) == "2"
+		} else {
+			r.kind = kindOf(word)
+		}
+		r.hello = !r.named && string(word) == "HELLO"
+	}
+	r.named, r.known = true, false
+	if r.left--; r.left > 0 {
+		return
+	}
+	// The client has a PING follow, of which it takes the reply for that to
+	// UNSUBSCRIBE, which has none.
+	pair := r.unsubscribed && r.kind == ping
+	r.unsubscribed = r.kind == unsubscribe
+	if !pair {
+		c.pending.add(r.kind, r.resp2)
+	}
+}
+
+// commandKind tells commands apart by what answers them.
+type commandKind uint8
+
+const (
+	ordinary commandKind = iota
+	// ping is answered like any other, unless it follows an UNSUBSCRIBE.
+	ping
+	// setUp commands are not answered by a null, which the client would take for the
+	// reply to whatever is sent next.
+	setUp
+	// subscribe is answered by a push, or by an error. It is for one channel.
+	subscribe
+	// unsubscribe is answered by a PONG, or by an error and then a PONG.
+	unsubscribe
+	// refusedUnsubscribe had its error.
+	refusedUnsubscribe
+)
+
+// kindOf knows the names as the client writes them.
+func kindOf(name []byte) commandKind {
+	switch string(name) {
+	case "PING":
+		return ping
+	case "HELLO", "AUTH", "SELECT":
+		return setUp
+	case "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE":
+		return subscribe
+	case "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE":
+		return unsubscribe
+	}
+	return ordinary
+}
