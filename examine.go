@@ -101,6 +101,9 @@ const examineTimeout = 5 * time.Second
 // is in the reports. The error wraps ErrInvalid when config or a name cannot
 // work; then nothing was sent.
 func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
 	config, endpoints, err := config.complete()
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)

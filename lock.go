@@ -198,6 +198,9 @@ func (l *Lock) finish(state error) (last error, first bool) {
 // or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
 // the lock is then held as long as it was.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	ttl, err := wholeTTL("ttl", ttl, l.client.config.MaxTTL)
 	if err != nil {
 		return err
@@ -236,7 +239,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 
 // Unlock releases the lock, or hands it over to the next who waits for it. It waits
 // until a quorum of nodes has deleted its records or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx gives its values only. Records on nodes
+// at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
 // Where the next caller of this client goes on to hold by the same attempt (package
