@@ -78,8 +78,8 @@ func (a NodeAnswer) String() string {
 }
 
 // QuorumError is the outcome of a vote that did not get its quorum. errors.Is
-// finds what it amounts to: ErrHeld, ErrNotAdmitted, ErrRefused, ErrNoQuorum or
-// ErrLost; errors.As finds the nodes' own errors.
+// finds what it amounts to: ErrNoQuorum or ErrRefused; ErrNotAdmitted where a vote was
+// asked for; ErrHeld where a lock was. errors.As finds the nodes' own errors.
 type QuorumError struct {
 	// Op is "lock", "extend" or "unlock", or that of a one-shot call: "take",
 	// "extend", "release" or "query".
@@ -155,6 +155,14 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 	of := make(map[Verdict]int)
 	for _, a := range nodes {
 		of[a.Verdict]++
+	}
+	if op != "lock" && op != "take" {
+		// Another's record is in nobody's way there: the node is like one that has none.
+		of[NotOurs] += of[Held]
+		of[Held] = 0
+	}
+	if op == "unlock" {
+		of[NotAdmitted] = 0 // nodes release without being admitted
 	}
 	// The answers not waited for might have been anything.
 	for _, a := range nodes {

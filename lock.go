@@ -253,8 +253,8 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 //
 // Errors: ErrLost when the lock was no longer ours, though what was left of it
 // is released; ErrReleased when it was released before; ErrNoQuorum in a
-// *QuorumError when too few nodes answered: it is not held then, but others may
-// have to wait for the TTL.
+// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
+// not held then, but others may have to wait for the TTL.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_ = ctx
 	if l.client.enterWith(l) == nil {

@@ -167,11 +167,7 @@ func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Ans
 	case ctx.Err() != nil:
 		return h, call.ended(ctx)
 	default:
-		failure := newQuorumError("query", name, h.Nodes)
-		if failure.kind == ErrHeld { // by several, and it is open by whom
-			failure.kind = ErrNoQuorum
-		}
-		return h, failure
+		return h, newQuorumError("query", name, h.Nodes)
 	}
 	return h, nil
 }

@@ -39,7 +39,7 @@ func TestNilContext(t *testing.T) {
 	sent := false
 	redis := fence.Redis{Eval: func(context.Context, string, []string, []string) (any, error) {
 		sent = true
-		return []any{int64(1)}, nil
+		return []any{"ok", ""}, nil
 	}}
 	_, opening := redis.Open(none, "key", 1)
 	_, admitting := fence.Admit(none, &memory, "r", "1")
