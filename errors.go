@@ -18,7 +18,7 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrReleased: the lock was released, by Unlock or by Close.
 	ErrReleased = errors.New("lock released")
-	// ErrNoQuorum: too few nodes could be reached, or answered in time.
+	// ErrNoQuorum: too few nodes could be reached, answered in time, or could do it now.
 	ErrNoQuorum = errors.New("no quorum")
 	// ErrNotAdmitted: nodes that may have forgotten locks do not vote yet, and
 	// the others are too few.
@@ -45,6 +45,9 @@ const (
 	Refused     = ballot.Refused     // the server answered with an error
 	// NotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
 	NotReplicated = ballot.NotReplicated
+	// Unavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
+	// NOREPLICAS, LOADING or BUSY. A lock that waits goes on waiting.
+	Unavailable = ballot.Unavailable
 )
 
 // NodeAnswer is one node's part in a vote.

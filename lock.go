@@ -297,7 +297,7 @@ func (l *Lock) release() error {
 			deleted++
 		case ballot.NotOurs, ballot.Held:
 			notOurs++
-		case ballot.Unknown:
+		case ballot.Unknown, ballot.Unavailable: // which may have called somebody, too
 			unheard = true
 		}
 	}

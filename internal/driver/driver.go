@@ -161,10 +161,10 @@ func (e *ServerError) Unable() bool {
 // a while without anybody mending anything.
 func (e *ServerError) Passing() bool {
 	switch e.Code() {
-	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN":
+	case "OOM", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN":
 		return true
 	}
-	return false
+	return strings.TrimPrefix(e.Text, "ERR ") == "max number of clients reached" // clients may leave ERR out
 }
 
 // Redirects reports whether a Cluster's node said that another has the key.

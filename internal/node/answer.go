@@ -65,15 +65,16 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 	return failure(err)
 }
 
-// failure tells a refusal, which waiting does not cure, from a lack of answer.
+// failure tells a refusal, which waiting does not cure, from one that it may cure and from
+// a lack of answer.
 func failure(err error) ballot.Answer {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
 		return ballot.Answer{Verdict: ballot.NotReplicated, Err: err}
 	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
-	case ok && refusal.Passing(): // it was not executed
-		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
+	case ok && refusal.Passing():
+		return ballot.Answer{Verdict: ballot.Unavailable, Err: refusal}
 	case isNotAdmitted(err):
 		return notAdmitted(err)
 	case errors.Is(err, errUnfit), redisconn.Unfit(err):
