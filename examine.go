@@ -182,7 +182,9 @@ func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 			}
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		nodes = append(nodes, node.New(conn, config.nodeOptions(i, e, census)))
+		o := config.nodeOptions(i, e, census)
+		o.Replicas = node.Replicas{Want: config.Replicas, Fsync: config.Fsync}
+		nodes = append(nodes, node.New(conn, o))
 	}
 	return nodes, nil
 }

@@ -78,11 +78,29 @@ func failure(err error) ballot.Answer {
 	case isNotAdmitted(err):
 		return notAdmitted(err)
 	case errors.Is(err, errUnfit), redisconn.Unfit(err):
-		return ballot.Answer{Verdict: ballot.Refused, Err: err}
+		return ballot.Answer{Verdict: ballot.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
 		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
 	}
 	return ballot.Answer{Verdict: ballot.Unknown, Err: err}
+}
+
+// explained says of what the ACL denies what is missing, as far as the server tells, and who
+// tells the rest. The server's text stays.
+func explained(err error) error {
+	const rest = "`redlatch doctor --lock NAME` lists what is missing"
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	if !ok {
+		return err
+	}
+	command, denied := refusal.Denied()
+	switch {
+	case !denied:
+		return err
+	case command == "":
+		return fmt.Errorf("the user may not do all that a lock takes; %s: %w", rest, err)
+	}
+	return fmt.Errorf("the user may not use %s (+%[1]s); %s: %w", command, rest, err)
 }
 
 func isNotAdmitted(err error) bool {
