@@ -40,13 +40,16 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 // ctx of fn is done when ctx is, or when the lock is lost: context.Cause tells,
 // and fn must then stop before the end of the guard. Do returns fn's error,
 // joined with ErrLost when the lock was lost before fn returned, or with the
-// error of the release.
+// error of the release. A panic or runtime.Goexit of fn releases the lock and goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) (err error) {
+	if fn == nil {
+		return invalid("fn is nil: pass the function to run while the lock is held")
+	}
 	lock, err := c.lock(ctx, bound, name, true, options)
 	if err != nil {
 		return err
 	}
-	// Deferred, so that a panic of fn releases the lock on its way.
+	// Deferred, so that a panic or runtime.Goexit of fn releases the lock on its way.
 	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }()
 	return fn(lock.Context())
 }
@@ -68,6 +71,9 @@ func (b binding) parent(ctx context.Context) context.Context {
 
 // lock makes one try, or tries until one holds.
 func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, options []Option) (*Lock, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -87,6 +93,11 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		return call.queue()
 	}
 	return call.insist()
+}
+
+// checkContext refuses a ctx that is nil.
+func checkContext(ctx context.Context) error {
+	return check(ctx != nil, "ctx is nil: pass context.Background() or the request's context")
 }
 
 // call is one call of Lock, TryLock or Do. What it asks for does not change.

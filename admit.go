@@ -22,6 +22,9 @@ import (
 // such as a replica or a node of another set, or why it was not reached. Nothing
 // is changed then.
 func (c *Client) Admit(ctx context.Context, address string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.enter(); err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (c *Client) usable() error {
 // and closes the connections. Waiting calls return ErrClosed. It takes a few
 // times NodeTimeout at most, more where a node hangs; keys on nodes that cannot
 // be reached expire with their TTL. It returns an error that wraps
-// ErrNoQuorum for locks of which fewer than a quorum of records were seen
+// ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of records were seen
 // deleted. A second call does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()

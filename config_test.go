@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -166,7 +167,7 @@ func TestInvalidCalls(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, tried := client.TryLock(t.Context(), c.lock, c.options...)
 			_, waited := client.Lock(within(t, patience/4), c.lock, c.options...)
-			done := client.Do(within(t, patience/4), c.lock, nil, c.options...)
+			done := client.Do(within(t, patience/4), c.lock, func(context.Context) error { t.Error("done"); return nil }, c.options...)
 			for what, err := range map[string]error{"TryLock": tried, "Lock": waited, "Do": done} {
 				if !errors.Is(err, redlatch.ErrInvalid) {
 					t.Errorf("%s: %v", what, err)

@@ -19,7 +19,7 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrReleased: the lock was released, by Unlock or by Close.
 	ErrReleased = errors.New("lock released")
-	// ErrNoQuorum: too few nodes could be reached, or answered in time.
+	// ErrNoQuorum: too few nodes could be reached, answered in time, or could do it now.
 	ErrNoQuorum = errors.New("no quorum")
 	// ErrNotAdmitted: nodes that may have forgotten locks do not vote yet, and
 	// the others are too few.
@@ -46,6 +46,9 @@ const (
 	Refused     = ballot.Refused     // the server answered with an error
 	// NotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
 	NotReplicated = ballot.NotReplicated
+	// Unavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
+	// NOREPLICAS, LOADING or BUSY. A lock that waits goes on waiting.
+	Unavailable = ballot.Unavailable
 )
 
 // NodeAnswer is one node's part in a vote.
@@ -79,8 +82,8 @@ func (a NodeAnswer) String() string {
 }
 
 // QuorumError is the outcome of a vote that did not get its quorum. errors.Is
-// finds what it amounts to: ErrHeld, ErrNotAdmitted, ErrRefused, ErrNoQuorum or
-// ErrLost; errors.As finds the nodes' own errors.
+// finds what it amounts to: ErrNoQuorum or ErrRefused; ErrNotAdmitted where a vote was
+// asked for; ErrHeld where a lock was. errors.As finds the nodes' own errors.
 type QuorumError struct {
 	// Op is "lock", "extend" or "unlock", or that of a one-shot call: "take",
 	// "extend", "release" or "query".
@@ -156,6 +159,14 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 	of := make(map[Verdict]int)
 	for _, a := range nodes {
 		of[a.Verdict]++
+	}
+	if op != "lock" && op != "take" {
+		// Another's record is in nobody's way there: the node is like one that has none.
+		of[NotOurs] += of[Held]
+		of[Held] = 0
+	}
+	if op == "unlock" {
+		of[NotAdmitted] = 0 // nodes release without being admitted
 	}
 	// The answers not waited for might have been anything.
 	for _, a := range nodes {

@@ -101,6 +101,9 @@ const examineTimeout = 5 * time.Second
 // is in the reports. The error wraps ErrInvalid when config or a name cannot
 // work; then nothing was sent.
 func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
 	config, endpoints, err := config.complete()
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
@@ -179,7 +182,9 @@ func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 			}
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		nodes = append(nodes, node.New(conn, config.nodeOptions(i, e, census)))
+		o := config.nodeOptions(i, e, census)
+		o.Replicas = node.Replicas{Want: config.Replicas, Fsync: config.Fsync}
+		nodes = append(nodes, node.New(conn, o))
 	}
 	return nodes, nil
 }

@@ -80,7 +80,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
 			do(t, s, "CONFIG", "SET", "maxmemory", "1")
 		},
-			standing: redlatch.Admitted, reason: "OOM", verdict: redlatch.Refused},
+			standing: redlatch.Admitted, reason: "OOM", verdict: redlatch.Unavailable},
 	}
 	eachFlavor(t, func(t *testing.T, binary string) {
 		for _, c := range cases {
@@ -206,7 +206,7 @@ func TestExamineChangesNothing(t *testing.T) {
 // What of the ACL is missing is found, and what is asked for is enough.
 func TestExamineFindsMissingPermissions(t *testing.T) {
 	t.Parallel()
-	needed := []string{"+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
+	needed := []string{"+ping", "+wait", "+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
 		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+client|id", "+client|kill", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
 	missing := func(rule string) []string {
 		switch rule {
@@ -226,7 +226,22 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
 		as := func(user string) redlatch.Config { return fenced(server.URLAs(user, "p")) }
 
+		without := as(fmt.Sprint("u", slices.Index(needed, "+wait")))
+		if node := examine(t, without, "job/1")[0]; node.Missing != nil {
+			t.Errorf("no replica is to acknowledge, and %q is missing", node.Missing)
+		}
+		without.Replicas = 1
+		if node := examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+wait"}) || node.Refusal != nil {
+			t.Errorf("with Replicas %q is missing, refused %v", node.Missing, node.Refusal)
+		}
+		without.Fsync = true
+		if node := examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+waitaof"}) && node.Refusal == nil {
+			t.Errorf("with Fsync %q is missing, refused %v", node.Missing, node.Refusal)
+		}
 		for i, rule := range needed {
+			if rule == "+wait" {
+				continue
+			}
 			node := examine(t, as(fmt.Sprintf("u%d", i)), "job/1")[0]
 			if node.Err != nil || node.User != fmt.Sprint("u", i) || !slices.Equal(node.Missing, missing(rule)) {
 				t.Errorf("without %s: %s is missing %q (%v)", rule, node.User, node.Missing, node.Err)
@@ -234,7 +249,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		}
 		node := examine(t, as("none"), "job/1")[0]
 		for _, rule := range needed {
-			if !slices.Contains(node.Missing, missing(rule)[0]) {
+			if rule != "+wait" && !slices.Contains(node.Missing, missing(rule)[0]) {
 				t.Errorf("without all: %s is not among %q", rule, node.Missing)
 			}
 		}

@@ -24,6 +24,9 @@ func InCrowd(c Config) Config {
 	return c
 }
 
+// KindOf is what a vote for op amounts to that did not succeed.
+func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
+
 // LockOf is the lock whose context ctx is.
 func LockOf(ctx context.Context) *Lock { return ctx.(*lease).lock }
 

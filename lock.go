@@ -190,6 +190,9 @@ func (l *Lock) finish(state error) (last error, first bool) {
 // or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
 // the lock is then held as long as it was.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	ttl, err := wholeTTL("ttl", ttl, l.client.config.MaxTTL)
 	if err != nil {
 		return err
@@ -228,7 +231,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 
 // Unlock releases the lock, or hands it over to the next who waits for it. It waits
 // until a quorum of nodes has deleted its records or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx gives its values only. Records on nodes
+// at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
 // Where the next caller of this client goes on to hold by the same attempt (package
@@ -242,8 +245,8 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 //
 // Errors: ErrLost when the lock was no longer ours, though what was left of it
 // is released; ErrReleased when it was released before; ErrNoQuorum in a
-// *QuorumError when too few nodes answered: it is not held then, but others may
-// have to wait for the TTL.
+// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
+// not held then, but others may have to wait for the TTL.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_ = ctx
 	if l.client.enterWith(l) == nil {
@@ -286,7 +289,7 @@ func (l *Lock) release() error {
 			deleted++
 		case ballot.NotOurs, ballot.Held:
 			notOurs++
-		case ballot.Unknown:
+		case ballot.Unknown, ballot.Unavailable: // which may have called somebody, too
 			unheard = true
 		}
 	}

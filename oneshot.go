@@ -167,11 +167,7 @@ func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Ans
 	case ctx.Err() != nil:
 		return h, call.ended(ctx)
 	default:
-		failure := newQuorumError("query", name, h.Nodes)
-		if failure.kind == ErrHeld { // by several, and it is open by whom
-			failure.kind = ErrNoQuorum
-		}
-		return h, failure
+		return h, newQuorumError("query", name, h.Nodes)
 	}
 	return h, nil
 }
@@ -220,6 +216,9 @@ type oneShot struct {
 
 // oneShot begins a call, which c.calls.Done ends.
 func (c *Client) oneShot(ctx context.Context, op, name, id string) (*oneShot, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	record, err := c.record(name)
 	switch {
 	case err != nil:
@@ -235,14 +234,19 @@ func (c *Client) oneShot(ctx context.Context, op, name, id string) (*oneShot, er
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
-	err = c.usable()
+	begun := false
+	defer func() {
+		if !begun {
+			c.calls.Done()
+		}
+	}()
 	if ctx.Err() != nil {
-		err = call.ended(ctx)
+		return nil, call.ended(ctx)
 	}
-	if err != nil {
-		c.calls.Done()
+	if err := c.usable(); err != nil {
 		return nil, err
 	}
+	begun = true
 	return call, nil
 }
 

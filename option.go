@@ -18,6 +18,7 @@ type request struct {
 	queue        bool
 	label        string
 	report       func(error)
+	reported     bool // WithWaitReport was given
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard
@@ -46,14 +47,23 @@ func WithGuard(d time.Duration) Option { return func(r *request) { r.guard, r.gu
 
 // WithWaitReport has fn called with a *QuorumError that says what Lock waits for,
 // at once and then every second or two. It is called on the waiting goroutine,
-// which waits for it.
-func WithWaitReport(fn func(error)) Option { return func(r *request) { r.report = fn } }
+// which waits for it. If it panics or calls runtime.Goexit, that call of Lock ends so, and
+// the next caller takes its place.
+func WithWaitReport(fn func(error)) Option {
+	return func(r *request) { r.report, r.reported = fn, true }
+}
 
 // request sets what a call with these options asks for.
 func (c *Client) request(r *request, options []Option) error {
 	*r = request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return invalid("options[%d] is nil: leave it out", i)
+		}
 		option(r)
+	}
+	if r.reported && r.report == nil {
+		return invalid("WithWaitReport has no function: pass one, or leave the option out")
 	}
 	ttl, err := wholeTTL("WithTTL", r.ttl, c.config.MaxTTL)
 	if err != nil {

@@ -178,68 +178,6 @@ func TestReplicaIsRefused(t *testing.T) {
 	})
 }
 
-func TestOutOfMemory(t *testing.T) {
-	t.Parallel()
-	eachFlavor(t, func(t *testing.T, binary string) {
-		server := redistest.New(t, redistest.Options{Binary: binary})
-		client := open(t, config(server.URL()))
-		unlock(t, tryLock(t, client, "x"))
-		held := tryLock(t, client, "held")
-		do(t, server, "CONFIG", "SET", "maxmemory", "1")
-		refused(t, client, "x", "OOM")
-		// What frees memory goes on.
-		unlock(t, held)
-		awaitValue(t, server, "held", "")
-		do(t, server, "CONFIG", "SET", "maxmemory", "0")
-		unlock(t, tryLock(t, client, "x"))
-	})
-}
-
-// A server that is busy with somebody's long script has refused nothing: it is
-// waited for, and what could not be released meanwhile goes when it is over.
-func TestBusyServerIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	eachFlavor(t, func(t *testing.T, binary string) {
-		server := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--busy-reply-threshold", "1"}})
-		client := open(t, config(server.URL()))
-		held := tryLock(t, client, "held")
-		busy, err := server.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer busy.Close()
-		if err := busy.Send("EVAL", "while true do end", "0"); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the server says that it is busy", func() bool {
-			_, err := server.Do("GET", "held")
-			refusal, ok := errors.AsType[redistest.ServerError](err)
-			return ok && refusal.Code() == "BUSY"
-		})
-		if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "BUSY") {
-			t.Errorf("unlock: %v", err)
-		}
-		_, err = client.TryLock(t.Context(), "x")
-		if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "BUSY") {
-			t.Errorf("lock: %v", err)
-		}
-		waiting := make(chan error, 1)
-		ctx := within(t, patience)
-		go func() {
-			lock, err := client.Lock(ctx, "x")
-			if err == nil {
-				err = lock.Unlock(ctx)
-			}
-			waiting <- err
-		}()
-		do(t, server, "SCRIPT", "KILL")
-		if err := <-waiting; err != nil {
-			t.Errorf("waiting: %v", err)
-		}
-		awaitValue(t, server, "held", "")
-	})
-}
-
 // Names, passwords and certificates that do not fit: Open takes them, since a
 // node may be mended, and the first lock says what is wrong, in the words of
 // the server or of TLS, without the password.

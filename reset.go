@@ -23,6 +23,9 @@ import (
 // was changed unless no answer came. It may be repeated, which begins the wait
 // anew.
 func (c *Client) Reset(ctx context.Context, address string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.enter(); err != nil {
 		return err
 	}

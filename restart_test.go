@@ -201,7 +201,8 @@ func tryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error 
 		}
 		// While the node is looked at, nothing is known of how long it will take.
 		looking := errors.Is(err, redlatch.ErrNotAdmitted) && verdictOf(t, err, 0).Left == 0
-		if !looking && !errors.Is(err, redlatch.ErrNoQuorum) || time.Now().After(deadline) {
+		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && verdictOf(t, err, 0).Verdict != redlatch.Unavailable
+		if !looking && !unanswered || time.Now().After(deadline) {
 			return err
 		}
 	}

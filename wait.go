@@ -15,28 +15,46 @@ import (
 func (c *call) queue() (*Lock, error) {
 	queues := c.client.queues
 	q, w := queues.enter(c.record, &c.request)
+	var t turn
 	if w != nil {
-		t, err := c.stay(q, w)
-		if err != nil {
+		var err error
+		if t, err = c.stay(q, w); err != nil {
 			return nil, err
 		}
-		if t.hold != nil {
-			lock := c.hold(t)
-			queues.hold(lock)
-			return lock, nil
+	}
+	served := false
+	// Deferred: a report may panic or end this goroutine, and the next caller is to contend.
+	defer func() {
+		if !served {
+			c.client.pass(q)
 		}
+	}()
+	if t.hold != nil {
+		lock := c.hold(t)
+		queues.hold(lock)
+		served = true
+		return lock, nil
 	}
 	lock, others, err := c.contend(q)
 	if lock != nil {
 		queues.acquired(lock, true, others)
-		return lock, nil
+		served = true
 	}
-	c.client.pass(q)
-	return nil, err
+	return lock, err
 }
 
 // stay waits for the turn of w.
 func (c *call) stay(q *queue, w *waiter) (turn, error) {
+	came := false
+	// Deferred, as in queue.
+	defer func() {
+		if came {
+			return
+		}
+		if t, ok := c.client.queues.leave(q, w); ok {
+			c.client.decline(q, t.hold)
+		}
+	}()
 	var reports <-chan time.Time
 	if c.request.report != nil {
 		c.failure = c.client.queues.obstacle(c, q)
@@ -46,24 +64,19 @@ func (c *call) stay(q *queue, w *waiter) (turn, error) {
 		reports = ticker.C
 	}
 	for {
-		var err error
 		select {
 		case t := <-w.turn:
+			came = true
 			return t, nil
 		case <-reports:
 			c.failure = c.client.queues.obstacle(c, q)
 			c.report()
-			continue
 		case <-c.ctx.Done():
 			c.failure = c.client.queues.obstacle(c, q)
-			err = c.ended()
+			return turn{}, c.ended()
 		case <-c.client.life.Done():
-			err = ErrClosed
+			return turn{}, ErrClosed
 		}
-		if t, ok := c.client.queues.leave(q, w); ok {
-			c.client.decline(q, t.hold)
-		}
-		return turn{}, err
 	}
 }
 

@@ -36,6 +36,9 @@ type (
 // It blocks as store does. Errors: a *StaleError ([ErrStale]), [ErrInvalid] for an absent or malformed token, or store's
 // own. ctx is then returned unchanged. What holds between Admit and the handler's write is said at [HTTP].
 func Admit(ctx context.Context, store Store, resource, token string) (context.Context, error) {
+	if err := checkContext(ctx); err != nil {
+		return ctx, err
+	}
 	if store == nil {
 		return ctx, fmt.Errorf("%w: nil Store: pass a Memory, a Redis or a Table's Store", ErrInvalid)
 	}

@@ -65,6 +65,9 @@ func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn
 }
 
 func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if c.Key == "" {
 		c.Key = "id"
 	}

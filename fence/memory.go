@@ -42,6 +42,9 @@ func (m *Memory) Enter(ctx context.Context, resource string, token uint64) error
 // context.Cause(ctx), and fn has not run. ctx is not looked at while fn runs. A fn that enters its own resource again
 // waits for itself. Other errors: a *StaleError ([ErrStale]) or [ErrInvalid], and fn has not run.
 func (m *Memory) Do(ctx context.Context, resource string, token uint64, fn func() error) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := check(resource, token); err != nil {
 		return err
 	}

@@ -89,6 +89,9 @@ func (r Redis) Enter(ctx context.Context, key string, token uint64) error {
 // earlier holder can change any more; what was read before it, it can. It blocks for a round trip; ctx goes to Eval. A
 // refusal is a *StaleError ([ErrStale]); [ErrInvalid] is found in the error for an argument or field that cannot be right.
 func (r Redis) Open(ctx context.Context, key string, token uint64) (*Access, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	if err := check(key, token); err != nil {
 		return nil, err
 	}
@@ -175,6 +178,9 @@ func (a *Access) Del(ctx context.Context) error {
 // the script returns, nil for nothing; mind that Lua turns a number into an integer and loses the digits of a large one
 // in tostring. If the script fails half-way, the server keeps what it had written.
 func (a *Access) Run(ctx context.Context, script string, keys, args []string) (any, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	keep := strconv.FormatInt(a.redis.Keep.Milliseconds(), 10)
 	keys = append([]string{a.guard}, keys...)
 	args = append([]string{strconv.FormatUint(a.token, 10), keep}, args...)
@@ -209,6 +215,9 @@ func (a *Access) Run(ctx context.Context, script string, keys, args []string) (a
 
 // run is Run for the scripts that access the one key.
 func (a *Access) run(ctx context.Context, script string, args ...string) (any, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	return a.Run(ctx, script, []string{a.key}, args)
 }
 
@@ -228,6 +237,9 @@ func (a *Access) stale(reply any) error {
 // Forget deletes key's guard. A guard that has forgotten accepts the old holder, so call it only when key is gone for
 // good. Keys that come and go are better served by Keep.
 func (r Redis) Forget(ctx context.Context, key string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if r.Eval == nil {
 		return fmt.Errorf("%w: Redis.Eval is nil: set it to a function that runs a script with your client", ErrInvalid)
 	}

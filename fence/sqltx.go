@@ -31,6 +31,9 @@ func checkTx(tx Tx) error {
 
 // inTx runs enter and then fn in one transaction and commits it.
 func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn func(*sql.Tx) error) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if opts != nil && opts.ReadOnly {
 		return fmt.Errorf("%w: TxOptions.ReadOnly is set: entering writes the token, also before a read; leave it false", ErrInvalid)
 	}

@@ -67,6 +67,9 @@ func (t Table) Statements() (Statements, error) {
 
 // Create makes the guard table, unless it is there. Several processes may do so at once.
 func (t Table) Create(ctx context.Context, db *sql.DB) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	stmts, err := t.Statements()
 	if err != nil {
 		return err
@@ -111,6 +114,9 @@ func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uin
 
 // Largest returns the largest token announced at resource by a committed transaction or by tx itself, 0 if none.
 func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, error) {
+	if err := checkContext(ctx); err != nil {
+		return 0, err
+	}
 	stmts, err := t.Statements()
 	if err != nil {
 		return 0, err
@@ -128,6 +134,9 @@ func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, err
 // Forget deletes resource's row. A guard that has forgotten accepts the old holder, so call it only where the resource
 // itself is deleted for good, best in the same transaction.
 func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	stmts, err := t.Statements()
 	if err != nil {
 		return err
@@ -148,6 +157,9 @@ type tableStore struct {
 }
 
 func (s tableStore) Enter(ctx context.Context, resource string, token uint64) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	for {
 		err := s.table.enter(ctx, s.db, resource, token)
 		// A database whose default is above READ COMMITTED lets the statement fail when it had to wait, see enterTx.
@@ -159,6 +171,9 @@ func (s tableStore) Enter(ctx context.Context, resource string, token uint64) er
 
 // enter compares and announces in one statement.
 func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := check(resource, token); err != nil {
 		return err
 	}

@@ -76,3 +76,11 @@ func check(resource string, token uint64) error {
 	}
 	return checkToken(token)
 }
+
+// checkContext refuses a ctx that is nil.
+func checkContext(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("%w: ctx is nil: pass context.Background() or the request's context", ErrInvalid)
+	}
+	return nil
+}

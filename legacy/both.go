@@ -28,16 +28,28 @@ type Pair struct {
 // Errors are those of redlatch.Client.Lock and Locker.Lock. After any of them
 // neither is held.
 func Both(ctx context.Context, old *Locker, client *redlatch.Client, name string, options ...redlatch.Option) (*Pair, error) {
+	switch {
+	case ctx == nil:
+		return nil, errNilContext
+	case old == nil || client == nil:
+		return nil, invalid("the Locker or the Client is nil: Both needs one of each")
+	}
 	lock, err := client.Lock(ctx, name, options...)
 	if err != nil {
 		return nil, err
 	}
+	returned := false
+	defer func() {
+		if !returned { // a method of ctx has panicked
+			lock.Unlock(ctx)
+		}
+	}()
 	// The wait for the old one ends when the new one is lost.
 	wait, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer cancel(nil)
+	defer context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })()
 	before, err := old.lock(wait, lock.Context(), name)
-	stop()
-	cancel(nil)
+	returned = true
 	if err != nil {
 		if unlock := lock.Unlock(ctx); unlock != nil && !errors.Is(err, redlatch.ErrLost) {
 			err = fmt.Errorf("%w; %w", err, unlock)

@@ -107,6 +107,9 @@ func (k *Lock) tick() {
 // redlatch.ErrRefused or ErrNoQuorum, or ctx's cause, when the server did not do
 // it or did not say: it is then held as long as it was.
 func (k *Lock) Extend(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	if err := k.enter(ctx); err != nil {
 		return err
 	}
@@ -147,12 +150,15 @@ func (k *Lock) enter(ctx context.Context) error {
 
 // Unlock releases the lock by a DEL, unless it has expired: it may be another's
 // then, and stays. It waits for the server's answer, half a second at most,
-// whether or not ctx is done; ctx gives its values only.
+// whether or not ctx is done; ctx gives its values only, and may be nil.
 //
 // Errors: redlatch.ErrLost when it was not held any more; redlatch.ErrReleased
 // when it was released before; redlatch.ErrNoQuorum or ErrRefused when the server
 // did not do it or did not say: others then wait until it expires.
 func (k *Lock) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background() // the lock must not stay because of it
+	}
 	ctx = context.WithoutCancel(ctx)
 	k.turn <- struct{}{} // not for long: extending is bounded too
 	defer func() { <-k.turn }()

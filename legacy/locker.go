@@ -83,6 +83,9 @@ func (l *Locker) Close() { l.conn.Close() }
 // Errors are those of TryLock; when ctx is done first, errors.Is finds its cause
 // and what stood in the way. ErrHeld alone is waited out.
 func (l *Locker) Lock(ctx context.Context, name string) (*Lock, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	return l.lock(ctx, context.WithoutCancel(ctx), name)
 }
 
@@ -118,6 +121,9 @@ func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
 // timeout, and cannot be removed before, as it may be another's. redlatch.ErrLost
 // when this process was stopped for so long that it ran out.
 func (l *Locker) TryLock(ctx context.Context, name string) (*Lock, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	return l.try(ctx, context.WithoutCancel(ctx), name)
 }
 
@@ -174,6 +180,8 @@ func (l *Locker) do(ctx context.Context, args ...string) (driver.Reply, error) {
 	}
 	return reply, err
 }
+
+var errNilContext = invalid("ctx is nil: pass context.Background() or the request's context")
 
 var errNoAnswer = errors.New("the server did not answer in time")
 

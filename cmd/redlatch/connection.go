@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -164,12 +165,19 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 			said += fmt.Sprintf(" for %s still", short(node.Left))
 		}
 		if node.Err != nil {
-			said += ": " + strings.TrimPrefix(node.Err.Error(), said+": ")
+			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), said+": ")
 		}
 		lines[i] = node.Node + ": " + said
 	}
 	return lines
 }
+
+// scriptName is how servers name the script that a command of theirs failed in: by a hash,
+// which tells a person nothing.
+var scriptName = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+\.?`)
+
+// withoutScript leaves that out of a server's text.
+func withoutScript(text string) string { return scriptName.ReplaceAllString(text, "") }
 
 // short rounds a duration to what a person reads.
 func short(d time.Duration) time.Duration {

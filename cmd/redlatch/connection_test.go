@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch"
 )
 
 func TestWithPassword(t *testing.T) {
@@ -17,6 +20,20 @@ func TestWithPassword(t *testing.T) {
 	} {
 		if got := withPassword(node, "p@ss"); got != want {
 			t.Errorf("%s: %s, want %s", node, got, want)
+		}
+	}
+}
+
+// A server's words are shown without the hash of a script.
+func TestAnswersNameNoScript(t *testing.T) {
+	for text, want := range map[string]string{
+		"ERR ACL failure in script: User a has no permissions to run the 'set' command script: 369f960080b4f0c7c9cb056e5a6c243089894dff, on @user_script:1.": "ERR ACL failure in script: User a has no permissions to run the 'set' command",
+		"OOM command not allowed when used memory > 'maxmemory'. script: d6da50906f840c6673a788d916e96422495ee14b, on @user_script:56.":                      "OOM command not allowed when used memory > 'maxmemory'.",
+		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
+	} {
+		got := answers([]redlatch.NodeAnswer{{Node: "a", Verdict: redlatch.Refused, Err: errors.New(text)}})[0]
+		if got != "a: refused: "+want {
+			t.Errorf("%s\nwant a: refused: %s", got, want)
 		}
 	}
 }

@@ -184,5 +184,5 @@ func words(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return withoutScript(err.Error())
 }

@@ -36,9 +36,12 @@ const (
 	// NotReplicated: the node did what it was asked, and too few of its replicas
 	// have acknowledged it. The node may hold our record.
 	NotReplicated
+	// Unavailable: the server answered that it cannot do this now, and waiting may
+	// cure it. The node holds no record of ours because of it.
+	Unavailable
 )
 
-var verdicts = [...]string{"no reply", "not sent", "granted", "held by another", "not ours", "not admitted", "refused", "not replicated"}
+var verdicts = [...]string{"no reply", "not sent", "granted", "held by another", "not ours", "not admitted", "refused", "not replicated", "unavailable"}
 
 func (v Verdict) String() string {
 	if int(v) < len(verdicts) {

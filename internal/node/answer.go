@@ -66,23 +66,42 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 	return failure(err)
 }
 
-// failure tells a refusal, which waiting does not cure, from a lack of answer.
+// failure tells a refusal, which waiting does not cure, from one that it may cure and from
+// a lack of answer.
 func failure(err error) ballot.Answer {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
 		return ballot.Answer{Verdict: ballot.NotReplicated, Err: err}
 	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
-	case ok && refusal.Passing(): // it was not executed
-		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
+	case ok && refusal.Passing():
+		return ballot.Answer{Verdict: ballot.Unavailable, Err: refusal}
 	case isNotAdmitted(err):
 		return notAdmitted(err)
 	case errors.Is(err, errUnfit), redisconn.Unfit(err):
-		return ballot.Answer{Verdict: ballot.Refused, Err: err}
+		return ballot.Answer{Verdict: ballot.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
 		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
 	}
 	return ballot.Answer{Verdict: ballot.Unknown, Err: err}
+}
+
+// explained says of what the ACL denies what is missing, as far as the server tells, and who
+// tells the rest. The server's text stays.
+func explained(err error) error {
+	const rest = "`redlatch doctor --lock NAME` lists what is missing"
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	if !ok {
+		return err
+	}
+	command, denied := refusal.Denied()
+	switch {
+	case !denied:
+		return err
+	case command == "":
+		return fmt.Errorf("the user may not do all that a lock takes; %s: %w", rest, err)
+	}
+	return fmt.Errorf("the user may not use %s (+%[1]s); %s: %w", command, rest, err)
 }
 
 func isNotAdmitted(err error) bool {

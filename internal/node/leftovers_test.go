@@ -154,6 +154,9 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 		"loading":   &driver.ServerError{Text: "LOADING Redis is loading the dataset in memory"},
 		"in script": &driver.ServerError{Text: "BUSY Redis is busy running a script"},
 	}
+	verdicts := map[string]ballot.Verdict{
+		"lost": ballot.Unknown, "not sent": ballot.NotSent, "loading": ballot.Unavailable, "in script": ballot.Unavailable,
+	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +171,7 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 				n := unfenced(conn)
 				defer n.Close()
 				a := n.Release(t.Context(), ballot.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second})
-				if a.Verdict != ballot.Unknown && a.Verdict != ballot.NotSent {
+				if want := verdicts[name]; a.Verdict != want {
 					t.Errorf("answered %v", a.Verdict)
 				}
 				time.Sleep(4900 * time.Millisecond)

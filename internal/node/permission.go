@@ -131,6 +131,7 @@ var forms = map[string]struct {
 	keys  scope
 	words []string // behind the command and its key
 }{
+	"PING":    {noKey, nil},
 	"INFO":    {noKey, []string{"server"}},
 	"TIME":    {noKey, nil},
 	"EVAL":    {noKey, []string{"return 1", "0"}},
@@ -178,7 +179,14 @@ func (n *Node) harmless(records []string) []try {
 		// No server has come to this number of a connection.
 		tries = append(tries, try{"", []string{"CLIENT", "ID"}}, try{"", []string{"CLIENT", "KILL", "ID", strconv.FormatInt(1<<62, 10)}})
 	}
-	for _, name := range append(script.Commands(), "EVAL", "EVALSHA") {
+	if r := n.options.Replicas; r.Want > 0 || r.Fsync {
+		command := r.command(0, 0)
+		if r.Fsync {
+			command[1] = "0" // asks for no file either
+		}
+		tries = append(tries, try{"", command})
+	}
+	for _, name := range append(script.Commands(), "EVAL", "EVALSHA", "PING") {
 		switch form := forms[name]; form.keys {
 		case noKey:
 			tries = append(tries, try{"", append([]string{name}, form.words...)})

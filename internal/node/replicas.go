@@ -15,7 +15,7 @@ import (
 // Replicas says which acknowledgement a node's votes need to count.
 type Replicas struct {
 	// Conn is a connection of its own to the same server, nil when no
-	// acknowledgement is asked for. WAIT holds up what comes behind it on its
+	// acknowledgement is asked for, as when a node is only looked at. WAIT holds up what comes behind it on its
 	// connection, and there that is nothing but the next WAIT.
 	Conn driver.Batcher
 	// Want is how many replicas must acknowledge.

@@ -88,13 +88,13 @@ func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 	return n.standing(reply, err)
 }
 
-// Release deletes the record if it is the claim's. When no answer comes the
-// node goes on trying in the background until the TTL has removed the record.
+// Release deletes the record if it is the claim's. When no answer comes, or the server
+// cannot do it now, the node goes on trying in the background until the TTL has removed the record.
 func (n *Node) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
 	reply, err := n.release(ctx, c)
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
-	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent {
+	if a.Verdict == ballot.Unknown || a.Verdict == ballot.NotSent || a.Verdict == ballot.Unavailable {
 		c.Place, c.Token, c.HandOn = ballot.Place{}, 0, false
 		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
 		if n.life.Err() == nil && n.leftovers.add(l) {

@@ -92,6 +92,12 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	e := h.engine
 	h.until = start.Add(h.claim.TTL - Drift(h.claim.TTL))
 	t := newTally(len(e.voters))
+	decided := false
+	defer func() {
+		if !decided { // a method of ctx has panicked
+			h.giveUp(false)
+		}
+	}()
 
 	round := &h.attempt
 	for i := range h.seats {
@@ -111,6 +117,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 		t.acquired(0, lane(h, step, 0))
 		answered++
 		if ctx.Err() != nil {
+			decided = true
 			return nil, h.fail() // the node may have been waited for all the same
 		}
 	} else {
@@ -130,12 +137,14 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 			t.acquired(v.seat, v.answer)
 			if v.answer.Called() && h.claim.Place.Waiter == "" {
 				// The node that keeps the line has called another.
+				decided = true
 				return nil, h.fail()
 			}
 		case <-patience:
 			t.fix()
 			patience = nil
 		case <-ctx.Done():
+			decided = true
 			return nil, h.fail()
 		}
 		if patience == nil && t.split() {
@@ -159,6 +168,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	}
 	// Judged after the last answer that was used.
 	now := e.clock.Now()
+	decided = true
 	if !t.held() || now.Reached(h.until) {
 		return nil, h.fail()
 	}

@@ -108,7 +108,8 @@ func (h *Hold) handOn(keeper int) bool {
 	}
 	claim, _ := h.releasable(keeper)
 	a := h.engine.voters[keeper].Release(&short, claim)
-	h.release.offered = a.Verdict == ballot.Unknown
+	// A server that is out of memory may have called somebody before it said so.
+	h.release.offered = a.Verdict == ballot.Unknown || a.Verdict == ballot.Unavailable
 	others := s.end(keeper)
 	h.released(keeper, a)
 	if a.Verdict != ballot.Granted || !a.Waiting {

@@ -172,13 +172,16 @@ func (h *Hold) impossible() bool {
 
 // acquireLane runs the acquire step on node i, whose seat is busy already.
 func (h *Hold) acquireLane(ctx context.Context, i int) ballot.Answer {
-	a := h.engine.voters[i].Acquire(ctx, at(i, h.claim))
-	h.leave(i, func(s *seat) {
-		s.answer = a
-		s.stored, s.waiting = a.Token, a.Waiting
-		// A node that may have executed the step may hold the record.
-		s.ours = a.MayHold()
-	})
+	var a ballot.Answer // no reply, should a panic of ctx end the step
+	defer func() {
+		h.leave(i, func(s *seat) {
+			s.answer = a
+			s.stored, s.waiting = a.Token, a.Waiting
+			// A node that may have executed the step may hold the record.
+			s.ours = a.MayHold()
+		})
+	}()
+	a = h.engine.voters[i].Acquire(ctx, at(i, h.claim))
 	if a.Waiting || a.Called() {
 		h.engine.waiting(h.claim.Record) // an answer that is too late for the attempt tells it too
 	}

@@ -46,6 +46,12 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 			votes <- vote{seat: i, answer: a}
 		})
 	}
+	decided := false
+	defer func() {
+		if !decided { // a method of ctx has panicked, and is asked no more
+			settled.lose(round)
+		}
+	}()
 	answers := make([]ballot.Answer, n)
 	answered := 0
 	for answered < n && ctx.Err() == nil && (p.Enough == nil || !p.Enough(answers)) {
@@ -59,6 +65,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 	if answered == n {
 		round.unlimit() // else it ends the steps that the decision does not wait for
 	}
+	decided = true
 	late := p.TTL != 0 && e.clock.Now().Reached(start.Add(p.TTL-Drift(p.TTL)))
 	if Count(answers, ballot.Granted) >= Majority(n) && !late {
 		return true, answers

@@ -1,0 +1,97 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Whatever nodes answer, an operation fails with an error that its documentation names.
+func TestOnlyDocumentedErrors(t *testing.T) {
+	documented := map[string][]error{
+		"lock":    {redlatch.ErrHeld, redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused},
+		"extend":  {redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused},
+		"unlock":  {redlatch.ErrNoQuorum, redlatch.ErrRefused},
+		"take":    {redlatch.ErrHeld, redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused}, // ErrHeld is no error of Take
+		"release": {redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused},
+		"query":   {redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused},
+	}
+	var votes []redlatch.NodeAnswer
+	for v := redlatch.Unknown; fmt.Sprint(v) != fmt.Sprintf("Verdict(%d)", v); v++ {
+		votes = append(votes, redlatch.NodeAnswer{Verdict: v})
+	}
+	votes = append(votes, redlatch.NodeAnswer{Verdict: redlatch.Unknown, Err: errors.New("no answer")})
+	for op, kinds := range documented {
+		seen := make(map[error]bool)
+		for _, n := range []int{1, 3, 5} {
+			nodes := make([]redlatch.NodeAnswer, n)
+			count := 1
+			for range n {
+				count *= len(votes)
+			}
+			for k := range count {
+				for i := range nodes {
+					nodes[i] = votes[k%len(votes)]
+					k /= len(votes)
+				}
+				kind := redlatch.KindOf(op, nodes)
+				if !slices.Contains(kinds, kind) {
+					t.Fatalf("%s: %v amounts to %v", op, nodes, kind)
+				}
+				seen[kind] = true
+			}
+		}
+		if len(seen) != len(kinds) {
+			t.Errorf("%s: only %v came out", op, seen)
+		}
+	}
+}
+
+// One node has another's record, one cannot be reached: to prolong or to release is not held
+// up by the other, but has no quorum.
+func TestAnotherHolderIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := open(t, config(proxyURLs(proxies)...))
+	lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	take := t.Name() + "/take"
+	if ok, err := client.Take(t.Context(), take, "id", 20*time.Second); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for _, name := range []string{lock.Name(), take} {
+		for _, s := range nodes {
+			await(t, "all nodes have it", func() bool { return value(t, s, name) != "" })
+		}
+		do(t, nodes[1], "SET", name, "theirs", "PX", "60000")
+	}
+	if err := proxies[2].Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	proxies[2].Cut()
+	for _, call := range []struct {
+		what string
+		err  func() error
+	}{
+		{"Extend", func() error { return lock.Extend(t.Context(), 20*time.Second) }},
+		{"Unlock", func() error { return lock.Unlock(t.Context()) }},
+		{"ExtendTake", func() error { return second(client.ExtendTake(t.Context(), take, "id", 20*time.Second)) }},
+		{"Release", func() error { return second(client.Release(t.Context(), take, "id")) }},
+		{"Query", func() error { _, _, err := client.Query(context.Background(), take); return err }},
+	} {
+		if err := call.err(); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%s: %v", call.what, err)
+		}
+	}
+	for _, name := range []string{lock.Name(), take} {
+		for _, s := range nodes {
+			do(t, s, "DEL", name)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/legacy"
+)
+
+// A ctx that is nil is refused; Unlock releases all the same.
+func TestNilContext(t *testing.T) {
+	t.Parallel()
+	var none context.Context
+	server := redistest.New(t)
+	locker := open(t, server.URL(), 20*time.Second)
+	held := try(t, locker, "held")
+	_, locking := locker.Lock(none, "x")
+	_, trying := locker.TryLock(none, "x")
+	_, both := legacy.Both(none, locker, nil, "x")
+	for what, err := range map[string]error{"Lock": locking, "TryLock": trying, "Extend": held.Extend(none), "Both": both} {
+		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "ctx is nil: pass context.Background()") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := legacy.Both(t.Context(), nil, nil, "x"); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("Both of nothing: %v", err)
+	}
+	if held.Err() != nil {
+		t.Errorf("the lock is %v", held.Err())
+	}
+	if err := held.Unlock(none); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	try(t, open(t, server.URL(), 20*time.Second), "held")
+}
