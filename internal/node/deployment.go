@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -99,7 +100,7 @@ type OtherSetError struct {
 func (e *OtherSetError) Error() string {
 	return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] here, this client names [%s]; "+
 		"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, or reset this one",
-		e.Deployment, strings.Join(e.Recorded, " "), strings.Join(e.Ours, " "))
+		e.Deployment, printable.Text(strings.Join(e.Recorded, " ")), strings.Join(e.Ours, " "))
 }
 
 // reconcile returns the names that stand for the node set in the agreement:

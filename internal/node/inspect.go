@@ -244,7 +244,7 @@ func (n *Node) deploymentKeys() []string {
 // gather reads the reply of inspect.lua.
 func gather(reply driver.Reply) (*evidence, error) {
 	if reply.Kind != driver.Array || len(reply.Array) != 4 {
-		return nil, fmt.Errorf("inspection answered %+v", reply)
+		return nil, fmt.Errorf("inspection answered %v", reply)
 	}
 	field := reply.Array
 	r, err := parseRecord(field[1].Text)

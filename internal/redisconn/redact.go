@@ -153,9 +153,9 @@ func split(raw string) (*url.URL, error) {
 }
 
 // maxNodeName bounds a node's name, in bytes.
-const maxNodeName = 64
+const maxNodeName = 256
 
-var errName = errors.New("the node's name has characters that it cannot have: use up to 64 printable ones, without spaces and without @ # ? & =")
+var errName = errors.New("the node's name has characters that it cannot have: use up to 256 printable ones, without spaces and without @ # ? & =")
 
 // CheckName refuses what cannot be a node's name. Those that would be written
 // without % in a URL's parameters and fragment come from a password that was not

@@ -118,7 +118,7 @@ func TestParseErrors(t *testing.T) {
 		{"redis://localhost:6379# ", "name"},
 		{"redis://localhost:6379#a%1Bb", "name"},
 		{"redis://localhost:6379#%E2%80%AEb", "name"},
-		{"redis://localhost:6379#" + strings.Repeat("a", 65), "name"},
+		{"redis://localhost:6379#" + strings.Repeat("a", 257), "name"},
 		{"redis:# ", "redis://HOST:PORT"},
 		{"redis:", "redis://HOST:PORT"},
 		{"redis:10.0.0.1:6379", "write redis://10.0.0.1:6379"},
