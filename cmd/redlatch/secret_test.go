@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -17,10 +18,11 @@ const marker = "hUnTeR2"
 // printed runs one command line in this process and returns all that it prints.
 func printed(t testing.TB, args ...string) string {
 	t.Helper()
-	file, err := os.CreateTemp(t.TempDir(), "out")
+	file, err := os.CreateTemp("", "redlatch-out")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer os.Remove(file.Name())
 	defer file.Close()
 	stdout, stderr := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = file, file
@@ -90,4 +92,38 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	t.Logf("%d URLs in %d command lines: %d URLs leaked, in %d command lines", len(urls), lines, len(leaky), leaks)
+}
+
+// A password with anything in it, escaped or not, is printed by no command.
+func FuzzSecret(f *testing.F) {
+	for _, parts := range [][2]string{{"", ""}, {"12/", ""}, {"p#", "?"}, {"a@", "@b"}, {"12?addr=", "/"}, {"%", "%zz"}, {"\x1b", "\xff"}, {"12,", ",x"}} {
+		f.Add(parts[0], parts[1], uint(len(parts[0])))
+	}
+	for _, name := range []string{"REDLATCH_NODES", "REDLATCH_PASSWORD"} {
+		f.Setenv(name, "")
+	}
+	f.Fuzz(func(t *testing.T, before, after string, choice uint) {
+		url := "redis://alice:" + before + marker + after + "@127.0.0.1:1/1"
+		all := append(commandLines(url), misplaced(url)...)
+		args := all[choice%uint(len(all))]
+		if text := printed(t, args...); strings.Contains(text, marker) {
+			t.Errorf("%q prints\n%s", args, text)
+		}
+	})
+}
+
+// The help says which variables are read, and not what is in them.
+func TestHelpPrintsNoSecret(t *testing.T) {
+	if os.Getenv("REDLATCH_TEST_HELP") != "" {
+		execute([]string{os.Getenv("REDLATCH_TEST_HELP"), "--help"})
+		return
+	}
+	for _, command := range []string{"lock", "doctor", "admit", "run"} {
+		help := exec.Command(os.Args[0], "-test.run=^TestHelpPrintsNoSecret$")
+		help.Env = append(os.Environ(), "REDLATCH_TEST_HELP="+command, "REDLATCH_NODES=redis://u:"+marker+"@127.0.0.1:1", "REDLATCH_PASSWORD="+marker)
+		text, err := help.CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "REDLATCH_NODES") || strings.Contains(string(text), marker) {
+			t.Errorf("%s: %v\n%s", command, err, text)
+		}
+	}
 }
