@@ -10,6 +10,7 @@ import (
 func TestWithPassword(t *testing.T) {
 	for node, want := range map[string]string{
 		"redis://h:1":            "redis://:p%40ss@h:1",
+		" redis://h:1":           "redis://:p%40ss@h:1",
 		"redis://user@h:1/2#a":   "redis://user:p%40ss@h:1/2#a",
 		"redis://user:own@h:1":   "redis://user:own@h:1",
 		"redis://:own@h:1":       "redis://:own@h:1",

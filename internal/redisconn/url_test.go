@@ -71,6 +71,9 @@ func TestParseSentinels(t *testing.T) {
 	if o.TLS == nil || o.TLS.ServerName != "" {
 		t.Errorf("the certificate is to be for %q, whoever is the master", o.TLS.ServerName)
 	}
+	if o, _, err := Parse("redis://a:7?addr=b&addr=[::1]&master_set=m"); err != nil || !slices.Equal(o.addresses(), []string{"a:7", "b:6379", "[::1]:6379"}) {
+		t.Errorf("%+v, %v", o, err)
+	}
 	other, _, err := Parse("redis://c:26381?addr=b:26380&addr=a:26379&master_set=main")
 	if err != nil {
 		t.Fatal(err)
