@@ -143,9 +143,9 @@ func (o *Options) readTLS(u *url.URL, query url.Values) (err error) {
 func (o *Options) check(query url.Values) error {
 	switch {
 	case o.Network == "unix" && (o.Master != "" || o.Cluster):
-		return errors.New("Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT")
+		return errors.New("a socket leads to one server; Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT")
 	case o.Master != "" && query.Has("cluster"):
-		return errors.New("Sentinels do not watch a Cluster: leave master_set or cluster out")
+		return errors.New("both master_set and cluster, but Sentinels do not watch a Cluster: leave master_set or cluster out")
 	case o.Cluster && o.Database != 0:
 		return errors.New("a Cluster has database 0 only")
 	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
