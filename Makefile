@@ -40,6 +40,17 @@ bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
+# FUZZ is how long each fuzz test runs.
+FUZZ ?= 3s
+fuzz: ## the fuzz tests, some seconds each
+	go test -run=NONE -fuzz=FuzzParse$$ -fuzztime=$(FUZZ) ./internal/redisconn
+	go test -run=NONE -fuzz=FuzzRedact$$ -fuzztime=$(FUZZ) ./internal/redisconn
+	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) .
+	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./cmd/redlatch
+	go test -run=NONE -fuzz=FuzzParseToken$$ -fuzztime=$(FUZZ) ./fence
+	go test -run=NONE -fuzz=FuzzSplitCommands$$ -fuzztime=$(FUZZ) ./internal/redistest
+	go test -run=NONE -fuzz=FuzzSplitReplies$$ -fuzztime=$(FUZZ) ./internal/redistest
+
 torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR for the reports
 	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch torture --for 60s --report $$reports
 
@@ -56,6 +67,6 @@ sim-once: ## the simulation at its full size, which is too slow for the race det
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race sim-once bench-once torture ## what every change must pass
+ci: setup lint race fuzz sim-once bench-once torture ## what every change must pass
 
-.PHONY: help setup demo test race lint bench bench-once torture torture-peers sim sim-once spec ci
+.PHONY: help setup demo test race lint bench bench-once fuzz torture torture-peers sim sim-once spec ci

@@ -31,7 +31,7 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 	defer c.calls.Done()
 	n := c.node(address)
 	if n == nil {
-		return invalid("no node is called %q here: use one of Config.Nodes", redacted(address))
+		return c.noNode(address)
 	}
 	if err := n.Vouch(ctx); err != nil {
 		return fmt.Errorf("admit %s: %w", n.Name(), err)
@@ -53,14 +53,12 @@ func (c *Client) node(address string) member {
 	return nil
 }
 
-// redacted returns address without the password that a URL may have, well formed
-// or not.
-func redacted(address string) string {
-	if _, name, err := redisconn.Parse(address); err == nil {
-		return name
+// noNode says that no node is called address. It lists those there are, and of
+// address what is certain to hold no secret.
+func (c *Client) noNode(address string) error {
+	names := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		names[i] = n.Name()
 	}
-	if at := strings.LastIndexByte(address, '@'); at >= 0 {
-		return "…" + address[at:]
-	}
-	return address
+	return invalid("no node is called %q here: use one of %s", redisconn.Redact(address), strings.Join(names, ", "))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -79,7 +80,12 @@ type Config struct {
 	// slots away that has restarted within MaxTTL and 4 s.
 	//
 	// All clients must name the same nodes. A node with several addresses can
-	// be given one name for all with a fragment: redis://10.0.0.7:6379#a.
+	// be given one name for all with a fragment: redis://10.0.0.7:6379#a. A name
+	// has up to 256 bytes, printable, without spaces and without @ # ? & =.
+	//
+	// Percent-encode users and passwords, as with url.UserPassword: a URL whose
+	// password was not escaped is refused. No error and no report repeats a user
+	// or a password of a URL.
 	Nodes []string
 
 	// TTL is how long the servers keep a lock whose holder is not heard of.
@@ -405,10 +411,8 @@ func checkLabel(setting, label string) error {
 	if len(label) > maxLabel {
 		return invalid("%s has %d bytes: use %d at most", setting, len(label), maxLabel)
 	}
-	for _, r := range label {
-		if !strconv.IsPrint(r) {
-			return invalid("%s is %q: use printable characters", setting, label)
-		}
+	if !printable.Is(label) {
+		return invalid("%s is %q: use printable characters", setting, label)
 	}
 	return nil
 }

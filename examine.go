@@ -24,7 +24,8 @@ const (
 	Unfit      = node.Unfit      // does not vote until somebody mends something
 )
 
-// NodeReport is what one look at a node found.
+// NodeReport is what one look at a node found. Texts that are the server's may
+// hold anything; those of errors are printable.
 type NodeReport struct {
 	// Node is the node's address, or its #name.
 	Node string
@@ -72,7 +73,8 @@ type NodeReport struct {
 	ClockOffset, ClockError time.Duration
 	ClockKnown              bool
 
-	// User is the ACL user as the server says, or else as the URL does.
+	// User is the ACL user as the server says, or else as the URL does; "" when
+	// the node could not be reached.
 	User string
 	// Missing are the ACL rules that the user lacks, such as "+eval" or
 	// "~redlatch:*". Without "+client|id" and "+client|kill", which matter with one
@@ -147,7 +149,10 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	first := make(map[string]string)
 	for i, x := range found {
 		reports[i] = report(endpoints[i].name, x)
-		reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
+		reports[i].User = x.User
+		if x.Err == nil { // else what the URL has may be a password in the user's place
+			reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
+		}
 		if same, ok := first[x.RunID]; ok && x.RunID != "" {
 			reports[i].SameAs = same
 			continue

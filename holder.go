@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // maxLabel bounds the label, which every node stores with the lock.
@@ -17,7 +19,8 @@ type Holder struct {
 	// ID is the value of the key: one attempt's own.
 	ID string
 	// Label and Since are what the holder said of itself when it acquired, by
-	// its own clock. Both are zero for a lock of another library.
+	// its own clock. Both are zero for a lock of another library. Label is
+	// printable; ID is so with this library's locks only.
 	Label string
 	Since time.Time
 }
@@ -26,7 +29,7 @@ func (h Holder) String() string {
 	if h.Label == "" {
 		return "holder " + strconv.Quote(h.ID)
 	}
-	return fmt.Sprintf("%s since %s", h.Label, h.Since.Format(time.RFC3339))
+	return fmt.Sprintf("%s since %s", printable.Text(h.Label), h.Since.Format(time.RFC3339))
 }
 
 // secretText writes random bits in capitals and digits.
@@ -51,7 +54,7 @@ func parseHolder(id string) Holder {
 	secret, rest, ok := strings.Cut(id, ".")
 	since, label, ok2 := strings.Cut(rest, ".")
 	ms, err := strconv.ParseInt(since, 36, 64)
-	if ok && ok2 && err == nil && len(secret) >= 26 {
+	if ok && ok2 && err == nil && len(secret) >= 26 && checkLabel("", label) == nil {
 		h.Label, h.Since = label, time.UnixMilli(ms)
 	}
 	return h

@@ -32,7 +32,7 @@ func (c *Client) Reset(ctx context.Context, address string) error {
 	defer c.calls.Done()
 	n := c.node(address)
 	if n == nil {
-		return invalid("no node is called %q here: use one of Config.Nodes", redacted(address))
+		return c.noNode(address)
 	}
 	if err := n.Reset(ctx); err != nil {
 		return fmt.Errorf("reset %s: %w", n.Name(), err)

@@ -433,3 +433,16 @@ func TestFromResponseKeepsReadErrors(t *testing.T) {
 		t.Errorf("%q, %v", body, err)
 	}
 }
+
+// What a server says of its refusal is printable.
+func TestFromResponseEscapes(t *testing.T) {
+	for kind, status := range map[string]int{"invalid": http.StatusBadRequest, "missing": http.StatusPreconditionRequired, "unavailable": http.StatusServiceUnavailable} {
+		resp := &http.Response{
+			StatusCode: status, Header: http.Header{"Content-Type": {"application/problem+json"}},
+			Body: io.NopCloser(strings.NewReader(`{"type":"urn:redlatch:fence:` + kind + `","detail":"\u001b[2J\u202egone\nand more"}`)),
+		}
+		if err := fence.FromResponse(resp); err == nil || !strings.HasSuffix(err.Error(), `: \x1b[2J\u202egone\nand more`) {
+			t.Errorf("%s: %q", kind, fmt.Sprint(err))
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // SetHeader sets [DefaultHeader] to token. For another header, or for metadata of other protocols, format the token as a
@@ -89,9 +91,9 @@ func FromResponse(resp *http.Response) error {
 	case problemStale:
 		return &StaleError{Resource: p.Resource, Token: p.Token, Largest: p.Largest}
 	case problemMissing, problemInvalid:
-		return fmt.Errorf("%w: refused by the server: %s", ErrInvalid, p.Detail)
+		return fmt.Errorf("%w: refused by the server: %s", ErrInvalid, printable.Text(p.Detail))
 	case problemUnavailable:
-		return errors.New("fence: refused by the server: " + p.Detail)
+		return errors.New("fence: refused by the server: " + printable.Text(p.Detail))
 	}
 	return nil
 }

@@ -51,6 +51,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // Processor is what is asked of a client. *redis.Client has it, which
@@ -109,8 +110,9 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 		if len(config.Nodes) > 0 {
 			node.Name = config.Nodes[i]
 		}
-		if node.Name == "" || len(strings.Fields(node.Name)) != 1 || strings.Contains(node.Name, "://") {
-			return nil, fmt.Errorf("client %d needs a name, without spaces, and not a URL: write it in Config.Nodes[%d]", i, i)
+		if redisconn.CheckName(node.Name) != nil || strings.Contains(node.Name, "://") {
+			// The name is not repeated: a URL would have a password.
+			return nil, fmt.Errorf("client %d needs a name of up to 256 printable characters, without spaces and without @ # ? & =, and not a URL: write it in Config.Nodes[%d]", i, i)
 		}
 		nodes[i] = node
 	}

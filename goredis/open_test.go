@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +242,8 @@ func TestMisfits(t *testing.T) {
 		{"twice", redlatch.Config{}, []goredis.Processor{one, one}, "vote twice"},
 		{"too few names", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{one, other}, "one for each"},
 		{"one name for two", redlatch.Config{Nodes: []string{"a", "a"}}, []goredis.Processor{one, other}, "both called a"},
+		{"a password in a name", redlatch.Config{Nodes: []string{"u:secret@localhost"}}, []goredis.Processor{one}, "without @"},
+		{"control characters in a name", redlatch.Config{Nodes: []string{"a\x1b"}}, []goredis.Processor{one}, "printable"},
 		{"a URL for a name", redlatch.Config{Nodes: []string{"redis://localhost:1"}}, []goredis.Processor{one}, "not a URL"},
 		{"failover without a name", redlatch.Config{}, []goredis.Processor{failover}, "Config.Nodes[0]"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
@@ -252,6 +255,9 @@ func TestMisfits(t *testing.T) {
 			_, err := goredis.Open(c.config, c.clients...)
 			if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), c.mention) {
 				t.Errorf("got %v, want ErrInvalid and %q", err, c.mention)
+			}
+			if strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("the password is told: %v", err)
 			}
 		})
 	}

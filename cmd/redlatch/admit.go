@@ -53,7 +53,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 		err := act(client, ctx, node)
 		cancel()
 		if err == nil {
-			out.say(done, withoutPassword(node))
+			out.say(done, nodeText(node, cfg.Nodes))
 			continue
 		}
 		if failed != nil {
@@ -70,7 +70,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 func admitFailure(err error) *outcome {
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
-		return &outcome{code: exitUsage, err: err, hints: []string{"the node must be one of --nodes"}}
+		return &outcome{code: exitUsage, err: err, hints: []string{"name one of --nodes, by its URL or as redlatch shows it"}}
 	case errors.Is(err, redlatch.ErrRefused):
 		return &outcome{code: exitRefused, err: err}
 	default:

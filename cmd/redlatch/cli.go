@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // cli is the command line: one field a command, and a file for each.
@@ -67,9 +71,32 @@ func parseAndRun(args []string, out *printer) error {
 				hint = "see redlatch " + selected.Name + " --help"
 			}
 		}
-		return &outcome{code: exitUsage, err: err, hints: []string{hint}}
+		return &outcome{code: exitUsage, err: withoutURLs(err, args), hints: []string{hint}}
 	}
 	return ctx.Run(out)
+}
+
+// withoutURLs is what the parser says of args, of which it repeats what is in a
+// wrong place: up to a URL, or to what may be part of one, and of that what can be
+// shown.
+func withoutURLs(err error, args []string) error {
+	text := err.Error()
+	for _, arg := range args {
+		for _, part := range append(strings.Split(arg, ","), arg) {
+			if _, value, has := strings.Cut(part, "="); has && strings.HasPrefix(part, "-") {
+				part = value
+			}
+			if !strings.Contains(part, "@") && !strings.Contains(part, ":/") {
+				continue
+			}
+			// The parser may quote the rest.
+			start, _, _ := strings.Cut(strconv.QuoteToASCII(part)[1:], `\`)
+			if before, _, found := strings.Cut(text, strings.TrimSuffix(start, `"`)); found {
+				text = before + redisconn.Redact(part)
+			}
+		}
+	}
+	return errors.New(text)
 }
 
 // verbatim takes an argument as it is. Kong itself takes it through JSON, which

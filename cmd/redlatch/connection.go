@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 
 // connection has the flags of every command that talks to nodes.
 type connection struct {
-	Nodes        []string      `env:"REDLATCH_NODES" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed. A command line is visible to everybody in ps: give passwords by the environment or by --password-file."`
+	Nodes        []string      `env:"REDLATCH_NODES" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file."`
 	PasswordFile string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
 	Deployment   string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
 	MaxTTL       time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
@@ -89,6 +91,7 @@ func (c *connection) password() (string, error) {
 // withPassword adds a password to a URL that has none. What is not a URL is
 // left for the library to refuse in its own words.
 func withPassword(node, password string) string {
+	node = strings.TrimSpace(node)
 	u, err := url.Parse(node)
 	if err != nil {
 		return node
@@ -117,38 +120,69 @@ func endpoint(node string) string {
 	return net.JoinHostPort(host, cmp.Or(u.Port(), "6379")) + "?" + cmp.Or(strings.Trim(u.Path, "/"), "0")
 }
 
-// admitCommand is the command line with which an operator vouches for node in
-// the deployment that c describes.
-func (c *connection) admitCommand(node string) string {
-	words := []string{"redlatch", "admit"}
-	if os.Getenv("REDLATCH_NODES") != strings.Join(c.Nodes, ",") {
-		shown := make([]string, len(c.Nodes))
-		for i, node := range c.Nodes {
-			shown[i] = withoutPassword(node)
-		}
-		words = append(words, "--nodes", strings.Join(shown, ","))
-	}
-	if c.Deployment != defaultDeployment && os.Getenv("REDLATCH_DEPLOYMENT") != c.Deployment {
-		words = append(words, "--deployment", c.Deployment)
-	}
-	if c.MaxTTL != defaultMaxTTL && os.Getenv("REDLATCH_MAX_TTL") == "" {
-		words = append(words, "--max-ttl", c.MaxTTL.String())
-	}
-	return strings.Join(append(words, node), " ")
+// elided stands for URLs with a secret in a command that is shown.
+const elided = "…"
+
+// admitCommand is the command line, for a shell, with which an operator vouches for
+// nodes in the deployment that c describes. It leaves out what the environment
+// says. --nodes is elided where a URL has a user or a password.
+func (c *connection) admitCommand(nodes ...string) string { return c.command([]string{"admit"}, nodes) }
+
+// resetCommand is the command line that moves the deployment to --nodes.
+func (c *connection) resetCommand() string {
+	return c.command([]string{"admit", "--reset"}, nodeTexts(c.Nodes, c.Nodes))
 }
 
-func withoutPassword(node string) string {
-	if !strings.Contains(node, "@") {
-		return node // an address as it is shown is no URL
+func (c *connection) command(command, nodes []string) string {
+	words := append([]string{"redlatch"}, command...)
+	end := ""
+	if os.Getenv("REDLATCH_NODES") != strings.Join(c.Nodes, ",") {
+		value := strings.Join(c.Nodes, ",")
+		if slices.ContainsFunc(c.Nodes, func(node string) bool { return redisconn.Redact(node) != node }) {
+			value, end = elided, " (… stands for --nodes as given here)"
+		}
+		words = append(words, "--nodes", value)
 	}
-	u, err := url.Parse(node)
-	if err != nil || u.Host+u.Path == "" {
-		return "URL"
+	if c.PasswordFile != os.Getenv("REDLATCH_PASSWORD_FILE") {
+		words = append(words, "--password-file", c.PasswordFile)
 	}
-	if _, has := u.User.Password(); has {
-		u.User = url.User(u.User.Username())
+	if c.Deployment != cmp.Or(os.Getenv("REDLATCH_DEPLOYMENT"), defaultDeployment) {
+		words = append(words, "--deployment", c.Deployment)
 	}
-	return u.String()
+	if told, err := time.ParseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
+		words = append(words, "--max-ttl", c.MaxTTL.String())
+	}
+	if c.NoFence && os.Getenv("REDLATCH_NO_FENCE") == "" {
+		words = append(words, "--no-fence")
+	}
+	if slices.ContainsFunc(nodes, func(node string) bool { return strings.HasPrefix(node, "-") }) {
+		words = append(words, "--")
+	}
+	line := shellWords(append(words, nodes...)...)
+	return strings.Replace(line, " --nodes "+shellQuote(elided)+" ", " --nodes "+elided+" ", 1) + end
+}
+
+// nodeTexts are what can be shown of nodes that were given by URL or by name,
+// where set are the nodes there are.
+func nodeTexts(given, set []string) []string {
+	texts := make([]string, len(given))
+	for i, node := range given {
+		texts[i] = nodeText(node, set)
+	}
+	return texts
+}
+
+// nodeText is the name of a node of the set, by which Admit knows it; of what is
+// none, what can be shown.
+func nodeText(given string, set []string) string {
+	given = strings.TrimSpace(given)
+	_, called, err := redisconn.Parse(given)
+	for _, node := range set {
+		if o, name, parseErr := redisconn.Parse(strings.TrimSpace(node)); parseErr == nil && (given == name || given == o.Address || err == nil && called == name) {
+			return name
+		}
+	}
+	return redisconn.Redact(given)
 }
 
 // answers shows what each node said, a line each.
@@ -160,7 +194,7 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 		case node.Verdict == redlatch.Unknown && node.Err == nil:
 			said = "not waited for"
 		case node.Verdict == redlatch.Held && node.Holder.Label != "":
-			said += fmt.Sprintf(" (%s, for %s still)", node.Holder.Label, short(node.Left))
+			said += fmt.Sprintf(" (%s, for %s still)", printable.Text(node.Holder.Label), short(node.Left))
 		case node.Verdict == redlatch.NotAdmitted && node.Left > 0:
 			said += fmt.Sprintf(" for %s still", short(node.Left))
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 func TestWithPassword(t *testing.T) {
 	for node, want := range map[string]string{
 		"redis://h:1":            "redis://:p%40ss@h:1",
+		" redis://h:1":           "redis://:p%40ss@h:1",
 		"redis://user@h:1/2#a":   "redis://user:p%40ss@h:1/2#a",
 		"redis://user:own@h:1":   "redis://user:own@h:1",
 		"redis://:own@h:1":       "redis://:own@h:1",
@@ -38,39 +41,77 @@ func TestAnswersNameNoScript(t *testing.T) {
 	}
 }
 
-// The command that is shown has what the environment does not say, and no
-// password.
+// The command that is shown has what the environment does not say, no password,
+// and quotes for the shell.
 func TestAdmitCommand(t *testing.T) {
-	c := connection{Nodes: []string{"redis://u:secret@a:1", "redis://b:2"}, Deployment: defaultDeployment, MaxTTL: defaultMaxTTL}
+	c := connection{Nodes: []string{"redis://a:1", "redis://b:2"}, Deployment: defaultDeployment, MaxTTL: defaultMaxTTL}
 	check := func(want string) {
 		t.Helper()
 		if got := c.admitCommand("a:1"); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	t.Setenv("REDLATCH_NODES", "")
-	check("redlatch admit --nodes redis://u@a:1,redis://b:2 a:1")
-	c.Deployment, c.MaxTTL = "blue", time.Minute
-	check("redlatch admit --nodes redis://u@a:1,redis://b:2 --deployment blue --max-ttl 1m0s a:1")
-	t.Setenv("REDLATCH_NODES", "redis://u:secret@a:1,redis://b:2")
+	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_FENCE", "PASSWORD_FILE"} {
+		t.Setenv("REDLATCH_"+name, "")
+	}
+	check("redlatch admit --nodes redis://a:1,redis://b:2 a:1")
+	c.Nodes[1] = "redis://b:2?addr=c:3&master_set=m#b;c"
+	check("redlatch admit --nodes 'redis://a:1,redis://b:2?addr=c:3&master_set=m#b;c' a:1")
+	for _, url := range []string{"redis://u:secret@a:1", "redis://secret@a:1", "redis://a:1?master_set=m&sentinel_password=secret", "redis://u:se/cret@a:1"} {
+		c.Nodes[0] = url
+		check("redlatch admit --nodes … a:1 (… stands for --nodes as given here)")
+	}
+	c.Deployment, c.MaxTTL, c.PasswordFile, c.NoFence = "blue", time.Minute, "the file", true
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence a:1 (… stands for --nodes as given here)")
+	c.Nodes[0] = "redis://u:secret@a:1"
+	t.Setenv("REDLATCH_NODES", strings.Join(c.Nodes, ","))
 	t.Setenv("REDLATCH_DEPLOYMENT", "blue")
 	t.Setenv("REDLATCH_MAX_TTL", "1m")
+	t.Setenv("REDLATCH_PASSWORD_FILE", "the file")
+	t.Setenv("REDLATCH_NO_FENCE", "true")
 	check("redlatch admit a:1")
+	c.Deployment, c.MaxTTL = defaultDeployment, defaultMaxTTL // by a flag, beside the environment
+	check("redlatch admit --deployment default --max-ttl 30s a:1")
+	if got, want := c.admitCommand("-x", "$(date)"), "redlatch admit --deployment default --max-ttl 30s -- -x '$(date)'"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := c.resetCommand(), "redlatch admit --reset --deployment default --max-ttl 30s a:1 'b;c'"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
-// A node is shown as it was named: by its address, which is no URL, too.
-func TestWithoutPassword(t *testing.T) {
-	for node, want := range map[string]string{
-		"redis://u:p@h:1/2#a": "redis://u@h:1/2#a",
-		"127.0.0.1:6379":      "127.0.0.1:6379",
-		"127.0.0.1:6379/3":    "127.0.0.1:6379/3",
-		"#a":                  "#a",
-		"[::1]:6379":          "[::1]:6379",
-		"redis://u:p%@h":      "URL",
-		"u:p@127.0.0.1:6379":  "URL",
+// A node is shown by the name by which it is known; of what is none, what can be
+// shown is.
+func TestNodeText(t *testing.T) {
+	set := []string{"redis://u:p@h:1/2#a", "redis://127.0.0.1:6379", "redis://u:p/w@h:3"}
+	for given, want := range map[string]string{
+		"redis://u:p@h:1/2#a":       "a",
+		"redis://other/9#a":         "a",
+		"a":                         "a",
+		"h:1":                       "a",
+		"127.0.0.1:6379":            "127.0.0.1:6379",
+		" redis://u:p@127.0.0.1 ":   "127.0.0.1:6379",
+		"127.0.0.1:6380/3":          "127.0.0.1:6380/3",
+		"redis://u:p@127.0.0.1:638": "redis://xxxxx@127.0.0.1:638",
+		"redis://u:p%@h":            "redis://…",
+		"u:p@127.0.0.1:6379":        "…",
+		"b":                         "…",
 	} {
-		if got := withoutPassword(node); got != want {
-			t.Errorf("%s: %s, want %s", node, got, want)
+		if got := nodeText(given, set); got != want {
+			t.Errorf("%s: %s, want %s", given, got, want)
 		}
+	}
+}
+
+// A shell takes the words apart again.
+func TestShellWords(t *testing.T) {
+	for _, word := range []string{"", "plain", "redis://a:1,redis://b:2", "redis://a?b=c&d=e#f", "a b", "it's", "''", `\`, "$(x)`y`$z", "a\nb", "*", "~", "#", "!", ";|<>(){}[]", "é"} {
+		out, err := exec.Command("sh", "-c", `printf '%s\n.' `+shellWords(word, "end")).Output()
+		if err != nil || string(out) != word+"\n.end\n." {
+			t.Errorf("%q: %s: %q, %v", word, shellWords(word, "end"), out, err)
+		}
+	}
+	if got := shellWords("redlatch", "admit", "127.0.0.1:1"); got != "redlatch admit 127.0.0.1:1" {
+		t.Errorf("quotes without need: %s", got)
 	}
 }

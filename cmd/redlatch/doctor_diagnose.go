@@ -252,12 +252,3 @@ func size(n int64) string {
 	}
 	return strconv.FormatFloat(value, 'g', 4, 64) + units[unit:unit+1]
 }
-
-// resetCommand is the command line that moves the deployment to --nodes.
-func (d *doctorCmd) resetCommand() string {
-	nodes := make([]string, len(d.Nodes))
-	for i, node := range d.Nodes {
-		nodes[i] = withoutPassword(node)
-	}
-	return strings.Replace(d.admitCommand(strings.Join(nodes, " ")), "redlatch admit", "redlatch admit --reset", 1)
-}

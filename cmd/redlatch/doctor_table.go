@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // writeTable prints a row a node, then the findings.
@@ -28,7 +29,7 @@ func writeTable(w io.Writer, reports []redlatch.NodeReport, found findings) erro
 		}
 		fmt.Fprintf(&text, "%-7s  %s%s\n", one.severity, about, oneLine(one.text))
 		if one.remedy != "" {
-			fmt.Fprintf(&text, "%-7s  remedy: %s\n", "", one.remedy)
+			fmt.Fprintf(&text, "%-7s  remedy: %s\n", "", printable.Text(one.remedy))
 		}
 	}
 	if exitCode(found) == 0 {
@@ -59,6 +60,9 @@ func row(node redlatch.NodeReport) []string {
 	set(9, node.ClockKnown, clockText(node))
 	set(10, len(node.Missing) > 0, strings.Join(node.Missing, " "))
 	set(11, node.SameAs != "", node.SameAs)
+	for i, cell := range cells {
+		cells[i] = printable.Text(cell) // a tab would be the next cell
+	}
 	return cells
 }
 
@@ -109,7 +113,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine is a text that others had a part in, as one line for a terminal.
+func oneLine(text string) string { return printable.Text(strings.Join(strings.Fields(text), " ")) }
 
 // nodeJSON is a node in the output of --json. Times are in seconds.
 type nodeJSON struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // failure turns the library's error into the exit code and the words. doing is
@@ -72,9 +73,9 @@ func holderText(quorum *redlatch.QuorumError) string {
 }
 
 func holdingText(holder redlatch.Holder, left time.Duration) string {
-	who := holder.Label
+	who := printable.Text(holder.Label)
 	if who == "" {
-		who = "a client that gives no name (" + holder.ID + ")"
+		who = "a client that gives no name (" + printable.Text(holder.ID) + ")"
 	}
 	text := who
 	if !holder.Since.IsZero() {

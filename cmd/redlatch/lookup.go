@@ -45,7 +45,7 @@ func present(command string) *outcome {
 			return &outcome{
 				code:  exitNotExec,
 				err:   fmt.Errorf("cannot execute %s: no execute permission", candidate),
-				hints: []string{"chmod +x " + candidate + ", or name its interpreter: -- sh " + candidate},
+				hints: []string{shellWords("chmod", "+x", candidate) + ", or name its interpreter: " + shellWords("--", "sh", candidate)},
 			}
 		case len(candidates) == 1: // in PATH, a folder of that name is no match
 			return &outcome{code: exitNotExec, err: fmt.Errorf("cannot execute %s: it is a folder", candidate)}

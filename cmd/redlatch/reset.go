@@ -28,7 +28,7 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 		return err
 	}
 	if !a.NoFence {
-		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(a.shown()))
+		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
 	}
 	if len(a.Node) < len(cfg.Nodes) {
 		out.say("hint: the nodes of a set belong together: see redlatch doctor for those that still belong to another")
@@ -38,12 +38,8 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 
 // confirm says what must have been done before, and asks whether it was.
 func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
-	set := make([]string, len(cfg.Nodes))
-	for i, node := range cfg.Nodes {
-		set[i] = withoutPassword(node)
-	}
 	lines := []string{
-		fmt.Sprintf("this moves the deployment %q on %s to the nodes %s and to --max-ttl %s", cfg.Deployment, a.shown(), strings.Join(set, " "), a.MaxTTL),
+		fmt.Sprintf("this moves the deployment %q on %s to the nodes %s and to --max-ttl %s", cfg.Deployment, strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), a.MaxTTL),
 		"to be drained first: stop every client with other nodes or another --max-ttl, on every machine",
 		"a client that is not stopped goes on extending the lock it holds, which can then get a second holder",
 	}
@@ -72,13 +68,4 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
-}
-
-// shown are the nodes that were named, without passwords.
-func (a *admitCmd) shown() string {
-	shown := make([]string, len(a.Node))
-	for i, node := range a.Node {
-		shown[i] = withoutPassword(node)
-	}
-	return strings.Join(shown, " ")
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // Rules for what redlatch prints:
@@ -18,7 +20,9 @@ import (
 //     stop;
 //   - an error says what could not be done, then why; a node's answer is an
 //     indented line of its own; a remedy is a line that starts with "hint: ";
-//   - never a password: nodes are shown by their address;
+//   - never a password: nodes are shown by their name, URLs by redisconn.Redact;
+//   - nothing that a terminal obeys: what is not printable is escaped;
+//   - a command to paste is quoted for the shell;
 //   - durations are rounded to what a person reads, points in time are local.
 
 // level says how much is printed.
@@ -156,9 +160,9 @@ func (p *printer) fail(o *outcome) {
 func (p *printer) write(lines ...string) {
 	var text strings.Builder
 	for _, line := range lines {
-		// A server's own words may span lines.
+		// An error may span lines, and quote others.
 		for part := range strings.Lines(line) {
-			fmt.Fprintf(&text, "redlatch: %s\n", strings.TrimRight(part, "\r\n"))
+			fmt.Fprintf(&text, "redlatch: %s\n", printable.Text(strings.TrimRight(part, "\r\n")))
 		}
 	}
 	p.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // showCmd is `redlatch show`. What it prints is what was asked for, so it goes to
@@ -69,10 +70,11 @@ func (s *showCmd) Run(*printer) error {
 
 func (s *showCmd) text(h redlatch.Holding) string {
 	var text strings.Builder
+	name := printable.Text(s.Name)
 	if h.Holder.ID == "" {
-		fmt.Fprintf(&text, "%s: nobody holds it\n", s.Name)
+		fmt.Fprintf(&text, "%s: nobody holds it\n", name)
 	} else {
-		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", s.Name, holdingText(h.Holder, h.Left), h.Holder.ID)
+		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
 	}
 	for _, node := range h.Nodes {
 		said := node.Verdict.String()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -93,7 +94,7 @@ func (e *DisagreementError) Error() string {
 		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
 			"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, "+
 			"or change it for all clients with: redlatch deployment set",
-			e.Ours.Deployment, strings.Join(e.Recorded.Nodes, " "), at, strings.Join(e.Ours.Nodes, " "))
+			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "))
 	}
 	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment, "+
 		"or change it for all clients with: redlatch deployment set%s",

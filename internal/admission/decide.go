@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // Reasons for which a node does not vote, found by errors.Is.
@@ -129,7 +131,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	case e.Run == "" || e.ReplicationID == "":
 		return refuse(errors.New("RestartFence: the node's INFO names no run_id or no master_replid, so a restart could not be told: switch the fence off to use it all the same"))
 	case e.KeepsScripts:
-		return refuse(fmt.Errorf("RestartFence: server version %q may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", e.Version))
+		return refuse(fmt.Errorf("RestartFence: server version %s may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", printable.Text(e.Version)))
 	case e.Vouched, e.Note == "" && e.isKnown():
 		return admitted
 	}

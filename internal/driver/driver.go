@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // Conn is one ordered, pipelined connection to one server. It is safe for
@@ -132,10 +135,36 @@ var ErrNotSent = errors.New("not sent")
 // NotSent wraps err, which kept a command from being sent.
 func NotSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
+// String is for people: it is printable, whatever the server's texts are.
+func (r Reply) String() string {
+	switch r.Kind {
+	case Null:
+		return "null"
+	case Int:
+		return strconv.FormatInt(r.Int, 10)
+	case Text:
+		return strconv.Quote(r.Text)
+	}
+	parts := make([]string, len(r.Array))
+	for i, part := range r.Array {
+		parts[i] = part.String()
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
 // ServerError is an error reply. Text is the server's own.
 type ServerError struct{ Text string }
 
-func (e *ServerError) Error() string { return e.Text }
+// Error returns what can be printed of the text. Some servers repeat arguments of a
+// command that they do not know, such as the password of HELLO and AUTH: these are
+// left out.
+func (e *ServerError) Error() string {
+	text, _, cut := strings.Cut(e.Text, ", with args beginning with:")
+	if cut {
+		text += ", with arguments"
+	}
+	return printable.Text(text)
+}
 
 // Code returns the first word of the reply, such as "WRONGTYPE", by which
 // servers tell errors apart (Redis documentation, RESP protocol: simple

@@ -61,7 +61,7 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 		left := time.Duration(reply.Array[1].Int) * time.Millisecond
 		return ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[0].Text, Left: left}
 	case err == nil:
-		return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf("a script answered %+v", reply)}
+		return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf("a script answered %v", reply)}
 	}
 	return failure(err)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // Census knows the nodes that one client was given, and which server process
@@ -40,7 +41,7 @@ type DuplicateError struct{ First, Second, RunID string }
 
 func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("Nodes: %s and %s are one server (run_id %s), which would vote twice: name each server once",
-		e.First, e.Second, e.RunID)
+		e.First, e.Second, printable.Text(e.RunID))
 }
 
 // Err returns a *DuplicateError when two nodes are one server just now.

@@ -195,7 +195,7 @@ func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 	var first []uint16
 	for _, part := range reply.Array { // first slot, last slot, master, replicas
 		if len(part.Array) < 3 || len(part.Array[2].Array) < 2 {
-			return nil, fmt.Errorf("CLUSTER SLOTS answered %+v", part)
+			return nil, fmt.Errorf("CLUSTER SLOTS answered %v", part)
 		}
 		at := part.Array[2].Array
 		address := at[0].Text + ":" + strconv.FormatInt(at[1].Int, 10)

@@ -59,7 +59,7 @@ func (e *evidence) isReplica() bool { return e.info["role"] != "" && e.info["rol
 // gather reads the reply of inspect.lua, which looked at keys.
 func gather(reply driver.Reply, keys []string) (*evidence, error) {
 	if reply.Kind != driver.Array || len(reply.Array) != 5 {
-		return nil, fmt.Errorf("inspection answered %+v", reply)
+		return nil, fmt.Errorf("inspection answered %v", reply)
 	}
 	field := reply.Array
 	now, err := strconv.ParseInt(field[4].Text, 10, 64)

@@ -176,7 +176,7 @@ func (r *replicas) ask(life context.Context) (run string, err error) {
 	run, local, count := replies[0].Text, true, replies[1].Int
 	if r.Fsync {
 		if len(replies[1].Array) != 2 {
-			return "", r.unasked(fmt.Errorf("WAITAOF answered %+v", replies[1]))
+			return "", r.unasked(fmt.Errorf("WAITAOF answered %v", replies[1]))
 		}
 		local, count = replies[1].Array[0].Int > 0, replies[1].Array[1].Int
 	}

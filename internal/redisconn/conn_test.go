@@ -1,14 +1,18 @@
 package redisconn
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -200,5 +204,39 @@ func eachFlavor(t *testing.T, f func(t *testing.T, binary string)) {
 			t.Parallel()
 			f(t, binary)
 		})
+	}
+}
+
+// What Sentinels say of where the master is becomes part of errors.
+func TestSentinelNamesNoAddress(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					switch strings.ToUpper(lines.Text()) {
+					case "HELLO":
+						fmt.Fprint(conn, "-ERR unknown command 'HELLO'\r\n")
+					case "SENTINEL":
+						fmt.Fprint(conn, "*2\r\n$8\r\n\x1b[2Jmain\r\n$4\r\n6379\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	c := open(t, Options{Network: "tcp", Address: listener.Addr().String(), Master: "main"})
+	_, err = c.Do(within(t, patience), "PING")
+	if err == nil || !strings.Contains(err.Error(), `names a master at "\x1b[2Jmain:6379"`) || !printable.Is(err.Error()) {
+		t.Errorf("%q", fmt.Sprint(err))
 	}
 }

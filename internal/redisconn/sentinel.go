@@ -93,7 +93,11 @@ func (c *Conn) masterAddress(ctx context.Context, master string) (string, error)
 	if len(reply.Array) != 2 {
 		return "", fmt.Errorf("%s watches no master of that name", c.options.Address)
 	}
-	return net.JoinHostPort(reply.Array[0].Text, reply.Array[1].Text), nil
+	address := net.JoinHostPort(reply.Array[0].Text, reply.Array[1].Text)
+	if !isAddress(address) {
+		return "", fmt.Errorf("%s names a master at %q, which is no address", c.options.Address, address)
+	}
+	return address, nil
 }
 
 // follow breaks the connection when the Sentinels name another master than the

@@ -11,96 +11,156 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // parameters are those that a URL may have.
 var parameters = []string{"db", "skip_verify", "addr", "cluster", "master_set", "sentinel_username", "sentinel_password"}
 
-var errNotURL = errors.New("not a URL: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH; check the host and the port, and write special characters of a password as %-escapes")
-
 // Parse reads the URL of one server: redis://, rediss:// (TLS), unix://, each
 // with user, password and database number; valkey:// and valkeys:// are the
-// same. The parameters are those of rueidis.ParseURL: with master_set the address
-// and those of addr parameters are Sentinels', and the credentials the server's;
-// without, several addresses are those of a Cluster, as is one with cluster. name
-// is the URL's fragment, or else the name of the master set, "cluster" or the
-// address, with the database. Errors never contain the password.
+// same. With the parameter master_set the address and those of addr parameters are
+// Sentinels', and the credentials the server's; without, several addresses are those
+// of a Cluster, as is one with cluster. name is the URL's fragment, or else the name
+// of the master set, "cluster" or the address, with the database. Errors contain no
+// secret, and nothing of what may be one in a URL that is not well formed.
 func Parse(raw string) (o Options, name string, err error) {
-	u, err := url.Parse(raw)
+	u, err := split(raw)
 	if err != nil {
-		// What the parser says repeats parts of the URL, and where it went wrong
-		// these may be the password's.
-		return o, "", errNotURL
+		return o, "", err
 	}
-	shown := *u
-	shown.RawQuery, shown.Fragment, shown.Opaque = "", "", ""
-	address := shown.Redacted()
-	switch u.Scheme {
-	case "redis", "rediss", "valkey", "valkeys", "unix":
-	case "":
-		return o, "", fmt.Errorf("%q has no scheme: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH", address)
-	default:
-		return o, "", fmt.Errorf("unknown scheme %q: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH", u.Scheme)
-	}
-	for key := range u.Query() {
-		if !slices.Contains(parameters, key) {
-			return o, "", fmt.Errorf("%s: unknown parameter %q: %s are known", address, key, strings.Join(parameters, ", "))
+	query := u.Query()
+	o = Options{Network: "tcp", Master: query.Get("master_set"), SentinelUsername: query.Get("sentinel_username"), SentinelPassword: query.Get("sentinel_password")}
+	o.Username = u.User.Username()
+	o.Password, _ = u.User.Password()
+	for _, read := range []func(*url.URL, url.Values) error{checkParameters, o.readAddress, o.readDatabase, o.readTLS} {
+		if err := read(u, query); err != nil {
+			return Options{}, "", fmt.Errorf("%s: %w", Redact(raw), err)
 		}
 	}
-	if u.Scheme != "unix" {
-		u.Path = strings.TrimSuffix(u.Path, "/")
-	}
-	parsed, err := rueidis.ParseURL(u.String())
-	if err != nil {
-		return o, "", fmt.Errorf("%s: %w", address, err)
-	}
-	o = Options{
-		Network:  "tcp",
-		Address:  parsed.InitAddress[0],
-		Username: parsed.Username,
-		Password: parsed.Password,
-		Database: parsed.SelectDB,
-		TLS:      parsed.TLSConfig,
-	}
-	o.More, o.Master = parsed.InitAddress[1:], parsed.Sentinel.MasterSet
-	o.SentinelUsername, o.SentinelPassword = u.Query().Get("sentinel_username"), u.Query().Get("sentinel_password")
-	if u.Scheme == "unix" {
-		o.Network = "unix"
-	}
-	o.Cluster = o.Master == "" && (len(o.More) > 0 || u.Query().Has("cluster"))
+	o.Cluster = o.Master == "" && (len(o.More) > 0 || query.Has("cluster"))
 	if (o.Master != "" || o.Cluster) && o.TLS != nil {
 		o.TLS.ServerName = "" // each server is called by its own address
 	}
-	switch {
-	case o.Network == "unix" && (o.Master != "" || o.Cluster):
-		return o, "", fmt.Errorf("%s: Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT", address)
-	case o.Master != "" && u.Query().Has("cluster"):
-		return o, "", fmt.Errorf("%s: Sentinels do not watch a Cluster: leave master_set or cluster out", address)
-	case o.Cluster && o.Database != 0:
-		return o, "", fmt.Errorf("%s: a Cluster has database 0 only", address)
-	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
-		return o, "", fmt.Errorf("%s: the Sentinels' credentials are of no use without master_set=NAME", address)
-	case o.Address == "":
-		return o, "", fmt.Errorf("%s names no socket: write unix:///PATH", address)
-	case o.Database < 0:
-		return o, "", fmt.Errorf("%s: database %d: it starts at 0", address, o.Database)
+	if err := o.check(query); err != nil {
+		return Options{}, "", fmt.Errorf("%s: %w", Redact(raw), err)
 	}
-	for _, server := range o.addresses() {
-		_, port, _ := net.SplitHostPort(server)
-		if n, err := strconv.Atoi(port); o.Network == "tcp" && err == nil && (n < 1 || n > 65535) {
-			return o, "", fmt.Errorf("%s: port %d: ports are 1 to 65535", address, n)
+	if name = u.Fragment; name != "" {
+		if err := CheckName(name); err != nil {
+			return Options{}, "", fmt.Errorf("%s: %w", Redact(raw), err)
+		}
+		return o, name, nil
+	}
+	return o, nodeName(o), nil
+}
+
+// checkParameters does not repeat a parameter that is not known, which may be the
+// rest of a password that was not escaped.
+func checkParameters(u *url.URL, query url.Values) error {
+	n := 0
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		if pair == "" {
+			continue
+		}
+		n++
+		key, _, _ := strings.Cut(pair, "=")
+		switch {
+		case !slices.Contains(parameters, key):
+			return fmt.Errorf("unknown parameter, number %d after the ?: %s are known", n, strings.Join(parameters, ", "))
+		case key != "addr" && len(query[key]) > 1:
+			return fmt.Errorf("the parameter %s is there twice: give it once", key)
 		}
 	}
-	return o, nodeName(o, u.Fragment), nil
+	return nil
+}
+
+func (o *Options) readAddress(u *url.URL, query url.Values) error {
+	if u.Scheme == "unix" {
+		o.Network, o.Address = "unix", strings.TrimSpace(u.Path)
+		switch {
+		case o.Address == "":
+			return errors.New("it names no socket: write unix:///PATH")
+		case !printable.Is(o.Address):
+			return errors.New("the socket's path has characters that cannot be printed: give it another path, or a link to it")
+		}
+		return nil
+	}
+	for i, server := range append([]string{u.Host}, query["addr"]...) {
+		host, port := hostPort(server)
+		switch {
+		case host != "" && !isHost(host):
+			return errors.New("a host has characters that no host has: write HOST:PORT, and addr=HOST:PORT for further ones")
+		case !isPort(port):
+			// What is too large for a port may be a password.
+			return errors.New("a port is not a number from 1 to 65535")
+		}
+		address := net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "6379"))
+		if i == 0 {
+			o.Address = address
+		} else {
+			o.More = append(o.More, address)
+		}
+	}
+	return nil
+}
+
+func (o *Options) readDatabase(u *url.URL, query url.Values) error {
+	texts := query["db"]
+	if path := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/"); u.Scheme != "unix" && path != "" {
+		texts = append(texts, path)
+	}
+	if len(texts) > 1 {
+		return errors.New("it names the database twice: write /NUMBER or db=NUMBER")
+	}
+	for _, text := range texts {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return errors.New("the database is not a number: write redis://HOST:PORT/NUMBER or unix:///PATH?db=NUMBER")
+		}
+		if n < 0 {
+			return fmt.Errorf("database %d: it starts at 0", n)
+		}
+		o.Database = n
+	}
+	return nil
+}
+
+func (o *Options) readTLS(u *url.URL, query url.Values) (err error) {
+	if u.Scheme != "rediss" && u.Scheme != "valkeys" {
+		return nil
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(u.Hostname(), "localhost")}
+	o.TLS.InsecureSkipVerify = query.Has("skip_verify")
+	if text := query.Get("skip_verify"); text != "" {
+		if o.TLS.InsecureSkipVerify, err = strconv.ParseBool(text); err != nil {
+			return errors.New("skip_verify is true or false")
+		}
+	}
+	return nil
+}
+
+// check refuses what does not go together.
+func (o *Options) check(query url.Values) error {
+	switch {
+	case o.Network == "unix" && (o.Master != "" || o.Cluster):
+		return errors.New("a socket leads to one server; Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT")
+	case o.Master != "" && query.Has("cluster"):
+		return errors.New("both master_set and cluster, but Sentinels do not watch a Cluster: leave master_set or cluster out")
+	case o.Cluster && o.Database != 0:
+		return errors.New("a Cluster has database 0 only")
+	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
+		return errors.New("the Sentinels' credentials are of no use without master_set=NAME")
+	case o.Master != "":
+		if err := CheckName(o.Master); err != nil {
+			return fmt.Errorf("master_set: %w", err)
+		}
+	}
+	return nil
 }
 
 // nodeName is how a node is called where no #name was given. Clients on the
 // node's own machine and elsewhere had better agree.
-func nodeName(o Options, fragment string) string {
-	if fragment != "" {
-		return strings.Join(strings.Fields(fragment), "_")
-	}
+func nodeName(o Options) string {
 	if o.Cluster {
 		return "cluster" // whichever nodes are named
 	}

@@ -2,9 +2,13 @@ package redisconn
 
 import (
 	"crypto/tls"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/urltest"
 )
 
 func TestParse(t *testing.T) {
@@ -29,7 +33,10 @@ func TestParse(t *testing.T) {
 		{url: "unix:///run/redis.sock?db=1", network: "unix", address: "/run/redis.sock", database: 1, name: "/run/redis.sock/1"},
 		{url: "unix://alice:secret@/run/redis.sock", network: "unix", address: "/run/redis.sock", user: "alice", password: "secret", name: "/run/redis.sock"},
 		{url: "redis://10.0.0.7:6379#a", network: "tcp", address: "10.0.0.7:6379", name: "a"},
-		{url: "redis://10.0.0.7:6379/5#eu west", network: "tcp", address: "10.0.0.7:6379", database: 5, name: "eu_west"},
+		{url: "redis://10.0.0.7:6379/5#eu_west", network: "tcp", address: "10.0.0.7:6379", database: 5, name: "eu_west"},
+		{url: "unix:/run/redis.sock", network: "unix", address: "/run/redis.sock", name: "/run/redis.sock"},
+		{url: "redis://[fe80::1%25eth0]:7001", network: "tcp", address: "[fe80::1%eth0]:7001", name: "[fe80::1%eth0]:7001"},
+		{url: "redis://alice:p:w@example:7", network: "tcp", address: "example:7", user: "alice", password: "p:w", name: "example:7"},
 	}
 	for _, c := range cases {
 		t.Run(c.url, func(t *testing.T) {
@@ -64,6 +71,9 @@ func TestParseSentinels(t *testing.T) {
 	if o.TLS == nil || o.TLS.ServerName != "" {
 		t.Errorf("the certificate is to be for %q, whoever is the master", o.TLS.ServerName)
 	}
+	if o, _, err := Parse("redis://a:7?addr=b&addr=[::1]&master_set=m"); err != nil || !slices.Equal(o.addresses(), []string{"a:7", "b:6379", "[::1]:6379"}) {
+		t.Errorf("%+v, %v", o, err)
+	}
 	other, _, err := Parse("redis://c:26381?addr=b:26380&addr=a:26379&master_set=main")
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +106,38 @@ func TestParseErrors(t *testing.T) {
 		{"localhost", "redis://HOST:PORT"},
 		{"http://localhost:6379", "redis://HOST:PORT"},
 		{"redis://localhost:port", "port"},
-		{"redis://localhost:65536", "port 65536"},
-		{"redis://localhost:0", "port 0"},
-		{"redis://localhost:26379?addr=b:126380&master_set=main", "port 126380"},
+		{"redis://localhost:65536", "from 1 to 65535"},
+		{"redis://localhost:0", "from 1 to 65535"},
+		{"redis://localhost:26379?addr=b:126380&master_set=main", "from 1 to 65535"},
 		{"redis://localhost:6379/one", "database"},
 		{"redis://localhost:6379/-1", "database"},
 		{"redis://localhost:6379?db=-1", "database"},
-		{"redis://localhost:6379?timeout=5s", "timeout"},
+		{"redis://localhost:6379/1?db=1", "twice"},
+		{"redis://localhost:6379?timeout=5s", "db, skip_verify, addr"},
+		{"redis://localhost:6379?db=1&timeout=5s", "number 2"},
+		{"redis://localhost:6379?db=1&db=2", "db is there twice"},
+		{"redis://localhost:26379?master_set=a%0Ab", "name"},
+		{"redis://localhost:6379#a b", "name"},
+		{"redis://localhost:6379# ", "name"},
+		{"redis://localhost:6379#a%1Bb", "name"},
+		{"redis://localhost:6379#%E2%80%AEb", "name"},
+		{"redis://localhost:6379#" + strings.Repeat("a", 257), "name"},
+		{"redis:# ", "redis://HOST:PORT"},
+		{"redis:", "redis://HOST:PORT"},
+		{"redis:10.0.0.1:6379", "write redis://10.0.0.1:6379"},
+		{"redis:/10.0.0.1:6379/2", "write redis://10.0.0.1:6379/2"},
+		{"rediss:example:6379", "write rediss://example:6379"},
+		{"redis:hunter2", "redis://HOST:PORT"},
+		{"unix://tmp/x", "write unix:///tmp/x"},
+		{"unix:tmp/x", "unix:///PATH"},
+		{"unix:///tmp/%1Bx", "path"},
+		{"redis://a,b:6379", "host"},
+		{"redis://alice:p/w@localhost:6379", "%2F"},
+		{"redis://alice:12/w@localhost:6379", "%2F"},
+		{"redis://alice:12#w@localhost:6379", "%23"},
+		{"redis://alice:12?w@localhost:6379", "%3F"},
+		{"redis://alice:a@b@localhost:6379", "%40"},
+		{"redis://localhost?master_set=a&sentinel_password=a;b", "percent-encode"},
 		{"redis://localhost:7001/1?cluster", "database 0"},
 		{"redis://localhost:7001?cluster&master_set=main", "master_set"},
 		{"redis://localhost:26379?sentinel_password=x", "master_set"},
@@ -124,41 +159,95 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// No password is told to who reads errors, however malformed its URL.
-func TestParseErrorsHideThePassword(t *testing.T) {
+// marker stands for the secret.
+const marker = "hUnTeR2"
+
+// No secret is told to who reads errors and names, however malformed its URL.
+func TestParseAndRedactHideSecrets(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{
-		"redis://alice:hunter2@localhost:port",
-		"redis://alice:hunter2@localhost:6379/one",
-		"redis://alice:hunter2@localhost:6379?db=x",
-		"redis://alice:hunter2@localhost:6379?timeout=5s",
-		"http://alice:hunter2@localhost:6379",
-		"alice:hunter2@localhost:6379",
-		":hunter2@localhost:6379",
-		"//alice:hunter2@localhost:6379",
-		"redis://alice:hunter2 x@localhost:6379",
-		"redis://alice:hunter2%zz@localhost:6379",
-		"redis://alice:hunter2/x@localhost:6379", // the slash ends the host
-		"redis://alice:hunter2#x@localhost:6379",
-		"redis://alice:hunter2?x@localhost:6379",
-		"redis://:hunter2/x@localhost:6379",
-		"redis://localhost:6379?password=hunter2",
-		"redis://localhost:6379?user=alice&pass=hunter2",
-		"unix://alice:hunter2@",
-		"unix://alice:hunter2@/run/redis.sock?db=one",
-		"redis:alice:hunter2@localhost:6379",
-		"redis://alice:hunter2@[::1:6379",
-		"redis://alice:hunter2@localhost:6379\n",
-	} {
-		t.Run(url, func(t *testing.T) {
-			t.Parallel()
-			if o, _, err := Parse(url); err == nil {
-				t.Skipf("it is valid: %+v", o.Address)
-			} else if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("told: %v", err)
+	urls, leaks := urltest.All(marker), 0
+	for _, url := range urls {
+		told := Redact(url)
+		if o, name, err := Parse(url); err != nil {
+			told += "\n" + err.Error()
+			if o.Password != "" {
+				t.Errorf("%q is refused, and has the password %q", url, o.Password)
 			}
-		})
+		} else {
+			told += "\n" + name
+		}
+		if strings.Contains(told, marker) {
+			leaks++
+			t.Errorf("%q: told: %s", url, told)
+		}
+		if !printable.Is(strings.ReplaceAll(told, "\n", "")) {
+			t.Errorf("%q: told: %q", url, told)
+		}
 	}
+	t.Logf("%d URLs, %d leak", len(urls), leaks)
+}
+
+// What holds no secret is shown as it is.
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"redis://10.0.0.1:6379":                            "",
+		"redis://10.0.0.1":                                 "",
+		"rediss://[::1]:6379/3#eu":                         "",
+		"unix:///run/redis.sock?db=1":                      "",
+		"redis://a:1?addr=b:2&addr=c:3&master_set=main#eu": "",
+		"rediss://a:1?cluster&skip_verify=true":            "",
+		"10.0.0.1:6379":                                    "",
+		"10.0.0.1:6379/3":                                  "",
+		"[::1]:6379":                                       "",
+		"redis://alice:secret@a:1/2?db=3#n":                "redis://xxxxx@a:1/2?db=3#n",
+		"redis://secret@a:1":                               "redis://xxxxx@a:1",
+		"redis://a:1?master_set=m&sentinel_username=bob&sentinel_password=secret&x=y": "redis://a:1?master_set=m&sentinel_username=xxxxx&sentinel_password=xxxxx&…",
+		"unix://alice:secret@/run/redis.sock":                                         "unix://xxxxx@/run/redis.sock",
+		"redis://a:1/one?db=two#a b":                                                  "redis://a:1/…?db=…#…",
+		"redis://a:123456":                                                            "redis://…",
+		"redis://alice:se/cret@a:1":                                                   "redis://…",
+		"redis:alice:secret@a:1":                                                      "redis://…",
+		"redis:10.0.0.1:6379":                                                         "redis://…",
+		"secret":                                                                      "…",
+		"alice:secret@a:1":                                                            "…",
+		"secret://a:1":                                                                "…",
+		"":                                                                            "…",
+	} {
+		if want == "" {
+			want = url
+		}
+		if url == "" {
+			want = "…"
+		}
+		if got := Redact(url); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+}
+
+// A password with anything in it, escaped or not, is in no message.
+func FuzzRedact(f *testing.F) {
+	for _, parts := range [][2]string{{"", ""}, {"12/", ""}, {"p#", "?"}, {"a@", "@b"}, {"12?addr=", "/"}, {"%", "%zz"}, {"\x1b", "\xff"}} {
+		f.Add(parts[0], parts[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		password := before + marker + after
+		urls := []string{
+			"redis://alice:" + password + "@127.0.0.1:1/1",
+			"rediss://:" + password + "@127.0.0.1?db=1#name",
+			"unix://alice:" + password + "@/run/none.sock",
+		}
+		if !strings.ContainsAny(password, "#&") { // these begin something else that is well formed
+			urls = append(urls, "redis://127.0.0.1:1?master_set=m&sentinel_password="+password)
+		}
+		for _, url := range urls {
+			_, name, err := Parse(url)
+			if told := fmt.Sprint(Redact(url), name, err); strings.Contains(told, marker) || !printable.Is(told) {
+				t.Errorf("%q: told: %q", url, told)
+			}
+		}
+	})
 }
 
 // The caller's TLS settings are used with rediss:// only, and never undo what
@@ -208,8 +297,17 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, url string) {
 		o, name, err := Parse(url)
-		if err == nil && (o.Address == "" || o.Network == "" || name == "" || o.Database < 0) {
+		if err == nil && (o.Address == "" || o.Network == "" || name == "" || o.Database < 0 || !printable.Is(name)) {
 			t.Errorf("%q: %+v, name %q", url, o, name)
+		}
+		if err != nil && !printable.Is(err.Error()) {
+			t.Errorf("%q: %v", url, err)
+		}
+		// What is shown of a URL that can be used leads to the same server.
+		if shown := Redact(url); err == nil {
+			if again, _, err := Parse(strings.Replace(shown, hidden+"@", "", 1)); err == nil && again.Place() != o.Place() {
+				t.Errorf("%q is shown as %q", url, shown)
+			}
 		}
 	})
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // WorkerCommand is the hidden command of the program that calls Run: it must
@@ -100,9 +101,12 @@ func (o *Options) complete() error {
 		return invalid("--ttl is %v: use %v to %v", o.TTL, shortestTTL, longestTTL)
 	}
 	for _, raw := range o.Yours {
+		if _, _, err := redisconn.Parse(raw); err != nil {
+			return invalid("--nodes: %w", err)
+		}
 		u, err := url.Parse(raw)
 		if err != nil || u.Scheme != "redis" || u.Port() == "" {
-			return invalid("--nodes: %s: give redis://HOST:PORT; the torture's proxies have no certificates for rediss://, and cannot stand before a Unix socket", redacted(raw))
+			return invalid("--nodes: %s: give redis://HOST:PORT; the torture's proxies have no certificates for rediss://, and cannot stand before a Unix socket", redisconn.Redact(raw))
 		}
 	}
 	chosen, err := parseKinds(o.Faults)
@@ -194,14 +198,6 @@ func wired(node int) bool   { return node%3 == 1 }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
-}
-
-// redacted is a URL without its password, well formed or not.
-func redacted(raw string) string {
-	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
-		return "…" + raw[at:]
-	}
-	return raw
 }
 
 // ours reports whether the workers are this program's own.

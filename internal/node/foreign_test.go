@@ -1,0 +1,44 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/printable"
+)
+
+// Errors that repeat what a server or a record says are printable.
+func TestErrorsAreEscaped(t *testing.T) {
+	t.Parallel()
+	const evil = "\x1b[2J\u202e\n\xff"
+	text := driver.Reply{Kind: driver.Text, Text: evil}
+	array := driver.Reply{Kind: driver.Array, Array: []driver.Reply{text}}
+	d := Deployment{Name: "d", MaxTTL: time.Second}
+	_, recordErr := admission.ParseRecord("k", evil)
+	_, gatherErr := gather(array, nil)
+	census := NewCensus([]string{"a", "b"})
+	a := d.agreement([]string{"a", "b"})
+	setErr := admission.Decide(a, admission.Evidence{Record: &admission.Record{Nodes: map[string]string{evil: "run"}}}).Err
+	census.report(0, evil)
+	census.report(1, evil)
+	for _, err := range []error{
+		recordErr, gatherErr, setErr, census.Err(),
+		admission.Decide(a, admission.Evidence{
+			Server: admission.Server{Run: "r", ReplicationID: "i"}, Others: admission.Others{None: 1}, Version: evil, KeepsScripts: true,
+		}).Err,
+		answer(text, nil).Err, answer(array, nil).Err, answer(driver.Reply{}, &driver.ServerError{Text: evil}).Err,
+		ofAnotherKind(&driver.ServerError{Text: "WRONGTYPE " + evil}),
+		fmt.Errorf("%w: %w", errUnfit, driver.NotSent(&driver.ServerError{Text: evil})),
+	} {
+		if err == nil || !printable.Is(err.Error()) {
+			t.Errorf("%q", fmt.Sprint(err))
+		}
+	}
+	if other, ok := errors.AsType[*admission.DisagreementError](setErr); !ok || other.Recorded.Nodes[0] != evil {
+		t.Errorf("%+v", other)
+	}
+}
