@@ -49,11 +49,11 @@ func TestExamineForetellsTheVote(t *testing.T) {
 		args []string
 		// happen is done to a node that has been vouched for and has granted a
 		// lock, when it is not nil.
-		happen   func(t *testing.T, c redlatch.Config, s *redistest.Server)
-		strict   bool
-		standing redlatch.Standing
-		reason   string
-		verdict  redlatch.Verdict
+		happen          func(t *testing.T, c redlatch.Config, s *redistest.Server)
+		strict, durable bool
+		standing        redlatch.Standing
+		reason          string
+		verdict         redlatch.Verdict
 	}{
 		{name: "just started", standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
 		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: redlatch.Admitted, verdict: redlatch.Granted},
@@ -61,7 +61,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 			standing: redlatch.Admissible, verdict: redlatch.Granted},
 		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
 			standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
-		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"},
+		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, durable: true,
 			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
 			standing: redlatch.Admissible, verdict: redlatch.Granted},
 		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "FLUSHALL") },
@@ -73,7 +73,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 			standing: redlatch.Unfit, reason: "noeviction", verdict: redlatch.Refused},
 		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			c.MaxTTL = time.Minute
-			if err := tryUntilAnswered(t, open(t, c), "y"); err != nil {
+			if err := open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
 				t.Fatal(err)
 			}
 		}, standing: redlatch.Unfit, reason: "MaxTTL", verdict: redlatch.Refused},
@@ -88,7 +88,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
 				cfg := fenced(server.URL())
-				cfg.Strict = c.strict
+				cfg.Strict, cfg.Durable = c.strict, c.durable
 				client := open(t, cfg)
 				if c.happen != nil {
 					vouch(t, client, cfg.Nodes...)
@@ -230,7 +230,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if node := examine(t, without, "job/1")[0]; node.Missing != nil {
 			t.Errorf("no replica is to acknowledge, and %q is missing", node.Missing)
 		}
-		without.Replicas = 1
+		without.Replicas, without.NodeTimeout = 1, 500*time.Millisecond
 		if node := examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+wait"}) || node.Refusal != nil {
 			t.Errorf("with Replicas %q is missing, refused %v", node.Missing, node.Refusal)
 		}

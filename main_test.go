@@ -148,7 +148,23 @@ func open(t *testing.T, c redlatch.Config) *redlatch.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
+	if c.RestartFence == redlatch.FenceOff {
+		admitted(t, client, c)
+	}
 	return client
+}
+
+// admitted has the nodes that can be reached admitted: the first vote of a deployment takes more
+// commands than those that follow, which tests count and break.
+func admitted(t *testing.T, client *redlatch.Client, c redlatch.Config) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, url := range c.Nodes {
+		all.Go(func() { client.Admit(ctx, url) })
+	}
+	all.Wait()
 }
 
 func proxyURLs(proxies []*redistest.Proxy) []string {

@@ -44,7 +44,7 @@ func TestResetMovesADeployment(t *testing.T) {
 		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
 	}
 	for _, node := range examine(t, three) {
-		if node.Standing != redlatch.Waiting || node.Left <= 0 || node.Left > restartQuarantine {
+		if node.Standing != redlatch.Waiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
 			t.Errorf("%v for %v because of %v", node.Standing, node.Left, node.Reason)
 		}
 	}

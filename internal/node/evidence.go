@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
@@ -107,37 +107,56 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
-	records, errs := make([]*admission.Record, len(census.names)), make([]error, len(census.names))
-	var all sync.WaitGroup
+	type answer struct {
+		node   int
+		record *admission.Record
+		err    error
+	}
+	answers := make(chan answer, len(census.names))
 	for i, record := range census.readers() {
 		if i != n.options.Index {
-			all.Go(func() { records[i], errs[i] = record(ctx) })
+			n.background.Go(func() {
+				r, err := record(ctx)
+				answers <- answer{i, r, err}
+			})
 		}
 	}
-	all.Wait()
-	for i, r := range records {
-		switch {
-		case i == n.options.Index:
-		case errs[i] != nil:
-			o.Unread++
-		case r == nil:
-			o.None++
-		default:
-			names, err := n.options.Deployment.named(r, census)
-			ours := a
-			ours.Nodes = names
-			theirs := r.Agreement(a.Deployment)
-			switch {
-			case err != nil:
-				o.Unread++
-			case theirs.ID() == ours.ID():
-				o.Same++
-			default:
-				o.Other = &admission.DisagreementError{Recorded: theirs, Ours: ours, Node: census.names[i]}
+	o.Unread = len(census.names) - 1
+	for pending := o.Unread; pending > 0 && ctx.Err() == nil; {
+		select {
+		case got := <-answers:
+			pending--
+			if got.err == nil {
+				n.count(&o, a, got.node, got.record)
 			}
+		case <-ctx.Done():
+		}
+		if 1+o.Same+o.None > len(census.names)/2 {
+			// A majority was read: one that hangs is waited for no longer than in a step.
+			time.AfterFunc(n.options.Patience/4, cancel)
 		}
 	}
 	return o
+}
+
+// count takes in the record of another node, nil where it has none.
+func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record) {
+	census := n.options.Census
+	if r == nil {
+		o.None, o.Unread = o.None+1, o.Unread-1
+		return
+	}
+	names, err := n.options.Deployment.named(r, census)
+	if err != nil {
+		return // it stays unread
+	}
+	o.Unread--
+	a.Nodes = names
+	if theirs := r.Agreement(a.Deployment); theirs.ID() != a.ID() {
+		o.Other = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: census.names[i]}
+		return
+	}
+	o.Same++
 }
 
 // record reads the node's own record.

@@ -282,7 +282,7 @@ func (n *Node) handed(r *request, step []string, before string, err error) {
 	if err == nil && len(step) > 1 && len(r.args) > 3 {
 		n.follow(r.args[3], step, before, after)
 	}
-	if before == "" || after == "" || after == before || len(step) > 7 && step[0] == script.Acquire && step[7] == before {
+	if before == "" || after == "" || after == before || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before {
 		return
 	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)

@@ -100,7 +100,7 @@ func apart(args []string) (commands [][]string) {
 	b := bundleOf(keys, argv)
 	for i := range b.acquires {
 		k, a := b.acquire(i)
-		commands = append(commands, []string{"EVALSHA", args[1], "4", k[0], k[1], keys[0], k[2], script.Acquire, a[0], a[1], a[2], "", argv[1]})
+		commands = append(commands, []string{"EVALSHA", args[1], "4", k[0], k[1], keys[0], k[2], script.Acquire, a[0], a[1], a[2], "", argv[1], argv[2]})
 	}
 	for i := range b.releases {
 		k, id := b.release(i)

@@ -56,7 +56,7 @@ func (n *Node) follow(name string, step []string, before, after string) {
 func (t *trace) stepped(i int, step []string, before, after string) {
 	was, is := before == t.id, after == t.id
 	own := step[1] == t.id
-	taken := step[0] == script.Acquire && len(step) > 7 && step[7] == t.id // by one to whom it was left
+	taken := step[0] == script.Acquire && len(step) > 8 && step[8] == t.id // by one to whom it was left
 	switch p := &t.on[i]; {
 	case was && !is && t.ended && (taken || own && step[0] == release):
 		*p = given
