@@ -102,7 +102,7 @@ func (f facts) answer(c *server.Peer, command string, args ...string) bool {
 	sections := map[string]string{
 		"server": fmt.Sprintf("redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
 			f.run, int64(time.Since(f.start)/time.Second)),
-		"replication": "role:master\r\nconnected_slaves:0\r\nsecond_repl_offset:-1\r\n",
+		"replication": "role:master\r\nconnected_slaves:0\r\nmaster_replid:" + f.run + "\r\nsecond_repl_offset:-1\r\n", // of its own alone
 		"persistence": "aof_enabled:0\r\n",
 		"memory":      "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
 	}
