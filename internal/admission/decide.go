@@ -13,9 +13,13 @@ import (
 var (
 	ErrReplica  = errors.New("the node is a replica, which never votes: name its master")
 	ErrEvicting = errors.New("the node may evict locks to make room: set maxmemory-policy noeviction")
-	// ErrUnread: too few other nodes could be asked for their records.
-	ErrUnread = errors.New("the node has no record of the deployment or an old one, and too few others answer that might tell")
 )
+
+// unread: too few other nodes could be asked for their records.
+const unread = "the node has no record of the deployment or an old one, and too few others answer that might tell"
+
+// idLength is how many characters a run or replication id has (Redis source, CONFIG_RUN_ID_SIZE).
+const idLength = 40
 
 // WaitError says why a node's vote does not count yet, and for how long.
 type WaitError struct {
@@ -126,10 +130,10 @@ func Decide(a Agreement, e Evidence) Decision {
 	void := Voided(a, e)
 	admitted := Decision{Outcome: Admit, Void: void}
 	switch {
+	case len(e.Run) != idLength || len(e.ReplicationID) != idLength:
+		return refuse(errors.New("the node's INFO names no run_id and master_replid, by which a server is told from the one before: use Redis 7.0 or Valkey 7.2 or later"))
 	case a.NoQuarantine:
 		return admitted
-	case e.Run == "" || e.ReplicationID == "":
-		return refuse(errors.New("RestartFence: the node's INFO names no run_id or no master_replid, so a restart could not be told: switch the fence off to use it all the same"))
 	case e.KeepsScripts:
 		return refuse(fmt.Errorf("RestartFence: server version %s may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", printable.Text(e.Version)))
 	case e.Vouched, e.Note == "" && e.isKnown():
@@ -177,10 +181,11 @@ func Decide(a Agreement, e Evidence) Decision {
 }
 
 // disagrees decides for a client whose agreement is not the deployment's, or of which nobody
-// can say so. A record counts as it is on the server that was admitted or set under it. A server that has none may have lost it, and one that came with a restart or from a
-// master may be an old one: then the other nodes' are asked. A majority that has the client's
-// overrules the rest, which cannot make a quorum; where a majority is known to have none
-// but the client's, the deployment is new or all forgot, and there is only the client's word.
+// can say so. A record counts as it is on the server that was admitted or set under it. A server
+// that has none may have lost it, and one that came with a restart or from a master may be an
+// old one: then the other nodes' are asked. A majority that has the client's overrules the rest,
+// which cannot make a quorum; where a majority is known to have none but the client's, the
+// deployment is new or all forgot, and there is only the client's word.
 func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	need, certain := len(a.Nodes)/2+1, e.isKnown()
 	if e.Record != nil {
@@ -201,7 +206,7 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	case e.Others.Other != nil:
 		return refuse(e.Others.Other), true
 	case 1+e.Others.Same+e.Others.None < need:
-		return Decision{Outcome: Wait, Err: &WaitError{Reason: ErrUnread.Error(), RunID: e.Run}}, true
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: unread}}, true
 	}
 	return Decision{}, false
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestErrorsAreEscaped(t *testing.T) {
 	for _, err := range []error{
 		recordErr, gatherErr, setErr, census.Err(),
 		admission.Decide(a, admission.Evidence{
-			Server: admission.Server{Run: "r", ReplicationID: "i"}, Others: admission.Others{None: 1}, Version: evil, KeepsScripts: true,
+			Server: admission.Server{Run: strings.Repeat("r", 40), ReplicationID: strings.Repeat("i", 40)}, Others: admission.Others{None: 1}, Version: evil, KeepsScripts: true,
 		}).Err,
 		answer(text, nil).Err, answer(array, nil).Err, answer(driver.Reply{}, &driver.ServerError{Text: evil}).Err,
 		ofAnotherKind(&driver.ServerError{Text: "WRONGTYPE " + evil}),

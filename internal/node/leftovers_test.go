@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,7 +103,7 @@ func (c *scripted) Do(ctx context.Context, args ...string) (driver.Reply, error)
 	switch {
 	case args[0] == "EVAL" && args[1] == script.Inspect.Text:
 		text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
-		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run_id:r\r\nmaster_replid:i\r\nrole:master\r\nredis_version:7.0.0\r\n"), text(""), text(""), text(""), text("1")}}, nil
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run_id:" + strings.Repeat("r", 40) + "\r\nmaster_replid:" + strings.Repeat("i", 40) + "\r\nrole:master\r\nredis_version:7.0.0\r\n"), text(""), text(""), text(""), text("1")}}, nil
 	case args[0] == "EVAL" && args[1] == script.Voting("").Text:
 		return driver.Reply{Kind: driver.Int, Int: 1}, nil
 	}
