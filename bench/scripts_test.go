@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,14 +22,44 @@ import (
 // measure, not a lock.
 type scripts struct{}
 
-var bareVoting = script.Voting("bench", false)
+var bareVoting = script.Voting("bench")
 
 func openScripts(addrs []string) (locker, error) {
 	f, err := openSteps(addrs, scripts{}, bareVoting.Text, script.Releasing.Text)
+	if err == nil {
+		err = admit(f)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// admissions has what each server's admission key is expected to have.
+var admissions sync.Map // of string by rueidis.Client
+
+// admit has the nodes vote.
+func admit(f *floor) error {
+	for _, to := range f.nodes {
+		ctx := context.Background()
+		info, err := to.Do(ctx, to.B().Info().Section("replication").Build()).ToString()
+		if err != nil {
+			return err
+		}
+		_, after, _ := strings.Cut(info, "master_replid:")
+		replication, _, _ := strings.Cut(after, "\r")
+		expected := "bench run " + replication
+		if err := to.Do(ctx, to.B().Set().Key("admitted").Value(expected+" 0000000000000000").Build()).Error(); err != nil {
+			return err
+		}
+		admissions.Store(to, expected)
+	}
+	return nil
+}
+
+func expected(to rueidis.Client) string {
+	text, _ := admissions.Load(to)
+	return text.(string)
 }
 
 const (
@@ -45,7 +76,7 @@ func acquireByScript(ctx context.Context, to rueidis.Client, name, id string, wa
 	counter, next := node.ClaimKeys(name)
 	proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
 	return to.Do(ctx, to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(4).Key(name, counter, "admitted", next).
-		Arg(script.Acquire, id, ttlText, proposed, proposed[:len(proposed)-6], counterTTLText).Arg(waiter...).Build())
+		Arg(script.Acquire, id, ttlText, proposed, proposed[:len(proposed)-6], counterTTLText, expected(to)).Arg(waiter...).Build())
 }
 
 func (scripts) delete(ctx context.Context, to rueidis.Client, name, id string) bool {
@@ -66,6 +97,9 @@ type calling struct {
 func openCalling(addrs []string) (locker, error) {
 	f, err := openSteps(addrs, scripts{}, bareVoting.Text, script.Releasing.Text)
 	if err != nil {
+		return nil, err
+	}
+	if err := admit(f); err != nil {
 		return nil, err
 	}
 	process := rand.Text()
@@ -93,7 +127,7 @@ func (c *calling) lock(ctx context.Context, name string) (func(context.Context) 
 		return unlock, nil
 	}
 	_, next := node.ClaimKeys(name)
-	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Stand, c.waiter, "0").Build()
+	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Stand, c.waiter, "0", expected(to)).Build()
 	if err := to.Do(ctx, stand).Error(); err != nil {
 		return nil, err
 	}
