@@ -67,14 +67,9 @@ var breaches = []breach{
 		now: "	if broken == RULE {\n		return max(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n	}\n	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)\n",
 	},
 	{
-		rule: "a quarantine is longer than the longest TTL", file: "internal/node/deployment.go", within: 1000,
-		was: "	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
-		now: "	if broken == RULE {\n		return time.Second\n	}\n	return d.MaxTTL + 2*script.Clamp + LongestAttempt\n",
-	},
-	{
-		rule: "a node in doubt stays so through a restart", file: "internal/node/admission.go", within: 4000, weather: "servers",
-		was: `!e.record.Replicated && e.quarantine == ""`,
-		now: `(!e.record.Replicated && e.quarantine == "" || broken == RULE)`,
+		rule: "a quarantine is longer than the longest TTL", file: "internal/admission/agreement.go", within: 1000,
+		was: "	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt\n",
+		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt\n",
 	},
 	{
 		rule: "what one may have taken over who was called is not lost", file: "lock.go", within: 4000, weather: "torn",

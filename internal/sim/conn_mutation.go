@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,14 +25,7 @@ func (c *Conn) mutated(ctx context.Context, args []string) (driver.Reply, error)
 			return driver.Reply{Kind: driver.Int, Int: 1}, nil
 		}
 	}
-	reply, err := c.exchange(ctx, args)
-	refusal, refused := errors.AsType[*driver.ServerError](err)
-	if w.Mutation == NoScriptEval && refused && refusal.Code() == "NOSCRIPT" {
-		if body, ok := w.scriptText(args[1]); ok {
-			return c.exchange(ctx, append([]string{"EVAL", body}, args[2:]...))
-		}
-	}
-	return reply, err
+	return c.exchange(ctx, args)
 }
 
 // shortened takes the drift off a step's TTL.
@@ -99,12 +91,4 @@ func (m *Machine) excused(c *Conn) bool {
 	gifts := (n/2 + 1) - ((n-len(out))/2 + 1)
 	i := slices.Index(out, c)
 	return len(out) < n && i >= 0 && i < gifts
-}
-
-// scriptText returns the text of a script that some server has had.
-func (w *World) scriptText(sha string) (string, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	body, ok := w.texts[sha]
-	return body, ok
 }

@@ -252,9 +252,6 @@ func (j *Judge) Losses() int {
 // for.
 func (w *World) executed(n *Node, s *stream, r *request, step []string, reply driver.Reply, err error) {
 	n.order(s, r, step, reply, err)
-	if r.args[0] == "EVAL" {
-		w.texts[sha(r.args[1])] = r.args[1]
-	}
 	w.History.Add(n.Name, "%s: %s", s.conn.machine.Name, exchangeText{r.args, step, reply, err})
 	if len(r.args) > 3 && r.args[2] != "0" {
 		w.Judge.Look(r.args[3])

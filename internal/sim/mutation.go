@@ -31,7 +31,6 @@ const (
 	ReplyCountedTwice // one node's grant counts for another that was asked
 	ReleaseOvertakes  // a release travels on a connection of its own
 	SentAgain         // a command that may have been executed is sent again
-	NoScriptEval      // NOSCRIPT is answered with the script's text
 	ReachableQuorum   // nodes that cannot be reached are not counted
 
 	// In the settings.
@@ -67,7 +66,6 @@ var mutationNames = [Mutations]string{
 	ReplyCountedTwice:  "a repeated reply counted twice",
 	ReleaseOvertakes:   "release overtakes acquire",
 	SentAgain:          "an acquire sent again",
-	NoScriptEval:       "NOSCRIPT answered with EVAL",
 	ReachableQuorum:    "quorum of the reachable nodes",
 	FenceOff:           "no restart fence",
 	OneClock:           "suspend not seen",
@@ -80,7 +78,7 @@ func (m Mutation) String() string { return mutationNames[m] }
 // do.
 func (m Mutation) weather() (Weather, bool) {
 	switch m {
-	case UptimeLies, PromotionHidden, ReplicationIgnored, MarkerIgnored, NoScriptEval, FenceOff:
+	case UptimeLies, PromotionHidden, ReplicationIgnored, MarkerIgnored, FenceOff:
 		return Servers, true
 	case DriftIgnored, WallDeadline:
 		return Clocks, true
@@ -103,7 +101,7 @@ func (m Mutation) Within() int {
 		return 3000
 	case AdmissionBlind:
 		return 1000
-	case DriftIgnored, NoScriptEval, OneClock, WallDeadline, PromotionHidden, ReplicationIgnored:
+	case DriftIgnored, OneClock, WallDeadline, PromotionHidden, ReplicationIgnored:
 		return 500
 	}
 	return 300

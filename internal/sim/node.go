@@ -374,6 +374,15 @@ func (n *Node) FlushScripts() {
 	if n.server != nil {
 		w.History.Add(n.Name, "SCRIPT FLUSH")
 		n.server.FlushScripts()
+		if flushed := n.server; n.fuse == 0 && n.rng.IntN(2) == 0 {
+			// Its keys may go, too, while it is being admitted again.
+			n.soon(1+n.rng.IntN(6), func() {
+				if n.server == flushed && !w.over {
+					w.History.Add(n.Name, "FLUSHALL")
+					flushed.FlushAll()
+				}
+			})
+		}
 	}
 }
 

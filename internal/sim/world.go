@@ -27,7 +27,6 @@ type World struct {
 	machines []*Machine
 	// attempts maps the label of a Lock call to its last attempt.
 	attempts map[string]attempt
-	texts    map[string]string // of scripts, by SHA1
 	// abandoned are the labels of the calls whose records may outlive them.
 	abandoned map[string]bool
 	// late are the holder ids whose commands came after their connection had
@@ -50,7 +49,6 @@ type attempt struct {
 // New returns an empty world.
 func New(seed uint64, m Mutation) *World {
 	w := &World{
-		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt), texts: make(map[string]string),
 		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool),
 		traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
