@@ -57,6 +57,7 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Take(ctx, call.claim) },
 		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, call.claim) },
 		TTL:      call.claim.TTL,
+		Longest:  ballot.LongestAttempt,
 		Patience: 1,
 	})
 	if errors.Is(err, ErrHeld) {
