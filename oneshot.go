@@ -38,7 +38,10 @@ const (
 // that of an earlier take under the id: after an error the caller may Release
 // the id, or find out with ExtendTake whether the take was executed after all.
 //
-// It waits for a quorum, one or two NodeTimeouts at most, or for ctx. Errors:
+// It waits for a quorum, NodeTimeout at most (with Config.Replicas or Config.Fsync,
+// twice ReplicaTimeout more), and where it has something to take back for that, four
+// times as long at most; or for ctx. A record that the nodes set later than 2 s after
+// the start, because this process was held up, is taken back, too. Errors:
 // ErrInvalid, before anything is sent; ErrNoQuorum, ErrNotAdmitted or ErrRefused
 // in a *QuorumError with each node's answer; ctx's cause; ErrClosed.
 //
