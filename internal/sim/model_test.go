@@ -190,16 +190,17 @@ func (c *comparison) step() {
 }
 
 // opening is what chance seldom brings together, the first command last: a block of counters
-// that begins below the one before, and steps that go together with proposals far from the
-// server's clock.
+// that begins below the one before, proposals of a clock far ahead where the counter is ahead,
+// too, and steps that go together with proposals far from the server's clock.
 func (c *comparison) opening() [][]string {
 	voting := script.Voting("default")
 	agreed := "agreed " + c.model.RunID + " " + c.model.ReplicationID
 	now := c.now.UnixMicro()
 	proposal := func(after time.Duration) string { return strconv.FormatInt(now+after.Microseconds(), 10) }
 	proposed := proposal(0)
-	seconds := proposed[:len(proposed)-6]
-	acquire := func(id, from, lowest string) []string {
+	const far = "8000000000000000"
+	acquire := func(id, from, proposed, lowest string) []string {
+		seconds := proposed[:len(proposed)-6]
 		return []string{"EVALSHA", voting.SHA, "4", "a", "redlatch:{a}:token:a", "admission", "redlatch:{a}:next:a",
 			script.Acquire, id, long, proposed, seconds, long, agreed, "*", from, lowest}
 	}
@@ -208,9 +209,11 @@ func (c *comparison) opening() [][]string {
 			script.Several, long, agreed, "1", "one", long, proposed}
 	}
 	return [][]string{
-		several("8000000000000000"), several("1000000000000000"), several(proposal(-3 * time.Second)), several(proposal(3 * time.Second)),
-		acquire("two", "one", proposal(-5*time.Microsecond)),
-		acquire("one", "", proposed),
+		several(far), several("1000000000000000"), several(proposal(-3 * time.Second)), several(proposal(3 * time.Second)),
+		acquire("five", "four", far, "7999999999999993"), acquire("four", "three", far, far), acquire("three", "two", far, far),
+		{"EVALSHA", voting.SHA, "2", "a", "redlatch:{a}:token:a", script.Extend, "two", long, proposal(5 * time.Second), long},
+		acquire("two", "one", proposed, proposal(-5*time.Microsecond)),
+		acquire("one", "", proposed, proposed),
 		{"EVAL", voting.Text, "3", "admission", "deployment", "quarantine", script.Admit, agreed, "{}", "", c.model.flushed()},
 	}
 }
