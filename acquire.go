@@ -28,10 +28,13 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 }
 
 // TryLock makes one try for the lock name. It waits for one step on the nodes,
-// NodeTimeout at most, or two in the rare case that no quorum of them agrees
-// about the fencing token. Errors are those of Lock, at once. Where many callers
-// lock at the same time, the steps of several go in one command, which is waited for
-// even when ctx is done.
+// NodeTimeout at most, or for two in the rare case that no quorum of them agrees
+// about the fencing token, or for ctx. With Config.Replicas or Config.Fsync a step
+// takes up to twice ReplicaTimeout more. A lock that the nodes grant later than 2 s
+// after the start of the try, because this process was held up, is given back, and the
+// try has failed. Errors are those of Lock, at once. Where many callers lock at the same
+// time, the steps of several go in one command: on a single node that command is waited
+// for even when ctx is done, NodeTimeout at most.
 func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, false, options)
 }

@@ -104,9 +104,10 @@ type Config struct {
 	// 1 h.
 	MaxHold time.Duration
 
-	// NodeTimeout is how long one node is waited for in one step. It is to be
-	// small beside the TTL; raise it for distant nodes. At most 1 s. Defaults to
-	// 50 ms.
+	// NodeTimeout is how long one node is waited for in one step, also where the step
+	// of one caller first goes together with those of others and is then sent by itself.
+	// TryLock takes two steps at most. It is to be small beside the TTL; raise it for
+	// distant nodes. At most 1 s. Defaults to 50 ms.
 	NodeTimeout time.Duration
 
 	// Replicas is how many replicas of a node must acknowledge a lock, an

@@ -115,6 +115,9 @@ func (e *QuorumError) Error() string {
 		}
 	}
 	fmt.Fprintf(&b, ": %d of %d nodes said yes, %d needed", yes, e.Of, e.Need)
+	if yes >= e.Need {
+		b.WriteString(", but too late, or not under one token")
+	}
 	for _, a := range e.Nodes {
 		if a.Verdict != Granted {
 			fmt.Fprintf(&b, "; %s", a)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,20 @@ func TestOnlyDocumentedErrors(t *testing.T) {
 		if len(seen) != len(kinds) {
 			t.Errorf("%s: only %v came out", op, seen)
 		}
+	}
+}
+
+// A vote that failed though a quorum said yes has an error that says why that can be.
+func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
+	t.Parallel()
+	e := &redlatch.QuorumError{Op: "lock", Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{
+		{Node: "a", Verdict: redlatch.Granted}, {Node: "b", Verdict: redlatch.Granted}, {Node: "c"},
+	}}
+	if !strings.Contains(e.Error(), "2 of 3 nodes said yes, 2 needed, but too late") {
+		t.Error(e)
+	}
+	if e.Nodes[1].Verdict = redlatch.NotSent; strings.Contains(e.Error(), "late") {
+		t.Error(e)
 	}
 }
 

@@ -38,7 +38,10 @@ const (
 // that of an earlier take under the id: after an error the caller may Release
 // the id, or find out with ExtendTake whether the take was executed after all.
 //
-// It waits for a quorum, one or two NodeTimeouts at most, or for ctx. Errors:
+// It waits for a quorum, NodeTimeout at most (with Config.Replicas or Config.Fsync,
+// twice ReplicaTimeout more), and where it has something to take back for that, four
+// times as long at most; or for ctx. A record that the nodes set later than 2 s after
+// the start, because this process was held up, is taken back, too. Errors:
 // ErrInvalid, before anything is sent; ErrNoQuorum, ErrNotAdmitted or ErrRefused
 // in a *QuorumError with each node's answer; ctx's cause; ErrClosed.
 //
@@ -57,6 +60,7 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Take(ctx, call.claim) },
 		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, call.claim) },
 		TTL:      call.claim.TTL,
+		Longest:  ballot.LongestAttempt,
 		Patience: 1,
 	})
 	if errors.Is(err, ErrHeld) {

@@ -23,8 +23,8 @@ type breach struct {
 var breaches = []breach{
 	{
 		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
-		was: `if !t.held() || now.Reached(h.until) {`,
-		now: `if !t.held() || now.Reached(h.until) && broken != RULE {`,
+		was: `if !t.held() || now.Reached(h.until) ||`,
+		now: `if !t.held() || now.Reached(h.until) && broken != RULE ||`,
 	},
 	{
 		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// LongestAttempt bounds the time from an attempt's start to the last answer that it uses. The
-// quarantine rests on it: a proposed counter is at most this old.
+// LongestAttempt bounds the time from an attempt's start to the last answer that it uses: one
+// that is decided later has failed. The quarantine rests on it, as the counter that a node
+// is asked to confirm is at most this old.
 const LongestAttempt = 2 * time.Second
 
 // Verdict is what one node's answer amounts to.

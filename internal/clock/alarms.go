@@ -91,6 +91,16 @@ func (a *Alarm) Reset(d time.Duration) bool {
 	return a.owner != nil && a.reset(a.owner.Mono(), d)
 }
 
+// ResetSince makes the call happen d after from, which may be long ago: then it happens at
+// once. It does nothing to an alarm that was never prepared.
+func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
+	if a.owner == nil {
+		return false
+	}
+	now := a.owner.Mono()
+	return a.reset(now, d-now.Sub(from))
+}
+
 // reset makes the call happen d after from, which is now or was just before.
 func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	s := a.owner

@@ -31,7 +31,7 @@ func TestAttendedSpan(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				round := new(span)
-				round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, limit)
+				round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Now(), limit)
 				a := &attended{span: round, caller: ctx}
 				if c.wait {
 					a.Done()
@@ -58,7 +58,7 @@ func TestAttendedSpan(t *testing.T) {
 // attend returns a span that the caller's ctx ends long before its limit.
 func attend(t *testing.T, ctx context.Context) *attended {
 	round := new(span)
-	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Hour)
+	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Now(), time.Hour)
 	t.Cleanup(func() { round.unlimit() })
 	return &attended{span: round, caller: ctx}
 }

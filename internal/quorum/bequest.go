@@ -89,7 +89,7 @@ func (e *Engine) Remove(claim ballot.Claim) {
 }
 
 func (e *Engine) remove(claim ballot.Claim, seats []int) {
-	h := newHold(e, claim)
+	h := newHold(e, claim, e.clock.Now())
 	for _, i := range seats {
 		h.seats[i].ours = true
 	}

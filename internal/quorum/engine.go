@@ -78,13 +78,16 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // Acquire makes one attempt for claim, whose ID no attempt has used before. Where
 // the holder claim.From, who holds nothing any more, has left its records to the
-// attempt, it takes their place; what it finds no use for is removed. The hold is nil when the attempt failed: then what it may have left is being undone
-// in the background, and the answers are one a node; those that had not come
-// when the attempt was decided are Unknown without an error. If one was a
-// refusal, enough are known to tell whether refusals alone stand in the way. When
-// ctx ends first the attempt has failed.
+// attempt, it takes their place; what it finds no use for is removed. The hold is nil when
+// the attempt failed: then what it may have left is being undone in the background, and the
+// answers are one a node; those that had not come when the attempt was decided are Unknown
+// without an error. If one was a refusal, enough are known to tell whether refusals alone
+// stand in the way. When ctx ends first the attempt has failed. One that was decided when its
+// validity was over, or ballot.LongestAttempt after its start, has failed whatever the
+// answers are.
 func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
-	return newHold(e, claim).acquire(ctx, e.clock.Now(), (*Hold).takeOverLane)
+	start := e.clock.Now()
+	return newHold(e, claim, start).acquire(ctx, start, (*Hold).takeOverLane)
 }
 
 // acquire makes the attempt, which began at start, by running lane for each node.
@@ -153,10 +156,10 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 		if ask := t.confirmations(); len(ask) > 0 {
 			if !second {
 				// The second round has its own time, which a grant that comes
-				// during it does not prolong.
+				// during it does not prolong, but none beyond that of two steps.
 				second = true
 				e.secondRounds.Add(1)
-				round.prolong(e.timeout)
+				round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
 			}
 			for _, i := range ask {
 				h.askToConfirm(votes, i, t.token, t.seats[i].granted)
@@ -169,7 +172,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	// Judged after the last answer that was used.
 	now := e.clock.Now()
 	decided = true
-	if !t.held() || now.Reached(h.until) {
+	if !t.held() || now.Reached(h.until) || now.Reached(start.Add(ballot.LongestAttempt)) {
 		return nil, h.fail()
 	}
 	h.keep(t.token, now)

@@ -47,7 +47,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 	}
 	round := new(span)
 	// It is left to ring: it ends the steps that the decision does not wait for.
-	round.begin(e, e.timeout)
+	round.begin(e, start.Mono, e.timeout)
 	h.mu.Lock()
 	h.extending = round
 	claim := h.known()
@@ -135,7 +135,7 @@ func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
 		return
 	}
 	own := new(span)
-	own.begin(h.engine, h.engine.timeout)
+	own.begin(h.engine, h.engine.clock.Mono(), h.engine.timeout)
 	a := h.engine.voters[i].Repair(own, claim)
 	own.unlimit()
 	h.leave(i, func(s *seat) {

@@ -94,7 +94,7 @@ func (h *Hold) handOn(keeper int) bool {
 	}
 	s.add(idle...)
 	var short span
-	short.begin(h.engine, h.engine.timeout/4)
+	short.begin(h.engine, h.engine.clock.Mono(), h.engine.timeout/4)
 	defer short.unlimit()
 	for !s.has(keeper) && short.Err() == nil {
 		select {

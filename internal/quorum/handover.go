@@ -31,8 +31,7 @@ func (h *Hold) HandOver(claim ballot.Claim, decided func(next *Hold)) (answers [
 	}
 	start := h.engine.clock.Now()
 	claim.From, claim.PushIn = h.ID(), true
-	next := newHold(h.engine, claim)
-	next.attempt.start() // the time that the hold's steps take is part of the attempt's
+	next := newHold(h.engine, claim, start) // the time that the hold's steps take is part of the attempt's
 	next, _ = next.acquire(context.Background(), start, func(attempt *Hold, ctx context.Context, i int) ballot.Answer {
 		if !h.seats[i].asked {
 			return attempt.acquireLane(ctx, i)

@@ -68,10 +68,10 @@ type seat struct {
 	asked, due bool
 }
 
-// newHold returns the hold of an attempt that is made for claim.
-func newHold(e *Engine, claim ballot.Claim) *Hold {
+// newHold returns the hold of an attempt that is made for claim and began at start.
+func newHold(e *Engine, claim ballot.Claim, start clock.Instant) *Hold {
 	h := &Hold{engine: e, claim: claim, ttl: claim.TTL}
-	h.attempt.begin(e, e.timeout)
+	h.attempt.begin(e, start.Mono, e.timeout)
 	if h.seats = h.single[:]; len(e.voters) != len(h.single) {
 		h.seats = make([]seat, len(e.voters))
 	}

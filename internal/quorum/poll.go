@@ -21,6 +21,9 @@ type Poll struct {
 	// TTL, if not zero, is what the nodes keep a record for: a quorum that comes
 	// when its validity is over has lost.
 	TTL time.Duration
+	// Longest, if not zero, is how long after its start a quorum may come: a later one has
+	// lost.
+	Longest time.Duration
 	// Patience is how many steps' time a node has.
 	Patience int
 }
@@ -34,7 +37,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 	start := e.clock.Now()
 	n := len(e.voters)
 	round := new(span)
-	round.begin(e, time.Duration(p.Patience)*e.timeout)
+	round.begin(e, start.Mono, time.Duration(p.Patience)*e.timeout)
 	votes := make(chan vote, n)
 	settled := &settlement{poll: p, engine: e}
 	for i := range n {
@@ -66,7 +69,8 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 		round.unlimit() // else it ends the steps that the decision does not wait for
 	}
 	decided = true
-	late := p.TTL != 0 && e.clock.Now().Reached(start.Add(p.TTL-Drift(p.TTL)))
+	now := e.clock.Now()
+	late := p.TTL != 0 && now.Reached(start.Add(p.TTL-Drift(p.TTL))) || p.Longest != 0 && now.Reached(start.Add(p.Longest))
 	if Count(answers, ballot.Granted) >= Majority(n) && !late {
 		return true, answers
 	}
@@ -140,7 +144,7 @@ func (s *settlement) undo(i int) {
 		return
 	}
 	round := new(span)
-	round.begin(s.engine, releasePatience*s.engine.timeout)
+	round.begin(s.engine, s.engine.clock.Mono(), releasePatience*s.engine.timeout)
 	defer round.unlimit()
 	s.poll.Undo(round, i)
 }

@@ -17,6 +17,9 @@ type reply struct {
 	verdict ballot.Verdict
 }
 
+// longest is how long the polls here may take.
+const longest = 40 * time.Millisecond
+
 // polled puts a poll with these replies. undone are the nodes that were told to
 // undo it, once all is over.
 func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...reply) (granted bool, took time.Duration, undone func() []int) {
@@ -45,6 +48,7 @@ func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...rep
 			seats = append(seats, i)
 		},
 		TTL:      ttl,
+		Longest:  longest,
 		Patience: 1,
 	})
 	return granted, time.Since(start), func() []int {
@@ -77,6 +81,8 @@ func TestPoll(t *testing.T) {
 		"no answer":     {time.Second, 0, []reply{{ms, yes}, {hung, yes}, {hung, yes}}, false, stepTime + ms, []int{0}},
 		"down":          {time.Second, 0, []reply{{ms, yes}, {ms, out}, {4 * ms, out}}, false, 5 * ms, []int{0}},
 		"validity over": {10 * ms, 0, []reply{{ms, yes}, {9 * ms, yes}, {ms, out}}, false, 10 * ms, []int{0, 1}},
+		"too long":      {time.Second, 0, []reply{{ms, yes}, {longest, yes}, {ms, out}}, false, longest + ms, []int{0, 1}},
+		"just in time":  {time.Second, 0, []reply{{ms, yes}, {longest - 1, yes}, {ms, out}}, true, longest - 1, nil},
 		"ctx ends":      {time.Second, 5 * ms, []reply{{ms, yes}, {9 * ms, yes}, {hung, yes}}, false, 5 * ms, []int{0, 1}},
 		"one node":      {time.Second, 0, []reply{{ms, yes}}, true, ms, nil},
 		"even, split":   {time.Second, 0, []reply{{ms, yes}, {ms, yes}, {2 * ms, no}, {3 * ms, no}}, false, 4 * ms, []int{0, 1}},

@@ -143,14 +143,11 @@ func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) 
 		r.votes = make(chan vote, r.asked)
 	}
 	if r.asked > 0 {
-		r.round.begin(h.engine, releasePatience*h.engine.timeout)
+		r.round.begin(h.engine, h.engine.clock.Mono(), releasePatience*h.engine.timeout)
 	}
 	extending := h.extending
 	h.mu.Unlock()
 
-	if len(idle) < r.asked || freed != nil {
-		r.round.start() // the steps that come first take part of its time
-	}
 	if len(idle) < r.asked {
 		h.hurry(extending)
 	}

@@ -17,36 +17,31 @@ type span struct {
 	once atomic.Bool
 
 	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
-	// limit is what the alarm is to be set to when somebody first waits for the end; 0
-	// before the span begins, once it is set, and when there is no limit any more.
+	// limit is how long after began the alarm is to ring, set when somebody first waits for
+	// the end; 0 before the span begins, once it is set, and when there is no limit any more.
 	limit  time.Duration
+	began  time.Time
 	alarm  clock.Alarm
 	over   chan struct{} // for who waits for the end; nil before anybody does
 	follow []func()      // what is called when it ends; nil where that was stopped
 }
 
-// begin has the span end when somebody has waited for it for limit, or when it is told
-// to.
-func (s *span) begin(e *Engine, limit time.Duration) {
+// begin has the span end limit after start, on the monotonic clock, or when it is told to.
+// The time until somebody first waits for it counts: a step that first went with others has
+// what they left of its time.
+func (s *span) begin(e *Engine, start time.Time, limit time.Duration) {
 	e.clock.Prepare(&s.alarm, s)
-	s.limit = limit
+	s.began, s.limit = start, limit
 }
 
-// start has the limit begin now.
-func (s *span) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.await()
-}
-
-// prolong has the limit begin anew.
+// prolong has the span, if it has not ended yet, end limit after it began.
 func (s *span) prolong(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit > 0 {
 		s.limit = limit
 	} else {
-		s.alarm.Reset(limit)
+		s.alarm.ResetSince(s.began, limit)
 	}
 }
 
@@ -61,7 +56,7 @@ func (s *span) unlimit() {
 // await takes in that somebody waits for the end. The caller holds s.mu.
 func (s *span) await() {
 	if s.limit > 0 {
-		s.alarm.Reset(s.limit)
+		s.alarm.ResetSince(s.began, s.limit)
 		s.limit = 0
 	}
 }

@@ -39,8 +39,8 @@ func TestSpanEnds(t *testing.T) {
 	}
 }
 
-// The limit of a span begins when somebody first waits for the end, or when it is told
-// to, and there is none where that was said before or after.
+// The limit of a span is counted from its start, however late somebody first waits for the
+// end, and there is none where that was said before or after.
 func TestSpanLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 50 * time.Millisecond
@@ -51,11 +51,11 @@ func TestSpanLimit(t *testing.T) {
 		want   time.Duration // after before began
 	}{
 		"waited for at once":                {func(*span) {}, limit},
-		"waited for later":                  {func(*span) { time.Sleep(limit / 2) }, limit + limit/2},
+		"waited for later":                  {func(*span) { time.Sleep(limit / 2) }, limit},
+		"waited for too late":               {func(*span) { time.Sleep(2 * limit) }, 2 * limit},
 		"waited for twice":                  {func(s *span) { wait(s); time.Sleep(limit / 2) }, limit},
-		"started":                           {func(s *span) { s.start(); time.Sleep(limit / 2) }, limit},
 		"prolonged before anybody waits":    {func(s *span) { s.prolong(2 * limit) }, 2 * limit},
-		"prolonged when somebody waits":     {func(s *span) { wait(s); time.Sleep(limit / 2); s.prolong(limit) }, limit + limit/2},
+		"prolonged when somebody waits":     {func(s *span) { wait(s); time.Sleep(limit / 2); s.prolong(2 * limit) }, 2 * limit},
 		"without limit before any wait":     {func(s *span) { s.unlimit() }, never},
 		"without limit when somebody waits": {func(s *span) { wait(s); s.unlimit() }, never},
 	} {
@@ -64,7 +64,7 @@ func TestSpanLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				s := new(span)
-				s.begin(&Engine{clock: clock.NewAlarms(clock.System)}, limit)
+				s.begin(&Engine{clock: clock.NewAlarms(clock.System)}, start, limit)
 				c.before(s)
 				time.AfterFunc(never-time.Since(start), s.end)
 				<-s.Done()
@@ -82,12 +82,11 @@ func TestSpanLimitAtTheSameTime(t *testing.T) {
 	alarms := clock.NewAlarms(clock.System)
 	for range 2000 {
 		s := new(span)
-		s.begin(&Engine{clock: alarms}, time.Microsecond)
+		s.begin(&Engine{clock: alarms}, alarms.Mono(), time.Microsecond)
 		var all sync.WaitGroup
 		all.Go(s.unlimit)
 		all.Go(func() { s.prolong(time.Millisecond) })
 		all.Go(func() { s.AfterFunc(func() {})() })
-		all.Go(s.start)
 		all.Go(func() { <-s.Done() })
 		all.Go(s.end)
 		all.Wait()

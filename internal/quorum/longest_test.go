@@ -1,0 +1,128 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+)
+
+// deaf is a node that answers an acquire step after a time, whatever becomes of the step's
+// ctx: as one does whose steps go in a batch. Nothing of it is waited for after that.
+type deaf struct {
+	after    time.Duration
+	granted  uint64
+	confirms time.Duration
+
+	mu  sync.Mutex // guards did
+	did []string
+}
+
+func (d *deaf) note(step string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.did = append(d.did, step)
+}
+
+func (d *deaf) steps() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.did)
+}
+
+func (d *deaf) Acquire(_ context.Context, c ballot.Claim) ballot.Answer {
+	time.Sleep(d.after)
+	d.note("acquire " + c.ID)
+	return ballot.Answer{Verdict: ballot.Granted, Token: max(d.granted, c.Proposed), HandedOver: c.From != ""}
+}
+
+func (d *deaf) Confirm(context.Context, ballot.Claim, uint64) ballot.Answer {
+	time.Sleep(d.confirms)
+	return ballot.Answer{Verdict: ballot.Granted}
+}
+
+func (d *deaf) Release(_ context.Context, c ballot.Claim) ballot.Answer {
+	d.note("release " + c.ID)
+	return ballot.Answer{Verdict: ballot.Granted}
+}
+
+func (d *deaf) Extend(context.Context, ballot.Claim) ballot.Answer { return ballot.Answer{} }
+func (d *deaf) Repair(context.Context, ballot.Claim) ballot.Answer { return ballot.Answer{} }
+
+// What is decided later than the quarantine counts on is no lock, and is undone, however
+// long it would be valid: on one node and on three, in one round and in two, where the
+// machine slept, and where the lock was handed over.
+func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
+	t.Parallel()
+	const longest = ballot.LongestAttempt
+	for name, c := range map[string]struct {
+		nodes    int
+		after    time.Duration
+		confirms time.Duration // 0: no second round
+		asleep   time.Duration
+		handOver bool
+		held     bool
+	}{
+		"one node, in time":         {nodes: 1, after: longest - 1, held: true},
+		"one node, late":            {nodes: 1, after: longest},
+		"three nodes, in time":      {nodes: 3, after: longest - 1, held: true},
+		"three nodes, late":         {nodes: 3, after: longest + time.Second},
+		"second round, in time":     {nodes: 3, after: time.Second, confirms: time.Second - 1, held: true},
+		"second round, late":        {nodes: 3, after: time.Second, confirms: time.Second},
+		"asleep, in time":           {nodes: 3, after: time.Second, asleep: time.Second - 1, held: true},
+		"asleep, late":              {nodes: 3, after: time.Second, asleep: time.Second},
+		"handed over in time":       {nodes: 3, after: longest - 1, handOver: true, held: true},
+		"handed over late":          {nodes: 3, after: longest, handOver: true},
+		"handed over late, 1 node":  {nodes: 1, after: longest, handOver: true},
+		"handed over after a sleep": {nodes: 1, after: time.Second, asleep: time.Second, handOver: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				nodes, v := make([]*deaf, c.nodes), make([]Voter, c.nodes)
+				for i := range nodes {
+					nodes[i] = &deaf{confirms: c.confirms}
+					v[i] = nodes[i]
+				}
+				machine := newBubbleClock()
+				e := New(v, machine, time.Second)
+				defer e.Close()
+				var before *Hold
+				if c.handOver {
+					before, _ = e.Acquire(t.Context(), claimOf("before"))
+				}
+				for i, n := range nodes {
+					if n.after = c.after; c.confirms > 0 {
+						n.granted = 1e18 + uint64(i)
+					}
+				}
+				if c.asleep > 0 {
+					time.AfterFunc(time.Millisecond, func() { machine.suspend(c.asleep) })
+				}
+				var hold *Hold
+				if c.handOver {
+					before.HandOver(claimOf("mine"), func(next *Hold) { hold = next })
+				} else {
+					hold, _ = e.Acquire(t.Context(), claimOf("mine"))
+				}
+				if (hold != nil) != c.held {
+					t.Errorf("held is %t", hold != nil)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				for i, n := range nodes {
+					if undone := slices.Contains(n.steps(), "release mine"); undone == c.held {
+						t.Errorf("node %d did %v", i, n.steps())
+					}
+				}
+				if hold != nil {
+					hold.Release()
+				}
+			})
+		})
+	}
+}
