@@ -187,15 +187,17 @@ func (n newcomer) askForAll(t *testing.T, c redlatch.Config, held *redlatch.Lock
 	n.change(&c)
 	client := open(t, c)
 	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for what, err := range map[string]error{
-		"TryLock":      errorOf(client.TryLock(t.Context(), "free")),
-		"TryLock held": errorOf(client.TryLock(t.Context(), held.Name())),
-		"Lock":         errorOf(client.Lock(t.Context(), "free")),
-		"Lock held":    errorOf(client.Lock(t.Context(), held.Name())),
-		"no queue":     errorOf(client.Lock(t.Context(), held.Name(), redlatch.WithoutQueue())),
-		"Take":         errorOf(client.Take(t.Context(), "free", "me", time.Second)),
-		"ExtendTake":   errorOf(client.ExtendTake(t.Context(), "taken", id, c.MaxTTL)),
-		"Admit":        client.Admit(t.Context(), "n0"),
+		"TryLock":      errorOf(client.TryLock(ctx, "free")),
+		"TryLock held": errorOf(client.TryLock(ctx, held.Name())),
+		"Lock":         errorOf(client.Lock(ctx, "free")),
+		"Lock held":    errorOf(client.Lock(ctx, held.Name())),
+		"no queue":     errorOf(client.Lock(ctx, held.Name(), redlatch.WithoutQueue())),
+		"Take":         errorOf(client.Take(ctx, "free", "me", time.Second)),
+		"ExtendTake":   errorOf(client.ExtendTake(ctx, "taken", id, c.MaxTTL)),
+		"Admit":        client.Admit(ctx, "n0"),
 	} {
 		if !isDisagreement(err, n.values...) {
 			t.Errorf("%s: %s: got %v, want ErrInvalid with %q", n.differs, what, err, n.values)
