@@ -138,10 +138,13 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 		if n == nil {
 			continue
 		}
-		all.Go(func() {
-			n.Judge(ctx, found[i])
-			n.Close()
-		})
+		all.Go(func() { n.Judge(ctx, found[i]) })
+	}
+	all.Wait()
+	for _, n := range nodes { // each has read the others' records
+		if n != nil {
+			all.Go(n.Close)
+		}
 	}
 	all.Wait()
 

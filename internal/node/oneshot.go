@@ -117,7 +117,13 @@ func (n *Node) Take(ctx context.Context, c ballot.Claim) ballot.Answer {
 func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 	ttl := milliseconds(c.TTL)
 	return n.first(
-		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Extend(ctx, c) }},
+		means{Scripts, "EVALSHA", func() ballot.Answer {
+			// The id may be one that another client took, with whom this one must agree.
+			if err := n.agrees(ctx); err != nil {
+				return failure(err)
+			}
+			return n.Extend(ctx, c)
+		}},
 		means{Native, "SET IFEQ", func() ballot.Answer {
 			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
 		}},
@@ -203,7 +209,7 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 }
 
 // agrees returns an error where this client's settings are not the deployment's, for a vote
-// by a command, which asks for no admission.
+// that asks for no admission.
 func (n *Node) agrees(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err

@@ -1,0 +1,279 @@
+package redlatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// serverTime is the server's clock.
+func serverTime(t *testing.T, s *redistest.Server) time.Time {
+	t.Helper()
+	reply := do(t, s, "TIME").([]any)
+	var seconds, micros int64
+	fmt.Sscan(fmt.Sprint(reply[0]), &seconds)
+	fmt.Sscan(fmt.Sprint(reply[1]), &micros)
+	return time.Unix(seconds, micros*1000)
+}
+
+// failBack has the replica take its master's place, and give it back: the master has lost
+// what was held back from the replica. at is done to the replica in between. It returns the
+// master's time before it is one again, which is as soon as it has the data. All
+// connections stay open.
+func (r replicated) failBack(t *testing.T, at func()) time.Time {
+	t.Helper()
+	do(t, r.replica, "REPLICAOF", "NO", "ONE")
+	at()
+	conn, err := r.master.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Do("REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port())); err != nil {
+		t.Fatal(err)
+	}
+	before := serverTime(t, r.master)
+	await(t, "the former master has its replica's data", func() bool {
+		info, err := conn.Do("INFO", "replication")
+		return err == nil && strings.Contains(info.(string), "master_link_status:up")
+	})
+	if _, err := conn.Do("REPLICAOF", "NO", "ONE"); err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
+// failingBack is a replicated node on which two clients lock by connections that outlive the
+// failback, one of them idle and one, if it is not, busy.
+type failingBack struct {
+	replicated
+	config        redlatch.Config
+	client, other *redlatch.Client
+	accepted      int
+	stop          func()
+}
+
+func newFailingBack(t *testing.T, binary string, maxTTL time.Duration, busy bool) *failingBack {
+	t.Helper()
+	r := newReplicated(t, redistest.Options{Binary: binary})
+	f := &failingBack{replicated: r, config: r.config(), stop: func() {}}
+	f.config.TTL, f.config.MaxTTL, f.config.RestartFence = maxTTL, maxTTL, redlatch.FenceOn
+	f.client = open(t, f.config)
+	vouch(t, f.client, "n0")
+	unlock(t, tryLock(t, f.client, "warm"))
+	f.other = open(t, f.config)
+	if busy {
+		done := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if lock, err := f.client.TryLock(t.Context(), "busy"); err == nil {
+					lock.Unlock(t.Context())
+				}
+			}
+		})
+		f.stop = sync.OnceFunc(func() { close(done); group.Wait() })
+		t.Cleanup(f.stop)
+	}
+	return f
+}
+
+// holdBack keeps what is written from now on from the replica, which has the rest.
+func (f *failingBack) holdBack(t *testing.T, keys ...string) {
+	t.Helper()
+	await(t, "the replica has the deployment and the locks", func() bool {
+		for _, key := range append(keys, "redlatch:{"+f.config.Deployment+"}:admitted") {
+			if do(t, f.replica, "EXISTS", key) != int64(1) {
+				return false
+			}
+		}
+		return true
+	})
+	f.stream.HoldBack(redistest.Replies, true)
+	f.accepted = f.address.Stats().Accepted
+}
+
+// admitAtReplica has another client lock at the server that is the master for a while.
+func (f *failingBack) admitAtReplica(t *testing.T) {
+	t.Helper()
+	c := through(f.config, f.replica.URL())
+	client := open(t, c)
+	defer client.Close()
+	vouch(t, client, "n0")
+	unlock(t, tryLock(t, client, "elsewhere"))
+}
+
+// eachFailback runs f for a client that is idle and one that is busy, with an admission at the
+// other server in between and without.
+func eachFailback(t *testing.T, maxTTL time.Duration, f func(t *testing.T, f *failingBack, between func())) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, busy := range []bool{false, true} {
+			for _, admitted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("busy=%t,admittedBetween=%t", busy, admitted), func(t *testing.T) {
+					t.Parallel()
+					back := newFailingBack(t, binary, maxTTL, busy)
+					f(t, back, func() {
+						if admitted {
+							back.admitAtReplica(t)
+						}
+					})
+				})
+			}
+		}
+	})
+}
+
+// The first step of a client whose connection outlived the failback is not granted: neither
+// the lock that the master has lost nor any other, by no call.
+func TestNoVoteRightAfterAFailback(t *testing.T) {
+	eachFailback(t, 20*time.Second, func(t *testing.T, f *failingBack, between func()) {
+		f.holdBack(t)
+		held := tryLock(t, f.other, "x", redlatch.WithoutRenewal())
+		f.failBack(t, between)
+		if v := value(t, f.master, "x"); v != "" {
+			t.Fatalf("the master has not lost the lock: %q", v)
+		}
+		for _, name := range []string{"x", "y"} {
+			if lock, err := awaitAnswer(t, f.client, name); !errors.Is(err, redlatch.ErrNotAdmitted) {
+				t.Fatalf("%s: lock %v, error %v, while the first holder's is %v: want ErrNotAdmitted", name, lock, err, held.Err())
+			}
+		}
+		if taken, err := f.client.Take(t.Context(), "x", "me", time.Second); taken || !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("take: %t, %v", taken, err)
+		}
+		f.stop()
+		// Who comes next is not let in by what is there of before, and who had it has lost it.
+		if lock, err := awaitAnswer(t, open(t, f.config), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("another client: lock %v, error %v", lock, err)
+		}
+		if err := held.Extend(t.Context(), f.config.TTL); err == nil {
+			t.Error("a lock was extended that the node had lost")
+		}
+		if v := value(t, f.master, "x"); v != "" {
+			t.Errorf("there is a record again: %q", v)
+		}
+		if now := f.address.Stats().Accepted; now > f.accepted+2 { // that of the client opened last
+			t.Fatalf("the clients have reconnected: %d connections, before %d", now, f.accepted)
+		}
+	})
+}
+
+// One who waits in line for a lock while its node fails over and back is not granted it before
+// the quarantine is over, by the node's clock.
+func TestWaitersSeeAFailback(t *testing.T) {
+	eachFailback(t, time.Second, func(t *testing.T, f *failingBack, between func()) {
+		held := tryLock(t, f.other, "z", redlatch.WithoutRenewal()) // which the replica has as well
+		f.holdBack(t, "z")
+		lost := tryLock(t, f.other, "x")
+		type outcome struct {
+			lock *redlatch.Lock
+			err  error
+		}
+		waited := make(chan outcome, 2)
+		ctx := within(t, 2*patience)
+		for _, name := range []string{"x", "new"} {
+			go func() {
+				if name == "new" {
+					<-lost.Context().Done() // after the failback
+				}
+				lock, err := f.client.Lock(ctx, name)
+				waited <- outcome{lock, err}
+			}()
+		}
+		await(t, "somebody waits for x", func() bool {
+			for _, key := range do(t, f.master, "KEYS", "*line:x").([]any) {
+				return do(t, f.master, "ZCARD", key.(string)) == int64(1)
+			}
+			return false
+		})
+		since := f.failBack(t, between)
+		for range 2 {
+			o := <-waited
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			if passed := serverTime(t, f.master).Sub(since); passed < restartQuarantine {
+				t.Errorf("%q was granted after %v, want %v", o.lock.Name(), passed, restartQuarantine)
+			}
+			unlock(t, o.lock)
+		}
+		if held.Err() == nil || lost.Err() == nil {
+			t.Errorf("the locks of before: %v, %v", held.Err(), lost.Err())
+		}
+	})
+}
+
+// A lock whose record went with the data and came back is extended, as nobody else was given
+// it; it is its record that counts.
+func TestExtendAfterAFailback(t *testing.T) {
+	eachFailback(t, 20*time.Second, func(t *testing.T, f *failingBack, between func()) {
+		held := tryLock(t, f.other, "x", redlatch.WithoutRenewal())
+		f.holdBack(t, "x")
+		lost := tryLock(t, f.other, "y", redlatch.WithoutRenewal())
+		f.failBack(t, between)
+		if err := held.Extend(t.Context(), f.config.TTL); err != nil {
+			t.Errorf("the record is there: %v", err)
+		}
+		if err := lost.Extend(t.Context(), f.config.TTL); err == nil {
+			t.Error("the record is not there, and was extended")
+		}
+		if v := value(t, f.master, "y"); v != "" {
+			t.Errorf("there is a record again: %q", v)
+		}
+		f.stop()
+		unlock(t, held)
+	})
+}
+
+// The first replica changes its master's replication id. No lock is lost by that, and no
+// quarantine begins: neither for a client that was there nor for one that comes.
+func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		master := redistest.New(t, redistest.Options{Binary: binary})
+		c := withMaxTTL(fenced(master.URL()), 20*time.Second)
+		client, idle := open(t, c), open(t, c)
+		vouch(t, client, "n0")
+		held := tryLock(t, client, "x")
+		unlock(t, tryLock(t, idle, "y"))
+		id := func() string {
+			info, err := master.Info("replication")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info["master_replid"]
+		}
+		before := id()
+		redistest.NewReplica(t, master)
+		if id() == before {
+			t.Fatal("the replication id is the one of before")
+		}
+		for what, client := range map[string]*redlatch.Client{"that was there": client, "that was idle": idle, "that comes": open(t, c)} {
+			if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrHeld) {
+				t.Errorf("a client %s: %v, want ErrHeld", what, err)
+			}
+			lock, err := client.TryLock(t.Context(), "y")
+			if err != nil {
+				t.Errorf("a client %s: %v", what, err)
+				continue
+			}
+			unlock(t, lock)
+		}
+		if err := held.Extend(t.Context(), c.TTL); err != nil {
+			t.Error(err)
+		}
+		unlock(t, held)
+	})
+}
