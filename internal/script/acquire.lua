@@ -46,7 +46,7 @@ if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest))
   local number = math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)
   if seen[2] then
     -- Beyond 2^53 a number and the next may be the same.
-    if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) > COUNTERS - room then
+    if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then
       return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
         .. ", which no client has written: delete the key when nobody holds the lock, or raise the resource's own")
     end
