@@ -74,11 +74,12 @@ local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
   local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
-  local first = redis.call('ZRANGE', line, 0, 1)
+  -- A key of another type is no line. It is not to end the step, which has granted.
+  local first = redis.pcall('ZRANGE', line, 0, 1)
   others = first[1] ~= who and first[1] or first[2]
   if others then
     redis.call('ZREM', line, who)
-    redis.call('ZREM', beats, who)
+    redis.pcall('ZREM', beats, who)
     redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
     redis.call('DEL', KEYS[4], line, beats)
