@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // isReply reports whether err is the server's own answer.
@@ -64,6 +65,24 @@ func answer(reply driver.Reply, err error) ballot.Answer {
 		return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf("a script answered %v", reply)}
 	}
 	return failure(err)
+}
+
+// granted is answer for a step that answers with a counter: a negative one is one, too.
+func granted(reply driver.Reply, err error) ballot.Answer {
+	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
+		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Int)}
+	}
+	return answer(reply, err)
+}
+
+// isCounter reports whether a fence counter can be token: beyond script.MaxCounter the server
+// does not tell a number from the next.
+func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }
+
+// badCounter answers for a node that granted under what no fence counter can be.
+func badCounter(key string, token uint64) ballot.Answer {
+	return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf(
+		"the fence counter %q gave %d, which no client has written: delete the key when nobody holds the lock", key, int64(token))}
 }
 
 // failure tells a refusal, which waiting does not cure, from one that it may cure and from

@@ -12,8 +12,20 @@ import (
 
 // Acquire asks the node for the record. A node that does not know the script,
 // or has no admission, is inspected and asked once more if that admits it: what
-// was answered so was not executed.
+// was answered so was not executed. A grant under a number that no fence counter can be is
+// undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
+	a := n.acquire(ctx, c)
+	if a.Verdict == ballot.Granted && !isCounter(a.Token) {
+		c.Place = ballot.Place{}
+		n.Release(ctx, c)
+		return badCounter(c.Counter, a.Token)
+	}
+	return a
+}
+
+// acquire is Acquire, whatever the counter is.
+func (n *Node) acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	defer n.gatherer.exit()
 	if n.gatherer.enter(n.options.Crowd) && n.isSimple(&c) {
 		if a, ok := n.acquireInCrowd(&c); ok {
@@ -46,7 +58,7 @@ func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		reply, err := n.vote(ctx, keys, args, expected)
 		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
 		if !lost && !isNoScript(err) {
-			a := answer(reply, ofAnotherKind(err))
+			a := granted(reply, ofAnotherKind(err))
 			// The counter alone is what a hand-over usually is answered with.
 			a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
 			return a

@@ -46,7 +46,7 @@ if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest))
   local number = math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)
   if seen[2] then
     -- Beyond 2^53 a number and the next may be the same.
-    if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) > COUNTERS - room then
+    if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then
       return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
         .. ", which no client has written: delete the key when nobody holds the lock, or raise the resource's own")
     end
@@ -74,11 +74,12 @@ local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
   local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
-  local first = redis.call('ZRANGE', line, 0, 1)
+  -- A key of another type is no line. It is not to end the step, which has granted.
+  local first = redis.pcall('ZRANGE', line, 0, 1)
   others = first[1] ~= who and first[1] or first[2]
   if others then
     redis.call('ZREM', line, who)
-    redis.call('ZREM', beats, who)
+    redis.pcall('ZREM', beats, who)
     redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
     redis.call('DEL', KEYS[4], line, beats)

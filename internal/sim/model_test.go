@@ -168,7 +168,7 @@ func (c *comparison) step() {
 	c.tick()
 	c.wait()
 	c.early = nil
-	switch c.rng.IntN(200) {
+	switch c.rng.IntN(100) {
 	case 0:
 		c.real("FLUSHALL")
 		c.model.FlushAll()
@@ -177,6 +177,9 @@ func (c *comparison) step() {
 		c.model.FlushScripts()
 	case 2:
 		key := pick(c, "a", "b")
+		if side := pick(c, "", "line", "beat", "next"); side != "" {
+			key = "redlatch:{" + key + "}:" + side + ":" + key
+		}
 		c.real("DEL", key)
 		c.real("RPUSH", key, "x")
 		c.model.SetList(key)

@@ -197,7 +197,7 @@ func (c *call) acquire() (driver.Reply, error) {
 				room = 0
 			}
 			if counted {
-				if _, err := strconv.ParseUint(last, 10, 64); err != nil || len(last) > 16 || number(last) > script.MaxCounter-(number(proposed)-number(lowest)) {
+				if _, err := strconv.ParseUint(last, 10, 64); err != nil || len(last) > 16 || number(last) >= script.MaxCounter-(number(proposed)-number(lowest)) {
 					return refuse("REDLATCH the fence counter " + counter + " is " + last)
 				}
 				n = math.Max(n, number(last)+1+room)

@@ -1,0 +1,116 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// tokenKey is the key of the fence counter for a name without braces.
+func tokenKey(name string) string { return "redlatch:{" + name + "}:token:" + name }
+
+// foreignCounters are what no client writes to a fence counter. Of the first, one more lock
+// can be had.
+var foreignCounters = []string{
+	"9007199254740990", "9007199254740991", "9007199254740992", "9223372036854775807", "99999999999999999999",
+	"1e300", "-5", "abc", "", "list",
+}
+
+// setCounter makes value the fence counter for name.
+func setCounter(t *testing.T, s *redistest.Server, name, value string) {
+	t.Helper()
+	key := tokenKey(name)
+	do(t, s, "DEL", key)
+	if value == "list" {
+		do(t, s, "RPUSH", key, "x")
+		return
+	}
+	do(t, s, "SET", key, value)
+}
+
+// A counter from outside, on the only node: nobody is given a token twice, or one that
+// cannot be told from the next. The error names the key, and to delete it mends it.
+func TestForeignCounter(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := sharedOf(t, binary, 1)[0]
+		for what, conf := range map[string]redlatch.Config{"alone": config(server.URL()), "together": redlatch.InCrowd(config(server.URL()))} {
+			client := open(t, conf)
+			for i, value := range foreignCounters {
+				name := fmt.Sprint(t.Name(), what, i)
+				setCounter(t, server, name, value)
+				tokens := make(map[uint64]bool)
+				refusals := 0
+				var mu sync.Mutex // guards both
+				var group sync.WaitGroup
+				for range 8 {
+					group.Go(func() {
+						lock, err := client.TryLock(within(t, patience), name)
+						for errors.Is(err, redlatch.ErrHeld) {
+							lock, err = client.TryLock(within(t, patience), name)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						if err != nil {
+							refusals++
+							if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), tokenKey(name)) {
+								t.Errorf("%s: counter %q: %v", what, value, err)
+							}
+							return
+						}
+						if tokens[lock.Token()] || lock.Token() >= 1<<53 {
+							t.Errorf("%s: counter %q: token %d", what, value, lock.Token())
+						}
+						tokens[lock.Token()] = true
+						if err := lock.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				group.Wait()
+				if want := map[bool]int{true: 7, false: 8}[i == 0]; refusals != want {
+					t.Errorf("%s: counter %q: %d of 8 were refused, want %d", what, value, refusals, want)
+				}
+				if v, _ := do(t, server, "GET", name).(string); v != "" {
+					t.Errorf("%s: counter %q: the record is left: %q", what, value, v)
+				}
+				do(t, server, "DEL", tokenKey(name))
+				unlock(t, tryLock(t, client, name))
+			}
+		}
+	})
+}
+
+// A counter from outside on one node of three: the others grant, under tokens that grow.
+func TestForeignCounterOnOneNode(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := sharedOf(t, binary, 3)
+		for what, conf := range map[string]redlatch.Config{"alone": config(redistest.URLs(nodes)...), "together": redlatch.InCrowd(config(redistest.URLs(nodes)...))} {
+			client := open(t, conf)
+			for i, value := range foreignCounters {
+				name := fmt.Sprint(t.Name(), what, i)
+				setCounter(t, nodes[1], name, value)
+				last := uint64(time.Now().Add(-time.Minute).UnixMicro())
+				for range 4 {
+					lock, err := client.Lock(within(t, patience), name)
+					if err != nil {
+						t.Fatalf("%s: counter %q: %v", what, value, err)
+					}
+					if lock.Token() <= last || lock.Token() >= 1<<53 {
+						t.Errorf("%s: counter %q: token %d after %d", what, value, lock.Token(), last)
+					}
+					last = lock.Token()
+					unlock(t, lock)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// renewed is a connection to a server that grants everything, and is renewed before the
+// answer to a vote where renew is true.
+type renewed struct {
+	scripted
+	number atomic.Uint64
+	renew  bool
+	reply  driver.Reply // to an acquire step
+}
+
+func (c *renewed) Connections() uint64 { return 1 + c.number.Load() }
+
+func (c *renewed) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if sha == script.Releasing.SHA {
+		return c.scripted.EvalSHA(ctx, sha, keys, args)
+	}
+	if c.renew {
+		c.number.Add(1)
+	}
+	if args[0] == script.Several {
+		return driver.Reply{Kind: driver.Text, Text: "1"}, nil
+	}
+	return c.reply, nil
+}
+
+func voter(t *testing.T, conn driver.Conn, crowd int) *Node {
+	t.Helper()
+	n := New(conn, Options{
+		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
+		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Crowd: crowd, Logger: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(n.Close)
+	return n
+}
+
+var released = func(string) (driver.Reply, error) { return deleted, nil }
+
+// A vote that comes by another connection than the one through which the server was looked at
+// may be another server's: it is not counted, whether the step was sent by itself or went
+// together with others.
+func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
+	t.Parallel()
+	for name, crowd := range map[string]int{"by itself": math.MaxInt, "together": -1} {
+		for _, renew := range []bool{false, true} {
+			conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
+			n := voter(t, conn, crowd)
+			a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "c", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+			want := ballot.Granted
+			if renew {
+				want = ballot.Unknown // it may have been executed
+			}
+			if a.Verdict != want {
+				t.Errorf("%s, renewed %t: %+v", name, renew, a)
+			}
+		}
+	}
+}
+
+// A grant under a number that no fence counter can be is none, and is undone.
+func TestGrantUnderNoCounter(t *testing.T) {
+	t.Parallel()
+	number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
+	array := func(n int64) driver.Reply {
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{number(n), number(1), number(1)}}
+	}
+	for _, c := range []struct {
+		reply driver.Reply
+		want  ballot.Verdict
+	}{
+		{number(1), ballot.Granted},
+		{number(script.MaxCounter), ballot.Granted},
+		{array(script.MaxCounter), ballot.Granted},
+		{number(script.MaxCounter + 1), ballot.Refused},
+		{number(-1), ballot.Refused},
+		{number(math.MinInt64), ballot.Refused},
+		{array(0), ballot.Refused},
+		{array(-5), ballot.Refused},
+		{array(script.MaxCounter + 1), ballot.Refused},
+	} {
+		conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
+		n := voter(t, conn, math.MaxInt)
+		a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "the-counter", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+		undone := conn.tries("mine") == 1
+		if a.Verdict != c.want || undone != (c.want == ballot.Refused) {
+			t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
+		}
+		if undone && !strings.Contains(a.Err.Error(), `"the-counter"`) {
+			t.Errorf("%v: %v", c.reply, a.Err)
+		}
+	}
+}
