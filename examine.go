@@ -53,6 +53,12 @@ type NodeReport struct {
 	// OtherSet are the nodes of the deployment as this node has them recorded,
 	// when they are not those of the Config.
 	OtherSet []string
+	// Recorded is what the node has recorded of the deployment, nil where it has nothing
+	// or that cannot be read.
+	Recorded *Recorded
+	// Unreadable is why a key of the deployment is none that a client has written, such as
+	// one of another type; nil where all are. It names the key.
+	Unreadable error
 	// SameAs is an earlier node of the Config that is the same server, or "".
 	SameAs string
 
@@ -61,6 +67,8 @@ type NodeReport struct {
 	// was answered (AOF with fsync always).
 	Persistence string
 	Durable     bool
+	// Replicas is how many replicas are attached to it.
+	Replicas int
 	// MaxMemory is in bytes, 0 for no limit; Policy is the maxmemory-policy.
 	// Evicting: the two together may delete locks.
 	MaxMemory int64
@@ -83,6 +91,41 @@ type NodeReport struct {
 	// Refusal is another error with which the node answers harmless commands,
 	// such as OOM or MISCONF: it would answer locks with it.
 	Refusal error
+	// ForeignKeys are keys of the locks named to Examine which no client can have written.
+	ForeignKeys []ForeignKey
+}
+
+// Recorded is what a node has recorded of its deployment. Clients vote there only with the
+// same settings; see Client.Reset for how to change them.
+type Recorded struct {
+	// Nodes are the names of the deployment's nodes, sorted. They may be other names of
+	// the servers that the Config names.
+	Nodes        []string
+	MaxTTL       time.Duration
+	RestartFence FenceMode
+	Durable      bool
+	// Void is why Durable is not believed any more, "" where it is or was never said.
+	Void string
+	// RunID is the run of the server that was admitted last, or that is kept out until it
+	// is admitted.
+	RunID string
+	// Agrees: the Config has the same settings.
+	Agrees bool
+	// Standing, Reason and Left are those of the NodeReport for clients with the recorded
+	// settings, whatever the Config's are.
+	Standing Standing
+	Reason   error
+	Left     time.Duration
+}
+
+// ForeignKey is a key of a lock that has what no client can have written: it is of another
+// type, or has a number that is none or is out of range.
+type ForeignKey struct {
+	// Key is its whole name, Problem what is wrong with it.
+	Key, Problem string
+	// Blocks: the lock cannot be acquired until the key is deleted. Others are replaced by
+	// the next client that needs them.
+	Blocks bool
 }
 
 // examineTimeout bounds the look at one node once it is connected.
@@ -91,7 +134,7 @@ const examineTimeout = 5 * time.Second
 // Examine looks at every node of config and says whether it is fit for locks:
 // one report a node, in their order. It is for operators and health checks, and
 // needs no client: it opens connections of its own. names are locks whose keys
-// the user's permissions are tried on, beside those of the library's own.
+// are looked at, and which the user's permissions are tried on beside the library's own.
 //
 // It changes no key and no setting on any node, and admits none. Permissions are
 // tried with commands that cannot have an effect, such as SET XX on a key that
@@ -124,6 +167,7 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	defer cancel()
 
 	found := make([]*node.Examination, len(nodes))
+	recorded := make([]*node.Record, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
 		if n == nil {
@@ -138,7 +182,10 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 		if n == nil {
 			continue
 		}
-		all.Go(func() { n.Judge(ctx, found[i]) })
+		all.Go(func() {
+			n.Judge(ctx, found[i])
+			recorded[i] = n.JudgeRecord(ctx, found[i])
+		})
 	}
 	all.Wait()
 	for _, n := range nodes { // each has read the others' records
@@ -151,7 +198,7 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	reports := make([]NodeReport, len(nodes))
 	first := make(map[string]string)
 	for i, x := range found {
-		reports[i] = report(endpoints[i].name, x)
+		reports[i] = report(endpoints[i].name, x, recorded[i])
 		reports[i].User = x.User
 		if x.Err == nil { // else what the URL has may be a password in the user's place
 			reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
@@ -197,15 +244,38 @@ func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
 	return nodes, nil
 }
 
-func report(name string, x *node.Examination) NodeReport {
+func report(name string, x *node.Examination, r *node.Record) NodeReport {
 	return NodeReport{
 		Node: name, Err: x.Err,
 		Latency: x.Latency, Server: x.Server, Version: x.Version,
 		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
 		Standing: x.Standing, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
-		Persistence: x.Persistence, Durable: x.Durable,
+		Recorded: recordedOf(r), Unreadable: x.Unreadable(),
+		Persistence: x.Persistence, Durable: x.Durable, Replicas: x.Replicas(),
 		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
 		ClockOffset: x.Offset, ClockError: x.OffsetError, ClockKnown: x.ClockKnown,
-		Missing: x.Missing, Refusal: x.Refusal,
+		Missing: x.Missing, Refusal: x.Refusal, ForeignKeys: foreignKeys(x.Foreign),
 	}
+}
+
+func recordedOf(r *node.Record) *Recorded {
+	if r == nil {
+		return nil
+	}
+	fence := FenceOn
+	if r.NoQuarantine {
+		fence = FenceOff
+	}
+	return &Recorded{
+		Nodes: r.Nodes, MaxTTL: r.MaxTTL, RestartFence: fence, Durable: r.Durable, Void: r.Void,
+		RunID: r.RunID, Agrees: r.Agrees, Standing: r.Standing, Reason: r.Reason, Left: r.Left,
+	}
+}
+
+func foreignKeys(found []node.ForeignKey) []ForeignKey {
+	var keys []ForeignKey
+	for _, k := range found {
+		keys = append(keys, ForeignKey(k))
+	}
+	return keys
 }

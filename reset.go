@@ -5,23 +5,25 @@ import (
 	"fmt"
 )
 
-// Reset moves one node to the deployment as this client's Config has it: to its
-// set of nodes and to its MaxTTL, whatever others have recorded there. To move a
-// deployment, reset every node of the new set. Clients of the old Config are
-// refused on the node from then on, with both sets in the error.
+// Reset has one node record the deployment as this client's Config has it: its set of nodes,
+// MaxTTL, RestartFence and Durable, whatever is recorded there, keys of the deployment that
+// are of another type included. Clients with other settings are refused on the node from
+// then on, with both settings in the error. To change a deployment, reset every node of it;
+// the command redlatch deployment set does.
 //
-// A majority of the old set and one of the new need not meet, so a lock may have
-// two holders while old ones are held. Before a reset, stop all clients of the
-// old Config, on every machine. The locks of those that died are waited for: the
-// node votes for nobody until the longest TTL, the old or the new one, and 4 s
-// have passed, unless Admit vouches that none is held, or RestartFence is
-// FenceOff. A client that was not stopped can acquire nothing on the node, but
-// goes on extending what it holds.
+// Locks that are held go on and can be extended. The node votes for nobody until the longest
+// MaxTTL, the new one or one that is recorded on a node now, and 4 s have passed, unless Admit
+// vouches that no lock is held, or RestartFence is FenceOff.
+//
+// Before the set of nodes is changed, stop all clients of the old set, on every machine: a
+// majority of the old set and one of the new need not meet, so a lock may have two holders
+// while old ones are held. The quarantine waits for the locks of those that died; a client
+// that was not stopped goes on extending what it holds.
 //
 // Reset waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node was not reset, and nothing
 // was changed unless no answer came. It may be repeated, which begins the wait
-// anew.
+// anew. A Cluster cannot be reset.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	if err := checkContext(ctx); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (r *acquisition) level() level {
 func (r *acquisition) check(ttl time.Duration) error {
 	switch {
 	case ttl > r.MaxTTL:
-		return usage("raise --max-ttl, for all clients of the deployment", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
+		return usage("raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
 	case ttl < time.Millisecond:
 		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
 	case r.Wait != nil && *r.Wait < 0:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -23,7 +22,14 @@ const admitTimeout = 5 * time.Second
 func (*admitCmd) Help() string {
 	return `A node that was started a short while ago may have forgotten locks that it had given away. It is not asked for its vote until every such lock has run out (the longest TTL and a few seconds). Whoever knows better - no lock was held on it, or its data came back whole - vouches for its present run with this command. The next restart is judged anew.
 
---nodes, --deployment, --max-ttl and --no-fence must be those of the clients.`
+--nodes, --deployment, --max-ttl, --no-fence and --durable must be those of the clients.
+
+Exit codes:
+
+	0   all nodes that were named vote
+	64  usage, or these settings are not those that the deployment has recorded: nothing was changed there
+	69  a node could not be reached, or does not vote yet
+	77  a node refused (password, permission, a replica, ...)`
 }
 
 // Run vouches for every node that was named, and goes on after a failure: the
@@ -59,7 +65,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 		if failed != nil {
 			out.fail(failed)
 		}
-		failed = admitFailure(err)
+		failed = a.failure(err)
 	}
 	if failed != nil {
 		return failed
@@ -67,13 +73,13 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	return nil
 }
 
-func admitFailure(err error) *outcome {
+func (a *admitCmd) failure(err error) *outcome {
+	end := &outcome{code: nodeCode(err), err: err}
 	switch {
-	case errors.Is(err, redlatch.ErrInvalid):
-		return &outcome{code: exitUsage, err: err, hints: []string{"name one of --nodes, by its URL or as redlatch shows it"}}
-	case errors.Is(err, redlatch.ErrRefused):
-		return &outcome{code: exitRefused, err: err}
-	default:
-		return &outcome{code: exitNoQuorum, err: err}
+	case disagrees(err):
+		end.hints = []string{a.setHint()}
+	case end.code == exitUsage:
+		end.hints = []string{"name one of --nodes, by its URL or as redlatch shows it"}
 	}
+	return end
 }

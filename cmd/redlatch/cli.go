@@ -15,13 +15,14 @@ import (
 
 // cli is the command line: one field a command, and a file for each.
 type cli struct {
-	Run    runCmd    `cmd:"" help:"Run a command while holding a lock."`
-	Lock   lockCmd   `cmd:"" help:"Take a lock and print the handle to extend and unlock it by."`
-	Extend extendCmd `cmd:"" help:"Prolong a lock by its handle."`
-	Unlock unlockCmd `cmd:"" help:"Release a lock by its handle."`
-	Show   showCmd   `cmd:"" help:"Say who holds a lock."`
-	Admit  admitCmd  `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
-	Doctor doctorCmd `cmd:"" help:"Look at the nodes and say what is wrong with them."`
+	Run        runCmd        `cmd:"" help:"Run a command while holding a lock."`
+	Lock       lockCmd       `cmd:"" help:"Take a lock and print the handle to extend and unlock it by."`
+	Extend     extendCmd     `cmd:"" help:"Prolong a lock by its handle."`
+	Unlock     unlockCmd     `cmd:"" help:"Release a lock by its handle."`
+	Show       showCmd       `cmd:"" help:"Say who holds a lock."`
+	Admit      admitCmd      `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
+	Deployment deploymentCmd `cmd:"" help:"Show or change what all clients of the deployment must agree on."`
+	Doctor     doctorCmd     `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	demoCommands
 	tortureCommands
 	Version versionCmd `cmd:"" help:"Show the version."`
@@ -34,7 +35,7 @@ type command interface {
 	Run(out *printer) error
 }
 
-var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*admitCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {
@@ -68,7 +69,7 @@ func parseAndRun(args []string, out *printer) error {
 		hint := "see redlatch --help"
 		if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
 			if selected := parse.Context.Selected(); selected != nil {
-				hint = "see redlatch " + selected.Name + " --help"
+				hint = "see " + selected.FullPath() + " --help"
 			}
 		}
 		return &outcome{code: exitUsage, err: withoutURLs(err, args), hints: []string{hint}}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type connection struct {
 	NodeTimeout  time.Duration `placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
 	KeyTemplate  string        `placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
 	NoFence      bool          `env:"REDLATCH_NO_FENCE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
+	Durable      bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`
 }
 
 // config turns the flags into the library's. Its errors are usage errors.
@@ -58,6 +60,7 @@ func (c *connection) config() (redlatch.Config, error) {
 		NodeTimeout: cmp.Or(c.NodeTimeout, defaultNodeTimeout),
 		KeyTemplate: c.KeyTemplate,
 		Deployment:  c.Deployment,
+		Durable:     c.Durable,
 	}
 	if c.NoFence {
 		cfg.RestartFence = redlatch.FenceOff
@@ -128,10 +131,8 @@ const elided = "…"
 // says. --nodes is elided where a URL has a user or a password.
 func (c *connection) admitCommand(nodes ...string) string { return c.command([]string{"admit"}, nodes) }
 
-// resetCommand is the command line that moves the deployment to --nodes.
-func (c *connection) resetCommand() string {
-	return c.command([]string{"admit", "--reset"}, nodeTexts(c.Nodes, c.Nodes))
-}
+// setCommand is the command line that changes the deployment to these settings.
+func (c *connection) setCommand() string { return c.command([]string{"deployment", "set"}, nil) }
 
 func (c *connection) command(command, nodes []string) string {
 	words := append([]string{"redlatch"}, command...)
@@ -152,8 +153,16 @@ func (c *connection) command(command, nodes []string) string {
 	if told, err := time.ParseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
 		words = append(words, "--max-ttl", c.MaxTTL.String())
 	}
-	if c.NoFence && os.Getenv("REDLATCH_NO_FENCE") == "" {
-		words = append(words, "--no-fence")
+	for _, flag := range []struct {
+		name, variable string
+		value          bool
+	}{{"--no-fence", "REDLATCH_NO_FENCE", c.NoFence}, {"--durable", "REDLATCH_DURABLE", c.Durable}} {
+		switch told, _ := strconv.ParseBool(os.Getenv(flag.variable)); {
+		case flag.value && !told:
+			words = append(words, flag.name)
+		case told && !flag.value:
+			words = append(words, flag.name+"=false")
+		}
 	}
 	if slices.ContainsFunc(nodes, func(node string) bool { return strings.HasPrefix(node, "-") }) {
 		words = append(words, "--")

@@ -51,7 +51,7 @@ func TestAdmitCommand(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_FENCE", "PASSWORD_FILE"} {
+	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_FENCE", "DURABLE", "PASSWORD_FILE"} {
 		t.Setenv("REDLATCH_"+name, "")
 	}
 	check("redlatch admit --nodes redis://a:1,redis://b:2 a:1")
@@ -62,6 +62,13 @@ func TestAdmitCommand(t *testing.T) {
 		check("redlatch admit --nodes … a:1 (… stands for --nodes as given here)")
 	}
 	c.Deployment, c.MaxTTL, c.PasswordFile, c.NoFence = "blue", time.Minute, "the file", true
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence a:1 (… stands for --nodes as given here)")
+	c.NoFence, c.Durable = false, true
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --durable a:1 (… stands for --nodes as given here)")
+	t.Setenv("REDLATCH_NO_FENCE", "true")
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence=false --durable a:1 (… stands for --nodes as given here)")
+	t.Setenv("REDLATCH_NO_FENCE", "false")
+	c.NoFence, c.Durable = true, false
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence a:1 (… stands for --nodes as given here)")
 	c.Nodes[0] = "redis://u:secret@a:1"
 	t.Setenv("REDLATCH_NODES", strings.Join(c.Nodes, ","))
@@ -75,7 +82,7 @@ func TestAdmitCommand(t *testing.T) {
 	if got, want := c.admitCommand("-x", "$(date)"), "redlatch admit --deployment default --max-ttl 30s -- -x '$(date)'"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := c.resetCommand(), "redlatch admit --reset --deployment default --max-ttl 30s a:1 'b;c'"; got != want {
+	if got, want := c.setCommand(), "redlatch deployment set --deployment default --max-ttl 30s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

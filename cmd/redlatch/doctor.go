@@ -13,7 +13,7 @@ import (
 type doctorCmd struct {
 	connection
 
-	Lock []string `placeholder:"NAME" help:"Locks whose keys the user's permissions are tried on. Nothing is done to them."`
+	Lock []string `placeholder:"NAME" help:"Locks whose keys are looked at, and which the user's permissions are tried on. Nothing is done to them."`
 	JSON bool     `name:"json" help:"Print JSON instead of a table."`
 }
 
@@ -22,7 +22,7 @@ const doctorName = "redlatch-doctor"
 
 // Help says what is looked at.
 func (*doctorCmd) Help() string {
-	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-fence and --key-template must be those of the clients.
+	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-fence, --durable and --key-template must be those of the clients.
 
 Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
 

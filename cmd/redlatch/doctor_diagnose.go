@@ -41,6 +41,8 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 			d.diagnoseVote(&f, node)
 		}
 		d.diagnoseServer(&f, node)
+		d.diagnoseDurable(&f, node)
+		d.diagnoseKeys(&f, node)
 		d.diagnoseUser(&f, node)
 	}
 	f.worstFirst()
@@ -79,7 +81,7 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 		f.add(note, "", "one node: there are no locks while it is down, and after each of its restarts until it is admitted", "name 3 or 5 independent masters")
 	case of%2 == 0:
 		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: it takes %d, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
-			"name an odd number of nodes; to change a deployment's set see redlatch admit --reset")
+			"name an odd number of nodes; to change a deployment's set see redlatch deployment set --help")
 	}
 	if d.NoFence {
 		s := danger
@@ -87,7 +89,7 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 			s = warning
 		}
 		f.add(s, "", "the restart fence is off: a node that restarts without its last keys gives locks away that are held",
-			"drop --no-fence and REDLATCH_NO_FENCE, on all clients of the deployment")
+			"drop --no-fence and REDLATCH_NO_FENCE, on all clients of the deployment, and change it with redlatch deployment set")
 	}
 }
 
@@ -99,9 +101,7 @@ func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport) {
 			"name each server once")
 	case node.Role != "" && node.Role != "master":
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
-	case node.OtherSet != nil:
-		f.add(danger, node.Node, fmt.Sprintf("the deployment %q has the nodes [%s] there, and --nodes names others: their quorums need not meet, so it does not vote for both", d.Deployment, strings.Join(node.OtherSet, " ")),
-			"name the same nodes everywhere, or another --deployment; to move the deployment to these nodes: "+d.resetCommand())
+	case d.diagnoseRecord(f, node):
 	case node.Standing == redlatch.Waiting:
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason),
 			"wait, or if no lock was held on it before: "+d.admitCommand(node.Node))
@@ -125,18 +125,12 @@ func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
 		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
 			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
 	}
-	if d.NoFence || node.Durable || node.Role != "master" {
+	if d.NoFence || d.Durable || node.Role != "master" {
 		return
 	}
 	out := d.MaxTTL + outOfService
-	switch node.Persistence {
-	case "unknown":
-		f.add(note, node.Node, fmt.Sprintf("what it keeps on disk is not shown to this user, so it is taken to forget at each restart: it does not vote for %s then", out),
-			"permit CONFIG GET, if it syncs its append-only file always")
-	default:
-		f.add(note, node.Node, fmt.Sprintf("persistence: %s: it may forget locks at a restart, and does not vote for %s after each; locks stay safe", node.Persistence, out),
-			"restart one node at a time, "+out.String()+" apart; appendonly yes with appendfsync always saves the wait and costs a disk sync for each lock")
-	}
+	f.add(note, node.Node, fmt.Sprintf("persistence: %s: it does not vote for %s after each restart, as nobody can tell then what it has forgotten; locks stay safe", node.Persistence, out),
+		"restart one node at a time, "+out.String()+" apart; --durable for all clients saves the wait where every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
 }
 
 // diagnoseSpeed looks at what the node's user may do, and takes from it what locks do

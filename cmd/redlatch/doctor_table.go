@@ -141,6 +141,18 @@ type nodeJSON struct {
 	User      string   `json:"user,omitempty"`
 	Missing   []string `json:"missing,omitempty"`
 	Refusal   string   `json:"refusal,omitempty"`
+
+	Unreadable string    `json:"unreadable,omitempty"`
+	Void       string    `json:"durable_void,omitempty"`
+	Replicas   int       `json:"replicas"`
+	Foreign    []keyJSON `json:"foreign_keys,omitempty"`
+}
+
+// keyJSON is a key that no client can have written.
+type keyJSON struct {
+	Key     string `json:"key"`
+	Problem string `json:"problem"`
+	Blocks  bool   `json:"blocks"`
 }
 
 type findingJSON struct {
@@ -177,6 +189,13 @@ func asJSON(node redlatch.NodeReport) nodeJSON {
 		Persists: node.Persistence, Durable: node.Durable,
 		MaxMemory: node.MaxMemory, Policy: node.Policy, Evicting: node.Evicting,
 		User: node.User, Missing: node.Missing, Refusal: words(node.Refusal),
+		Unreadable: words(node.Unreadable), Replicas: node.Replicas,
+	}
+	if node.Recorded != nil {
+		n.Void = node.Recorded.Void
+	}
+	for _, k := range node.ForeignKeys {
+		n.Foreign = append(n.Foreign, keyJSON(k))
 	}
 	if node.ClockKnown {
 		offset, margin := node.ClockOffset.Seconds(), node.ClockError.Seconds()

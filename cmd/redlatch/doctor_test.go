@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // sound is a node of which there is nothing to say.
@@ -42,7 +43,9 @@ func TestDiagnose(t *testing.T) {
 		nodes  int
 		change []func(*redlatch.NodeReport)
 		doctor doctorCmd
-		exit   int
+		// forgetful: the nodes are not said to be durable.
+		forgetful bool
+		exit      int
 		// want are the beginnings of all findings as they are printed, in order.
 		want []string
 	}{
@@ -57,14 +60,45 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"warning: a: it started 25s ago"}},
 		{name: "a majority waits", change: []func(*redlatch.NodeReport){waiting, waiting}, exit: 1,
 			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a: it started", "warning: b: it started"}},
-		{name: "restarts cost a wait", change: []func(*redlatch.NodeReport){
+		{name: "restarts cost a wait", forgetful: true, change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "RDB", false },
 			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },
 			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "unknown", false },
 		}, exit: 0, want: []string{
-			"note: a: persistence: RDB: it may forget locks at a restart, and does not vote for 34s after each",
-			"note: b: persistence: AOF everysec", "note: c: what it keeps on disk is not shown",
+			"note: a: persistence: RDB: it does not vote for 34s after each restart",
+			"note: b: persistence: AOF everysec", "note: c: persistence: unknown",
 		}},
+		{name: "said to be durable, and seen otherwise", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },
+			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "unknown", false },
+			func(n *redlatch.NodeReport) {
+				n.Recorded = &redlatch.Recorded{Durable: true, Void: "it was seen otherwise"}
+			},
+		}, exit: 2, want: []string{
+			"unsafe: a: it is said to be durable, and may forget what it answered (persistence: AOF everysec;",
+			"warning: b: its settings are not shown to this user", "warning: c: that it is durable is not believed any more: it was seen otherwise",
+		}},
+		{name: "said to be durable, with replicas", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Replicas = 2 }}, exit: 1,
+			want: []string{"warning: a: replicas are attached, 2: its word says that none takes its place"}},
+		{name: "replicas of one that is not", forgetful: true, change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Replicas = 2 }},
+			want: []string{"note: a, b, c: persistence: AOF always"}},
+		{name: "other settings", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.Standing, n.Reason = redlatch.Unfit, &admission.DisagreementError{
+					Recorded: admission.Agreement{MaxTTL: time.Minute}, Ours: admission.Agreement{MaxTTL: 30 * time.Second, Durable: true}}
+			},
+		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has MaxTTL 1m0s there, and these settings are MaxTTL 30s, durable: it does not vote`}},
+		{name: "a key of the deployment that is of another type", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.Unreadable = errors.New("the key is a list")
+				n.Standing, n.Reason = redlatch.Unfit, n.Unreadable
+			},
+		}, exit: 2, want: []string{"unsafe: a: it does not vote: the key is a list"}},
+		{name: "keys that no client has written", change: []func(*redlatch.NodeReport){
+			func(n *redlatch.NodeReport) {
+				n.ForeignKeys = []redlatch.ForeignKey{{Key: "next", Problem: "it is a list"}, {Key: "token", Problem: "it is a list", Blocks: true}}
+			},
+		}, exit: 2, want: []string{`unsafe: a: the key "token": it is a list: the lock cannot be acquired there`, `warning: a: the key "next": it is a list: it means nothing`}},
 		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoFence: true}}, exit: 1,
 			want: []string{"warning: the restart fence is off"}},
 		{name: "no fence, forgetful", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Durable = false }},
@@ -76,9 +110,11 @@ func TestDiagnose(t *testing.T) {
 			func(n *redlatch.NodeReport) { n.Standing, n.SameAs = redlatch.Unfit, "a" },
 		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote", "unsafe: b: it is the same server as a"}},
 		{name: "another set", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Standing, n.OtherSet = redlatch.Unfit, []string{"x", "y"} },
+			func(n *redlatch.NodeReport) {
+				n.Standing, n.OtherSet, n.Reason = redlatch.Unfit, []string{"x", "y"}, &admission.DisagreementError{}
+			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has the nodes [x y] there`}},
-		{name: "too old, or another MaxTTL", change: []func(*redlatch.NodeReport){
+		{name: "too old", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.Standing, n.Reason = redlatch.Unfit, errors.New("use Redis 7.0") },
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: use Redis 7.0"}},
 		{name: "whether it votes depends on others", change: []func(*redlatch.NodeReport){
@@ -133,7 +169,7 @@ func TestDiagnose(t *testing.T) {
 		{name: "this machine's clock", change: []func(*redlatch.NodeReport){behind(time.Minute), behind(time.Minute), behind(59 * time.Second)}, exit: 1,
 			want: []string{"warning: this machine's wall clock is 1m0s ahead, by those of 2 of 3 nodes", "warning: c: its wall clock is 1s ahead"}},
 		{name: "the worst first", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Durable, n.Persistence = false, "none" },
+			func(n *redlatch.NodeReport) { n.Missing = []string{"+client|kill"} },
 			waiting,
 			func(n *redlatch.NodeReport) { n.Evicting, n.Policy = true, "allkeys-lfu" },
 		}, exit: 2, want: []string{"unsafe: c:", "warning: b:", "note: a:"}},
@@ -148,6 +184,7 @@ func TestDiagnose(t *testing.T) {
 				}
 				reports = append(reports, node)
 			}
+			c.doctor.Durable = !c.forgetful && !c.doctor.NoFence
 			c.doctor.Deployment, c.doctor.MaxTTL, c.doctor.Nodes = "default", 30*time.Second, []string{"redis://a"}
 			found := c.doctor.diagnose(reports)
 			if code := exitCode(found); code != c.exit {
@@ -204,6 +241,18 @@ func TestResetAsks(t *testing.T) {
 		k := onTerminal(t, "sh", "-c", `redlatch admit --reset "$REDLATCH_NODES"`)
 		k.sees("to be drained first")
 		k.sees("type yes when they are stopped: ")
+		k.keys(answer + "\n")
+		k.sees(outcome)
+	}
+}
+
+// So is one who changes a deployment, and nothing else changes it.
+func TestDeploymentSetAsks(t *testing.T) {
+	t.Parallel()
+	for answer, outcome := range map[string]string{"yes": `has MaxTTL 1m0s`, "y": "nothing was changed"} {
+		k := onTerminal(t, "sh", "-c", `redlatch deployment set --no-fence=false --max-ttl 1m`)
+		k.sees("clients with the old settings are refused")
+		k.sees("type yes to change the deployment: ")
 		k.keys(answer + "\n")
 		k.sees(outcome)
 	}

@@ -51,10 +51,13 @@ func headline(quorum *redlatch.QuorumError) string {
 	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.Granted), quorum.Of, quorum.Need)
 }
 
-// hints are what an operator can do about nodes that do not vote.
+// hints are what an operator can do about nodes that do not vote, or not for these settings.
 func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	var hints []string
 	for _, node := range quorum.Nodes {
+		if disagrees(node.Err) {
+			hints = append(hints, c.setHint())
+		}
 		if node.Verdict == redlatch.NotAdmitted {
 			hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", node.Node, c.admitCommand(node.Node)))
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// resetFlags are what `redlatch admit` has for moving a deployment.
+// resetFlags are what `redlatch admit` has for writing a node's record of the deployment anew.
+// For all nodes at once there is `redlatch deployment set`.
 type resetFlags struct {
-	Reset bool `help:"Move the deployment on these nodes to --nodes and --max-ttl as given here, instead of vouching. All clients with another --nodes or --max-ttl must have been stopped before."`
+	Reset bool `help:"Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-fence, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before."`
 	Yes   bool `help:"Do not ask whether they were. Needed for --reset where nobody can be asked."`
 }
 
@@ -31,7 +32,7 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
 	}
 	if len(a.Node) < len(cfg.Nodes) {
-		out.say("hint: the nodes of a set belong together: see redlatch doctor for those that still belong to another")
+		out.say("hint: the nodes of a set belong together: see redlatch deployment show for what the others have")
 	}
 	return nil
 }
@@ -39,8 +40,8 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 // confirm says what must have been done before, and asks whether it was.
 func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
 	lines := []string{
-		fmt.Sprintf("this moves the deployment %q on %s to the nodes %s and to --max-ttl %s", cfg.Deployment, strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), a.MaxTTL),
-		"to be drained first: stop every client with other nodes or another --max-ttl, on every machine",
+		fmt.Sprintf("this has %s record the deployment %q with the nodes %s and %s", strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), cfg.Deployment, strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), settingsOf(cfg)),
+		"to be drained first: stop every client with other settings, on every machine",
 		"a client that is not stopped goes on extending the lock it holds, which can then get a second holder",
 	}
 	if a.NoFence {
@@ -49,16 +50,22 @@ func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
 		lines = append(lines, "locks of clients that died are waited for: the nodes do not vote until they have run out")
 	}
 	out.write(lines...)
+	return confirm(a.Yes, "nobody can be asked whether they are stopped", "type yes when they are stopped: ", "nothing was reset", out)
+}
+
+// confirm asks for a yes, unless yes has been said. nobody says that nobody can be asked, no
+// that the answer was another.
+func confirm(yes bool, nobody, question, no string, out *printer) error {
 	switch {
-	case a.Yes:
+	case yes:
 		return nil
 	case !term.IsTerminal(int(os.Stdin.Fd())):
-		return usage("add --yes", "nobody can be asked whether they are stopped: stdin is no terminal")
+		return usage("add --yes", "%s: stdin is no terminal", nobody)
 	}
-	io.WriteString(out.out, "redlatch: type yes when they are stopped: ")
+	io.WriteString(out.out, "redlatch: "+question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return &outcome{code: exitUsage, err: errors.Join(errors.New("nothing was reset"), ignoreEOF(err))}
+		return &outcome{code: exitUsage, err: errors.Join(errors.New(no), ignoreEOF(err))}
 	}
 	return nil
 }

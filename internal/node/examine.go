@@ -85,6 +85,9 @@ type Examination struct {
 	Recorded *admission.Agreement
 	Void     string
 
+	// Foreign are keys of the locks that were named which no client can have written.
+	Foreign []ForeignKey
+
 	// evidence is what admission would be decided on. It is incomplete where refused is set.
 	evidence evidence
 	refused  error
@@ -96,8 +99,8 @@ const (
 )
 
 // Look asks the node about itself. It waits for its answers, or for ctx. It
-// changes no key and no setting, and admits nothing. records are locks' keys for
-// which permission is tried as well.
+// changes no key and no setting, and admits nothing. records are locks' keys, which are read,
+// and for which permission is tried as well.
 func (n *Node) Look(ctx context.Context, records []string) *Examination {
 	x := new(Examination)
 	for _, step := range []func(context.Context, *Examination) error{
@@ -108,7 +111,9 @@ func (n *Node) Look(ctx context.Context, records []string) *Examination {
 			return x
 		}
 	}
-	x.Err = n.lookAtPermissions(ctx, x, records)
+	if x.Err = n.lookAtForeignKeys(ctx, x, records); x.Err == nil {
+		x.Err = n.lookAtPermissions(ctx, x, records)
+	}
 	return x
 }
 

@@ -41,6 +41,7 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []
 			return err
 		case forbidden(err), tries[i].name() != "CLIENT|CACHING" && tries[i].command[0] == "CLIENT":
 			denied = append(denied, tries[i]) // or a server that does not know it
+		case refusal.Code() == "WRONGTYPE": // said of the key by name already
 		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX", tries[i].command[0] == "CLIENT":
 		case x.Refusal == nil && x.Role != "slave": // a replica refuses all writes
 			x.Refusal = err

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// deploymentSetCmd is `redlatch deployment set`.
+type deploymentSetCmd struct {
+	connection
+
+	Yes bool `help:"Do not ask. Needed where nobody can be asked."`
+}
+
+// Help says what changes, and for whom.
+func (*deploymentSetCmd) Help() string {
+	return `Has the nodes record these settings, in place of those there are: --max-ttl, --no-fence, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
+
+Locks held now go on until they end. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-fence, at once. Clients with the old settings are refused from then on.
+
+A node that has just these settings is left alone. Where some could not be reached, repeat the command when they can be: a majority must have the settings.
+
+Exit codes:
+
+	0   all nodes have the settings
+	64  usage, or nobody said yes: nothing was changed
+	69  some nodes could not be reached
+	77  a node refused (password, permission, a replica, ...)`
+}
+
+// Run looks, asks, and resets the nodes that differ.
+func (s *deploymentSetCmd) Run(out *printer) error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	for _, node := range cfg.Nodes {
+		if options, name, err := redisconn.Parse(strings.TrimSpace(node)); err == nil && options.Cluster {
+			return usage("use another --deployment", "%s is a Cluster, which has a record for each slot, and these are not changed", name)
+		}
+	}
+	client, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	reports, err := examine(cfg)
+	if err != nil {
+		return err
+	}
+	p := s.plan(cfg, reports)
+	switch {
+	case len(p.change) == 0 && len(p.away) == 0:
+		out.say("nothing to do: all %d nodes have %s", len(reports), settingsOf(cfg))
+		return nil
+	case len(p.change) == 0:
+		return s.end(p, nil, out)
+	}
+	out.write(p.lines()...)
+	if err := s.confirm(out); err != nil {
+		return err
+	}
+	var failed []error
+	for _, node := range p.change {
+		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)
+		err := client.Reset(ctx, node.Node)
+		cancel()
+		if err != nil {
+			failed = append(failed, err)
+			p.away = append(p.away, node.Node)
+			continue
+		}
+		p.done = append(p.done, node.Node)
+		out.say("%s has %s", node.Node, settingsOf(cfg))
+	}
+	return s.end(p, failed, out)
+}
+
+func (s *deploymentSetCmd) confirm(out *printer) error {
+	return confirm(s.Yes, "nobody can be asked whether to change the deployment", "type yes to change the deployment: ", "nothing was changed", out)
+}
+
+// plan is what a change of a deployment is about to do.
+type plan struct {
+	cfg     redlatch.Config
+	reports []redlatch.NodeReport
+	// change are the nodes that will be reset; done, the names of those that need not be
+	// or were; away, of those that were not reached.
+	change     []redlatch.NodeReport
+	done, away []string
+	// quarantine is how long the changed nodes do not vote.
+	quarantine time.Duration
+	// otherSet: a node has other nodes recorded. lost: one has what cannot be read.
+	otherSet, lost bool
+}
+
+func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []redlatch.NodeReport) *plan {
+	p := &plan{cfg: cfg, reports: reports, quarantine: settingsOf(cfg).quarantine()}
+	names := nodeNames(reports)
+	for _, node := range reports {
+		if r := node.Recorded; r != nil {
+			p.quarantine = max(p.quarantine, recordedSettings(r).quarantine(), r.Left)
+			p.otherSet = p.otherSet || !slices.Equal(r.Nodes, names)
+		}
+		p.quarantine = max(p.quarantine, node.Left)
+		p.lost = p.lost || node.Unreadable != nil
+		switch {
+		case node.Err != nil:
+			p.away = append(p.away, node.Node)
+		case has(node):
+			p.done = append(p.done, node.Node)
+		default:
+			p.change = append(p.change, node)
+		}
+	}
+	return p
+}
+
+// lines say what is, what will be, and what that costs.
+func (p *plan) lines() []string {
+	names := nodeNames(p.reports)
+	lines := []string{fmt.Sprintf("the deployment %q is to have %s on %s", p.cfg.Deployment, settingsOf(p.cfg), listed(names)), "recorded now:"}
+	for _, node := range p.reports {
+		text := recordText(node, names)
+		switch {
+		case node.Err != nil:
+			text += ": it is not changed now"
+		case has(node):
+			text += ": it is left alone"
+		}
+		lines = append(lines, "  "+node.Node+": "+text)
+	}
+	if p.lost {
+		lines = append(lines, "where the record cannot be read, nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that first")
+	}
+	lines = append(lines, "locks held now go on until they end")
+	if p.cfg.RestartFence == redlatch.FenceOff {
+		lines = append(lines, "the nodes vote at once, as the restart fence is to be off")
+	} else {
+		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, the longer quarantine of the old and the new settings: while a majority does not vote, nobody gets a new lock", short(p.quarantine)))
+	}
+	lines = append(lines, "clients with the old settings are refused from then on: restart them with the new ones")
+	if p.otherSet {
+		lines = append(lines, "the set of nodes changes: stop every client with the old nodes before, on every machine",
+			"a client that is not stopped goes on extending the lock it holds, which can then get a second holder")
+	}
+	return lines
+}
+
+// end says what happened. p.done and p.away are all nodes together.
+func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
+	of := len(p.reports)
+	need := of/2 + 1
+	if len(p.done) >= need && len(p.change) > 0 && p.cfg.RestartFence == redlatch.FenceOn {
+		out.say("the changed nodes vote in %s; if no lock is held any more: %s", short(p.quarantine), s.admitCommand(p.changed()...))
+	}
+	if len(p.away) == 0 {
+		return nil
+	}
+	state := fmt.Sprintf("a majority, %d, must have it before clients get locks", need)
+	if len(p.done) >= need {
+		state = "which is a majority: clients with these settings get locks from it"
+	}
+	end := &outcome{
+		code:  exitNoQuorum,
+		err:   fmt.Errorf("%d of %d nodes have %s, %s; not changed: %s", len(p.done), of, settingsOf(p.cfg), state, listed(p.away)),
+		hints: []string{"repeat it when they can be reached: " + s.setCommand()},
+	}
+	for _, err := range failed {
+		end.details = append(end.details, withoutScript(err.Error()))
+		if code := nodeCode(err); code != exitNoQuorum {
+			end.code = code
+		}
+	}
+	for _, node := range p.reports {
+		if node.Err != nil {
+			end.details = append(end.details, node.Node+": "+recordText(node, nil))
+			if errors.Is(node.Err, redlatch.ErrRefused) {
+				end.code = exitRefused
+			}
+		}
+	}
+	return end
+}
+
+// changed are the names of the nodes that were reset.
+func (p *plan) changed() []string {
+	var names []string
+	for _, node := range p.change {
+		if slices.Contains(p.done, node.Node) {
+			names = append(names, node.Node)
+		}
+	}
+	return names
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/redlatch/redlatch"
+)
+
+// deploymentShowCmd is `redlatch deployment show`. What it prints is what was asked for, so it
+// goes to stdout.
+type deploymentShowCmd struct {
+	connection
+
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// exitDiffers is what `redlatch deployment show` exits with when these settings are not the
+// recorded ones.
+const exitDiffers = 1
+
+// Help explains the exit codes.
+func (*deploymentShowCmd) Help() string {
+	return `Shows what each node has recorded of the deployment: the longest TTL, the restart fence, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-fence, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
+
+Exit codes:
+
+	0   every node that answered has just these settings
+	1   a node has others, or none yet
+	64  usage
+	69  too few nodes answered to tell`
+}
+
+// Run looks at the nodes and prints what they have.
+func (s *deploymentShowCmd) Run(*printer) error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	reports, err := examine(cfg)
+	if err != nil {
+		return err
+	}
+	answered, agree := 0, true
+	for _, node := range reports {
+		if node.Err == nil {
+			answered++
+			agree = agree && has(node)
+		}
+	}
+	code := 0
+	switch {
+	case answered < len(reports)/2+1:
+		code = exitNoQuorum
+	case !agree:
+		code = exitDiffers
+	}
+	if s.JSON {
+		err = s.json(os.Stdout, cfg, reports, code)
+	} else {
+		_, err = io.WriteString(os.Stdout, s.text(cfg, reports, code))
+	}
+	if err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	if code != 0 {
+		return &outcome{code: code}
+	}
+	return nil
+}
+
+func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeReport, code int) string {
+	var text strings.Builder
+	names := nodeNames(reports)
+	fmt.Fprintf(&text, "deployment %s\nthese settings: %s\n", cfg.Deployment, settingsOf(cfg))
+	for _, node := range reports {
+		fmt.Fprintf(&text, "  %s: %s\n", node.Node, recordText(node, names))
+		if r := node.Recorded; r != nil && node.Unreadable == nil {
+			fmt.Fprintf(&text, "    %s\n", standingText(r))
+		}
+	}
+	switch code {
+	case 0:
+		fmt.Fprintln(&text, "they agree")
+	case exitDiffers:
+		fmt.Fprintf(&text, "they differ, or not every node has a record: the first client that votes writes one where there is none\nto have all nodes record these: %s\n", s.setCommand())
+	default:
+		fmt.Fprintln(&text, "too few nodes answered to tell")
+	}
+	return text.String()
+}
+
+// standingText says whether the node votes for clients with the recorded settings.
+func standingText(r *redlatch.Recorded) string {
+	switch r.Standing {
+	case redlatch.Admitted:
+		return "run " + oneLine(r.RunID) + " was admitted and votes"
+	case redlatch.Admissible:
+		return "it votes as soon as a client asks it to"
+	case redlatch.Waiting:
+		if r.Left > 0 {
+			return fmt.Sprintf("kept out for %s: %s", short(r.Left), oneLine(r.Reason.Error()))
+		}
+	}
+	return "does not vote now: " + oneLine(r.Reason.Error())
+}
+
+// settingsJSON are settings in the output of --json. Times are in seconds.
+type settingsJSON struct {
+	MaxTTL  float64  `json:"max_ttl"`
+	Fence   bool     `json:"restart_fence"`
+	Durable bool     `json:"durable"`
+	Nodes   []string `json:"nodes"`
+}
+
+func (s settings) json(nodes []string) settingsJSON {
+	return settingsJSON{s.maxTTL.Seconds(), s.fence == redlatch.FenceOn, s.durable, nodes}
+}
+
+func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []redlatch.NodeReport, code int) error {
+	type recordJSON struct {
+		settingsJSON
+		Void     string  `json:"void,omitempty"`
+		RunID    string  `json:"run_id"`
+		Agrees   bool    `json:"agrees"`
+		Standing string  `json:"standing"`
+		Reason   string  `json:"reason,omitempty"`
+		Left     float64 `json:"left"`
+	}
+	type nodeRecord struct {
+		Node       string      `json:"node"`
+		Error      string      `json:"error,omitempty"`
+		Unreadable string      `json:"unreadable,omitempty"`
+		Recorded   *recordJSON `json:"recorded"`
+	}
+	answer := struct {
+		Deployment string       `json:"deployment"`
+		Settings   settingsJSON `json:"settings"`
+		Nodes      []nodeRecord `json:"nodes"`
+		Exit       int          `json:"exit"`
+	}{cfg.Deployment, settingsOf(cfg).json(nodeNames(reports)), []nodeRecord{}, code}
+	for _, node := range reports {
+		n := nodeRecord{Node: node.Node, Error: words(node.Err), Unreadable: words(node.Unreadable)}
+		if r := node.Recorded; r != nil {
+			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Standing.String(), words(r.Reason), r.Left.Seconds()}
+		}
+		answer.Nodes = append(answer.Nodes, n)
+	}
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(answer)
+}

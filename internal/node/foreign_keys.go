@@ -1,0 +1,152 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// ForeignKey is a key of a lock with what no client can have written.
+type ForeignKey struct {
+	Key string
+	// Problem is what it has.
+	Problem string
+	// Blocks: the lock cannot be acquired until the key is gone. Others are mended by the
+	// next client that needs them.
+	Blocks bool
+}
+
+// lookAtForeignKeys reads the keys of the locks whose records are named. What this user may
+// not read is left out: lookAtPermissions tells of that.
+func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, records []string) error {
+	for _, record := range records {
+		side := SideKeys(record)
+		for _, look := range []func() (*ForeignKey, error){
+			func() (*ForeignKey, error) { return n.foreignString(ctx, record, true, noForeign) },
+			func() (*ForeignKey, error) { return n.foreignString(ctx, side[0], true, foreignCounter) },
+			func() (*ForeignKey, error) { return n.foreignString(ctx, side[1], false, x.foreignCall) },
+			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[2], math.MaxInt64) },
+			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[3], x.latest(script.Patience)) },
+		} {
+			foreign, err := look()
+			if err != nil {
+				return err
+			}
+			if foreign != nil {
+				x.Foreign = append(x.Foreign, *foreign)
+			}
+		}
+	}
+	return nil
+}
+
+// foreignString looks at a key that is a string. problem says what is wrong with its text.
+func (n *Node) foreignString(ctx context.Context, key string, blocks bool, problem func(string) string) (*ForeignKey, error) {
+	reply, err := n.conn.Do(ctx, "GET", key)
+	switch {
+	case isWrongType(err):
+		return &ForeignKey{key, n.typeText(ctx, key, "a string"), blocks}, nil
+	case err != nil && !isReply(err):
+		return nil, err
+	case err != nil || reply.Kind == driver.Null:
+		return nil, nil
+	}
+	if text := problem(reply.Text); text != "" {
+		return &ForeignKey{key, text, blocks}, nil
+	}
+	return nil, nil
+}
+
+// foreignSet looks at a key that is a sorted set with no score above most.
+func (n *Node) foreignSet(ctx context.Context, key string, most int64) (*ForeignKey, error) {
+	reply, err := n.conn.Do(ctx, "ZRANGE", key, "-1", "-1", "WITHSCORES")
+	switch {
+	case isWrongType(err):
+		return &ForeignKey{key, n.typeText(ctx, key, "a sorted set"), false}, nil
+	case err != nil && !isReply(err):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	score, ok := lastScore(reply)
+	if !ok || score <= float64(most) {
+		return nil, nil
+	}
+	return &ForeignKey{key, fmt.Sprintf("it has the deadline %.0f, in ms since 1970, which is later than a client writes", score), false}, nil
+}
+
+// lastScore reads a member and its score, which RESP3 puts into an array of their own.
+func lastScore(reply driver.Reply) (score float64, ok bool) {
+	pair := reply.Array
+	if len(pair) == 1 {
+		pair = pair[0].Array
+	}
+	if len(pair) != 2 {
+		return 0, false
+	}
+	score, err := strconv.ParseFloat(pair[1].Text, 64)
+	return score, err == nil
+}
+
+// typeText says of which type the key is, as far as the user may ask.
+func (n *Node) typeText(ctx context.Context, key, want string) string {
+	if reply, err := n.conn.Do(ctx, "TYPE", key); err == nil && reply.Text != "" {
+		return fmt.Sprintf("it is a %s, not %s", printable.Text(reply.Text), want)
+	}
+	return "it is not " + want
+}
+
+func isWrongType(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.Code() == "WRONGTYPE"
+}
+
+// noForeign is for a lock's own key, which may be another library's.
+func noForeign(string) string { return "" }
+
+// foreignCounter says why acquire.lua would refuse the fence counter.
+func foreignCounter(text string) string {
+	n, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && n > script.MaxCounter:
+		return fmt.Sprintf("its fence counter is %.32s, and the largest is 2^53 - 1", text)
+	case err != nil:
+		return fmt.Sprintf("its fence counter is no number: %.32q", text)
+	}
+	return ""
+}
+
+// called matches what the key next says of one who was called.
+var called = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
+
+// foreignCall says why line.lua would not believe the key next.
+func (x *Examination) foreignCall(text string) string {
+	match := called.FindStringSubmatch(text)
+	if match == nil {
+		return ""
+	}
+	if until, err := strconv.ParseInt(match[1], 10, 64); err != nil || until > x.latest(script.Grace) {
+		return fmt.Sprintf("it calls somebody until %.32s, in ms since 1970, which is later than a client writes", match[1])
+	}
+	return ""
+}
+
+// latest is the last ms of the node's clock that may be noted for d from now on. The clock
+// was read in whole seconds, and a while ago; any is right where it could not be.
+func (x *Examination) latest(d time.Duration) int64 {
+	if !x.ClockKnown {
+		return math.MaxInt64
+	}
+	return x.evidence.now*1000 + (d + examineGrace).Milliseconds()
+}
+
+// examineGrace is more than one look at a node takes.
+const examineGrace = 30 * time.Second

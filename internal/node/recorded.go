@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/admission"
+)
+
+// Record is what a node has recorded of its deployment, and how it stands to it.
+type Record struct {
+	admission.Agreement
+	// Void is why the word that the node is durable is not believed, "" where it is.
+	Void string
+	// RunID is the run that was admitted, or that is kept out until it is.
+	RunID string
+	// Agrees: the client has just these settings.
+	Agrees bool
+	// Standing, Reason and Left are what the node's vote is worth to clients that do.
+	Standing Standing
+	Reason   error
+	Left     time.Duration
+}
+
+// JudgeRecord says what the node's vote is worth to clients that agree with its record, once
+// all nodes of the census were looked at. It returns nil where none could be read, and
+// changes nothing on the node.
+func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
+	if x.Recorded == nil {
+		return nil
+	}
+	r := &Record{Agreement: *x.Recorded, Void: x.Void, RunID: x.evidence.record.Run}
+	d := n.options.Deployment
+	if names, err := d.named(x.evidence.record, n.options.Census); err == nil {
+		r.Agrees = r.ID() == d.agreement(names).ID()
+	}
+	if err := errors.Join(x.Err, x.refused, x.evidence.unreadable); err != nil {
+		r.Standing, r.Reason = Unclear, err
+		return r
+	}
+	decision := admission.Decide(r.Agreement, n.complete(ctx, r.Agreement, &x.evidence))
+	r.Reason = decision.Err
+	switch decision.Outcome {
+	case admission.Admit:
+		r.Standing = Admissible
+		if x.evidence.admits(x.evidence.expected(r.Agreement)) && n.hasScript(ctx) {
+			r.Standing = Admitted
+		}
+	case admission.Refuse:
+		r.Standing = Unfit
+	default:
+		r.Standing = Waiting
+		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
+			r.Left = waiting.Left
+		}
+	}
+	return r
+}
+
+// Unreadable is why a key of the deployment is none that a client has written, nil where all
+// are. Nothing but a reset mends it.
+func (x *Examination) Unreadable() error { return x.evidence.unreadable }
+
+// Replicas is how many replicas are attached to the node.
+func (x *Examination) Replicas() int { return int(x.evidence.info.number("connected_slaves")) }
