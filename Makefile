@@ -62,7 +62,7 @@ sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
 
 sim-once: ## the simulation at its full size, which is too slow for the race detector
-	go test -count=1 -run 'TestSim' -v .
+	go test -count=1 -timeout 30m -run 'TestSim' -v .
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
