@@ -374,7 +374,7 @@ func (c *comparison) real(args ...string) any {
 
 // execute has the server execute a command, and returns its clock before and after. The
 // first is read by itself: what a server takes for the time may be that of the start of EXEC.
-func (c *comparison) execute(args []string) (reply any, refusal error, before, after time.Time) {
+func (c *comparison) execute(args []string) (reply any, before, after time.Time, refusal error) {
 	c.t.Helper()
 	before = serverTime(c.real("TIME"))
 	c.real("MULTI")
@@ -383,9 +383,9 @@ func (c *comparison) execute(args []string) (reply any, refusal error, before, a
 	both := c.real("EXEC").([]any)
 	after = serverTime(both[1])
 	if refusal, ok := both[0].(redistest.ServerError); ok {
-		return nil, refusal, before, after
+		return nil, before, after, refusal
 	}
-	return both[0], nil, before, after
+	return both[0], before, after, nil
 }
 
 // compare sends the command to both and compares what they say. The model executes it at
@@ -393,7 +393,7 @@ func (c *comparison) execute(args []string) (reply any, refusal error, before, a
 // its answers; the rest is to be the same.
 func (c *comparison) compare(args []string) {
 	c.last = fmt.Sprintf("%.60q", args)
-	real, realErr, before, after := c.execute(args)
+	real, before, after, realErr := c.execute(args)
 	c.now = before
 	toss := c.lapses(3, 3+after.Sub(before).Milliseconds())
 	early := c.model.copy()
