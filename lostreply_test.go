@@ -49,6 +49,7 @@ func step(c redistest.Command) (name, id string) {
 	keys := int(c.Args[2][0] - '0')
 	args := c.Args[3+keys:]
 	switch {
+	case len(args) == 0: // a look at the node
 	case slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text}, c.Args[1]):
 		return "release", args[0]
 	case slices.Contains([]string{"acquire", "extend", "confirm", "repair"}, args[0]):
