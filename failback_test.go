@@ -237,6 +237,28 @@ func TestExtendAfterAFailback(t *testing.T) {
 	})
 }
 
+// A server that has had no replica for repl-backlog-ttl forgets that it was one. What it has
+// received as one tells still.
+func TestAFailbackLongAgo(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		f := newFailingBack(t, binary, 20*time.Second, false)
+		f.holdBack(t)
+		held := tryLock(t, f.other, "x", redlatch.WithoutRenewal())
+		do(t, f.master, "CONFIG", "SET", "repl-backlog-ttl", "1")
+		f.failBack(t, func() {})
+		await(t, "the master has forgotten that it was a replica", func() bool {
+			info, err := f.master.Info("replication")
+			return err == nil && info["second_repl_offset"] == "-1"
+		})
+		for what, client := range map[string]*redlatch.Client{"that was there": f.client, "that comes": open(t, f.config)} {
+			if lock, err := awaitAnswer(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+				t.Errorf("a client %s: lock %v, error %v, while the first holder's is %v: want ErrNotAdmitted", what, lock, err, held.Err())
+			}
+		}
+	})
+}
+
 // The first replica changes its master's replication id. No lock is lost by that, and no
 // quarantine begins: neither for a client that was there nor for one that comes.
 func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {

@@ -77,7 +77,8 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 // is free or another's, and on nodes where it was not it may have been
 // prolonged. A lock is not shortened, save with CommandsNative. Waiting and
 // errors are those of Take; after an error it is held as long as it was, or
-// longer.
+// longer. For a client whose settings are not the deployment's the *QuorumError wraps
+// ErrInvalid as well, and nothing was prolonged.
 func (c *Client) ExtendTake(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
 	call, err := c.oneShot(ctx, "extend", name, id)
 	if err != nil {
