@@ -85,12 +85,30 @@
 // # Restart fence
 //
 // A node that restarts without its keys would vote again for locks that it gave
-// away. It is kept out for longer than the longest TTL, by the servers
-// themselves: see FenceOn, Config.MaxTTL and Client.Admit. A server that has
+// away. It is kept out for longer than the longest TTL, MaxTTL and 4 s, by the
+// servers themselves: so is one that was promoted, and one whose keys were
+// deleted. MaxTTL is 24 h at most, and so is about that wait. A server that has
 // just been set up is one that has just restarted, as far as anyone can tell;
 // an operator who knows better says so with Admit, or with the command
-// redlatch admit. It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL,
-// EVALSHA and INFO.
+// redlatch admit.
+//
+// Each node records what the clients of its deployment agreed on: the nodes,
+// MaxTTL, RestartFence and Durable. A client that differs changes nothing there
+// and gets no vote: its error wraps ErrInvalid and has both values. Reset, or the
+// command redlatch deployment set, changes them, and begins the wait of the
+// longer settings. Open, Query, Inspect and Examine write nothing; the first lock
+// that is asked for has the nodes admitted. A node that has no record of its own
+// is judged by those of a majority; where there is none, by the client's word.
+//
+// Votes name the run and the replication id of the server that was examined, so a
+// master that was a replica in between is found out even where its process and the
+// connections lived on. Whether a server keeps its word on disk cannot be seen
+// from its settings of today: Config.Durable is your word for it, which saves the
+// wait after a restart.
+//
+// It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and INFO.
+// docs/restarts.md in the repository says what restarts, failovers and changes
+// cost in each topology, and what is not promised yet of Sentinels and Clusters.
 //
 // # One-shot calls
 //
