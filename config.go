@@ -81,7 +81,8 @@ type Config struct {
 	//
 	// The last is a Redis Cluster by some of its nodes, or by one of them with
 	// ?cluster: as a whole it is one node, and each lock is at the master of its
-	// slot. It is called "cluster" unless a #name is given. Let no master give
+	// slot. It is called "cluster" unless a #name is given, and told from others by the
+	// run_id of its servers: one Cluster cannot be two nodes. Let no master give
 	// slots away that has restarted within MaxTTL and 4 s.
 	//
 	// All clients must name the same nodes. A node with several addresses can
