@@ -69,7 +69,7 @@ type member interface {
 // cannot be reached is not an error: it may come back.
 //
 // The error wraps ErrInvalid and names the setting to mend; two URLs that lead
-// to one server are found here when it can be reached, else by the first lock
+// to one server, or to one Cluster, are found here when it can be reached, else by the first lock
 // that reaches it.
 func Open(config Config) (*Client, error) {
 	c, err := open(config, clock.System, endpoint.dial)

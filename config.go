@@ -70,13 +70,19 @@ type Config struct {
 	//
 	// The last but one is a master that Sentinels at s1, s2 and s3 watch under NAME; the
 	// credentials are the master's, and sentinel_username and sentinel_password
-	// are theirs. Name all of them: most are believed, and asked every second. A
-	// master that they have replaced and a client alike may be cut off from them,
-	// and go on together: set Replicas, or min-replicas-to-write on the servers.
+	// are theirs. Name all of them, an odd number: the master is the server that a
+	// majority of those in the URL name, 1 of 1, 2 of 2, 2 of 3, 3 of 5. They are asked
+	// every second. One that says otherwise changes nothing. When two checks in a row find
+	// no majority, because Sentinels do not answer or disagree, the connection is closed,
+	// within 3 s; commands then fail, with an error that says what each Sentinel
+	// answered, until a majority names a master again, and locks that cannot be renewed
+	// meanwhile are lost when their validity runs out. A Sentinel under two addresses
+	// counts once, by its SENTINEL MYID.
 	//
 	// The last is a Redis Cluster by some of its nodes, or by one of them with
 	// ?cluster: as a whole it is one node, and each lock is at the master of its
-	// slot. It is called "cluster" unless a #name is given. Let no master give
+	// slot. It is called "cluster" unless a #name is given, and told from others by the
+	// run_id of its servers: one Cluster cannot be two nodes. Let no master give
 	// slots away that has restarted within MaxTTL and 4 s.
 	//
 	// All clients must name the same nodes. A node with several addresses can

@@ -68,8 +68,10 @@
 // # Replicated servers
 //
 // A master with replicas, one that Sentinels watch and a whole Redis Cluster are
-// one node each (Config.Nodes). What a failover does to a lock depends on who was
-// promoted:
+// one node each (Config.Nodes). A master counts only while a majority of the
+// Sentinels that are configured name it: a holder who is cut off together with a
+// former master and a minority of them renews for 3 s at most, and has lost its lock
+// a TTL later. What a failover does to a lock depends on who was promoted:
 //
 //   - With the restart fence, which is on by default, a promoted server votes for
 //     nobody until the locks that it may have missed have run out, or somebody

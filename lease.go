@@ -16,6 +16,13 @@ func newLease(parent context.Context, l *Lock) *lease {
 	return &lease{Context: ctx, lock: l, cancel: cancel}
 }
 
+// Done returns a channel that is closed already when the validity is over by the clock.
+// Contexts derived from c end when c does, and do not ask.
+func (c *lease) Done() <-chan struct{} {
+	c.lock.Err()
+	return c.Context.Done()
+}
+
 func (c *lease) Err() error {
 	c.lock.Err()
 	return c.Context.Err()

@@ -58,6 +58,24 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		},
+		"Done": func(_ *redlatch.Lock, ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			default:
+				return nil
+			}
+		},
+		"derived since": func(_ *redlatch.Lock, ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			default:
+				return nil
+			}
+		},
 		"Cause": func(_ *redlatch.Lock, ctx context.Context) error { return context.Cause(ctx) },
 		"derived": func(_ *redlatch.Lock, ctx context.Context) error {
 			return context.Cause(context.WithValue(ctx, ctxKey{}, 1))
@@ -80,6 +98,8 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			t.Cleanup(func() { client.Close() })
 			lock := tryLock(t, client, t.Name(), redlatch.WithTTL(10*time.Second))
 			ctx := lock.Context()
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
 			machine.slept.Store(int64(5 * time.Second))
 			if err := errors.Join(lock.Err(), ctx.Err(), context.Cause(ctx)); err != nil {
 				t.Fatalf("after half its TTL: %v", err)
@@ -92,10 +112,12 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			if !errors.Is(lock.Err(), redlatch.ErrLost) || !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(context.Cause(ctx), redlatch.ErrLost) {
 				t.Errorf("%v, %v, %v", lock.Err(), ctx.Err(), context.Cause(ctx))
 			}
-			select {
-			case <-ctx.Done():
-			default:
-				t.Error("Done is not closed")
+			for name, ctx := range map[string]context.Context{"its own": ctx, "a derived": derived} {
+				select {
+				case <-ctx.Done():
+				default:
+					t.Errorf("%s context's Done is not closed", name)
+				}
 			}
 			lock.Unlock(t.Context())
 			awaitValue(t, server, t.Name(), "")

@@ -107,8 +107,11 @@ func (l *Lock) until() clock.Instant {
 // run out but for the guard, and earlier when so many nodes have said that they
 // do not hold it that no quorum is left.
 //
-// Its Err looks at the clock, so that a process that was stopped finds the lock
-// lost before any timer has fired.
+// Its Done and Err look at the clock, so that a process that was stopped finds the
+// lock lost before any timer has fired. A goroutine that waits for Done already, and
+// contexts derived from this one, learn of it when somebody looks, or by a timer: some
+// milliseconds later, in a process that was stopped. Ask Err of the lock, or of this
+// context, before a step that must not come too late.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()

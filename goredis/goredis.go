@@ -75,6 +75,9 @@ type pipeliner interface {
 // clients of a deployment must call the node. It may be left out for a client of
 // one server, whose address it then is. Config.TLS is not used.
 //
+// Where Sentinels watch the master, it is go-redis that asks them, and believes the first that
+// answers; redlatch.Open believes a majority of them.
+//
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
 // the clients and the Config do not fit.
 func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,8 +20,32 @@ type Census struct {
 
 	mu   sync.Mutex // guards what follows; nothing is called while it is held
 	runs []string
+	// servers are the processes behind each node that is a Cluster.
+	servers []clusterServers
 	// records read the nodes' records of the deployment.
 	records []recordReader
+}
+
+// clusterServers are the server processes that answered for a Cluster's slots, by the last
+// answer for each slot.
+type clusterServers struct {
+	ofSlot map[string]string // the run, by the slot's tag
+	slots  map[string]int    // how many slots a run answers for
+}
+
+func (s *clusterServers) report(slot, run string) {
+	before := s.ofSlot[slot]
+	if run == before {
+		return
+	}
+	if s.ofSlot == nil {
+		s.ofSlot, s.slots = make(map[string]string), make(map[string]int)
+	}
+	if s.slots[before]--; s.slots[before] <= 0 {
+		delete(s.slots, before)
+	}
+	s.ofSlot[slot] = run
+	s.slots[run]++
 }
 
 // recordReader reads one node's record of the deployment, nil if it has none. It waits for
@@ -29,17 +54,25 @@ type recordReader func(ctx context.Context) (*admission.Record, error)
 
 // NewCensus returns the census of the nodes with these names.
 func NewCensus(names []string) *Census {
-	c := &Census{names: names, runs: make([]string, len(names)), records: make([]recordReader, len(names))}
+	c := &Census{names: names, runs: make([]string, len(names)), servers: make([]clusterServers, len(names)), records: make([]recordReader, len(names))}
 	for i := range c.records {
 		c.records[i] = func(context.Context) (*admission.Record, error) { return nil, errNotOneRecord }
 	}
 	return c
 }
 
-// DuplicateError says that two nodes are one server.
-type DuplicateError struct{ First, Second, RunID string }
+// DuplicateError says that two nodes are one server, or have one in common where one of them is
+// a Cluster.
+type DuplicateError struct {
+	First, Second, RunID string
+	Cluster              bool
+}
 
 func (e *DuplicateError) Error() string {
+	if e.Cluster {
+		return fmt.Sprintf("Nodes: %s and %s are one Cluster, or part of one (both have the server with run_id %s), which would vote twice: name each Cluster once",
+			e.First, e.Second, printable.Text(e.RunID))
+	}
 	return fmt.Sprintf("Nodes: %s and %s are one server (run_id %s), which would vote twice: name each server once",
 		e.First, e.Second, printable.Text(e.RunID))
 }
@@ -56,7 +89,28 @@ func (c *Census) Err() error {
 			return &DuplicateError{First: c.names[j], Second: c.names[i], RunID: run}
 		}
 	}
+	for i := range c.names {
+		for j := range i {
+			if run := c.common(j, i); run != "" {
+				return &DuplicateError{First: c.names[j], Second: c.names[i], RunID: run, Cluster: true}
+			}
+		}
+	}
 	return nil
+}
+
+// common returns a server process that answers behind both of two nodes, one of which is a
+// Cluster at least, "" if there is none. The caller holds c.mu.
+func (c *Census) common(i, j int) string {
+	for _, run := range slices.Sorted(maps.Keys(c.servers[i].slots)) {
+		if c.runs[j] == run || c.servers[j].slots[run] > 0 {
+			return run
+		}
+	}
+	if c.servers[j].slots[c.runs[i]] > 0 {
+		return c.runs[i]
+	}
+	return ""
 }
 
 // errNotOneRecord: each slot has its own.
@@ -80,6 +134,16 @@ func (c *Census) readers() []recordReader {
 func (c *Census) report(i int, run string) {
 	c.mu.Lock()
 	c.runs[i] = run
+	c.mu.Unlock()
+}
+
+// reportSlot says that the server process run answers for a slot of node i, a Cluster.
+func (c *Census) reportSlot(i int, slot, run string) {
+	if run == "" {
+		return
+	}
+	c.mu.Lock()
+	c.servers[i].report(slot, run)
 	c.mu.Unlock()
 }
 

@@ -100,7 +100,9 @@ func (n *Node) look(ctx context.Context, commands bool) (e *evidence, connection
 	if err != nil {
 		return nil, connection, err
 	}
-	if !n.isSlot() {
+	if n.isSlot() {
+		n.options.Census.reportSlot(n.options.Index, n.options.slotTag, e.run())
+	} else {
 		n.options.Census.report(n.options.Index, e.run())
 	}
 	if err := n.options.Census.Err(); err != nil {

@@ -13,8 +13,8 @@ var _ driver.Listener = (*Conn)(nil)
 // Subscribe implements driver.Listener, on the connection that the commands go
 // by: it needs RESP3, without which the client opens another.
 func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error {
-	if err := ctx.Err(); err != nil {
-		return driver.NotSent(context.Cause(ctx))
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
 	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "subscribe" {
@@ -30,8 +30,8 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 // documentation, "Client-side caching in Redis": OPTIN, NOLOOP). The three
 // commands are written together, so that no other comes between.
 func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (driver.Reply, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Reply{}, false, driver.NotSent(context.Cause(ctx))
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, false, err
 	}
 	number := c.depart()
 	results := c.sendTogether(ctx,

@@ -10,16 +10,16 @@ import (
 
 // Do implements driver.Conn.
 func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, err
 	}
 	return c.send(ctx, c.client.B().Arbitrary(args...).Build())
 }
 
 // EvalSHA implements driver.Conn.
 func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, err
 	}
 	if x := c.alone(); x != nil {
 		return c.sendAlone(ctx, x, c.evalSHA(sha, keys, args))
@@ -89,9 +89,9 @@ func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
 // Batch implements driver.Batcher.
 func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
 	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
-	if ctx.Err() != nil {
+	if err := c.ready(ctx); err != nil {
 		for i := range errs {
-			errs[i] = driver.NotSent(context.Cause(ctx))
+			errs[i] = err
 		}
 		return replies, errs
 	}

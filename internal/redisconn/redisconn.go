@@ -166,7 +166,7 @@ func newConn(o Options, once bool) (*Conn, error) {
 	c.client = client
 	ready = true
 	if c.sentinels != nil {
-		c.following.Go(func() { c.follow(o.ConnectTimeout) })
+		c.following.Go(c.follow)
 	}
 	return c, nil
 }

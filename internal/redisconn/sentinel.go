@@ -1,24 +1,44 @@
 package redisconn
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// sentinelPause is the time between two looks at where the master is.
-const sentinelPause = time.Second
+// How long a connection stands without a majority of the Sentinels behind it. They are asked
+// every sentinelPause, for sentinelLimit at most, and the connection is closed when
+// failedChecks in a row had no majority: within 3 s of the last check that had one. No command
+// is given to it after masterStands, be the process so starved that no check was made.
+//
+// The quarantine keeps a promoted server out for MaxTTL and 4 s. Who is cut off together with
+// the former master, when it is replaced or before, renews for 3 s at most after that, so that
+// no validity there lasts longer than MaxTTL and 3 s.
+const (
+	sentinelPause = time.Second
+	sentinelLimit = time.Second
+	failedChecks  = 2
+	masterStands  = 3 * time.Second
+)
 
 // sentinels know where a master is.
 type sentinels struct {
 	master string
 	conns  []*Conn
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// confirmed is when the Sentinels were asked who last named a master by majority; the
+	// zero Instant before that.
+	confirmed clock.Instant
+	// failures counts the checks since then, and failure is that of the last one.
+	failures int
+	failure  error
 }
 
 // newSentinels prepares connections to the Sentinels that o names.
@@ -45,65 +65,102 @@ func (s *sentinels) close() {
 	}
 }
 
-// find asks all Sentinels at once where the master is, and returns what most of
-// them say, or of those that have answered when ctx is done. One that was cut
-// off together with a former master would name that still.
+// find asks all Sentinels at once where the master is, and returns the address that a
+// majority of those configured name. The error is a *noMajorityError when there is none, or
+// when ctx is done before. One that was cut off together with a former master would name that
+// still.
 func (s *sentinels) find(ctx context.Context) (address string, err error) {
-	type said struct {
-		address string
-		err     error
+	type answer struct {
+		i int
+		view
 	}
-	answers := make(chan said, len(s.conns))
-	for _, conn := range s.conns {
-		go func() {
-			address, err := conn.masterAddress(ctx, s.master)
-			answers <- said{address, err}
-		}()
+	asked := clock.System.Now()
+	answers := make(chan answer, len(s.conns))
+	views := make([]view, len(s.conns))
+	for i, conn := range s.conns {
+		views[i] = view{sentinel: conn.options.Address, err: errNoAnswer}
+		go func() { answers <- answer{i, conn.view(ctx, s.master)} }() // it ends with ctx
 	}
-	votes := make(map[string]int)
-	var errs []error
 	for range s.conns {
-		a := <-answers // each ends with ctx
-		if a.err != nil {
-			errs = append(errs, a.err)
-			continue
+		select {
+		case a := <-answers:
+			views[a.i] = a.view
+		case <-ctx.Done():
+			return "", &noMajorityError{s.master, views}
 		}
-		votes[a.address]++
-		if votes[a.address] > len(s.conns)/2 {
-			return a.address, nil
-		}
-	}
-	most := 0
-	for candidate, n := range votes {
-		if n > most || n == most && cmp.Less(candidate, address) {
-			most, address = n, candidate
+		if address, ok := majority(views); ok {
+			s.confirm(asked)
+			return address, nil
 		}
 	}
-	if most == 0 {
-		return "", fmt.Errorf("no Sentinel knows where %q is: %w", s.master, errors.Join(errs...))
-	}
-	return address, nil
+	return "", &noMajorityError{s.master, views}
 }
 
-func (c *Conn) masterAddress(ctx context.Context, master string) (string, error) {
-	reply, err := c.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", c.options.Address, err)
+// confirm takes in that a majority who were asked then named a master.
+func (s *sentinels) confirm(asked clock.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.confirmed == (clock.Instant{}) || asked.Since(s.confirmed) > 0 {
+		s.confirmed, s.failures, s.failure = asked, 0, nil
 	}
-	if len(reply.Array) != 2 {
-		return "", fmt.Errorf("%s watches no master of that name", c.options.Address)
-	}
-	address := net.JoinHostPort(reply.Array[0].Text, reply.Array[1].Text)
-	if !isAddress(address) {
-		return "", fmt.Errorf("%s names a master at %q, which is no address", c.options.Address, address)
-	}
-	return address, nil
 }
 
-// follow breaks the connection when the Sentinels name another master than the
-// one it leads to, which may live on, and go on answering, where they cannot see
-// it. It ends with Close.
-func (c *Conn) follow(patience time.Duration) {
+// fail takes in that a check had no majority, and reports whether it is one too many.
+func (s *sentinels) fail(err error) (giveUp bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures++
+	s.failure = err
+	return s.failures >= failedChecks
+}
+
+// standing returns an error unless the Sentinels have named a master not long ago, or have not
+// been asked yet.
+func (s *sentinels) standing() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.failures >= failedChecks:
+		return s.failure
+	case s.confirmed == (clock.Instant{}):
+		return nil
+	}
+	age := clock.System.Now().Since(s.confirmed)
+	if age <= masterStands {
+		return nil
+	}
+	if s.failure != nil {
+		return s.failure
+	}
+	return fmt.Errorf("the Sentinels were last asked for the master %q %v ago", s.master, age.Round(time.Millisecond))
+}
+
+// view asks the Sentinel at the other end.
+func (c *Conn) view(ctx context.Context, master string) view {
+	v := view{sentinel: c.options.Address}
+	replies, errs := c.Batch(ctx, []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master}, []string{"SENTINEL", "MYID"})
+	if errs[1] == nil && replies[1].Kind == driver.Text { // Redis 6.2 and later
+		v.id = replies[1].Text
+	}
+	if v.err = errs[0]; v.err != nil {
+		return v
+	}
+	pair := replies[0].Array
+	if len(pair) != 2 {
+		v.err = &unknownMasterError{"it watches no master of that name"}
+		return v
+	}
+	v.address = net.JoinHostPort(pair[0].Text, pair[1].Text)
+	if !isAddress(v.address) {
+		v.err = &unknownMasterError{fmt.Sprintf("it names a master at %q, which is no address", v.address)}
+	}
+	return v
+}
+
+// follow breaks the connection when the Sentinels name another master than the one it leads
+// to, which may live on, and go on answering, where they cannot see it; and when no majority
+// of them names any. It ends with Close.
+func (c *Conn) follow() {
 	tick := time.NewTicker(sentinelPause)
 	defer tick.Stop()
 	for {
@@ -112,13 +169,31 @@ func (c *Conn) follow(patience time.Duration) {
 		case <-c.life.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.life, patience)
+		ctx, cancel := context.WithTimeout(c.life, sentinelLimit)
 		address, err := c.sentinels.find(ctx)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			c.leave(func(current string) bool { return current != address })
+		case c.life.Err() == nil && c.sentinels.fail(err):
+			c.leave(func(string) bool { return true })
 		}
 	}
+}
+
+// ready returns an error, which wraps driver.ErrNotSent, when a command is not to be sent: ctx
+// is done, or where there are Sentinels, it has been too long that they named the server.
+func (c *Conn) ready(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return driver.NotSent(context.Cause(ctx))
+	}
+	if c.sentinels == nil {
+		return nil
+	}
+	if err := c.sentinels.standing(); err != nil {
+		return driver.NotSent(err)
+	}
+	return nil
 }
 
 // leave breaks the connection if there is one, and to an address that is unwanted.

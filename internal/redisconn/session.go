@@ -156,8 +156,8 @@ func (c *Conn) ifEqual(ctx context.Context, key, value string, then []string) (f
 		}
 		return found, reply, nil
 	}
-	if ctx.Err() != nil {
-		return found, reply, driver.NotSent(context.Cause(ctx))
+	if err := c.ready(ctx); err != nil {
+		return found, reply, err
 	}
 	results := c.client.DoMulti(ctx, c.command("MULTI"), c.command(then...), c.command("EXEC"))
 	_, queued := c.reply(results[1])
