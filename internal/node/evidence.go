@@ -91,7 +91,7 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 		return e
 	}
 	e.Others = n.others(ctx, a)
-	if !a.NoQuarantine && e.Record == nil {
+	if !a.NoQuarantine && e.Record == nil && !n.isSlot() { // in a slot it may never have
 		e.Voted = n.hasScript(ctx)
 	}
 	return e
