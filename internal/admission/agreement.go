@@ -69,11 +69,6 @@ func (a Agreement) String() string {
 	return b.String()
 }
 
-// same reports whether two agreements have the same terms, the node set apart.
-func (a Agreement) same(b Agreement) bool {
-	return a.MaxTTL == b.MaxTTL && a.NoQuarantine == b.NoQuarantine && a.Durable == b.Durable
-}
-
 // ErrInvalid is what the public package calls by the same name.
 var ErrInvalid = errors.New("invalid")
 
