@@ -22,6 +22,16 @@ type breach struct {
 
 var breaches = []breach{
 	{
+		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
+		was: `if !t.held() || now.Reached(h.until) ||`,
+		now: `if !t.held() || now.Reached(h.until) && broken != RULE ||`,
+	},
+	{
+		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
+		was: "	now := e.clock.Now()\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(h.claim.TTL - Drift(h.claim.TTL))\n	}\n",
+	},
+	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
 		was: "	until := start.Add(ttl - Drift(ttl))\n",
 		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",

@@ -49,6 +49,7 @@ type attempt struct {
 // New returns an empty world.
 func New(seed uint64, m Mutation) *World {
 	w := &World{
+		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt),
 		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool),
 		traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
