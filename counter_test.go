@@ -96,6 +96,9 @@ func TestForeignCounterOnOneNode(t *testing.T) {
 		for what, conf := range map[string]redlatch.Config{"alone": config(redistest.URLs(nodes)...), "together": redlatch.InCrowd(config(redistest.URLs(nodes)...))} {
 			client := open(t, conf)
 			for i, value := range foreignCounters {
+				if i == 0 {
+					continue // a client can have written it, and the next token is the last on all nodes
+				}
 				name := fmt.Sprint(t.Name(), what, i)
 				setCounter(t, nodes[1], name, value)
 				last := uint64(time.Now().Add(-time.Minute).UnixMicro())

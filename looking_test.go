@@ -39,7 +39,11 @@ func TestLookingChangesNothing(t *testing.T) {
 					}
 				}
 				before := contents(t, servers)
-				client := open(t, conf)
+				client, err := redlatch.Open(conf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { client.Close() })
 				if id, _, err := client.Query(t.Context(), "x"); err != nil || id != "" {
 					t.Errorf("query: %q, %v", id, err)
 				}
