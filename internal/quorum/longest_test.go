@@ -35,9 +35,13 @@ func (d *deaf) steps() []string {
 }
 
 func (d *deaf) Acquire(_ context.Context, c ballot.Claim) ballot.Answer {
-	time.Sleep(d.after)
+	token := c.Proposed
+	if c.ID != "before" {
+		time.Sleep(d.after)
+		token = max(d.granted, token)
+	}
 	d.note("acquire " + c.ID)
-	return ballot.Answer{Verdict: ballot.Granted, Token: max(d.granted, c.Proposed), HandedOver: c.From != ""}
+	return ballot.Answer{Verdict: ballot.Granted, Token: token, HandedOver: c.From != ""}
 }
 
 func (d *deaf) Confirm(context.Context, ballot.Claim, uint64) ballot.Answer {
@@ -85,7 +89,10 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, v := make([]*deaf, c.nodes), make([]Voter, c.nodes)
 				for i := range nodes {
-					nodes[i] = &deaf{confirms: c.confirms}
+					nodes[i] = &deaf{after: c.after, confirms: c.confirms}
+					if c.confirms > 0 {
+						nodes[i].granted = 1e18 + uint64(i)
+					}
 					v[i] = nodes[i]
 				}
 				machine := newBubbleClock()
@@ -94,11 +101,6 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 				var before *Hold
 				if c.handOver {
 					before, _ = e.Acquire(t.Context(), claimOf("before"))
-				}
-				for i, n := range nodes {
-					if n.after = c.after; c.confirms > 0 {
-						n.granted = 1e18 + uint64(i)
-					}
 				}
 				if c.asleep > 0 {
 					time.AfterFunc(time.Millisecond, func() { machine.suspend(c.asleep) })
