@@ -93,7 +93,10 @@ func withoutURLs(err error, args []string) error {
 			// The parser may quote the rest.
 			start, _, _ := strings.Cut(strconv.QuoteToASCII(part)[1:], `\`)
 			if before, _, found := strings.Cut(text, strings.TrimSuffix(start, `"`)); found {
-				text = before + redisconn.Redact(part)
+				text = before + "…" // a piece of a list may be part of a password
+				if !strings.Contains(arg, ",") {
+					text = before + redisconn.Redact(part)
+				}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // resetFlags are what `redlatch admit` has for writing a node's record of the deployment anew.
@@ -22,6 +23,12 @@ type resetFlags struct {
 
 // reset moves the nodes that were named to the deployment as cfg has it.
 func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
+	for _, node := range cfg.Nodes {
+		if _, _, err := redisconn.Parse(node); err != nil {
+			// What is left of a URL in pieces may be a password: nothing is shown of any.
+			return a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset")
+		}
+	}
 	if err := a.confirm(cfg, out); err != nil {
 		return err
 	}
