@@ -50,7 +50,7 @@ fuzz: ## the fuzz tests, some seconds each
 	go test -run=NONE -fuzz=FuzzSplitCommands$$ -fuzztime=$(FUZZ) ./internal/redistest
 	go test -run=NONE -fuzz=FuzzSplitReplies$$ -fuzztime=$(FUZZ) ./internal/redistest
 
-# It still finds passwords with a comma, which cut a list of URLs in two: its seeds are tests.
+# Slow, so not in ci: its seeds are tests. A comma in a password cuts a list of URLs in two.
 fuzz-tool: ## command lines with a secret, until one is printed; FUZZ=1m
 	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./cmd/redlatch
 
