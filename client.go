@@ -160,12 +160,7 @@ func (c *Client) connect() {
 	answers := make(chan error, len(c.nodes))
 	for _, n := range c.nodes {
 		c.calls.Go(func() {
-			err := n.Connect(ctx)
-			for errors.Is(err, node.ErrUnseen) && ctx.Err() == nil {
-				time.Sleep(firstPause)
-				err = n.Connect(ctx)
-			}
-			answers <- err
+			answers <- n.Connect(ctx)
 		})
 	}
 	reached, failed, need := 0, 0, quorum.Majority(len(c.nodes))
