@@ -67,9 +67,12 @@ sim: ## simulated time and faults, from new seeds, until stopped
 sim-once: ## the simulation at its full size, which is too slow for the race detector
 	go test -count=1 -timeout 30m -run 'TestSim' -v .
 
+storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
+	go test -count=1 -p 1 -run Storm . ./goredis
+
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race fuzz sim-once bench-once torture ## what every change must pass
+ci: setup lint race fuzz sim-once storm bench-once torture ## what every change must pass
 
-.PHONY: help setup demo test race lint bench bench-once fuzz fuzz-tool torture torture-peers sim sim-once spec ci
+.PHONY: help setup demo test race lint bench bench-once fuzz fuzz-tool torture torture-peers sim sim-once storm spec ci

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // Links whose every message takes a different time, and callers that leave at
@@ -20,7 +21,7 @@ func TestAbandonedTriesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		const tries, callers = 200, 10
-		base := seed(t)
+		base := seed.Of(t)
 		nodes := sharedOf(t, binary, 5)
 		var urls []string
 		for i, s := range nodes {
@@ -72,7 +73,7 @@ func TestAbandonedTriesLeaveNothing(t *testing.T) {
 // in the way of the next.
 func TestAbandonedTriesAreInNobodysWay(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	nodes := shared(t, 3)
 	c := config(redistest.URLs(nodes)...)
 	var group sync.WaitGroup

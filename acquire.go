@@ -44,11 +44,25 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 // and fn must then stop before the end of the guard. Do returns fn's error,
 // joined with ErrLost when the lock was lost before fn returned, or with the
 // error of the release. A panic or runtime.Goexit of fn releases the lock and goes on.
-func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) (err error) {
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
+	return c.do(ctx, name, fn, true, options)
+}
+
+// TryDo runs fn if the lock name is free, as Do does, and makes one try as TryLock does.
+// Where another holds it fn is not called, and errors.Is finds ErrHeld at once; so it is
+// with the other errors of TryLock. From fn on everything is as with Do.
+//
+// With WithMinHold it runs a job once that several machines start at the same time.
+func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
+	return c.do(ctx, name, fn, false, options)
+}
+
+// do runs fn under the lock: after one try, or when it has waited for it.
+func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Context) error, wait bool, options []Option) (err error) {
 	if fn == nil {
 		return invalid("fn is nil: pass the function to run while the lock is held")
 	}
-	lock, err := c.lock(ctx, bound, name, true, options)
+	lock, err := c.lock(ctx, bound, name, wait, options)
 	if err != nil {
 		return err
 	}
@@ -103,7 +117,7 @@ func checkContext(ctx context.Context) error {
 	return check(ctx != nil, "ctx is nil: pass context.Background() or the request's context")
 }
 
-// call is one call of Lock, TryLock or Do. What it asks for does not change.
+// call is one call of Lock, TryLock, Do or TryDo. What it asks for does not change.
 type call struct {
 	client  *Client
 	ctx     context.Context
@@ -215,7 +229,7 @@ func (c *call) claim() ballot.Claim { return c.client.claim(c.record, &c.request
 // claim is what an attempt asks for that begins now, under a holder id of its own.
 func (c *Client) claim(record string, r *request) ballot.Claim {
 	now := c.clock.Wall()
-	claim := claimOf(record, newHolderID(now, r.label), r.ttl)
+	claim := claimOf(record, newHolderID(now, r.label), c.firstTTL(r))
 	claim.Proposed = uint64(now.UnixMicro())
 	return claim
 }

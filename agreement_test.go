@@ -213,6 +213,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
 		c := withMaxTTL(fenced(redistest.URLs(servers)...), 6*time.Second)
+		c.NodeTimeout = time.Second // the last of three answers is waited for
 		resident := open(t, c)
 		vouch(t, resident, "n0", "n1", "n2")
 		for _, n := range newcomers() {
@@ -253,6 +254,10 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 			held.Unlock(t.Context())
 			if _, err := resident.Release(t.Context(), "taken", "me"); err != nil {
 				t.Fatal(err)
+			}
+			for _, s := range servers { // a quorum is released when Unlock returns
+				awaitValue(t, s, "held", "")
+				awaitValue(t, s, "taken", "")
 			}
 		}
 	})

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/attach"
@@ -36,6 +38,8 @@ type Client struct {
 	// draw returns a random duration below d, which is positive.
 	draw     func(d time.Duration) time.Duration
 	counters counters
+	// contacted is how many nodes have answered the first contact.
+	contacted atomic.Int64
 
 	// life ends when Close is called, with ErrClosed as its cause.
 	life context.Context
@@ -101,7 +105,7 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	c := &Client{config: config, clock: clock.NewAlarms(machine), draw: rand.N[time.Duration], census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.queues = newQueues()
-	waiter := crand.Text()
+	waiter := crand.Text() + labelMark + url.QueryEscape(config.Label)
 	c.line = line.New(line.Options{
 		Waiter:  waiter,
 		Timeout: config.NodeTimeout,
@@ -152,26 +156,37 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 }
 
 // connect waits for the first contact with the nodes: for all of them while it
-// is open whether a quorum can be reached, then for the others one step's time
-// more.
+// is open whether a quorum can be reached, then for the others half as long again, and one
+// step's time at most.
 func (c *Client) connect() {
-	ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
-	defer cancel()
+	start := time.Now()
 	answers := make(chan error, len(c.nodes))
 	for _, n := range c.nodes {
-		c.calls.Go(func() {
-			answers <- n.Connect(ctx)
+		c.calls.Go(func() { // it goes on when Open has returned
+			ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
+			defer cancel()
+			err := n.Connect(ctx)
+			if err == nil {
+				c.contacted.Add(1)
+			}
+			answers <- err
 		})
 	}
 	reached, failed, need := 0, 0, quorum.Majority(len(c.nodes))
+	var over <-chan time.Time
 	for range c.nodes {
-		if <-answers == nil {
-			reached++
-		} else {
-			failed++
+		select {
+		case err := <-answers:
+			if err == nil {
+				reached++
+			} else {
+				failed++
+			}
+		case <-over:
+			return
 		}
-		if reached == need || failed == len(c.nodes)-need+1 {
-			time.AfterFunc(c.config.NodeTimeout, cancel)
+		if over == nil && (reached == need || failed == len(c.nodes)-need+1) {
+			over = time.After(c.config.aLittle(time.Since(start)))
 		}
 	}
 }
@@ -187,7 +202,7 @@ func (c *Client) usable() error {
 // Close releases the locks that this client holds, waits for what is under way,
 // and closes the connections. Waiting calls return ErrClosed. It takes a few
 // times NodeTimeout at most, more where a node hangs; keys on nodes that cannot
-// be reached expire with their TTL. It returns an error that wraps
+// be reached expire with their TTL, as do locks whose WithMinHold is not over. It returns an error that wraps
 // ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of records were seen
 // deleted. A second call does nothing.
 func (c *Client) Close() error {

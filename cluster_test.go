@@ -17,16 +17,6 @@ func clusterURL(servers []*redistest.Server) string {
 	return fmt.Sprintf("redis://%s?addr=%s&addr=%s", servers[0].Addr(), servers[1].Addr(), servers[2].Addr())
 }
 
-// nameAt returns a name that the i-th of three masters has.
-func nameAt(i int) string {
-	for n := 0; ; n++ {
-		name := "job" + strconv.Itoa(n)
-		if slot := int(hashslot.Of(name)); slot >= hashslot.Slots*i/3 && slot < hashslot.Slots*(i+1)/3 {
-			return name
-		}
-	}
-}
-
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {

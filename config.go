@@ -106,8 +106,8 @@ type Config struct {
 	MaxTTL time.Duration
 
 	// MaxHold bounds the renewal in the background: none is made later than this
-	// after the acquisition, and the lock runs out within a TTL. Defaults to
-	// 1 h.
+	// after the acquisition, and the lock runs out within a TTL, with ErrMaxHold.
+	// Defaults to 1 h.
 	MaxHold time.Duration
 
 	// NodeTimeout is how long one node is waited for in one step, also where the step
@@ -204,6 +204,13 @@ func (c Config) stepTimeout() time.Duration {
 		return c.NodeTimeout
 	}
 	return c.NodeTimeout + 2*c.ReplicaTimeout
+}
+
+// aLittle is how long the rest of the nodes are waited for where it took took to hear a
+// quorum of them, and nothing but knowledge depends on the rest: one that hangs is to cost
+// next to nothing.
+func (c Config) aLittle(took time.Duration) time.Duration {
+	return min(took/2+time.Millisecond, c.NodeTimeout)
 }
 
 // acknowledged reports whether votes are to be acknowledged.

@@ -36,6 +36,9 @@ func TestMaxTTLIsChangedForAll(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				if err := held.Extend(t.Context(), ttl[0]); !isDisagreement(err, ttl[0].String(), ttl[1].String()) {
+					t.Errorf("the old MaxTTL extends what it holds: %v", err)
+				}
 				refused := func(client *redlatch.Client) {
 					t.Helper()
 					if _, err := client.TryLock(t.Context(), "y"); !isDisagreement(err, ttl[0].String(), ttl[1].String()) {
@@ -43,6 +46,9 @@ func TestMaxTTLIsChangedForAll(t *testing.T) {
 					}
 					if _, err := client.Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
 						t.Errorf("the old MaxTTL takes: %v", err)
+					}
+					if extended, err := client.ExtendTake(t.Context(), "x", held.HolderID(), ttl[0]); extended || !isDisagreement(err) {
+						t.Errorf("the old MaxTTL extends: %t, %v", extended, err)
 					}
 					if err := client.Admit(t.Context(), "n0"); !isDisagreement(err) {
 						t.Errorf("the old MaxTTL admits: %v", err)

@@ -16,7 +16,8 @@
 // with Redis"): a lock is held when a majority of all configured nodes granted
 // it, so any minority of them may be down, hung or slow. Lock and TryLock return
 // a handle to those who cannot wrap their work in a function. A lock is renewed
-// in the background until it is released, or for MaxHold at most.
+// in the background until it is released, or for MaxHold at most. TryDo runs what another
+// machine is not to do as well; with WithMinHold also not just after it.
 //
 // # What is promised
 //
@@ -71,12 +72,15 @@
 // one node each (Config.Nodes). A master counts only while a majority of the
 // Sentinels that are configured name it: a holder who is cut off together with a
 // former master and a minority of them renews for 3 s at most, and has lost its lock
-// a TTL later. What a failover does to a lock depends on who was promoted:
+// a TTL later. A Cluster's master counts while a majority of all its masters says that
+// it has the slot. What a failover does to a lock depends on who was promoted:
 //
 //   - With the restart fence, which is on by default, a promoted server votes for
 //     nobody until the locks that it may have missed have run out, or somebody
 //     vouches for it. There are no two holders, and no locks for MaxTTL and 4 s;
 //     the one that is held is not extended, and ends.
+//   - A slot of a Cluster that was moved with its keys votes on at its new master. One
+//     that was given away without them votes when the same time is over.
 //   - With Config.Replicas, a lock is held only when so many replicas have it. As
 //     long as one of these is promoted, and the restart fence is off, holders and
 //     waiters go on. Redis and Valkey do not promise that: the servers promote
@@ -108,9 +112,10 @@
 // from its settings of today: Config.Durable is your word for it, which saves the
 // wait after a restart.
 //
-// It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and INFO.
+// It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and INFO, and
+// CLUSTER in a Cluster.
 // docs/restarts.md in the repository says what restarts, failovers and changes
-// cost in each topology, and what is not promised yet of Sentinels and Clusters.
+// cost in each topology, and what there is only the operator's word for.
 //
 // # One-shot calls
 //

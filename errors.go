@@ -17,6 +17,9 @@ var (
 	ErrHeld = errors.New("held by another")
 	// ErrLost: the lock was held and is not any more. It is final.
 	ErrLost = errors.New("lock lost")
+	// ErrMaxHold: the lock ended because it had been held for its MaxHold and was not
+	// renewed beyond it. It comes with ErrLost.
+	ErrMaxHold = errors.New("its MaxHold is over")
 	// ErrReleased: the lock was released, by Unlock or by Close.
 	ErrReleased = errors.New("lock released")
 	// ErrNoQuorum: too few nodes could be reached, answered in time, or could do it now.

@@ -47,6 +47,34 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
+// A job that three machines start at the same minute runs on one of them: the others find
+// the lock held, also by one whose clock was ahead and who has finished already.
+func ExampleClient_TryDo() {
+	urls, stop := exampleNodes()
+	defer stop()
+	run := func(machine string) {
+		client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff, Label: machine})
+		if err != nil {
+			panic(err)
+		}
+		defer client.Close()
+		err = client.TryDo(context.Background(), "report/2026-11-22", func(ctx context.Context) error {
+			fmt.Println(machine, "writes the report")
+			return nil
+		}, redlatch.WithMinHold(20*time.Second)) // longer than the machines' clocks differ
+		if errors.Is(err, redlatch.ErrHeld) {
+			fmt.Println(machine, "leaves it to another")
+		}
+	}
+	run("web-1")
+	run("web-2")
+	run("web-3")
+	// Output:
+	// web-1 writes the report
+	// web-2 leaves it to another
+	// web-3 leaves it to another
+}
+
 // A job that somebody else does already is left to them.
 func ExampleClient_TryLock() {
 	urls, stop := exampleNodes()

@@ -15,11 +15,7 @@ import (
 // serverTime is the server's clock.
 func serverTime(t *testing.T, s *redistest.Server) time.Time {
 	t.Helper()
-	reply := do(t, s, "TIME").([]any)
-	var seconds, micros int64
-	fmt.Sscan(fmt.Sprint(reply[0]), &seconds)
-	fmt.Sscan(fmt.Sprint(reply[1]), &micros)
-	return time.Unix(seconds, micros*1000)
+	return timeOf(do(t, s, "TIME"))
 }
 
 // failBack has the replica take its master's place, and give it back: the master has lost
@@ -223,11 +219,13 @@ func TestExtendAfterAFailback(t *testing.T) {
 		f.holdBack(t, "x")
 		lost := tryLock(t, f.other, "y", redlatch.WithoutRenewal())
 		f.failBack(t, between)
-		if err := held.Extend(t.Context(), f.config.TTL); err != nil {
-			t.Errorf("the record is there: %v", err)
+		if extended, err := f.other.ExtendTake(t.Context(), "x", held.HolderID(), f.config.TTL); extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("an id, by a client that was idle: %t, %v, want ErrNotAdmitted", extended, err)
 		}
-		if err := lost.Extend(t.Context(), f.config.TTL); err == nil {
-			t.Error("the record is not there, and was extended")
+		for name, lock := range map[string]*redlatch.Lock{"x, whose record is there": held, "y, whose record is gone": lost} {
+			if err := lock.Extend(t.Context(), f.config.TTL); err == nil {
+				t.Errorf("%s, was extended by a node that is kept out", name)
+			}
 		}
 		if v := value(t, f.master, "y"); v != "" {
 			t.Errorf("there is a record again: %q", v)

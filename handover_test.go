@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // A holder hands over to the next caller of its process in one step on each
@@ -192,7 +193,7 @@ func TestCallersBehindALostLock(t *testing.T) {
 // Callers change their mind while the lock is handed to them.
 func TestCancelledDuringHandOver(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	for _, n := range []int{1, 3} {
 		nodes := shared(t, n)
 		client := open(t, config(redistest.URLs(nodes)...))

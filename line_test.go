@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // queueUp has each client wait for name, one after the other, and returns where
@@ -230,7 +231,7 @@ func TestCancelledWhileJoining(t *testing.T) {
 // whoever stays gets the lock, and nothing is left of the others.
 func TestCancelledAtRandom(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	for _, n := range []int{1, 3} {
 		nodes := shared(t, n)
 		c := config(redistest.URLs(nodes)...)

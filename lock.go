@@ -36,9 +36,12 @@ type Lock struct {
 	// finalUntil is the end of the validity that the lock had when it was lost or
 	// released.
 	finalUntil clock.Instant
-	// renewal is when to renew next; renewing, that it is being done.
-	renewal  clock.Instant
-	renewing bool
+	// renewal is when to renew next; renewing, that it is being done; failing, that the
+	// last one failed.
+	renewal           clock.Instant
+	renewing, failing bool
+	// kept: it was released, and is kept until its WithMinHold is over.
+	kept bool
 	// given: the hold was released, detached, or given to the next caller.
 	given bool
 }
@@ -57,7 +60,8 @@ func (c *Client) newLock(call *call, t turn) *Lock {
 	if closed {
 		// Close was called while the lock was being acquired, and does not know
 		// of it: the caller learns at once.
-		l.release()
+		l.finish(ErrReleased)
+		l.drop(nil, true)
 		return l
 	}
 	l.mu.Lock()
@@ -131,7 +135,7 @@ func (l *Lock) Err() error {
 	state := l.state
 	l.mu.Unlock()
 	if state == nil && l.client.clock.Now().Reached(l.end()) {
-		return l.lose(errRanOut)
+		return l.lose(l.ranOut())
 	}
 	return state
 }
@@ -147,6 +151,17 @@ var (
 	errRanOut     = errors.New("its validity ran out")
 	errImpossible = errors.New("no quorum of nodes holds it any more")
 )
+
+// ranOut says why the validity ran out.
+func (l *Lock) ranOut() error {
+	r := &l.call.request
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.renewal && !l.renewing && !l.failing && l.started.Add(r.maxHold).Until(l.renewal) >= 0 {
+		return fmt.Errorf("%w: %v, and it was not renewed beyond that: raise it for longer work", ErrMaxHold, r.maxHold)
+	}
+	return errRanOut
+}
 
 // end is when the lock counts as lost.
 func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.call.request.guard) }
@@ -189,7 +204,7 @@ func (l *Lock) finish(state error) (last error, first bool) {
 //
 // Errors: ErrLost or ErrReleased when the lock was not held any more, also when
 // it is free by now: a lapsed lock is not taken again. ErrInvalid for a ttl
-// beyond MaxTTL or a lock held for longer than MaxHold. ErrNoQuorum, ErrRefused
+// beyond MaxTTL; ErrInvalid and ErrMaxHold for a lock held for longer than MaxHold. ErrNoQuorum, ErrRefused
 // or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
 // the lock is then held as long as it was.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
@@ -204,7 +219,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if l.client.clock.Now().Since(l.started) >= l.call.request.maxHold {
-		return invalid("the lock %q has been held for its MaxHold, %v, and is not extended any more", l.call.name, l.call.request.maxHold)
+		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.request.maxHold)
 	}
 	if err := l.client.enter(); err != nil {
 		return err
@@ -217,7 +232,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	end, votes := l.hold.Extend(ctx, ttl)
 	switch {
 	case end == quorum.Lapsed:
-		return l.lose(errRanOut)
+		return l.lose(l.ranOut())
 	case l.hold.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
@@ -246,6 +261,9 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // left are deleted in the background after half a second, or when the client is
 // closed.
 //
+// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
+// released when that is over.
+//
 // Errors: ErrLost when the lock was no longer ours, though what was left of it
 // is released; ErrReleased when it was released before; ErrNoQuorum in a
 // *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
@@ -272,16 +290,27 @@ func (l *Lock) give() (first bool) {
 	return first
 }
 
-// release ends the lock, whatever it was, and deletes its records.
+// release ends the lock, whatever it was, and deletes its records, unless it is to be kept
+// for what is left of WithMinHold.
 func (l *Lock) release() error {
 	before := l.Err()
-	if last, first := l.finish(ErrReleased); !first {
+	last, first := l.finish(ErrReleased)
+	if !first {
 		before = last
 	}
+	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
+		return l.keep(first, before)
+	}
+	return l.drop(before, before == nil)
+}
+
+// drop deletes the records of a lock that is over, or hands them on where the lock was
+// held. before is why it was over already, and what drop returns then.
+func (l *Lock) drop(before error, held bool) error {
 	if !l.give() {
 		return before
 	}
-	votes, ok := l.client.giveUp(l, before == nil)
+	votes, ok := l.client.giveUp(l, held)
 	if before != nil || !ok || votes == nil {
 		return before
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -231,18 +229,4 @@ func await(t *testing.T, what string, check func() bool) time.Duration {
 func awaitValue(t *testing.T, s *redistest.Server, key, want string) time.Duration {
 	t.Helper()
 	return await(t, fmt.Sprintf("%s is %q on %s", key, want, s.Addr()), func() bool { return value(t, s, key) == want })
-}
-
-// seed returns what a random test draws from, and logs it.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
 }

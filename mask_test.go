@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // A condition is what a node, or the way to it, is in when an attempt meets it.
@@ -155,7 +156,7 @@ func (c *cleanups) report(t *testing.T, what string) {
 // they can.
 func TestMasks(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	var reachable, others cleanups
 	t.Cleanup(func() {
 		reachable.report(t, "nothing left on reachable nodes after")

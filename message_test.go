@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // passes has each of the callers of each client take the lock in and out so
@@ -45,7 +46,7 @@ func TestConnectionsBreakInTheLine(t *testing.T) {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			nodes := shared(t, n)
-			base := seed(t)
+			base := seed.Of(t)
 			c := config(redistest.URLs(nodes)...)
 			c.TTL, c.NodeTimeout = 2*time.Second, 500*time.Millisecond
 			var clients []*redlatch.Client

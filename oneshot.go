@@ -146,10 +146,23 @@ type Holding struct {
 	Nodes []NodeAnswer
 }
 
-// Inspect is Query for people: it also tells what the holder said of itself, and
-// waits for every node.
+// Inspect is Query for people: it also tells what the holder said of itself. When enough
+// nodes have answered to tell who holds the lock it waits for the others half as long
+// again, and NodeTimeout at most; those that it did not wait for are Unknown.
 func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
-	return c.look(ctx, name, nil)
+	if err := checkContext(ctx); err != nil {
+		return Holding{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	start, told := time.Now(), false
+	return c.look(ctx, name, func(answers []ballot.Answer) bool {
+		if _, _, decided := holding(answers); decided && !told {
+			told = true
+			time.AfterFunc(c.config.aLittle(time.Since(start)), cancel)
+		}
+		return false
+	})
 }
 
 func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Answer) bool) (Holding, error) {

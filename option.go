@@ -6,12 +6,13 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Option changes one call of Lock, TryLock or Do.
+// Option changes one call of Lock, TryLock, Do or TryDo.
 type Option func(*request)
 
 // request is what one call asks for.
 type request struct {
 	ttl, maxHold time.Duration
+	minHold      time.Duration
 	guard        time.Duration
 	guarded      bool // WithGuard was given
 	renewal      bool
@@ -34,8 +35,32 @@ func WithoutRenewal() Option { return func(r *request) { r.renewal = false } }
 // could keep. It costs as many commands for each try as there are nodes.
 func WithoutQueue() Option { return func(r *request) { r.queue = false } }
 
-// WithMaxHold bounds the renewal of this lock. Defaults to Config.MaxHold.
+// WithMaxHold bounds the renewal of this lock, which then ends with ErrMaxHold. Defaults
+// to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option { return func(r *request) { r.maxHold = d } }
+
+// WithMinHold has the lock kept for at least d after it was granted, also when fn has
+// returned or Unlock was called before, or when the process has died: for a job that
+// several machines start at the same time by clocks that differ, and that is sometimes
+// done sooner than they differ.
+//
+// Nobody is held up: Unlock and Do return as they do without it, and the client releases
+// the lock when d is over, or hands it on to its next caller, who waits until then. The
+// servers keep it without the client, too: for that they get it for d where that is more
+// than the TTL, and Unlock prolongs it once, NodeTimeout at most, where the rest does not
+// suffice. After Close, or when the process ends, the lock lasts until its TTL has run
+// out. d is measured from the grant by this process's monotonic clock, and the servers
+// have the drift more, so that it holds by their clocks as well. The lock's context ends
+// with Unlock; ctx changes nothing about d. A lock that was lost is not kept, and one that
+// was detached is its new owner's.
+//
+// Unlock then returns ErrNoQuorum or another error of Extend when it could not prolong
+// the lock, which is kept as long as it can be, or ErrLost when it was found lost. Without
+// need to prolong it asks no node.
+//
+// d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; else the
+// error wraps ErrInvalid.
+func WithMinHold(d time.Duration) Option { return func(r *request) { r.minHold = d } }
 
 // WithLabel sets who this lock's holder says it is. Defaults to Config.Label.
 func WithLabel(s string) Option { return func(r *request) { r.label = s } }
@@ -78,6 +103,9 @@ func (c *Client) request(r *request, options []Option) error {
 	}
 	if r.maxHold <= 0 {
 		return invalid("WithMaxHold is %v: it must be positive", r.maxHold)
+	}
+	if err := c.checkMinHold(r); err != nil {
+		return err
 	}
 	if r.label == c.config.Label {
 		return nil

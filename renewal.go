@@ -24,7 +24,14 @@ func (l *Lock) tick() {
 	defer l.client.calls.Done()
 	lost := l.Err() != nil
 	now := l.client.clock.Now()
-	if lost {
+	l.mu.Lock()
+	kept := l.kept
+	l.mu.Unlock()
+	switch {
+	case kept:
+		l.tickKept(now)
+		return
+	case lost:
 		l.afterLoss(now)
 		return
 	}
@@ -60,7 +67,7 @@ func (l *Lock) renew() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renewing = false
+	l.renewing, l.failing = false, err != nil
 	l.renewal = now.Add(next)
 	if l.state == nil {
 		l.alarm.Reset(l.nextTick(now))

@@ -184,3 +184,51 @@ func TestRenewalThroughTrouble(t *testing.T) {
 		awaitValue(t, s, t.Name(), "")
 	}
 }
+
+// A hold that MaxHold ended says so, and one that ended because no node answered does
+// not, however long it was held.
+func TestErrMaxHold(t *testing.T) {
+	t.Parallel()
+	nodes := shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := open(t, config(proxyURLs(proxies)...))
+	const ttl, maxHold = time.Second, 1500 * time.Millisecond
+
+	lock := tryLock(t, client, t.Name(), redlatch.WithTTL(ttl), redlatch.WithMaxHold(maxHold))
+	<-lock.Context().Done()
+	err := context.Cause(lock.Context())
+	if !errors.Is(err, redlatch.ErrMaxHold) || !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("held for MaxHold: %v", err)
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrMaxHold) {
+		t.Errorf("unlock: %v", err)
+	}
+
+	long := tryLock(t, client, t.Name(), redlatch.WithTTL(20*time.Second), redlatch.WithMaxHold(time.Millisecond))
+	await(t, "extending is refused after MaxHold", func() bool { return long.Extend(t.Context(), 20*time.Second) != nil })
+	if err := long.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrMaxHold) || !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("extend: %v", err)
+	}
+
+	c := config(proxyURLs(proxies)...)
+	c.NodeTimeout = 50 * time.Millisecond // renewals fail many times before it is lost
+	client = open(t, c)
+	for _, options := range [][]redlatch.Option{nil, {redlatch.WithoutRenewal()}} {
+		for _, p := range proxies {
+			p.BlackHole(redistest.Both, false)
+		}
+		name := t.Name() + "/cut"
+		lock, err := client.Lock(within(t, patience), name, append(options, redlatch.WithTTL(ttl), redlatch.WithMaxHold(ttl/2))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range proxies {
+			p.BlackHole(redistest.Both, true)
+		}
+		<-lock.Context().Done()
+		// The first renewal was due before MaxHold.
+		if err := context.Cause(lock.Context()); !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrMaxHold) {
+			t.Errorf("cut off: %v", err)
+		}
+	}
+}

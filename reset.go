@@ -11,14 +11,14 @@ import (
 // then on, with both settings in the error. To change a deployment, reset every node of it;
 // the command redlatch deployment set does.
 //
-// Locks that are held go on and can be extended. The node votes for nobody until the longest
-// MaxTTL, the new one or one that is recorded on a node now, and 4 s have passed, unless Admit
-// vouches that no lock is held, or RestartFence is FenceOff.
+// Locks that are held go on until their validity ends: the node extends none. It votes for
+// nobody until the longest MaxTTL, the new one or one that is recorded on a node now, and 4 s
+// have passed, unless Admit vouches that no lock is held, or RestartFence is FenceOff.
 //
 // Before the set of nodes is changed, stop all clients of the old set, on every machine: a
 // majority of the old set and one of the new need not meet, so a lock may have two holders
 // while old ones are held. The quarantine waits for the locks of those that died; a client
-// that was not stopped goes on extending what it holds.
+// that was not stopped goes on extending what it holds on nodes that were not reset.
 //
 // Reset waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node was not reset, and nothing

@@ -15,6 +15,8 @@ type Stats struct {
 	Lost uint64
 	// Held is how many locks are held now.
 	Held int
+	// Contacted is how many nodes have answered the first contact, which Open begins.
+	Contacted int
 }
 
 // counters are what Stats reads that nothing else keeps.
@@ -32,5 +34,6 @@ func (c *Client) Stats() Stats {
 		SecondRounds: c.engine.SecondRounds(),
 		Lost:         c.counters.lost.Load(),
 		Held:         held,
+		Contacted:    int(c.contacted.Load()),
 	}
 }

@@ -222,7 +222,7 @@ func (c *Client) letGo(l *Lock) {
 // else the records are handed over. Without votes nothing was asked of the nodes.
 func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
 	for ; w != nil && c.life.Err() == nil; w = c.queues.another(q) {
-		token, ok := hold.Successor(w.request.ttl)
+		token, ok := hold.Successor(c.firstTTL(w.request))
 		if !ok || parseHolder(hold.ID()).Label != w.request.label {
 			return c.handOver(q, w, hold)
 		}

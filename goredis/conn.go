@@ -30,7 +30,7 @@ func newConn(client Processor) *driver.Ordered {
 	return driver.NewOrdered(func(ctx context.Context, args []string) (driver.Reply, error) {
 		cmd := command(ctx, args)
 		return answer(cmd, client.Process(ctx, cmd))
-	}, nil)
+	})
 }
 
 // batchConn is a connection whose client can send commands in one pipeline.

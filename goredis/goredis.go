@@ -17,9 +17,8 @@
 //     own removal, when the server goes on. It is then in the way of others for a
 //     TTL. It is nobody's lock.
 //   - Nobody is told of a connection that broke. A restart, a failover or another
-//     server behind the address shows only when the server does not know the
-//     voting script, as is the case after each of them but for one: a master that
-//     is demoted and promoted again while its process lives.
+//     server behind the address shows when the next step there is refused, which asks
+//     for the server that was admitted.
 //   - Nobody is called when a lock is released: who is first in line looks every
 //     30 ms.
 //   - Every command takes a connection of the pool while it is under way: with
@@ -28,6 +27,9 @@
 //   - Each of many callers has a command of its own for each step.
 //   - What a broken server sends is go-redis's to judge; [redlatch.Open] checks each
 //     reply before it is believed.
+//   - If a Cluster's master dies for good, its slots' locks cannot be had until go-redis
+//     asks who has them now: ClusterOptions.ClusterStateReloadInterval, which is 60 s
+//     where it is not set.
 //   - A Cluster's replicas cannot be waited for: Config.Replicas and Config.Fsync
 //     are refused with a *redis.ClusterClient.
 //
@@ -76,7 +78,8 @@ type pipeliner interface {
 // one server, whose address it then is. Config.TLS is not used.
 //
 // Where Sentinels watch the master, it is go-redis that asks them, and believes the first that
-// answers; redlatch.Open believes a majority of them.
+// answers; redlatch.Open believes a majority of them. With the restart fence on such a client
+// is refused, unless [AnySentinel] accepts that.
 //
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
 // the clients and the Config do not fit.
@@ -91,6 +94,26 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 	}
 	return client.(*redlatch.Client), nil
 }
+
+// AnySentinel accepts what Open refuses of a client that redis.NewFailoverClient returned, with
+// the restart fence on: it believes the first Sentinel that answers, and not a majority of
+// them. A holder that is cut off with the former master and one Sentinel goes on with that
+// master, while the others promote a replica, and a lock has two holders for as long as that
+// lasts. Other clients are returned as they are.
+func AnySentinel(client *redis.Client) Processor {
+	if client == nil || client.Options().Addr != failoverAddr {
+		return client
+	}
+	return anySentinel{client}
+}
+
+type anySentinel struct{ *redis.Client }
+
+// failoverAddr is what go-redis calls the address of a failover client.
+const failoverAddr = "FailoverClient"
+
+var errAnySentinel = errors.New("a failover client believes the first Sentinel that answers, so that a lock may have two holders while the Sentinels are parted: " +
+	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.RestartFence FenceOff")
 
 func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, error) {
 	if len(clients) == 0 {
@@ -117,6 +140,9 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 			// The name is not repeated: a URL would have a password.
 			return nil, fmt.Errorf("client %d needs a name of up to 256 printable characters, without spaces and without @ # ? & =, and not a URL: write it in Config.Nodes[%d]", i, i)
 		}
+		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && config.RestartFence != redlatch.FenceOff {
+			return nil, fmt.Errorf("client %d: %w", i, errAnySentinel)
+		}
 		nodes[i] = node
 	}
 	return nodes, nil
@@ -125,10 +151,20 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 // same reports whether two clients are one. Those of some types cannot be
 // compared.
 func same(a, b Processor) bool {
+	a, b = plain(a), plain(b)
 	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
+// plain is the client without what AnySentinel says of it.
+func plain(client Processor) Processor {
+	if accepted, ok := client.(anySentinel); ok {
+		return accepted.Client
+	}
+	return client
+}
+
 func attachment(client Processor) (attach.Node, error) {
+	client = plain(client)
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return attach.Node{}, errors.New("it is nil")
 	}

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func TestMain(m *testing.M) {
@@ -13,5 +15,6 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "8") // the tests mostly wait
 	}
+	logging.Disable() // it says so of each dial that fails
 	os.Exit(m.Run())
 }

@@ -136,6 +136,16 @@ func TestSentinels(t *testing.T) {
 	client := open(t, c, rdb)
 	defer client.Close()
 	cycle(t, "x", client, client)
+
+	// With the restart fence on it takes a word more.
+	c.RestartFence, c.Deployment = redlatch.FenceOn, "accepted"
+	if _, err := goredis.Open(c, rdb); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("with the fence on: %v, want ErrInvalid", err)
+	}
+	accepted := open(t, c, goredis.AnySentinel(rdb))
+	defer accepted.Close()
+	await(t, "the master is vouched for", func() bool { return accepted.Admit(t.Context(), "main") == nil })
+	cycle(t, "y", accepted, accepted)
 }
 
 func TestCluster(t *testing.T) {
@@ -246,6 +256,8 @@ func TestMisfits(t *testing.T) {
 		{"control characters in a name", redlatch.Config{Nodes: []string{"a\x1b"}}, []goredis.Processor{one}, "printable"},
 		{"a URL for a name", redlatch.Config{Nodes: []string{"redis://localhost:1"}}, []goredis.Processor{one}, "not a URL"},
 		{"failover without a name", redlatch.Config{}, []goredis.Processor{failover}, "Config.Nodes[0]"},
+		{"failover with the fence on", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{failover}, "goredis.AnySentinel"},
+		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
 		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: 1}, []goredis.Processor{cluster}, "Config.Replicas"},
 		{"a Config that cannot work", redlatch.Config{TTL: -1}, []goredis.Processor{one}, "Config.TTL"},

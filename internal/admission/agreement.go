@@ -43,7 +43,7 @@ type Agreement struct {
 
 // Quarantine is how long a node stays out that may have forgotten locks: longer than any lock
 // that could have been on it, and than any token that could have been proposed before
-// (FENCING.md, "When a node forgets").
+// (docs/fencing.md, "When a node forgets").
 func (a Agreement) Quarantine() time.Duration {
 	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt
 }

@@ -79,6 +79,9 @@ type Evidence struct {
 	Vouched bool
 	// Sync counts with Agreement.Durable alone.
 	Sync Sync
+	// Shard is nil where the node is no Cluster. Else Server is the slot's master, Record its
+	// own, which has a note's place, and Others are the other masters.
+	Shard *Shard
 }
 
 // Others is how many other nodes have which record.
@@ -136,8 +139,10 @@ func Decide(a Agreement, e Evidence) Decision {
 		return admitted
 	case e.KeepsScripts:
 		return refuse(fmt.Errorf("RestartFence: server version %s may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the fence off", printable.Text(e.Version)))
-	case e.Vouched, e.Note == "" && e.isKnown():
+	case e.Vouched, e.Shard == nil && e.Note == "" && e.isKnown():
 		return admitted
+	case e.Shard != nil:
+		return decideSlot(a, &e)
 	}
 
 	quarantine := a.Quarantine()
@@ -188,6 +193,9 @@ func Decide(a Agreement, e Evidence) Decision {
 // deployment is new or all forgot, and there is only the client's word.
 func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	need, certain := len(a.Nodes)/2+1, e.isKnown()
+	if e.Shard != nil {
+		need = e.Shard.Masters/2 + 1
+	}
 	if e.Record != nil {
 		recorded := e.Record.Agreement(a.Deployment)
 		same := recorded.ID() == a.ID()

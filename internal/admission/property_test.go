@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -300,34 +299,57 @@ func (w *world) event() error {
 // For any sequence of clients with any settings, faults and operators: no client votes at a
 // node that has forgotten a lock which still runs, unless an operator vouched for it.
 func TestNobodyVotesWhereALockWasForgotten(t *testing.T) {
-	votes := 0
-	try := func(seed uint64, log func(string, ...any)) error {
-		w := newWorld(seed, log)
-		for range 300 {
+	inWorlds(t, "votes", 300, func(seed uint64, log func(string, ...any)) randomWorld { return newWorld(seed, log) })
+}
+
+func (w *world) pass() {
+	if w.rng.IntN(3) == 0 {
+		w.now += int64(w.rng.ExpFloat64() * 20)
+	}
+}
+
+func (w *world) count() int { return w.votes }
+
+// randomWorld is one in which things happen at random.
+type randomWorld interface {
+	// event fails where what happens next is not to.
+	event() error
+	// pass lets time pass, or not.
+	pass()
+	// count is how often what the world is about has come about.
+	count() int
+}
+
+// inWorlds has so many events happen in a world for each seed, and fails where one does, or
+// where too few of what is counted have come about.
+func inWorlds(t *testing.T, what string, events int, start func(seed uint64, log func(string, ...any)) randomWorld) {
+	t.Helper()
+	try := func(seed uint64, log func(string, ...any)) (count int, err error) {
+		w := start(seed, log)
+		for range events {
 			if err := w.event(); err != nil {
-				return err
+				return 0, err
 			}
-			if w.rng.IntN(3) == 0 {
-				w.now += int64(w.rng.ExpFloat64() * 20)
-			}
+			w.pass()
 		}
-		votes += w.votes
-		return nil
+		return w.count(), nil
 	}
 	if *onlyWorld >= 0 {
-		if err := try(uint64(*onlyWorld), t.Logf); err != nil {
+		if _, err := try(uint64(*onlyWorld), t.Logf); err != nil {
 			t.Error(err)
 		}
 		return
 	}
-	var err error
+	all := 0
 	for seed := range *worlds {
-		if err = errors.Join(err, try(seed, func(string, ...any) {})); err != nil {
+		count, err := try(seed, func(string, ...any) {})
+		if err != nil {
 			t.Fatalf("%v\nreplay: go test -v -run %s -admission.world %d", err, t.Name(), seed)
 		}
+		all += count
 	}
-	t.Logf("%d votes in %d worlds", votes, *worlds)
-	if votes < 10*int(*worlds) {
-		t.Errorf("only %d votes: too little happened", votes)
+	t.Logf("%d %s in %d worlds", all, what, *worlds)
+	if all < 10*int(*worlds) {
+		t.Errorf("only %d %s: too little happened", all, what)
 	}
 }

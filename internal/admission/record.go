@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,6 +42,10 @@ type Record struct {
 	Durable      bool              `json:"durable,omitempty"`
 	// Void is why Durable is not believed any more, until an operator says it again.
 	Void string `json:"void,omitempty"`
+	// Since, Epoch and Slots are of a Cluster's master: Since is when Server was first seen.
+	Since int64 `json:"since,omitempty"`
+	Epoch int64 `json:"epoch,omitempty"`
+	Slots Slots `json:"slots,omitempty"`
 }
 
 // ParseRecord reads a record; nil for none. key is where it was found, for the error.
@@ -55,6 +60,9 @@ func ParseRecord(key, text string) (*Record, error) {
 	}
 	if err == nil && len(r.Nodes) == 0 {
 		err = fmt.Errorf("it names no nodes")
+	}
+	if err == nil && !r.Slots.valid() {
+		err = errors.New("its slots are none")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key %q has no record of a deployment (%w): write it anew with redlatch deployment set", key, err)

@@ -2,27 +2,14 @@ package clock
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
-}
+	"github.com/redlatch/redlatch/internal/seed"
+)
 
 // counting is a Clock that knows of the timers it gave.
 type counting struct {
@@ -140,7 +127,7 @@ func TestAlarmsDoNotWaitForEachOther(t *testing.T) {
 // Alarms set, moved and stopped at random do exactly as runtime timers would.
 func TestAlarmsAtRandom(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(base, 0))
 		alarms := NewAlarms(System)

@@ -14,10 +14,6 @@ import (
 
 var _ Drainer = (*Ordered)(nil)
 
-// maxOrdered bounds the commands under way in an Ordered. It is more than one
-// node has at a time.
-const maxOrdered = 2048
-
 // orderedPatience bounds one command's stay with the client, which is to have
 // limits of its own: one that it gives up may still be executed.
 const orderedPatience = 30 * time.Second
@@ -30,12 +26,9 @@ type Call func(ctx context.Context, args []string) (Reply, error)
 // Cluster's. A command waits for those on the same first key that were given
 // before it. That is as much order as a lock needs while the connections live: a
 // command that was lost with its connection may still be in a socket of a server
-// that hangs, and be executed after later ones.
+// that hangs, and be executed after later ones. How many there are is bounded by who gives them.
 type Ordered struct {
 	call Call
-	// connections counts, where the client tells.
-	connections func() uint64
-	slots       chan struct{}
 
 	life    context.Context // ends in Close
 	end     context.CancelFunc
@@ -59,19 +52,16 @@ type passage struct {
 
 var errOrderedClosed = errors.New("the connection was closed")
 
-// NewOrdered returns a Conn that sends by call. connections counts those made
-// and broken, or is nil where nobody knows.
-func NewOrdered(call Call, connections func() uint64) *Ordered {
-	if connections == nil {
-		connections = func() uint64 { return 1 }
-	}
-	o := &Ordered{call: call, connections: connections, slots: make(chan struct{}, maxOrdered), tails: make(map[string]*passage), all: make(map[*passage]struct{})}
+// NewOrdered returns a Conn that sends by call.
+func NewOrdered(call Call) *Ordered {
+	o := &Ordered{call: call, tails: make(map[string]*passage), all: make(map[*passage]struct{})}
 	o.life, o.end = context.WithCancel(context.Background())
 	return o
 }
 
-// Connections implements Conn.
-func (o *Ordered) Connections() uint64 { return o.connections() }
+// Connections implements Conn: one that breaks says nothing of the servers behind the others,
+// and which server executed a step is for the step to find out.
+func (o *Ordered) Connections() uint64 { return 1 }
 
 // Close implements Conn. It does not close the client.
 func (o *Ordered) Close() {
@@ -94,14 +84,8 @@ func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
 	if ctx.Err() != nil {
 		return Reply{}, NotSent(context.Cause(ctx))
 	}
-	select {
-	case o.slots <- struct{}{}:
-	case <-ctx.Done():
-		return Reply{}, NotSent(context.Cause(ctx))
-	}
 	p, before, err := o.enter(args)
 	if err != nil {
-		<-o.slots
 		return Reply{}, NotSent(err)
 	}
 	var reply Reply
@@ -178,7 +162,6 @@ func (o *Ordered) leave(p *passage) {
 	delete(o.all, p)
 	o.mu.Unlock()
 	close(p.over)
-	<-o.slots
 	o.running.Done()
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // The order in which nodes are asked is the same in every process, and spreads
@@ -523,27 +522,12 @@ func TestLateCalls(t *testing.T) {
 	})
 }
 
-// seed returns what a random test draws from, and logs it. REDLATCH_SEED
-// replays a run.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
-}
-
 // Processes that wait, take, leave, die and come again at random, on nodes that
 // go down and lose calls: never is the line stuck for longer than a turn and a
 // beat.
 func TestNeverStuckAtRandom(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	for run := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(base, run))

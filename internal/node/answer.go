@@ -130,9 +130,6 @@ func isNotAdmitted(err error) bool {
 
 // notAdmitted answers for a node that inspection did not admit.
 func notAdmitted(err error) ballot.Answer {
-	if err == nil {
-		err = &admission.WaitError{Reason: "its admission is changing"}
-	}
 	waiting, ok := errors.AsType[*admission.WaitError](err)
 	if !ok {
 		return failure(err)

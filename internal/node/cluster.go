@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
@@ -21,15 +18,17 @@ import (
 // and a slot is with one master at a time: each slot that is used is a Node of its
 // own, with an admission of its own that lies in it, and moves with it.
 //
-// What the restart fence finds out is of the server that has the slot: when the
-// slot moves, its keys move along, and the server they come to is judged as it
-// is. One that lost its keys and then gives its slots away, before its quarantine
-// is over, is not found out.
+// What the restart fence finds out is of the server that has the slot, and of how it came by
+// the slot: see shard.go.
 type Cluster struct {
 	conn    driver.Conn
 	options Options
 
 	slots [hashslot.Slots]atomic.Pointer[Node]
+
+	life       context.Context // ends in Close
+	end        context.CancelFunc
+	background sync.WaitGroup
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// nodes are those of slots.
@@ -40,7 +39,11 @@ type Cluster struct {
 // of its first key, and which it owns. o.Replicas.Conn may be conn.
 func NewCluster(conn driver.Conn, o Options) *Cluster {
 	c := &Cluster{conn: conn, options: o}
-	c.options.voting = script.Voting(o.Deployment.Name)
+	c.life, c.end = context.WithCancel(context.Background())
+	if !o.Deployment.NoQuarantine {
+		c.options.view = c.newView()
+	}
+	c.options.voting, c.options.flights = script.ClusterVoting(o.Deployment.Name), &flights{of: make(map[string]*flight)}
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c
@@ -138,7 +141,7 @@ func (c *Cluster) Waits(ctx context.Context, record string) (somebody bool, err 
 // Connect waits until every master was reached and inspected, or ctx is done.
 func (c *Cluster) Connect(ctx context.Context) error { return c.each(ctx, (*Node).Connect) }
 
-// Vouch speaks for the present run of every master. The slots of such a run are
+// Vouch speaks for the present run of every master, and all slots that it has now. They are
 // admitted when they are first used.
 func (c *Cluster) Vouch(ctx context.Context) error {
 	err := c.each(ctx, (*Node).Vouch)
@@ -149,7 +152,7 @@ func (c *Cluster) Vouch(ctx context.Context) error {
 }
 
 // errNoReset says what to do instead.
-var errNoReset = errors.New("a Cluster has one record for each slot, and is not reset: use another Deployment")
+var errNoReset = errors.New("each slot of a Cluster has an admission of its own, and is not reset: use another Deployment")
 
 // Reset is refused.
 func (c *Cluster) Reset(context.Context) error { return errNoReset }
@@ -160,7 +163,9 @@ func (c *Cluster) Close() {
 	for _, n := range nodes {
 		n.end()
 	}
+	c.end()
 	c.conn.Close()
+	c.background.Wait()
 	for _, n := range nodes {
 		n.Close()
 	}
@@ -187,27 +192,18 @@ func (c *Cluster) each(ctx context.Context, f func(*Node, context.Context) error
 
 // masters returns one slot of each master.
 func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
-	reply, err := c.conn.Do(ctx, "CLUSTER", "SLOTS")
+	masters, err := askMasters(ctx, c.conn)
 	if err != nil {
 		return nil, err
 	}
-	seen := make(map[string]bool)
-	var first []uint16
-	for _, part := range reply.Array { // first slot, last slot, master, replicas
-		if len(part.Array) < 3 || len(part.Array[2].Array) < 2 {
-			return nil, fmt.Errorf("CLUSTER SLOTS answered %v", part)
-		}
-		at := part.Array[2].Array
-		address := at[0].Text + ":" + strconv.FormatInt(at[1].Int, 10)
-		if slot := part.Array[0].Int; !seen[address] && slot >= 0 && slot < hashslot.Slots {
-			seen[address] = true
-			first = append(first, uint16(slot))
-		}
-	}
-	if len(first) == 0 {
+	if len(masters) == 0 {
 		return nil, errors.New("no master of the Cluster has a slot yet")
 	}
-	return first, nil
+	slots := make([]uint16, len(masters))
+	for i, m := range masters {
+		slots[i] = m.last()
+	}
+	return slots, nil
 }
 
 // isSlot reports whether the node stands for a slot of a Cluster.
@@ -217,28 +213,4 @@ func (n *Node) isSlot() bool { return n.options.slotTag != "" }
 var errTopology = map[bool]error{
 	false: errors.New("the server is part of a Cluster: name it with ?cluster at the end of its URL, or with several addresses"),
 	true:  errors.New("the server is not part of a Cluster: name it alone, without ?cluster"),
-}
-
-// An operator speaks for a run, and each slot is admitted for itself: what was
-// said is kept where any slot finds it, for as long as it matters. It is void
-// after what an operator could not know of.
-
-func (n *Node) voucherKey(run string) string {
-	return deploymentKey("vouched:"+run, n.options.Deployment.Name, "")
-}
-
-func (e *evidence) circumstances() string { return e.info["master_replid"] + " " + e.info.flushes() }
-
-func (n *Node) vouch(ctx context.Context, e *evidence) error {
-	_, err := n.conn.Do(ctx, "SET", n.voucherKey(e.run()), e.circumstances(),
-		"PX", milliseconds(2*n.options.Deployment.Quarantine()+time.Second))
-	return err
-}
-
-func (n *Node) vouchedFor(ctx context.Context, a admission.Agreement, e *evidence) bool {
-	if a.NoQuarantine || e.run() == "" {
-		return false
-	}
-	reply, err := n.conn.Do(ctx, "GET", n.voucherKey(e.run()))
-	return err == nil && reply.Kind == driver.Text && reply.Text == e.circumstances()
 }

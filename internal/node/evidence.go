@@ -10,6 +10,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // evidence is what one look at a node has found.
@@ -23,6 +25,8 @@ type evidence struct {
 	unreadable error
 	// now is the node's clock in seconds.
 	now int64
+	// shard is nil where the node is a server.
+	shard *shard
 }
 
 func (e *evidence) server() admission.Server {
@@ -56,33 +60,48 @@ func (e *evidence) of(d Deployment) admission.Evidence {
 
 func (e *evidence) isReplica() bool { return e.info["role"] != "" && e.info["role"] != "master" }
 
-// gather reads the reply of inspect.lua, which looked at keys.
-func gather(reply driver.Reply, keys []string) (*evidence, error) {
-	if reply.Kind != driver.Array || len(reply.Array) != 5 {
-		return nil, fmt.Errorf("inspection answered %v", reply)
-	}
-	field := reply.Array
-	now, err := strconv.ParseInt(field[4].Text, 10, 64)
+// inspectKeys runs inspect.lua, and returns what the keys have, Null for what is no string.
+func (n *Node) inspectKeys(ctx context.Context, keys ...string) (*evidence, []driver.Reply, error) {
+	reply, err := eval(ctx, n.conn, script.Inspect.Text, keys, nil)
 	if err != nil {
-		return nil, fmt.Errorf("inspection answered the time %q", field[4].Text)
+		return nil, nil, err
 	}
-	e := &evidence{info: parseInfo(field[0].Text), marker: field[1].Text, recordText: field[2].Text, noteText: field[3].Text, now: now}
-	e.read(keys)
+	return parseInspection(reply, len(keys))
+}
+
+func parseInspection(reply driver.Reply, keys int) (e *evidence, values []driver.Reply, err error) {
+	if reply.Kind != driver.Array || len(reply.Array) != 2+keys {
+		return nil, nil, fmt.Errorf("inspection answered %v", reply)
+	}
+	now, err := strconv.ParseInt(reply.Array[1+keys].Text, 10, 64)
+	if err != nil {
+		return nil, nil, fmt.Errorf("inspection answered the time %q", reply.Array[1+keys].Text)
+	}
+	return &evidence{info: parseInfo(reply.Array[0].Text), now: now}, reply.Array[1 : 1+keys], nil
+}
+
+// gather asks a server what admission depends on.
+func (n *Node) gather(ctx context.Context) (*evidence, error) {
+	keys := n.deploymentKeys()
+	e, values, err := n.inspectKeys(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	e.marker, e.recordText, e.noteText = values[0].Text, values[1].Text, values[2].Text
+	e.record, e.unreadable = admission.ParseRecord(keys[1], e.recordText)
 	for i, key := range keys[1:] { // an admission of another type is written anew
-		if field[2+i].Kind == driver.Null {
+		if values[1+i].Kind == driver.Null {
 			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
 		}
 	}
 	return e, nil
 }
 
-// read makes a record of the text.
-func (e *evidence) read(keys []string) {
-	e.record, e.unreadable = admission.ParseRecord(keys[1], e.recordText)
-}
-
 // complete asks what a decision for clients of a needs beside what was seen.
 func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
+	if seen.shard != nil {
+		return n.completeShard(ctx, a, seen)
+	}
 	e := seen.of(n.options.Deployment)
 	if a.Durable {
 		e.Sync = n.sync(ctx, seen.info)
@@ -91,7 +110,7 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 		return e
 	}
 	e.Others = n.others(ctx, a)
-	if !a.NoQuarantine && e.Record == nil && !n.isSlot() { // in a slot it may never have
+	if !a.NoQuarantine && e.Record == nil {
 		e.Voted = n.hasScript(ctx)
 	}
 	return e
@@ -100,11 +119,6 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 // others asks the other nodes for their records.
 func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.Others) {
 	census := n.options.Census
-	if n.isSlot() {
-		// Each slot has a record of its own, and there is no other that has the same.
-		o.None = len(census.names) - 1
-		return o
-	}
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
 	type answer struct {
@@ -127,6 +141,7 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 		case got := <-answers:
 			pending--
 			if got.err == nil {
+				o.Unread--
 				n.count(&o, a, got.node, got.record)
 			}
 		case <-ctx.Done():
@@ -139,18 +154,18 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 	return o
 }
 
-// count takes in the record of another node, nil where it has none.
+// count takes in the record of node i that was read, nil where it has none.
 func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record) {
 	census := n.options.Census
 	if r == nil {
-		o.None, o.Unread = o.None+1, o.Unread-1
+		o.None++
 		return
 	}
 	names, err := n.options.Deployment.named(r, census)
 	if err != nil {
-		return // it stays unread
+		o.Unread++ // it does not tell yet
+		return
 	}
-	o.Unread--
 	a.Nodes = names
 	if theirs := r.Agreement(a.Deployment); theirs.ID() != a.ID() {
 		o.Other = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: census.names[i]}
@@ -216,11 +231,23 @@ func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
 		return nil, err
 	}
 	e.info = parseInfo(reply.Text)
-	reply, err = n.conn.Do(ctx, "GET", n.key("deployment"))
+	key := n.key("deployment")
+	if n.isSlot() {
+		masters, err := askMasters(ctx, n.conn)
+		if err != nil {
+			return nil, err
+		}
+		s, err := newShard(hashslot.Of(n.options.slotTag), masters)
+		if err != nil {
+			return nil, err
+		}
+		key = n.shardKey(&s.master)
+	}
+	reply, err = n.conn.Do(ctx, "GET", key)
 	if err != nil && !isUnable(err) {
 		return nil, err
 	}
 	e.recordText = reply.Text
-	e.read(n.deploymentKeys())
+	e.record, e.unreadable = admission.ParseRecord(key, e.recordText)
 	return e, nil
 }

@@ -234,7 +234,7 @@ func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
 	}
 	unreadable := x.evidence.unreadable
 	x.evidence.marker, x.evidence.recordText, x.evidence.noteText = texts[0], texts[1], texts[2]
-	x.evidence.read(keys)
+	x.evidence.record, x.evidence.unreadable = admission.ParseRecord(keys[1], texts[1])
 	if unreadable != nil {
 		x.evidence.unreadable = unreadable
 	}

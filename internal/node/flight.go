@@ -14,25 +14,31 @@ import (
 // would block without looking at ctx.
 const maxInFlight = 800
 
-// flight keeps count of the commands under way on one connection.
+// flight keeps count of the commands under way on one connection, or of those to one master of
+// a Cluster: what waits for one takes no place from another.
 //
 // A command whose caller stopped waiting is still in the pipe of a node that
-// does not answer, and its slot must not be given to another. Replies come in
-// order, so one PING sent after it tells when it is over.
+// does not answer, and its slot must not be given to another. Where replies come in
+// order, one PING sent after it tells when it is over.
 type flight struct {
 	votes, releases chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// abandoned counts the slots of commands nobody waits for any more.
 	abandoned struct{ votes, releases int }
-	// silentSince is when the running probe found the pipe silent; zero when
-	// nothing is abandoned.
+	// owed counts those that are waited for one by one.
+	owed int
+	// silentSince is when the pipe was last found silent; zero when nothing is
+	// abandoned.
 	silentSince time.Time
 }
 
 func newFlight() *flight {
 	return &flight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
 }
+
+func (f *flight) forVotes() chan struct{}    { return f.votes }
+func (f *flight) forReleases() chan struct{} { return f.releases }
 
 // take waits for a slot. The error wraps driver.ErrNotSent.
 func (f *flight) take(ctx context.Context, slots chan struct{}) error {
@@ -90,6 +96,41 @@ func (f *flight) probe(ping func()) {
 			f.free(f.releases)
 		}
 	}
+}
+
+// abandonUntil leaves a slot to the caller until over returns, which it does when the command is
+// over.
+func (f *flight) abandonUntil(slots chan struct{}, over func()) {
+	f.mu.Lock()
+	f.owed++
+	if f.silentSince.IsZero() {
+		f.silentSince = time.Now()
+	}
+	f.mu.Unlock()
+	over()
+	f.free(slots)
+	f.mu.Lock()
+	f.owed--
+	f.silentSince = time.Now()
+	if f.owed == 0 {
+		f.silentSince = time.Time{}
+	}
+	f.mu.Unlock()
+}
+
+// flights are those to the masters of a Cluster, by their runs.
+type flights struct {
+	mu sync.Mutex // guards of; nothing is called while it is held
+	of map[string]*flight
+}
+
+func (f *flights) to(run string) *flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of[run] == nil {
+		f.of[run] = newFlight()
+	}
+	return f.of[run]
 }
 
 // silence returns for how long the node has owed an answer.

@@ -20,7 +20,7 @@ func TestErrorsAreEscaped(t *testing.T) {
 	array := driver.Reply{Kind: driver.Array, Array: []driver.Reply{text}}
 	d := Deployment{Name: "d", MaxTTL: time.Second}
 	_, recordErr := admission.ParseRecord("k", evil)
-	_, gatherErr := gather(array, nil)
+	_, _, gatherErr := parseInspection(array, 0)
 	census := NewCensus([]string{"a", "b"})
 	a := d.agreement([]string{"a", "b"})
 	setErr := admission.Decide(a, admission.Evidence{Record: &admission.Record{Nodes: map[string]string{evil: "run"}}}).Err

@@ -85,17 +85,20 @@ func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 
 // look asks the node what admission depends on, and changes nothing. It returns the number of
 // the connection that it looked through. The error says why the node can serve no client here
-// at all, or why it could not be looked at. commands has one that forbids scripts looked at without.
-func (n *Node) look(ctx context.Context, commands bool) (e *evidence, connection uint64, err error) {
-	reply, err := eval(ctx, n.conn, script.Inspect.Text, n.deploymentKeys(), nil)
+// at all, or why it could not be looked at. A slot is looked at with its master's record if
+// whole. commands has a node that forbids scripts looked at without.
+func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, connection uint64, err error) {
+	if n.isSlot() {
+		e, err = n.lookAtSlot(ctx, whole)
+	} else {
+		e, err = n.gather(ctx)
+	}
 	connection = n.conn.Connections()
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
 	}
 	if isUnable(err) && commands {
 		e, err = n.gatherByCommands(ctx)
-	} else if err == nil {
-		e, err = gather(reply, n.deploymentKeys())
 	}
 	if err != nil {
 		return nil, connection, err
@@ -124,7 +127,9 @@ func (n *Node) look(ctx context.Context, commands bool) (e *evidence, connection
 // meet looks at the node behind a new connection. Whether it may vote is not asked yet: the
 // first vote finds out.
 func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
-	e, connection, err := n.look(ctx, n.options.Deployment.NoQuarantine)
+	// Where a vote asks for its admission it finds out what a slot's master has recorded.
+	noQuarantine := n.options.Deployment.NoQuarantine
+	e, connection, err := n.look(ctx, noQuarantine, noQuarantine)
 	if err != nil {
 		return connection, err
 	}
@@ -157,7 +162,7 @@ func (n *Node) Vouch(ctx context.Context) error {
 
 // judge looks at the node, decides on the evidence, and carries the decision out.
 func (n *Node) judge(ctx context.Context, vouched bool) error {
-	seen, connection, err := n.look(ctx, false)
+	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
 		if errors.Is(err, errUnfit) {
 			n.link.broken() // no vote counts, not even one that the server would give
@@ -174,18 +179,21 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	a := n.options.Deployment.agreement(names)
 	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), expected: seen.expected(a)})
 	e := n.complete(ctx, a, seen)
-	e.Vouched = vouched || n.isSlot() && n.vouchedFor(ctx, a, seen)
-	switch d := admission.Decide(a, e); d.Outcome {
-	case admission.Admit:
-		if vouched && n.isSlot() {
-			if err := n.vouch(ctx, seen); err != nil {
-				return err
-			}
+	e.Vouched = vouched
+	d := admission.Decide(a, e)
+	if seen.shard != nil && d.Outcome != admission.Refuse {
+		if err := n.register(ctx, a, seen, &e); err != nil {
+			return err
 		}
+	}
+	switch d.Outcome {
+	case admission.Admit:
 		return n.open(ctx, a, seen, d.Void)
 	case admission.Begin:
-		if err := n.quarantine(ctx, a, seen); err != nil {
-			return err
+		if seen.shard == nil {
+			if err := n.quarantine(ctx, a, seen); err != nil {
+				return err
+			}
 		}
 		return d.Err
 	case admission.Wait:
@@ -205,12 +213,13 @@ func (n *Node) seek() bool {
 
 // open admits the server that was looked at, which also loads the voting script.
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
-	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(), Void: void,
-		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
-	if seen.record != nil && seen.record.Agreement(a.Deployment).ID() == a.ID() {
-		r.Nodes = mergeRuns(seen.record.Nodes, r.Nodes)
+	r := n.newRecord(a, seen)
+	r.Void = void
+	keys := n.deploymentKeys()
+	if seen.shard != nil {
+		keys = keys[:1] // its master's record was written before
 	}
-	reply, err := eval(ctx, n.conn, n.voting.Text, n.deploymentKeys(),
+	reply, err := eval(ctx, n.conn, n.voting.Text, keys,
 		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes()})
 	switch {
 	case err != nil:
@@ -222,6 +231,16 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	}
 	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", seen.run(), "deployment", a.Deployment)
 	return nil
+}
+
+// newRecord is what the server that was seen is to have recorded for clients of a.
+func (n *Node) newRecord(a admission.Agreement, seen *evidence) *admission.Record {
+	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
+		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
+	if seen.record != nil && seen.record.Agreement(a.Deployment).ID() == a.ID() {
+		r.Nodes = mergeRuns(seen.record.Nodes, r.Nodes)
+	}
+	return r
 }
 
 // quarantine notes on the node that its quarantine begins.

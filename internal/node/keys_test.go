@@ -2,27 +2,13 @@ package node
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
-
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
-}
 
 // oddRecords are records whose braces a Cluster reads in its own way.
 var oddRecords = []string{
@@ -33,7 +19,7 @@ var oddRecords = []string{
 // records returns the odd ones and as many random ones.
 func records(t *testing.T) []string {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	all := append([]string(nil), oddRecords...)
 	for range 300 {
 		record := make([]byte, 1+rng.IntN(12))

@@ -41,8 +41,8 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 	keys := []string{c.Record, n.admissionKey, c.Next}
 	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10), ""}
 	watched := false
-	reply, err := n.cast(ctx, func(admitted string) (reply driver.Reply, err error) {
-		args[3] = admitted
+	reply, err := n.cast(ctx, func(seen *sighting) (reply driver.Reply, err error) {
+		args[3] = seen.expected
 		if l, ok := n.conn.(driver.Listener); ok && watch {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)
 			return reply, err

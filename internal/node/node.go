@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -48,9 +50,12 @@ type Options struct {
 	Logger  *slog.Logger
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
-	// node is a server. voting is the script, where it was composed already.
+	// node is a server. The others are the Cluster's then; view is nil where nothing is
+	// promised of replaced masters.
 	slotTag string
 	voting  script.Script
+	flights *flights
+	view    *view
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -61,8 +66,9 @@ type Node struct {
 	// kept: after the quarantine the node's clock alone gives larger ones.
 	admissionKey, counterTTL string
 
-	link   link
-	flight *flight
+	link link
+	// flight is another as soon as it is known which master of a Cluster has the slot.
+	flight atomic.Pointer[flight]
 	// gatherer puts steps together where many callers want them.
 	gatherer  *gatherer
 	limit     atomic.Pointer[limit]
@@ -96,8 +102,8 @@ func New(conn driver.Conn, o Options) *Node {
 		conn:         conn,
 		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
-		flight:       newFlight(),
 	}
+	n.flight.Store(newFlight())
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
@@ -142,42 +148,68 @@ func (n *Node) Close() {
 // vote sends a step of the voting script. One that depends on the node's admission has room
 // in args, at expected, for what is to be found there; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	return n.counted(ctx, func(admitted string) (driver.Reply, error) {
+	return n.counted(ctx, func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
-			args[expected] = admitted
+			args[expected] = seen.expected
+		}
+		if n.options.view != nil {
+			if err := n.options.view.confirm(ctx, hashslot.Of(n.options.slotTag), seen.run); err != nil {
+				n.link.broken() // the next vote finds out which server it is now
+				return driver.Reply{}, err
+			}
 		}
 		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
 }
 
+// voteAdmitted is vote for a step that answers refusal where the node has no admission. Such a
+// node, or one that does not know the script, is inspected, and asked once more if that admits
+// it: what was answered so was not executed.
+func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected int, refusal int64) (driver.Reply, error) {
+	for try := 0; ; try++ {
+		reply, err := n.vote(ctx, keys, args, expected)
+		if !isNoScript(err) && (err != nil || reply.Kind != driver.Int || reply.Int != refusal) {
+			return reply, err
+		}
+		switch err := n.admit(ctx); {
+		case err != nil:
+			return driver.Reply{}, err
+		case try > 0:
+			return driver.Reply{}, errAdmissionChanges
+		}
+	}
+}
+
 // counted has eval send what makes the node's vote, and a yes acknowledged by
 // replicas where that is asked for.
-func (n *Node) counted(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (driver.Reply, error) {
-	reply, connection, err := n.castOver(ctx, eval)
+func (n *Node) counted(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
+	reply, seen, err := n.castAt(ctx, eval)
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == ballot.Granted || done(reply, nil).Verdict == ballot.Granted) {
-		err = n.acknowledged(ctx, connection)
+		err = n.acknowledged(ctx, seen)
 	}
 	return reply, err
 }
 
-// cast has eval send a command, given what a vote is to find in the node's admission key. An
+// cast has eval send a command, given the server that it goes to. An
 // answer counts only if it came over the connection whose server was inspected.
-func (n *Node) cast(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (driver.Reply, error) {
-	reply, _, err := n.castOver(ctx, eval)
+func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
+	reply, _, err := n.castAt(ctx, eval)
 	return reply, err
 }
 
-// castOver is cast, and returns the number of that connection.
-func (n *Node) castOver(ctx context.Context, eval func(admitted string) (driver.Reply, error)) (reply driver.Reply, connection uint64, err error) {
-	if silence := n.flight.silence(); silence > n.options.Patience {
-		return driver.Reply{}, 0, driver.NotSent(errSilent)
+// castAt is cast, and returns the server that the command went to, if there is a reply.
+func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
+	flight := n.flight.Load()
+	if silence := flight.silence(); silence > n.options.Patience {
+		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}
 	if err := n.connect(ctx); err != nil {
-		return driver.Reply{}, 0, err
+		return driver.Reply{}, nil, err
 	}
-	reply, err = n.send(ctx, n.flight.votes, func() (driver.Reply, error) {
-		connection = n.link.greeted.Load()
-		reply, err := eval(n.link.seen.Load().expected)
+	reply, err = n.send(ctx, flight, flight.votes, func() (driver.Reply, error) {
+		connection := n.link.greeted.Load()
+		seen = n.link.seen.Load()
+		reply, err := eval(seen)
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
 			return driver.Reply{}, errReconnected
@@ -187,44 +219,47 @@ func (n *Node) castOver(ctx context.Context, eval func(admitted string) (driver.
 	if isReadOnly(err) {
 		n.link.broken() // a master no more, and perhaps one again before it is next asked
 	}
-	return reply, connection, err
+	return reply, seen, err
 }
 
 var (
 	errNoAnswer    = errors.New("it did not answer in time")
 	errSilent      = errors.New("it owes answers and is not asked again until it gives one")
 	errReconnected = errors.New("the connection was renewed under way")
+
+	errAdmissionChanges = &admission.WaitError{Reason: "its admission is changing"}
 )
 
 // send runs call, which sends one command, within the bounds of the flight.
-func (n *Node) send(ctx context.Context, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
-	if err := n.flight.take(ctx, slots); err != nil {
+func (n *Node) send(ctx context.Context, flight *flight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
+	if err := flight.take(ctx, slots); err != nil {
 		return driver.Reply{}, err
 	}
 	reply, err := call()
 	if err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil {
-		n.flight.free(slots)
+		flight.free(slots)
 		return reply, err
 	}
 	if ctx.Err() != nil {
-		// The command goes on without its caller.
-		if n.flight.abandon(slots) {
-			n.background.Go(func() { n.flight.probe(n.drain) })
-		}
+		n.abandon(flight, slots)
 		return reply, errNoAnswer
 	}
 	n.link.broken()
-	n.flight.free(slots)
+	flight.free(slots)
 	return reply, err
 }
 
-// drain returns when all commands sent before are over.
-func (n *Node) drain() {
+// abandon has the slot of a command that goes on without its caller freed when it is over.
+func (n *Node) abandon(flight *flight, slots chan struct{}) {
 	if d, ok := n.conn.(driver.Drainer); ok {
-		d.Drain(n.options.slotTag)
+		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })
 		return
 	}
-	n.conn.Do(context.Background(), "PING")
+	if flight.abandon(slots) {
+		n.background.Go(func() {
+			flight.probe(func() { n.conn.Do(context.Background(), "PING") })
+		})
+	}
 }
 
 // workOff releases what is left over, at a pace that spares a node that is

@@ -117,13 +117,7 @@ func (n *Node) Take(ctx context.Context, c ballot.Claim) ballot.Answer {
 func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 	ttl := milliseconds(c.TTL)
 	return n.first(
-		means{Scripts, "EVALSHA", func() ballot.Answer {
-			// The id may be one that another client took, with whom this one must agree.
-			if err := n.agrees(ctx); err != nil {
-				return failure(err)
-			}
-			return n.Extend(ctx, c)
-		}},
+		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Extend(ctx, c) }},
 		means{Native, "SET IFEQ", func() ballot.Answer {
 			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
 		}},
@@ -134,7 +128,7 @@ func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
 			}
-			return n.ifOurs(ctx, c, n.flight.votes, "PEXPIRE", c.Record, ttl)
+			return n.ifOurs(ctx, c, (*flight).forVotes, "PEXPIRE", c.Record, ttl)
 		}},
 	)
 }
@@ -166,7 +160,7 @@ func (n *Node) drop(ctx context.Context, c ballot.Claim) ballot.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry is one.
 			return done(n.deletion(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() ballot.Answer { return n.ifOurs(ctx, c, n.flight.releases, "DEL", c.Record) }},
+		means{Watch, "WATCH", func() ballot.Answer { return n.ifOurs(ctx, c, (*flight).forReleases, "DEL", c.Record) }},
 	)
 }
 
@@ -205,7 +199,7 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 	if err := n.agrees(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.counted(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return n.counted(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
 // agrees returns an error where this client's settings are not the deployment's, for a vote
@@ -223,7 +217,7 @@ func (n *Node) agrees(ctx context.Context) error {
 
 // command sends a command that asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	return n.cast(ctx, func(string) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
 // deletion sends a command that deletes: also to a node that owes answers.
@@ -231,11 +225,12 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	flight := n.flight.Load()
+	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
 // ifOurs runs a command in a transaction if the record is the claim's.
-func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, slots chan struct{}, command ...string) ballot.Answer {
+func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, of func(*flight) chan struct{}, command ...string) ballot.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return ballot.Answer{Verdict: ballot.Refused, Err: errors.New("this kind of connection has none for a transaction")}
@@ -243,10 +238,12 @@ func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, slots chan struct{}, 
 	if err := n.connect(ctx); err != nil {
 		return failure(err)
 	}
-	if err := n.flight.take(ctx, slots); err != nil {
+	flight := n.flight.Load()
+	slots := of(flight)
+	if err := flight.take(ctx, slots); err != nil {
 		return failure(err)
 	}
-	defer n.flight.free(slots)
+	defer flight.free(slots)
 	found, reply, err := comparer.IfEqual(ctx, c.Record, c.ID, command...)
 	switch {
 	case err != nil:

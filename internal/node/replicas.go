@@ -103,12 +103,11 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", errUnfit, err)
 }
 
-// acknowledged waits until replicas have acknowledged a vote that was answered
-// over a connection, or ctx is done. The error is a *ReplicasError.
-func (n *Node) acknowledged(ctx context.Context, connection uint64) error {
+// acknowledged waits until replicas have acknowledged a vote of the server that was seen, or
+// ctx is done. The error is a *ReplicasError.
+func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	r := n.replicas
-	seen := n.link.seen.Load()
-	if seen.connection != connection || seen.run == "" {
+	if seen.run == "" {
 		return r.unasked(errReconnected)
 	}
 	a := acknowledgement{run: seen.run, done: make(chan error, 1)}
@@ -126,6 +125,9 @@ func (n *Node) acknowledged(ctx context.Context, connection uint64) error {
 	}
 	select {
 	case err := <-a.done:
+		if errors.Is(err, errReconnected) {
+			n.link.broken() // what is known of the server is of another
+		}
 		return err
 	case <-ctx.Done():
 		return r.unasked(errNoAnswer)

@@ -24,7 +24,7 @@ func (n *Node) Reset(ctx context.Context) error {
 	if n.isSlot() {
 		return errNoReset
 	}
-	seen, _, err := n.look(ctx, false)
+	seen, _, err := n.look(ctx, true, false)
 	if err != nil {
 		return err
 	}

@@ -243,8 +243,8 @@ func isSimpleRelease(c *ballot.Claim) bool {
 // sendSeveral runs the common command of several steps.
 func (n *Node) sendSeveral(keys, args []string) (answers string, err error) {
 	ctx := n.limited()
-	reply, err := n.cast(ctx, func(admitted string) (driver.Reply, error) {
-		args[2] = admitted
+	reply, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+		args[2] = seen.expected
 		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
 	return reply.Text, err

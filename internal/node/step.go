@@ -10,9 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Acquire asks the node for the record. A node that does not know the script,
-// or has no admission, is inspected and asked once more if that admits it: what
-// was answered so was not executed. A grant under a number that no fence counter can be is
+// Acquire asks the node for the record. A grant under a number that no fence counter can be is
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 	a := n.acquire(ctx, c)
@@ -54,32 +52,19 @@ func (n *Node) acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		command = append(command, strconv.FormatUint(c.Proposed, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
-	for try := 0; ; try++ {
-		reply, err := n.vote(ctx, keys, args, expected)
-		lost := err == nil && reply.Kind == driver.Int && reply.Int == 0
-		if !lost && !isNoScript(err) {
-			a := granted(reply, ofAnotherKind(err))
-			// The counter alone is what a hand-over usually is answered with.
-			a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
-			return a
-		}
-		if err := n.admit(ctx); err != nil || try > 0 {
-			return notAdmitted(err)
-		}
-	}
+	reply, err := n.voteAdmitted(ctx, keys, args, expected, 0)
+	a := granted(reply, ofAnotherKind(err))
+	// The counter alone is what a hand-over usually is answered with.
+	a.HandedOver = a.HandedOver || a.Verdict == ballot.Granted && c.From != "" && reply.Kind == driver.Int
+	return a
 }
 
-// Extend prolongs the record. A node that does not know the script may be
-// admitted all the same, such as one that a Cluster's slot has moved to with its
-// records.
+// Extend prolongs the record. A node that is kept out extends nothing either: the record of a
+// client with other settings may outlast its quarantine.
 func (n *Node) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
-	keys := []string{c.Record, c.Counter}
-	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL}
-	reply, err := n.vote(ctx, keys, args, 0)
-	if isNoScript(err) && n.admit(ctx) == nil {
-		reply, err = n.vote(ctx, keys, args, 0)
-	}
-	return n.standing(reply, err)
+	keys := []string{c.Record, c.Counter, n.admissionKey}
+	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL, ""}
+	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
 }
 
 // Confirm stores the claim's token on a node that granted under a smaller one.
@@ -93,11 +78,7 @@ func (n *Node) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ball
 func (n *Node) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
 	keys := []string{c.Record, c.Counter, n.admissionKey}
 	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL, ""}
-	reply, err := n.vote(ctx, keys, args, 5)
-	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
-		return notAdmitted(nil)
-	}
-	return n.standing(reply, err)
+	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
 }
 
 // Release deletes the record if it is the claim's. When no answer comes, or the server
@@ -137,7 +118,8 @@ func (n *Node) release(ctx context.Context, c ballot.Claim) (driver.Reply, error
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.send(ctx, n.flight.releases, func() (driver.Reply, error) {
+	flight := n.flight.Load()
+	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) {
 		// It gives nothing away, and any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, script.Releasing.SHA, keys, args)
 		if isNoScript(err) {

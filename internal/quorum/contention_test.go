@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // witness sees every acquisition of one name.
@@ -51,7 +52,7 @@ func (w *witness) releasing(h *Hold) {
 // holders, tokens that grow, and nothing left in the end.
 func TestContentionAtRandom(t *testing.T) {
 	t.Parallel()
-	base := seed(t)
+	base := seed.Of(t)
 	for run := range uint64(25) {
 		if t.Failed() {
 			t.Logf("it was run %d", run-1)

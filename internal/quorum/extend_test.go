@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // loss is what happened to a held lock's record on one node before an
@@ -72,7 +73,7 @@ func fates(n int, rng *rand.Rand, f func(mask []loss)) {
 // fails.
 func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for n := least; n <= 5; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

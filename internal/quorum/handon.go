@@ -27,7 +27,7 @@ func (h *Hold) keeper() int {
 	if place := h.claim.Place; place.Waiter != "" && h.seats[place.Voter].busy {
 		return place.Voter // the place that it has had
 	}
-	return slices.IndexFunc(h.seats, func(s seat) bool { return s.ours && s.waiting })
+	return slices.IndexFunc(h.seats, func(s seat) bool { return s.waiting })
 }
 
 // leaves reports whether the record on seat i may be left to another: one of which it
@@ -102,7 +102,7 @@ func (h *Hold) handOn(keeper int) bool {
 		case <-short.Done():
 		}
 	}
-	if !s.has(keeper) || h.keeper() != keeper {
+	if !s.has(keeper) {
 		h.releaseAll(s.end(-1))
 		return true
 	}

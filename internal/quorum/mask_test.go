@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // condition is what a node is in when an attempt meets it.
@@ -304,7 +305,7 @@ func only(names ...string) []condition {
 // certain, and nothing left behind.
 func TestEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for n := 1; n <= 5; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			sweep(t, 0, func(f func([]condition)) {
@@ -322,7 +323,7 @@ func TestEveryMask(t *testing.T) {
 // the quick ones and the slow, and before the slowest.
 func TestEveryMaskWithItsCallerGone(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for _, cut := range []time.Duration{500 * time.Microsecond, 1500 * time.Microsecond, 17 * time.Millisecond, 41 * time.Millisecond} {
 		for n := 1; n <= 4; n++ {
 			t.Run(fmt.Sprintf("N=%d,cut=%v", n, cut), func(t *testing.T) {

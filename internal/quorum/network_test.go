@@ -3,10 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -17,21 +14,6 @@ import (
 
 // stepTime is the engine's time for one step on one node in these tests.
 const stepTime = 50 * time.Millisecond
-
-// seed returns what a random test draws from, and logs it. REDLATCH_SEED
-// replays a run.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
-}
 
 // bubbleClock is the time of a synctest bubble on both clocks. asleep is what
 // the second clock counted while the machine was suspended.

@@ -56,23 +56,31 @@ func TestOneRepairAtATime(t *testing.T) {
 	})
 }
 
-// A node that lost its record, and cannot be given it back, is released all the same:
-// somebody may wait there.
+// A node that lost its record, and cannot be given it back, is released all the same: somebody
+// may wait there. So is one that has it again by its own means.
 func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
-		rest()
-		nodes[2].set(func(s *server) { s.id = ""; s.counter += 1000 })
-		hold.Extend(t.Context(), 10*time.Second)
-		rest()
-		hold.Release()
-		rest()
-		if got := nodes[2].executed("release"); got != 1 {
-			t.Errorf("node 2 did %v", nodes[2].order())
-		}
-	})
+	for _, again := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 3)
+			hold := acquired(t, newEngine(t, nodes), "mine")
+			rest()
+			before := nodes[2].expires
+			nodes[2].set(func(s *server) { s.id = ""; s.counter += 1000 })
+			hold.Extend(t.Context(), 10*time.Second)
+			rest()
+			if again {
+				nodes[2].set(func(s *server) { s.id, s.expires = "mine", before; s.counter -= 1000 })
+				hold.Extend(t.Context(), 10*time.Second)
+				rest()
+			}
+			hold.Release()
+			rest()
+			if got := nodes[2].executed("release"); got != 1 {
+				t.Errorf("has it again: %t: node 2 did %v", again, nodes[2].order())
+			}
+		})
+	}
 }
 
 // A lock that is handed on is not released where another has the record.

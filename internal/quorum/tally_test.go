@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 func yes(counter uint64) ballot.Answer {
@@ -311,7 +312,7 @@ func TestTallyInEveryOrder(t *testing.T) {
 // The same with five nodes, drawn at random, with answers repeated.
 func TestTallyAtRandom(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for range 10_000 {
 		answers := make([]ballot.Answer, 5)
 		for i := range answers {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -23,7 +22,6 @@ type Cluster struct {
 	// turn has one token: who takes it may make the client.
 	turn   chan struct{}
 	client atomic.Pointer[rueidis.Client]
-	breaks atomic.Uint64
 }
 
 var _ driver.Batcher = (*Cluster)(nil)
@@ -32,9 +30,7 @@ var _ driver.Batcher = (*Cluster)(nil)
 // Nothing is sent before the first command.
 func NewCluster(o Options) *Cluster {
 	c := &Cluster{options: o, turn: make(chan struct{}, 1)}
-	// Connections that are made besides, to further masters, change nothing for
-	// the keys of the others: those that break are counted.
-	c.Ordered = driver.NewOrdered(c.call, func() uint64 { return 1 + c.breaks.Load() })
+	c.Ordered = driver.NewOrdered(c.call)
 	return c
 }
 
@@ -71,7 +67,7 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 		if err != nil {
 			return nil, driver.NotSent(err)
 		}
-		return &watched{Conn: conn, broke: sync.OnceFunc(func() { c.breaks.Add(1) })}, nil
+		return &watched{Conn: conn, broke: func() {}}, nil
 	})
 	option.InitAddress, option.ForceSingleClient = o.addresses(), false
 	client, err := rueidis.NewClient(option)

@@ -20,11 +20,7 @@ func StartCluster(ctx context.Context, n int, opts Options) ([]*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}
-	if opts.TLS {
-		args = append(args, "--tls-cluster", "yes")
-	}
-	opts.Args = slices.Concat(args, opts.Args)
+	opts.Args = clusterArgs(opts)
 	servers, err := StartNodes(ctx, n, opts)
 	if err != nil {
 		return nil, err
@@ -44,6 +40,15 @@ func StartCluster(ctx context.Context, n int, opts Options) ([]*Server, error) {
 		return nil, err
 	}
 	return servers, nil
+}
+
+// clusterArgs are the settings of a member.
+func clusterArgs(opts Options) []string {
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}
+	if opts.TLS {
+		args = append(args, "--tls-cluster", "yes")
+	}
+	return slices.Concat(args, opts.Args)
 }
 
 // NewCluster starts a cluster as [StartCluster] does, for one test.

@@ -13,6 +13,12 @@
 // Processes are signalled by pid and die with the process that started them,
 // also when that is killed.
 //
+// # Cluster
+//
+// A [Cluster] is a Redis Cluster of masters and replicas. Its slots are moved key by
+// key or given away without their keys, its replicas take their masters' places with
+// and without the last writes, and it can be asked when all agree on that.
+//
 // # Proxy
 //
 // A [Proxy] stands in front of one server and delays, holds, loses or cuts what

@@ -29,6 +29,12 @@ func (s *Server) Running() bool {
 	return p != nil && p.running()
 }
 
+// Frozen reports whether the server was paused and has not been resumed since.
+func (s *Server) Frozen() bool {
+	p := s.process()
+	return p != nil && p.frozen.Load()
+}
+
 // Kill ends the server at once, as a crash does, and returns when the process is
 // gone. What it had written to a file is still there; what it had only in
 // memory is lost. Killing a server that is down does nothing.
@@ -114,6 +120,7 @@ func (s *Server) Pause() error {
 	if err := p.freeze(ctx); err != nil {
 		return fmt.Errorf("redistest: pausing %s: %w", s.Addr(), err)
 	}
+	p.frozen.Store(true)
 	return nil
 }
 
@@ -128,6 +135,7 @@ func (s *Server) Resume() error {
 	if err := p.thaw(); err != nil {
 		return fmt.Errorf("redistest: resuming %s: %w", s.Addr(), err)
 	}
+	p.frozen.Store(false)
 	return nil
 }
 

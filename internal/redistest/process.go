@@ -4,12 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 )
 
 // process is one run of a server program.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process is gone and reaped
+	frozen atomic.Bool
 }
 
 // launch starts cmd. The goroutine that starts it also waits for it, locked to

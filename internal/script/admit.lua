@@ -3,7 +3,7 @@
 -- Running this step by EVAL is what loads the voting script: admission and load
 -- are one command, so no restart can come between them. Nor may its keys have
 -- been deleted, or the record been written, since it was looked at.
--- KEYS  admission, deployment record, quarantine
+-- KEYS  admission; where the node is no Cluster: deployment record, quarantine
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
 --       looked at or '', how often all keys were deleted then
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
@@ -16,11 +16,13 @@ if not string.find(info, 'run_id:' .. string.sub(ARGV[2], -81, -42), 1, true)
 end
 local stats = redis.call('INFO', 'commandstats')
 local all, db = string.match(stats, 'cmdstat_flushall:([^,\r]*)'), string.match(stats, 'cmdstat_flushdb:([^,\r]*)')
-if (redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (all or '') .. '+' .. (db or '') ~= ARGV[5] then
+if KEYS[2] and (redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (all or '') .. '+' .. (db or '') ~= ARGV[5] then
   return -1
 end
 local now = redis.call('TIME')
 redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%016.0f', now[1] * 1000000 + now[2]))
-redis.call('SET', KEYS[2], ARGV[3])
-redis.call('DEL', KEYS[3])
+if KEYS[2] then
+  redis.call('SET', KEYS[2], ARGV[3])
+  redis.call('DEL', KEYS[3])
+end
 return 1

@@ -4,6 +4,8 @@
 -- them. A key that came from another master differs. One that a replica has given back to a
 -- master that was its replica in between does not, and the master has another replication
 -- id then. To be demoted, to load a master's data and to be promoted takes longer than FRESH.
+-- A Cluster's clients follow the slots to another server by themselves, which may have been
+-- promoted a moment ago: there FRESH is less than nothing.
 local function admitted(key, said, expected, now)
   if not said or string.sub(said, 1, -18) ~= expected then
     return false
@@ -16,7 +18,9 @@ local function admitted(key, said, expected, now)
       or not string.find(info, 'master_replid:' .. string.sub(expected, -40), 1, true) then
       return false
     end
-    redis.call('SET', key, expected .. ' ' .. string.format('%016.0f', clock))
+    if age < 0 or age > RENEW then
+      redis.call('SET', key, expected .. ' ' .. string.format('%016.0f', clock))
+    end
   end
   return true
 end

@@ -1,9 +1,12 @@
 -- Prolongs the record if it is this holder's. Never shortens it: a round that
 -- misses its quorum must not take time from a validity that still runs.
--- KEYS  record, counter
--- ARGV  step, holder id, TTL in ms, token, counter TTL in ms
--- Answers 1; {holder, remaining ms} when another's; 0 when there is none.
-local seen = redis.call('MGET', KEYS[1], KEYS[2])
+-- KEYS  record, counter, admission
+-- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
+-- Answers 1; {holder, remaining ms} when another's; 0 when there is none; -1 when not admitted.
+local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+if not admitted(KEYS[3], seen[3], ARGV[6], redis.call('TIME')) then
+  return -1
+end
 if seen[1] ~= ARGV[2] then
   return seen[1] and {seen[1], redis.call('PTTL', KEYS[1])} or 0
 end

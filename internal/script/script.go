@@ -40,7 +40,11 @@ const (
 )
 
 // fresh is how long after a look at the server's replication id the steps do without another.
-const fresh = 2 * time.Millisecond
+// In a Cluster none is left out, and the last is noted once in clusterRenew.
+const (
+	fresh        = 2 * time.Millisecond
+	clusterRenew = time.Second
+)
 
 // MaxCounter bounds a fence counter: up to 2^53 a double tells it from the next. Clocks come to
 // it in the year 2255.
@@ -75,6 +79,10 @@ var (
 	severalLua string
 	//go:embed inspect.lua
 	inspectLua string
+	//go:embed nodes.lua
+	nodesLua string
+	//go:embed shard.lua
+	shardLua string
 )
 
 // Script is a text and the name a server knows it by once it is loaded.
@@ -96,12 +104,26 @@ var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Millisecon
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
 
+// Nodes reads what a Cluster's master knows of the Cluster, and Shard records which slots it
+// has. Like Quarantine, they let nobody vote.
+var (
+	Nodes = New(nodesLua)
+	Shard = New(shardLua)
+)
+
 // Voting composes the voting script of a deployment, whose name is letters, digits, dots and
 // dashes. A node that knows it was admitted by a client of that deployment in its present run.
-func Voting(deployment string) Script {
+func Voting(deployment string) Script { return voting(deployment, fresh, fresh) }
+
+// ClusterVoting is Voting for the masters of a Cluster.
+func ClusterVoting(deployment string) Script {
+	return voting(deployment, -time.Microsecond, clusterRenew)
+}
+
+func voting(deployment string, fresh, renew time.Duration) Script {
 	steps := []struct{ name, body string }{
 		{Acquire, admittedLua + acquireLua},
-		{Extend, extendLua},
+		{Extend, admittedLua + extendLua},
 		{Confirm, confirmLua},
 		{Repair, admittedLua + repairLua},
 		{Admit, admitLua},
@@ -110,7 +132,8 @@ func Voting(deployment string) Script {
 		{Stand, admittedLua + publishLua + lineLua + standLua},
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, FRESH, COUNTERS = %d, %d, %d\n", deployment, Clamp.Microseconds(), fresh.Microseconds(), int64(MaxCounter))
+	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))
+	fmt.Fprintf(&text, "local FRESH, RENEW = %d, %d\n", fresh/time.Microsecond, renew.Microseconds())
 	text.WriteString(lineTimes)
 	word := "if"
 	for _, step := range steps {

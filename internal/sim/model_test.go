@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // comparison runs the same commands on a real server and on the model of it.
@@ -46,14 +46,7 @@ const (
 // The model does what the scripts do on a real server: every random command has
 // the same reply from both, and leaves the same keys.
 func TestModelDoesWhatAServerDoes(t *testing.T) {
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
+	seed := seed.Of(t)
 	server := redistest.New(t, redistest.Options{})
 	conn, err := server.Dial(t.Context())
 	if err != nil {
@@ -214,7 +207,7 @@ func (c *comparison) opening() [][]string {
 	return [][]string{
 		several(far), several("1000000000000000"), several(proposal(-3 * time.Second)), several(proposal(3 * time.Second)),
 		acquire("five", "four", far, "7999999999999993"), acquire("four", "three", far, far), acquire("three", "two", far, far),
-		{"EVALSHA", voting.SHA, "2", "a", "redlatch:{a}:token:a", script.Extend, "two", long, proposal(5 * time.Second), long},
+		{"EVALSHA", voting.SHA, "3", "a", "redlatch:{a}:token:a", "admission", script.Extend, "two", long, proposal(5 * time.Second), long, agreed},
 		acquire("two", "one", proposed, proposal(-5*time.Microsecond)),
 		acquire("one", "", proposed, proposed),
 		{"EVAL", voting.Text, "3", "admission", "deployment", "quarantine", script.Admit, agreed, "{}", "", c.model.flushed()},
@@ -293,7 +286,7 @@ func (c *comparison) command() []string {
 		}
 		return vote([]string{record, counter, admission, next}, args...)
 	case 4, 5:
-		return vote([]string{record, counter}, script.Extend, id, ttl, number, counterTTL)
+		return vote([]string{record, counter, admission}, script.Extend, id, ttl, number, counterTTL, expected)
 	case 6, 7:
 		return vote([]string{record, counter}, script.Confirm, id, number, pick(c, number, strconv.FormatInt(c.now.UnixMicro(), 10)), counterTTL)
 	case 8:

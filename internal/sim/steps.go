@@ -242,6 +242,9 @@ func (c *call) extend() (driver.Reply, error) {
 	record, counter := c.keys[0], c.keys[1]
 	id, ttl, token, counterTTL := c.argv[1], c.argv[2], c.argv[3], c.argv[4]
 	m := c.server.Mutation
+	if !c.admitted(c.keys[2], c.argv[5]) {
+		return integer(-1)
+	}
 	holder, held := c.seen(record)
 	if m == ExtendCreates && !held && c.putNew(record, id, ttl) {
 		holder, held = id, true

@@ -17,8 +17,8 @@ type Assignment struct {
 	// share one client. Register is the host:port of what the locks protect.
 	Logs     []string `json:"logs"`
 	Register string   `json:"register"`
-	// Probe: it has its lock for itself, takes it again and again, and touches no
-	// register, to find out whether a lock could be had.
+	// Probe: it has its locks for itself, takes them again and again, each caller
+	// one, and touches no register, to find out whether a lock could be had.
 	Probe bool   `json:"probe,omitempty"`
 	Seed  uint64 `json:"seed"`
 	// HoldMS is how long the longest of the ordinary holds takes, and LongHolds the

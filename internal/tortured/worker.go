@@ -126,6 +126,9 @@ func (w *worker) toil(ctx context.Context) error {
 // turn takes one lock, does what it is for, and lets it go. ctx ends the waiting.
 func (c *caller) turn(ctx context.Context) error {
 	name := c.Names[c.rand.IntN(len(c.Names))]
+	if c.Probe {
+		name = c.Names[(c.number-1)%len(c.Names)]
+	}
 	patience := patienceTTLs * c.TTL()
 	switch luck := c.rand.Float64(); {
 	case c.Probe:

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
 )
 
 // patience bounds what must happen; it says nothing about how fast.
@@ -117,19 +116,6 @@ func unknown(err error) bool {
 	return err != nil && !refused && !errors.Is(err, driver.ErrNotSent)
 }
 
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if env := os.Getenv("REDLATCH_SEED"); env != "" {
-		var err error
-		if seed, err = strconv.ParseUint(env, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("REDLATCH_SEED=%d replays this", seed)
-	return seed
-}
-
 // Every kind of reply, over the wire of a real server.
 func replies(t *testing.T, r *run) {
 	k := r.Key("k")
@@ -191,7 +177,7 @@ func replies(t *testing.T, r *run) {
 // different time: what a later call sends on the same key is executed later. A
 // bare pool of connections fails this in most tries.
 func later(t *testing.T, r *run) {
-	base := seed(t)
+	base := seed.Of(t)
 	r.warm(t)
 	r.Proxy.Delay(redistest.Both, 0, 3*time.Millisecond)
 	var callers sync.WaitGroup
@@ -292,7 +278,7 @@ func (r *run) warmAgain(t *testing.T) {
 // Many commands are under way when connections break: each was executed at most
 // once, and each caller that was told of success was right.
 func atMostOnceInACrowd(t *testing.T, r *run) {
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for round := range 10 {
 		r.warmAgain(t)
 		at := 1 + rng.IntN(50)

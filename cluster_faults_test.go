@@ -1,0 +1,208 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/storm"
+)
+
+// What the storms have too.
+var (
+	nameAt  = storm.NameAt
+	namesAt = storm.NamesAt
+	rest    = storm.Rest
+	slotOf  = storm.SlotOf
+	timeOf  = storm.TimeOf
+)
+
+// hurtCluster is a Cluster of three masters, to which things happen, and a
+// deployment on it with the restart fence.
+type hurtCluster struct {
+	*redistest.Cluster
+	config redlatch.Config
+	// d is how long a master is waited for that may have forgotten locks.
+	d time.Duration
+}
+
+// newHurtCluster starts one as storm.NewCluster does.
+func newHurtCluster(t *testing.T, binary string, replicasEach int, maxTTL time.Duration, args ...string) *hurtCluster {
+	t.Helper()
+	var c hurtCluster
+	c.Cluster, c.config, c.d = storm.NewCluster(t, binary, replicasEach, maxTTL, args...)
+	c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
+	return &c
+}
+
+// must fails the test where what was done to the Cluster went wrong.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// admit has a client vouch for all masters.
+func (c *hurtCluster) admit(t *testing.T, client *redlatch.Client) {
+	t.Helper()
+	storm.Admit(t, client)
+}
+
+// uptime waits until a server has been up for longer than any wait.
+func (c *hurtCluster) uptime(t *testing.T, servers ...*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		await(t, "the server has been up for long", func() bool {
+			info, err := s.Info("server")
+			if err != nil {
+				t.Fatal(err)
+			}
+			up, err := strconv.Atoi(info["uptime_in_seconds"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.Duration(up)*time.Second > c.d+time.Second
+		})
+	}
+}
+
+// rivals are clients that want a lock which another has: one that has been idle
+// since it used the slot, and, if busy, one that goes on using it.
+type rivals struct {
+	idle, busy *redlatch.Client
+	config     redlatch.Config
+	stop       func()
+}
+
+func newRivals(t *testing.T, c redlatch.Config, name string, busy bool) *rivals {
+	t.Helper()
+	r := &rivals{idle: open(t, c), config: c, stop: func() {}}
+	use := func(client *redlatch.Client) {
+		lock, err := lockSoon(t, client, "{"+name+"}used")
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, lock)
+	}
+	use(r.idle)
+	if !busy {
+		return r
+	}
+	r.busy = open(t, c)
+	use(r.busy)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			if lock, err := r.busy.TryLock(ctx, "{"+name+"}busy"); err == nil {
+				lock.Unlock(ctx)
+			}
+			rest(ctx, time.Millisecond)
+		}
+	})
+	r.stop = sync.OnceFunc(func() { cancel(); all.Wait() })
+	t.Cleanup(r.stop)
+	return r
+}
+
+// chase has all of them, and one that comes now, try for the lock which held is.
+// None may be granted it while held is valid, and after that each is, one after
+// another.
+func (r *rivals) chase(t *testing.T, held *redlatch.Lock, longest time.Duration) {
+	t.Helper()
+	if held.Err() != nil {
+		t.Skip("this machine was so slow that the first holder's lock is over: nothing can be shown")
+	}
+	clients := map[string]*redlatch.Client{"idle": r.idle, "new": open(t, r.config)}
+	if r.busy != nil {
+		clients["busy"] = r.busy
+	}
+	ctx := within(t, time.Until(held.Until())+longest+patience)
+	var all sync.WaitGroup
+	for what, client := range clients {
+		all.Go(func() {
+			for held.Err() == nil {
+				if lock, err := client.TryLock(ctx, held.Name()); err == nil {
+					if held.Err() == nil {
+						t.Errorf("two holders: a client that is %s was granted the lock %v before the first holder's validity ends", what, time.Until(held.Until()))
+					}
+					if lock.Token() <= held.Token() {
+						t.Errorf("token %d follows %d", lock.Token(), held.Token())
+					}
+					lock.Unlock(ctx)
+					return
+				}
+				rest(ctx, time.Millisecond)
+			}
+			lock, err := client.Lock(ctx, held.Name())
+			if err != nil {
+				t.Errorf("a client that is %s does not get the lock: %v", what, err)
+				return
+			}
+			if lock.Token() <= held.Token() {
+				t.Errorf("token %d follows %d", lock.Token(), held.Token())
+			}
+			if err := lock.Unlock(ctx); err != nil {
+				t.Errorf("a client that is %s: %v", what, err)
+			}
+		})
+	}
+	all.Wait()
+	r.stop()
+}
+
+// lockSoon tries as awaitAnswer does. Nobody else wants the lock: what holds it is a try
+// of its own whose answer was late, and which is being undone.
+func lockSoon(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		lock, err := awaitAnswer(t, client, name)
+		if !errors.Is(err, redlatch.ErrHeld) || time.Now().After(deadline) {
+			return lock, err
+		}
+		rest(t.Context(), time.Millisecond)
+	}
+}
+
+// tally is how tries ended.
+type tally struct {
+	tries, granted int
+	last           error
+}
+
+// tryAll tries for all names in turn, n times in all, by callers at once.
+func tryAll(ctx context.Context, client *redlatch.Client, names []string, callers, n int) tally {
+	var mu sync.Mutex // guards sum
+	var sum tally
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for k := i; k < n && ctx.Err() == nil; k += callers {
+				lock, err := client.TryLock(ctx, names[k%len(names)])
+				if err == nil {
+					err = lock.Unlock(ctx)
+				}
+				if errors.Is(err, redlatch.ErrHeld) {
+					err = nil // by another caller
+				}
+				mu.Lock()
+				sum.tries++
+				if err == nil {
+					sum.granted++
+				} else {
+					sum.last = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return sum
+}

@@ -1,0 +1,109 @@
+package redlatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// fixTTL is long enough for a slot to be given away while a lock is valid.
+const fixTTL = 6 * time.Second
+
+// eachRivals runs f on every kind of server, with and without a client that is busy.
+func eachRivals(t *testing.T, f func(t *testing.T, binary string, busy bool)) {
+	t.Helper()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, busy := range []bool{true, false} {
+			t.Run(fmt.Sprintf("busy=%t", busy), func(t *testing.T) {
+				t.Parallel()
+				f(t, binary, busy)
+			})
+		}
+	})
+}
+
+// A master dies with a lock that is held, and its slots are given to masters that
+// are vouched for and in use, without its keys.
+func TestClusterFixGivesNoSecondHolder(t *testing.T) {
+	t.Parallel()
+	eachRivals(t, func(t *testing.T, binary string, busy bool) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		holder := open(t, c.config)
+		c.admit(t, holder)
+		for i := range c.Masters {
+			unlock(t, tryLock(t, holder, nameAt(i)))
+		}
+		name := nameAt(0)
+		r := newRivals(t, c.config, name, busy)
+		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
+		c.Masters[0].Kill()
+		if _, err := c.Fix(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		r.chase(t, held, c.d)
+	})
+}
+
+// The same, where the masters that get the slots have been up for long and the
+// deployment has never used them: its only slots were the dead one's.
+func TestClusterFixToMastersNeverUsed(t *testing.T) {
+	t.Parallel()
+	eachRivals(t, func(t *testing.T, binary string, busy bool) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		c.uptime(t, c.Masters...)
+		name := nameAt(0)
+		holder := open(t, c.config)
+		lock, err := holder.Lock(within(t, c.d+patience), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, lock)
+		r := newRivals(t, c.config, name, busy)
+		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
+		c.Masters[0].Kill()
+		if _, err := c.Fix(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		r.chase(t, held, c.d)
+	})
+}
+
+// A master had a slot when it was vouched for, gave it away key by key, and gets it
+// back without the keys that it has by now.
+func TestClusterSlotComesBackWithoutItsKeys(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("killed=%t", killed), func(t *testing.T) {
+			t.Parallel()
+			eachRivals(t, func(t *testing.T, binary string, busy bool) {
+				c := newHurtCluster(t, binary, 0, fixTTL)
+				holder := open(t, c.config)
+				c.admit(t, holder)
+				name := nameAt(0)
+				r := newRivals(t, c.config, name, busy) // which use the slot where it was first
+				c.uptime(t, c.Masters...)
+				from, to := c.Masters[0], c.Masters[1]
+				must(t, c.MoveSlot(within(t, patience), slotOf(name), to, nil))
+				var held *redlatch.Lock
+				await(t, "the lock is held at the new master", func() (ok bool) {
+					var err error
+					held, err = holder.TryLock(t.Context(), name, redlatch.WithoutRenewal())
+					return err == nil
+				})
+				if value(t, to, name) == "" {
+					t.Fatal("the lock is not at the new master")
+				}
+				if killed {
+					to.Kill()
+				}
+				must(t, c.GiveSlots(within(t, patience), from, slotOf(name)))
+				if v := value(t, from, name); v != "" {
+					t.Fatalf("the lock has come along: %q", v)
+				}
+				r.chase(t, held, c.d)
+			})
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// One master hangs, with a hundred callers on its slots. The locks of the others are
+// granted as before, meanwhile and after the callers have gone. It does not run beside
+// other tests, whom it would take the processor from.
+func TestClusterOneMasterHangs(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, binary string) {
+		for _, way := range []string{"TryLock", "Lock"} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				c := newHurtCluster(t, binary, 0, fixTTL)
+				c.config.NodeTimeout = 250 * time.Millisecond
+				client := open(t, c.config)
+				c.admit(t, client)
+				for i := range c.Masters {
+					unlock(t, tryLock(t, client, nameAt(i)))
+				}
+				elsewhere := tryLock(t, client, nameAt(1))
+				must(t, c.Masters[0].Pause())
+				t.Cleanup(func() { c.Masters[0].Resume() })
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var callers sync.WaitGroup
+				var tries atomic.Int64
+				hung := namesAt(0, 2000)
+				for i := range 100 {
+					callers.Go(func() {
+						for k := i; ctx.Err() == nil; k += 100 {
+							name := hung[k%len(hung)]
+							tries.Add(1)
+							var lock *redlatch.Lock
+							var err error
+							if way == "Lock" {
+								lock, err = client.Lock(ctx, name)
+							} else {
+								lock, err = client.TryLock(ctx, name)
+							}
+							if err == nil {
+								t.Errorf("%v was granted by a master that hangs", lock)
+								return
+							}
+							rest(ctx, time.Millisecond)
+						}
+					})
+				}
+				// Until any room that all masters share is taken by what this one does not answer.
+				await(t, "the callers have tried often", func() bool { return tries.Load() >= map[string]int64{"TryLock": 3000, "Lock": 100}[way] })
+				healthy := append(namesAt(1, 5), namesAt(2, 5)...)
+				limit := within(t, 2*patience)
+				c.nearlyAll(t, "while 100 callers wait", tryAll(limit, client, healthy, 4, 200))
+				cancel()
+				callers.Wait()
+				c.nearlyAll(t, "after they have gone", tryAll(limit, client, healthy, 4, 200))
+				if err := elsewhere.Err(); err != nil {
+					t.Errorf("a lock of another master: %v", err)
+				}
+				must(t, c.Masters[0].Resume())
+				lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+				if err != nil {
+					t.Fatalf("after the master goes on: %v", err)
+				}
+				unlock(t, lock)
+				unlock(t, elsewhere)
+			})
+		}
+	})
+}
+
+// nearlyAll wants nearly all tries granted: a busy machine may be late for one.
+func (c *hurtCluster) nearlyAll(t *testing.T, when string, sum tally) {
+	t.Helper()
+	t.Logf("%s: %d of %d tries were granted", when, sum.granted, sum.tries)
+	if sum.tries < 200 || sum.granted < sum.tries*95/100 {
+		t.Errorf("%s: %d of %d tries were granted, of 200; the last error: %v", when, sum.granted, sum.tries, sum.last)
+	}
+}
+
+// One master takes no more connections, and those who want one come and go. The tries on
+// the others are not refused. It runs alone, as the one above.
+func TestClusterOneMasterAtMaxclients(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		c.config.NodeTimeout = time.Second
+		client := open(t, c.config)
+		c.admit(t, client)
+		for i := range c.Masters {
+			unlock(t, tryLock(t, client, nameAt(i)))
+		}
+		conn, err := c.Masters[0].Dial(t.Context()) // for as long as it is full
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		for _, command := range [][]string{{"CONFIG", "SET", "maxclients", "1"}, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}} {
+			if _, err := conn.Do(command...); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var callers sync.WaitGroup
+		for i := range 32 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					client.TryLock(ctx, fmt.Sprint("{", nameAt(0), "}", i))
+				}
+			})
+		}
+		healthy := append(namesAt(1, 5), namesAt(2, 5)...)
+		sum := tryAll(within(t, 2*patience), client, healthy, 4, 200)
+		c.nearlyAll(t, "while a master is at maxclients", sum)
+		cancel()
+		callers.Wait()
+		if _, err := conn.Do("CONFIG", "SET", "maxclients", "10000"); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+		if err != nil {
+			t.Fatalf("after it takes connections again: %v", err)
+		}
+		unlock(t, lock)
+	})
+}

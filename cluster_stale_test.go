@@ -1,0 +1,48 @@
+package redlatch_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A client that was idle knows a master that has been replaced since, or has restarted, while
+// another master hangs. It finds out whom to ask, and locks as soon as a client that comes.
+func TestClusterIdleClientWhileAnotherMasterHangs(t *testing.T) {
+	t.Parallel()
+	for what, happen := range map[string]func(t *testing.T, c *hurtCluster){
+		"replaced": func(t *testing.T, c *hurtCluster) { must(t, c.TakeOver(within(t, patience), c.Replicas[0])) },
+		"restarted": func(t *testing.T, c *hurtCluster) {
+			c.Masters[0].Kill()
+			must(t, c.RestartEmpty(within(t, patience), c.Masters[0]))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			eachFlavor(t, func(t *testing.T, binary string) {
+				replicas := map[string]int{"replaced": 1, "restarted": 0}[what]
+				c := newHurtCluster(t, binary, replicas, restartTTL)
+				c.config.NodeTimeout = 200 * time.Millisecond
+				idle := open(t, c.config)
+				c.admit(t, idle)
+				for i := range 3 {
+					unlock(t, tryLock(t, idle, nameAt(i)))
+				}
+				happen(t, c)
+				must(t, c.AwaitServing(within(t, patience)))
+				fresh := open(t, c.config)
+				fresh.TryLock(t.Context(), nameAt(0)) // the wait begins
+				must(t, c.Masters[1].Pause())
+				t.Cleanup(func() { c.Masters[1].Resume() })
+				lock, err := fresh.Lock(within(t, c.d+patience), nameAt(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				unlock(t, lock)
+				if lock, err = idle.Lock(within(t, patience), nameAt(0)); err != nil {
+					t.Fatalf("the client that was idle: %v", err)
+				}
+				unlock(t, lock)
+			})
+		})
+	}
+}

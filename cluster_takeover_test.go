@@ -1,0 +1,54 @@
+package redlatch_test
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch"
+)
+
+// A replica that lacks its master's last writes takes its place, and the master takes
+// it back with the data of the replica. Both processes and all connections live on.
+func TestClusterTakeoverThereAndBack(t *testing.T) {
+	t.Parallel()
+	eachRivals(t, func(t *testing.T, binary string, busy bool) {
+		c := newHurtCluster(t, binary, 1, 2*fixTTL)
+		holder := open(t, c.config)
+		c.admit(t, holder)
+		name := nameAt(0)
+		unlock(t, tryLock(t, holder, name))
+		r := newRivals(t, c.config, name, busy)
+		master, replica := c.Masters[0], c.Replicas[0]
+		pids := [2]int{master.PID(), replica.PID()}
+
+		must(t, c.HoldReplication(within(t, patience), master, true))
+		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
+		must(t, c.TakeOver(within(t, patience), replica))
+		must(t, c.HoldReplication(within(t, patience), master, false))
+		must(t, master.AwaitLink(within(t, patience)))
+		must(t, c.TakeOver(within(t, patience), master))
+		if pids != [2]int{master.PID(), replica.PID()} {
+			t.Fatal("a server has restarted")
+		}
+		if v := value(t, master, name); v != "" {
+			t.Fatalf("the master has not lost the lock: %q", v)
+		}
+		r.chase(t, held, c.d)
+	})
+}
+
+// The replica stays the master.
+func TestClusterTakeover(t *testing.T) {
+	t.Parallel()
+	eachRivals(t, func(t *testing.T, binary string, busy bool) {
+		c := newHurtCluster(t, binary, 1, fixTTL)
+		holder := open(t, c.config)
+		c.admit(t, holder)
+		name := nameAt(0)
+		unlock(t, tryLock(t, holder, name))
+		r := newRivals(t, c.config, name, busy)
+		must(t, c.HoldReplication(within(t, patience), c.Masters[0], true))
+		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
+		must(t, c.TakeOver(within(t, patience), c.Replicas[0]))
+		r.chase(t, held, c.d)
+	})
+}

@@ -1,0 +1,183 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// newOnce starts a Cluster whose masters are waited for 5 s, as restartTTL has it.
+func newOnce(t *testing.T, binary string) *hurtCluster {
+	t.Helper()
+	c := newHurtCluster(t, binary, 1, restartTTL)
+	if c.d != restartQuarantine {
+		t.Fatalf("the wait is %v", c.d)
+	}
+	return c
+}
+
+// atOnce wants names in slots that were never used to be granted without a wait.
+func (c *hurtCluster) atOnce(t *testing.T, client *redlatch.Client, names []string) {
+	t.Helper()
+	for _, name := range names {
+		lock, err := lockSoon(t, client, name)
+		if err != nil {
+			t.Errorf("%s, in a slot that was never used: %v, want it granted at once", name, err)
+			continue
+		}
+		unlock(t, lock)
+	}
+}
+
+// What a master may have forgotten is waited for once, from when a client first saw it,
+// and then every slot of it votes. The wait is D by the master's own time.
+func TestClusterWaitsOnceForAMaster(t *testing.T) {
+	t.Parallel()
+	for what, happen := range map[string]func(t *testing.T, c *hurtCluster) *redistest.Server{
+		"FLUSHALL": func(t *testing.T, c *hurtCluster) *redistest.Server {
+			do(t, c.Masters[0], "FLUSHALL")
+			return c.Masters[0]
+		},
+		"failover": func(t *testing.T, c *hurtCluster) *redistest.Server {
+			must(t, c.FailOver(within(t, patience), c.Replicas[0]))
+			return c.Replicas[0]
+		},
+		"restart": func(t *testing.T, c *hurtCluster) *redistest.Server {
+			if err := c.RestartEmpty(t.Context(), c.Masters[0]); err != nil {
+				t.Fatal(err)
+			}
+			must(t, c.AwaitServing(within(t, patience)))
+			return c.Masters[0]
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			eachFlavor(t, func(t *testing.T, binary string) {
+				c := newOnce(t, binary)
+				client := open(t, c.config)
+				c.admit(t, client)
+				for i := range c.Masters {
+					unlock(t, tryLock(t, client, nameAt(i)))
+				}
+				since := serverTime(t, c.Masters[1]) // the servers have one clock
+				master := happen(t, c)
+				_, err := awaitAnswer(t, client, nameAt(0))
+				if !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Fatalf("right after: %v, want ErrNotAdmitted", err)
+				}
+				if left := verdictOf(t, err, 0).Left; left > c.d {
+					t.Errorf("it says that %v are left, want %v at most", left, c.d)
+				}
+				c.atOnce(t, client, namesAt(1, 2)) // of another master
+
+				lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if passed := serverTime(t, master).Sub(since); passed < c.d {
+					t.Errorf("it voted after %v, want %v", passed, c.d)
+				}
+				unlock(t, lock)
+				c.atOnce(t, client, namesAt(0, 5))
+				c.atOnce(t, open(t, c.config), namesAt(0, 8)[5:])
+			})
+		})
+	}
+}
+
+// The first use of a deployment waits once for each master, whatever its uptime, and for
+// all of them in parallel. Then every slot votes.
+func TestClusterFirstUse(t *testing.T) {
+	t.Parallel()
+	for _, old := range []bool{false, true} {
+		t.Run(map[bool]string{false: "fresh", true: "old"}[old], func(t *testing.T) {
+			t.Parallel()
+			eachFlavor(t, func(t *testing.T, binary string) {
+				c := newOnce(t, binary)
+				if old {
+					c.uptime(t, c.Masters...)
+				}
+				start := serverTime(t, c.Masters[0]) // before anybody has seen them
+				client := open(t, c.config)
+				ctx := within(t, c.d+patience)
+				var all sync.WaitGroup
+				for i, s := range c.Masters { // which have one clock
+					all.Go(func() {
+						lock, err := client.Lock(ctx, nameAt(i))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if reply, err := s.Do("TIME"); err != nil {
+							t.Error(err)
+						} else if passed := timeOf(reply).Sub(start); passed < c.d {
+							t.Errorf("the first lock at master %d was granted after %v, want %v", i, passed, c.d)
+						}
+						lock.Unlock(ctx)
+					})
+				}
+				all.Wait()
+				if passed := serverTime(t, c.Masters[0]).Sub(start); passed > 2*c.d {
+					t.Errorf("all masters together were waited for %v, want %v", passed, c.d)
+				}
+				for i := range c.Masters {
+					c.atOnce(t, client, namesAt(i, 3))
+					c.atOnce(t, open(t, c.config), namesAt(i, 5)[3:])
+				}
+			})
+		})
+	}
+}
+
+// Who vouches for a Cluster speaks for all slots of all its masters, used or not, and
+// for as long as they run.
+func TestClusterAdmitDoesNotLapse(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := newOnce(t, binary)
+		client := open(t, c.config)
+		for _, s := range c.Masters { // whose uptime is then no excuse
+			do(t, s, "FLUSHALL")
+		}
+		c.admit(t, client)
+		for i := range c.Masters {
+			c.atOnce(t, client, namesAt(i, 2))
+			c.atOnce(t, open(t, c.config), namesAt(i, 4)[2:])
+		}
+		since := serverTime(t, c.Masters[0])
+		for serverTime(t, c.Masters[0]).Sub(since) < 2*c.d+2*time.Second {
+			rest(within(t, patience), 100*time.Millisecond)
+		}
+		for i := range c.Masters {
+			c.atOnce(t, client, namesAt(i, 8)[4:6])
+			c.atOnce(t, open(t, c.config), namesAt(i, 8)[6:])
+		}
+	})
+}
+
+// What an operator has said is void for what happens after it.
+func TestClusterAdmitIsForThisRun(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := newOnce(t, binary)
+		client := open(t, c.config)
+		c.admit(t, client)
+		c.atOnce(t, client, namesAt(0, 1))
+		must(t, c.FailOver(within(t, patience), c.Replicas[0]))
+		for _, name := range namesAt(0, 3) {
+			if lock, err := awaitAnswer(t, client, name); !errors.Is(err, redlatch.ErrNotAdmitted) {
+				t.Fatalf("%s after a failover: lock %v, error %v, want ErrNotAdmitted", name, lock, err)
+			}
+		}
+		c.admit(t, client)
+		c.atOnce(t, client, namesAt(0, 5))
+		if err := client.Admit(context.WithoutCancel(t.Context()), "n0"); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package redlatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// A master hangs, its replica takes its place, waits, and gives a lock away. Then the
+// former master goes on, and for a moment does not know that it is none, with clients
+// that do not know it either.
+func TestClusterMasterWakesUpReplaced(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 1, restartTTL)
+		c.config.NodeTimeout = time.Second
+		holder := open(t, c.config)
+		c.admit(t, holder)
+		name := nameAt(0)
+		unlock(t, tryLock(t, holder, name))
+		var rivals []*redlatch.Client // as in the master's connections
+		for range 8 {
+			client := open(t, c.config)
+			lock, err := lockSoon(t, client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, lock)
+			rivals = append(rivals, client)
+		}
+		must(t, c.Masters[0].Pause())
+		t.Cleanup(func() { c.Masters[0].Resume() })
+		must(t, c.TakeOver(within(t, patience), c.Replicas[0]))
+		held, err := open(t, c.config).Lock(within(t, c.d+patience), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value(t, c.Replicas[0], name) == "" {
+			t.Fatal("the lock is not at the new master")
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for _, client := range rivals {
+			for range 4 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						lock, err := client.TryLock(ctx, name)
+						if err == nil && lock.Err() == nil && held.Err() == nil {
+							t.Errorf("two holders, the second by the former master; the first one's is valid for %v", time.Until(held.Until()))
+							cancel()
+						}
+						if err == nil {
+							lock.Unlock(ctx)
+						}
+						rest(ctx, time.Millisecond)
+					}
+				})
+			}
+		}
+		rest(ctx, 100*time.Millisecond) // they have commands under way by then
+		must(t, c.Masters[0].Resume())
+		rest(ctx, 2*time.Second)
+		cancel()
+		all.Wait()
+		if err := held.Err(); err != nil {
+			t.Errorf("the holder at the new master: %v", err)
+		}
+		unlock(t, held)
+		must(t, c.AwaitServing(within(t, patience)))
+	})
+}

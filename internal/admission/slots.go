@@ -1,0 +1,181 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// A master of a Redis Cluster may come to have a slot without what was in it: a replica that
+// lagged takes its master's place, or the slots of a master that is dead are given to others.
+// How long the server has been up says nothing of that. So a master's record says which slots
+// the server was seen to have, and since when without a break, and a slot votes when a
+// quarantine has gone by since then.
+
+// SlotRange is the slots from First to Last, and the second of the master's clock since when
+// somebody has seen it have them.
+type SlotRange struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+	Since int64  `json:"since"`
+}
+
+// Slots are in order, and do not overlap.
+type Slots []SlotRange
+
+// valid reports whether a client can have written s.
+func (s Slots) valid() bool {
+	next := 0
+	for _, r := range s {
+		if int(r.First) < next || r.Last < r.First || r.Last >= hashslot.Slots || r.Since < 0 {
+			return false
+		}
+		next = int(r.Last) + 1
+	}
+	return true
+}
+
+// Since is since when the slot is known; ok is false where it is not.
+func (s Slots) Since(slot uint16) (since int64, ok bool) {
+	i, _ := slices.BinarySearchFunc(s, slot, func(r SlotRange, slot uint16) int { return int(r.Last) - int(slot) })
+	if i == len(s) || s[i].First > slot {
+		return 0, false
+	}
+	return s[i].Since, true
+}
+
+// After returns s, what a master has at now, with what was known of it before: a slot that it
+// had is known since then.
+func (s Slots) After(before Slots, now int64) Slots {
+	var after Slots
+	for _, r := range s {
+		for slot := int(r.First); slot <= int(r.Last); slot++ {
+			since, ok := before.Since(uint16(slot))
+			if !ok || since > now {
+				since = now
+			}
+			if last := len(after) - 1; last >= 0 && after[last].Since == since && int(after[last].Last) == slot-1 {
+				after[last].Last++
+			} else {
+				after = append(after, SlotRange{First: uint16(slot), Last: uint16(slot), Since: since})
+			}
+		}
+	}
+	return after
+}
+
+// Shard is what a decision about a slot of a Cluster rests on, beside its master as a server.
+type Shard struct {
+	// Slot is the one that a lock is in; Held are those that the master has now.
+	Slot uint16
+	Held Slots
+	// Epoch is the master's configuration epoch, which changes when it takes over slots of
+	// others (Redis Cluster specification, "configEpoch conflicts resolution").
+	Epoch int64
+	// Brought: the slot has the admission key of another master, which is the same server
+	// still, and this one has been up since before that key was last written. So the slot came
+	// with all that was in it.
+	Brought bool
+	// Masters is how many the Cluster has.
+	Masters int
+}
+
+// knownSlots are those that the record vouches for: of this server, in its present epoch.
+func (e *Evidence) knownSlots() Slots {
+	if !e.isKnown() || e.Record.Epoch != e.Shard.Epoch {
+		return nil
+	}
+	return e.Record.Slots
+}
+
+// Renew has r say what a master's record is to say of its slots from now on. It reports whether
+// that is something else than is recorded.
+func (e *Evidence) Renew(r *Record) (changed bool) {
+	known := e.knownSlots()
+	if e.Vouched {
+		known = nil
+		for _, r := range e.Shard.Held {
+			known = append(known, SlotRange{First: r.First, Last: r.Last})
+		}
+	}
+	r.Server, r.Since, r.Epoch, r.Slots = e.Server, e.Now, e.Shard.Epoch, e.Shard.Held.After(known, e.Now)
+	if !e.isKnown() {
+		return true
+	}
+	r.Since = min(r.Since, e.Record.Since)
+	return e.Record.Server != r.Server || e.Record.Epoch != r.Epoch || !slices.Equal(e.Record.Slots, r.Slots)
+}
+
+// decideSlot is Decide for a slot, where nothing forbids a vote.
+func decideSlot(a Agreement, e *Evidence) Decision {
+	quarantine := a.Quarantine()
+	since, known := e.knownSlots().Since(e.Shard.Slot)
+	left := time.Duration(since+seconds(quarantine)-e.Now) * time.Second
+	switch {
+	case known && since <= e.Now && left <= 0, e.Shard.Brought:
+		return Decision{Outcome: Admit}
+	case known && since <= e.Now:
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: e.whyNew(a), Left: left, RunID: e.Run}}
+	}
+	return Decision{Outcome: Begin, Err: &WaitError{Reason: e.whyNew(a), Left: quarantine, RunID: e.Run}}
+}
+
+// whyNew says what may have been lost of a slot that nobody knows for long enough.
+func (e *Evidence) whyNew(a Agreement) string {
+	switch {
+	case e.Promoted, e.Received > 0:
+		return "its master was promoted from replica, and may lack the last writes"
+	case e.Flushed:
+		return "its master's data was deleted"
+	case e.Uptime < a.Quarantine():
+		return fmt.Sprintf("its master started %v ago and may have forgotten locks of up to %v", e.Uptime, a.MaxTTL)
+	}
+	return "nobody has known for long enough that its master has the slot, with all that was in it"
+}
+
+// Foreign reports whether a slot's admission key was written by clients of a at another server.
+func (e *Evidence) Foreign(a Agreement, key string) bool {
+	source, _, ok := parseKey(a, key)
+	return ok && source.Run != e.Run
+}
+
+// BroughtFrom reports that a slot came here, with its admission key, from a server that is
+// another master, and is what it was when that key was written. Then it kept the slot's data
+// until it came. And this server has been the master that it is since before, by clocks that
+// are no further apart than tokens presume: so it lost nothing of the slot either.
+func (e *Evidence) BroughtFrom(a Agreement, key string, other Server) bool {
+	source, written, ok := parseKey(a, key)
+	if !ok || source.Run == e.Run || source.Run != other.Run || source.ReplicationID != other.ReplicationID {
+		return false
+	}
+	since, ok := e.masterSince()
+	return ok && since.Add(script.Clamp).Before(written)
+}
+
+// masterSince is since when the server has been the master that it is at least; ok is false
+// where nobody knows. One that was promoted may have its master's data of some time before.
+func (e *Evidence) masterSince() (since time.Time, ok bool) {
+	switch {
+	case !e.Promoted && e.Received == 0:
+		return time.Unix(e.Now, 0).Add(-e.Uptime), true
+	case e.isKnown():
+		return time.Unix(e.Record.Since+1, 0), true
+	}
+	return since, false
+}
+
+// parseKey reads an admission key: the agreement, run, replication id, and when that was last
+// looked at, in µs. ok is false where clients of another agreement wrote it, or none.
+func parseKey(a Agreement, key string) (s Server, written time.Time, ok bool) {
+	fields := strings.Fields(key)
+	if len(fields) != 4 || fields[0] != a.ID() {
+		return s, written, false
+	}
+	micros, err := strconv.ParseInt(fields[3], 10, 64)
+	return Server{Run: fields[1], ReplicationID: fields[2]}, time.UnixMicro(micros), err == nil
+}

@@ -1,0 +1,209 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// A Cluster's master is judged as a server is. Its record of the deployment lies in the last
+// of its slots, which is the one that a resharding moves last, and says which slots it has and
+// since when. The admission key of each slot lies in that slot, and so moves with its locks.
+
+// master is one of a Cluster, as a server of it knows.
+type master struct {
+	id    string
+	epoch int64
+	held  admission.Slots
+}
+
+// last is the slot where the master's record is; home, a tag of it.
+func (m *master) last() uint16 { return m.held[len(m.held)-1].Last }
+func (m *master) home() string { return hashslot.TagOf(m.last()) }
+
+// askMasters asks any server of the Cluster which masters there are.
+func askMasters(ctx context.Context, conn driver.Conn) ([]master, error) {
+	reply, err := conn.Do(ctx, "CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	masters, _, err := parseMasters(reply.Text)
+	return masters, err
+}
+
+// parseMasters reads the reply of CLUSTER NODES: those masters that have slots. A line is
+// "id address flags master ping pong epoch link slots...", where a slot that is being moved is
+// in brackets, besides being in the list of the master that has it still. myself is the id of
+// the server that answered.
+func parseMasters(text string) (masters []master, myself string, err error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) > 2 && strings.Contains(fields[2], "myself") {
+			myself = fields[0]
+		}
+		if len(fields) < 9 || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		epoch, err := strconv.ParseInt(fields[6], 10, 64)
+		m := master{id: fields[0], epoch: epoch}
+		for _, slots := range fields[8:] {
+			if strings.HasPrefix(slots, "[") {
+				continue
+			}
+			first, last, ranged := strings.Cut(slots, "-")
+			if !ranged {
+				last = first
+			}
+			from, err1 := strconv.ParseUint(first, 10, 14)
+			to, err2 := strconv.ParseUint(last, 10, 14)
+			if err != nil || err1 != nil || err2 != nil || to < from {
+				return nil, "", fmt.Errorf("CLUSTER NODES answered %q", line)
+			}
+			m.held = append(m.held, admission.SlotRange{First: uint16(from), Last: uint16(to)})
+		}
+		if len(m.held) > 0 {
+			masters = append(masters, m)
+		}
+	}
+	return masters, myself, nil
+}
+
+// shard is what a look at a slot found of its master and of the others.
+type shard struct {
+	slot   uint16
+	master master
+	others []master
+}
+
+func newShard(slot uint16, masters []master) (*shard, error) {
+	s := &shard{slot: slot}
+	for _, m := range masters {
+		if _, ok := m.held.Since(slot); ok {
+			s.master = m
+		} else {
+			s.others = append(s.others, m)
+		}
+	}
+	if s.master.held == nil {
+		return nil, driver.NotSent(fmt.Errorf("no master has slot %d", slot))
+	}
+	return s, nil
+}
+
+// lookAtSlot asks the slot's master what admission depends on; whole, also for the master's
+// record.
+func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
+	key := n.admissionKey
+	e, values, err := n.inspectKeys(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	e.marker = values[0].Text
+	n.flight.Store(n.options.flights.to(e.run()))
+	if !whole || !e.info.inCluster() {
+		return e, nil
+	}
+	reply, err := eval(ctx, n.conn, script.Nodes.Text, []string{key}, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(reply.Array) != 2:
+		return nil, fmt.Errorf("CLUSTER NODES answered %v", reply)
+	case reply.Array[0].Text != e.run():
+		return nil, errChanged
+	}
+	masters, _, err := parseMasters(reply.Array[1].Text)
+	if err != nil {
+		return nil, err
+	}
+	if e.shard, err = newShard(hashslot.Of(n.options.slotTag), masters); err != nil {
+		return nil, err
+	}
+	record := n.shardKey(&e.shard.master)
+	home, values, err := n.inspectKeys(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	if home.run() != e.run() {
+		return nil, errChanged
+	}
+	e.info, e.now, e.recordText = home.info, home.now, values[0].Text
+	e.record, e.unreadable = admission.ParseRecord(record, e.recordText)
+	if values[0].Kind == driver.Null {
+		e.unreadable = fmt.Errorf("the key %q is of another type than this library's: delete it", record)
+	}
+	return e, nil
+}
+
+// shardKey names a master's record.
+func (n *Node) shardKey(m *master) string {
+	return deploymentKey("deployment", n.options.Deployment.Name, m.home())
+}
+
+// peer is another master of the Cluster.
+type peer struct {
+	server admission.Server
+	record *admission.Record
+	err    error
+}
+
+// peers asks the other masters who they are, and for their records, in the order of
+// shard.others. One that does not answer has an error.
+func (n *Node) peers(ctx context.Context, s *shard) []peer {
+	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
+	defer cancel()
+	peers := make([]peer, len(s.others))
+	var all sync.WaitGroup
+	for i := range s.others {
+		all.Go(func() {
+			key := n.shardKey(&s.others[i])
+			e, values, err := n.inspectKeys(ctx, key)
+			if err == nil {
+				peers[i].server = e.server()
+				peers[i].record, err = admission.ParseRecord(key, values[0].Text)
+			}
+			peers[i].err = err
+		})
+	}
+	all.Wait()
+	return peers
+}
+
+// completeShard is complete for a slot.
+func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
+	e, s := seen.of(n.options.Deployment), seen.shard
+	e.Shard = &admission.Shard{Slot: s.slot, Held: s.master.held, Epoch: s.master.epoch, Masters: 1 + len(s.others)}
+	if !e.NeedsOthers() && !e.Foreign(a, seen.marker) {
+		return e
+	}
+	for _, p := range n.peers(ctx, s) {
+		if p.err != nil {
+			e.Others.Unread++
+			continue
+		}
+		n.count(&e.Others, a, n.options.Index, p.record)
+		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(a, seen.marker, p.server)
+	}
+	return e
+}
+
+// register writes into the master's record which slots it has, where it says otherwise.
+func (n *Node) register(ctx context.Context, a admission.Agreement, seen *evidence, e *admission.Evidence) error {
+	r := n.newRecord(a, seen)
+	if !e.Renew(r) {
+		return nil
+	}
+	reply, err := eval(ctx, n.conn, script.Shard.Text, []string{n.shardKey(&seen.shard.master)},
+		[]string{seen.run(), seen.info["master_replid"], r.Text(), seen.recordText, seen.info.flushes()})
+	if err == nil && reply.Int != 1 {
+		return errChanged
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// A master of a Cluster that hung, or was cut off, may have been replaced meanwhile. When it
+// goes on it does not know that for a moment, and neither do its clients. So a master counts
+// only while a majority of all masters says that it has the slot, and has said so not long
+// ago: the one that took its place votes for nobody for longer than that.
+
+const (
+	// viewRenew is how old a view is that is asked for anew, while votes go on.
+	viewRenew = 500 * time.Millisecond
+	// viewLimit is how old it may be when a vote is sent. With the longest attempt it is less
+	// than what a quarantine adds to the longest TTL.
+	viewLimit = 1500 * time.Millisecond
+)
+
+var (
+	errNoMajority = errors.New("no majority of the Cluster's masters says that its server has the slot")
+	errReplaced   = errors.New("another server has the slot, or it has restarted, by the word of the Cluster's masters")
+)
+
+// view is what the masters of a Cluster last said about who has which slot.
+type view struct {
+	// ask asks the server that has the tag's slot.
+	ask func(ctx context.Context, tag string) (driver.Reply, error)
+	// start runs a function on a goroutine that somebody waits for.
+	start func(func(ctx context.Context))
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// before is the last whole view, and now the one that answers are still coming to.
+	before, now *opinions
+	asking      bool
+	// more is closed when an answer has come, or the last one.
+	more chan struct{}
+}
+
+// opinions are the answers to one round of questions, by the answering server's node id.
+type opinions struct {
+	began clock.Instant
+	of    map[string]opinion
+}
+
+type opinion struct {
+	run     string
+	masters []master
+}
+
+// owner returns the run of the server that has the slot by the word of a majority of the
+// masters, "" where they do not agree or that one has not answered itself.
+func (o *opinions) owner(slot uint16) (run string) {
+	if o == nil {
+		return ""
+	}
+	most, votes := 0, make(map[string]int)
+	for _, said := range o.of {
+		most = max(most, len(said.masters))
+		for i := range said.masters {
+			if _, ok := said.masters[i].held.Since(slot); ok {
+				votes[said.masters[i].id]++
+			}
+		}
+	}
+	for id, n := range votes {
+		if n > most/2 {
+			return o.of[id].run
+		}
+	}
+	return ""
+}
+
+// confirm returns nil where the server with this run is to be asked for a vote in the slot. It
+// waits for the masters' answers, or for ctx, where what they said last is too old. The error
+// wraps driver.ErrNotSent.
+func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
+	for asked := false; ; {
+		v.mu.Lock()
+		now, known := clock.System.Now(), false
+		for _, o := range []*opinions{v.now, v.before} {
+			if run != "" && o.owner(slot) == run && now.Since(o.began) < viewLimit {
+				known = true
+				break
+			}
+		}
+		fresh := v.now != nil && now.Since(v.now.began) < viewRenew
+		if !v.asking && (!fresh || !known && !asked) {
+			v.asking, asked = true, true
+			v.start(func(ctx context.Context) { v.renew(ctx, hashslot.TagOf(slot)) })
+		}
+		asking, more, owner := v.asking, v.more, v.now.owner(slot)
+		v.mu.Unlock()
+		switch {
+		case known:
+			return nil
+		case owner != "" && owner != run && (asking || asked):
+			return driver.NotSent(errReplaced)
+		case !asking:
+			return driver.NotSent(errNoMajority)
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return driver.NotSent(errNoMajority)
+		}
+	}
+}
+
+// renew asks the master of the tag's slot, and all others that are known or that an answer
+// names.
+func (v *view) renew(ctx context.Context, tag string) {
+	v.mu.Lock()
+	v.before, v.now = v.now, &opinions{began: clock.System.Now(), of: make(map[string]opinion)}
+	before, now := v.before, v.now
+	v.mu.Unlock()
+
+	r := &viewRound{view: v, opinions: now, asked: make(map[string]bool)}
+	r.ask(ctx, tag)
+	if before != nil {
+		for _, said := range before.of {
+			r.askAll(ctx, said.masters)
+		}
+	}
+	r.all.Wait()
+	v.mu.Lock()
+	v.asking = false
+	v.told()
+	v.mu.Unlock()
+}
+
+// viewRound is one round of questions.
+type viewRound struct {
+	view     *view
+	opinions *opinions
+	all      sync.WaitGroup
+
+	mu    sync.Mutex      // guards asked; nothing is called while it is held
+	asked map[string]bool // by tag
+}
+
+func (r *viewRound) askAll(ctx context.Context, masters []master) {
+	for i := range masters {
+		r.ask(ctx, masters[i].home())
+	}
+}
+
+func (r *viewRound) ask(ctx context.Context, tag string) {
+	r.mu.Lock()
+	before := r.asked[tag]
+	r.asked[tag] = true
+	r.mu.Unlock()
+	if before {
+		return
+	}
+	r.all.Go(func() {
+		reply, err := r.view.ask(ctx, tag)
+		if err != nil || len(reply.Array) != 2 {
+			return
+		}
+		masters, myself, err := parseMasters(reply.Array[1].Text)
+		if err != nil {
+			return
+		}
+		if slices.ContainsFunc(masters, func(m master) bool { return m.id == myself }) { // else it has no word
+			r.view.mu.Lock()
+			r.opinions.of[myself] = opinion{run: reply.Array[0].Text, masters: masters}
+			r.view.told()
+			r.view.mu.Unlock()
+		}
+		r.askAll(ctx, masters)
+	})
+}
+
+// told wakes those who wait. The caller holds v.mu.
+func (v *view) told() {
+	close(v.more)
+	v.more = make(chan struct{})
+}
+
+// newView returns the view of a Cluster.
+func (c *Cluster) newView() *view {
+	name := c.options.Deployment.Name
+	return &view{
+		more: make(chan struct{}),
+		ask: func(ctx context.Context, tag string) (driver.Reply, error) {
+			return eval(ctx, c.conn, script.Nodes.Text, []string{deploymentKey("admitted", name, tag)}, nil)
+		},
+		start: func(f func(context.Context)) {
+			c.background.Go(func() {
+				ctx, cancel := context.WithTimeout(c.life, viewLimit/2)
+				defer cancel()
+				f(ctx)
+			})
+		},
+	}
+}

@@ -1,0 +1,290 @@
+package redlatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// Listed is a lock that List has found.
+type Listed struct {
+	Name string
+	// Holder has it on the most nodes, and Left is how long it does there at least unless
+	// it is extended or released.
+	Holder Holder
+	Left   time.Duration
+	// Nodes is how many nodes that is. It holds the lock if they are a quorum; else it
+	// is about to, or has lost it.
+	Nodes int
+	// Foreign: the value of the key is not of this library. It may be another library's
+	// lock, or no lock at all.
+	Foreign bool
+	// Waiting are the clients that stand in line for it, in their order.
+	Waiting []Waiter
+}
+
+// Waiter is a client that waits for a lock. Its callers count as one.
+type Waiter struct {
+	// Label is its Config.Label.
+	Label string
+}
+
+// labelMark is between the random part of a waiter's name and its label.
+const labelMark = ":"
+
+// labelOf is the label of a waiter by its name in the line.
+func labelOf(waiter string) string {
+	name, _, _ := strings.Cut(waiter, "/")
+	_, escaped, _ := strings.Cut(name, labelMark)
+	label, err := url.QueryUnescape(escaped)
+	if err != nil || !printable.Is(label) {
+		return ""
+	}
+	return label
+}
+
+const (
+	// pageOfKeys is how many keys a node is asked to look at in one step, which takes it
+	// well below a millisecond.
+	pageOfKeys = 500
+	// longestLine bounds how many waiters are listed.
+	longestLine = 1000
+	// lineKey is the place of the line among node.SideKeys.
+	lineKey = 2
+)
+
+// List returns the locks whose names match the glob-style pattern, as KEYS has it, by
+// name, and an answer of each node: Granted, or Err says why it could not be asked. Beside
+// this library's locks those keys are listed as foreign that may be another's: strings of
+// 512 bytes at most that expire. It goes through all keys by SCAN, in small steps, so it
+// takes as long as there are keys and holds nobody up; a lock that comes or goes meanwhile
+// may be missing. It changes nothing, and connects anew.
+//
+// It waits for all nodes, for ctx, or for one that does not answer within a second. The
+// error wraps ErrInvalid, or ErrNoQuorum where too few nodes answered to tell who holds
+// what; the rest is as the others have it. A Redis Cluster is not listed.
+func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
+	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
+		before, after, _ := strings.Cut(config.KeyTemplate, nameMark)
+		locks := make(map[string]found)
+		for cursor := "0"; ; {
+			reply, err := ask(ctx, conn, []string{"SCAN", cursor, "MATCH", escapeGlob(before) + pattern + escapeGlob(after), "COUNT", strconv.Itoa(pageOfKeys), "TYPE", "string"})
+			if err != nil {
+				return locks, err
+			}
+			if len(reply) != 1 || len(reply[0].Array) != 2 {
+				return locks, errors.New("the answer to SCAN has another form")
+			}
+			var names []string
+			for _, key := range reply[0].Array[1].Array {
+				name, ok := strings.CutPrefix(key.Text, before)
+				name, ok2 := strings.CutSuffix(name, after)
+				if ok && ok2 && name != "" && !strings.HasPrefix(key.Text, node.KeyPrefix) {
+					names = append(names, name)
+				}
+			}
+			if err := lookAt(ctx, conn, config, names, locks); err != nil {
+				return locks, err
+			}
+			if cursor = reply[0].Array[0].Text; cursor == "0" {
+				return locks, nil
+			}
+		}
+	})
+}
+
+// Waiters returns the clients that stand in line for the lock name, in their order. It
+// fails as List does, and asks for this lock alone; where a quorum has answered it waits for
+// the other nodes half as long again, and NodeTimeout at most.
+func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
+	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
+		locks := make(map[string]found)
+		return locks, lookAt(ctx, conn, config, []string{name}, locks)
+	})
+	for _, lock := range listed {
+		return lock.Waiting, err
+	}
+	return nil, err
+}
+
+// found is what one node has of a lock.
+type found struct {
+	holder string
+	left   time.Duration
+	line   []string
+}
+
+// browse has look done to each node and puts together what they found. Who is not thorough
+// waits for no more than a little where a quorum has answered.
+func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, *redisconn.Conn) (map[string]found, error)) ([]Listed, []NodeAnswer, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, nil, err
+	}
+	config, endpoints, err := config.complete()
+	if err != nil {
+		return nil, nil, fmt.Errorf("redlatch: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	on := make([]map[string]found, len(endpoints))
+	answers := make([]NodeAnswer, len(endpoints))
+	type result struct {
+		i     int
+		locks map[string]found
+		err   error
+	}
+	results := make(chan result, len(endpoints)) // room for all: not all are read
+	for i, e := range endpoints {
+		answers[i].Node = e.name
+		go func() {
+			if e.cluster || e.attached != nil {
+				results <- result{i: i, err: driver.NotSent(errNotListed)}
+				return
+			}
+			conn, err := redisconn.New(e.options)
+			if err != nil {
+				results <- result{i: i, err: err}
+				return
+			}
+			defer conn.Close()
+			locks, err := look(ctx, config, conn)
+			results <- result{i, locks, err}
+		}()
+	}
+	start, heard := time.Now(), 0
+	var enough <-chan time.Time
+	for waiting := len(endpoints); waiting > 0; waiting-- {
+		select {
+		case r := <-results:
+			on[r.i] = r.locks
+			answers[r.i].Verdict, answers[r.i].Err = Granted, r.err
+			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
+			case r.err == nil:
+				heard++
+			case refused:
+				answers[r.i].Verdict = Refused
+			case errors.Is(r.err, driver.ErrNotSent):
+				answers[r.i].Verdict = NotSent
+			default:
+				answers[r.i].Verdict = Unknown
+			}
+			if !thorough && enough == nil && heard >= quorum.Majority(len(endpoints)) {
+				enough = time.After(config.aLittle(time.Since(start)))
+			}
+		case <-enough:
+			waiting = 0
+		}
+	}
+	listed := together(on)
+	if heard < quorum.Majority(len(endpoints)) {
+		return listed, answers, newQuorumError("list", "", answers)
+	}
+	return listed, answers, nil
+}
+
+var errNotListed = errors.New("the locks of a Cluster are not listed")
+
+// together is what the nodes have found, a lock once.
+func together(on []map[string]found) []Listed {
+	names := make(map[string]bool)
+	for _, locks := range on {
+		for name := range locks {
+			names[name] = true
+		}
+	}
+	var listed []Listed
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		lefts := make(map[string][]time.Duration)
+		var line []string
+		for _, locks := range on {
+			lock, ok := locks[name]
+			if !ok {
+				continue
+			}
+			if lock.holder != "" {
+				lefts[lock.holder] = append(lefts[lock.holder], lock.left)
+			}
+			if len(lock.line) > len(line) {
+				line = lock.line // but for a change of its keeper, one node has it
+			}
+		}
+		l := Listed{Name: name}
+		if len(lefts) > 0 {
+			most := slices.MaxFunc(slices.Sorted(maps.Keys(lefts)), func(a, b string) int { return cmp.Compare(len(lefts[a]), len(lefts[b])) })
+			left := lefts[most]
+			slices.Sort(left)
+			l.Holder, l.Nodes = parseHolder(most), len(left)
+			l.Left = left[len(left)-min(len(left), quorum.Majority(len(on)))]
+			l.Foreign = isForeign(most)
+		}
+		for _, waiter := range line {
+			l.Waiting = append(l.Waiting, Waiter{Label: labelOf(waiter)})
+		}
+		listed = append(listed, l)
+	}
+	return listed
+}
+
+// lookAt adds to locks what the node has of each of names that can be a lock.
+func lookAt(ctx context.Context, conn *redisconn.Conn, config Config, names []string, locks map[string]found) error {
+	if len(names) == 0 {
+		return nil
+	}
+	const each = 3
+	commands := make([][]string, 0, each*len(names))
+	for _, name := range names {
+		record := strings.Replace(config.KeyTemplate, nameMark, name, 1)
+		commands = append(commands, []string{"GETRANGE", record, "0", strconv.Itoa(maxID)}, []string{"PTTL", record},
+			[]string{"ZRANGE", node.SideKeys(record)[lineKey], "0", strconv.Itoa(longestLine - 1)})
+	}
+	replies, err := ask(ctx, conn, commands...)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		value, left, line := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
+		lock := found{left: time.Duration(left) * time.Millisecond}
+		// One that never expires and is not ours is data.
+		if len(value) <= maxID && (left >= 0 || !isForeign(value)) {
+			lock.holder = value
+		}
+		for _, waiter := range line {
+			lock.line = append(lock.line, waiter.Text)
+		}
+		if lock.holder != "" || len(lock.line) > 0 {
+			locks[name] = lock
+		}
+	}
+	return nil
+}
+
+// ask sends commands together. A key of another type is as good as none.
+func ask(ctx context.Context, conn *redisconn.Conn, commands ...[]string) ([]driver.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	replies, errs := conn.Batch(ctx, commands...)
+	for _, err := range errs {
+		if server, ok := errors.AsType[*driver.ServerError](err); err != nil && (!ok || server.Code() != "WRONGTYPE") {
+			return nil, err
+		}
+	}
+	return replies, nil
+}
+
+// escapeGlob has text mean itself in a pattern.
+func escapeGlob(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+}
