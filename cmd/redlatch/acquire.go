@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -20,14 +20,18 @@ var errInterrupted = errors.New("interrupted")
 type acquisition struct {
 	connection
 
-	Wait             *time.Duration `placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
-	ConflictExitCode int            `name:"conflict-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another. Defaults to 75."`
-	Label            string         `placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
-	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another. Other errors are told."`
+	NoWait           bool           `name:"no-wait" short:"n" help:"Make one try: the same as --wait 0."`
+	Wait             *time.Duration `short:"w" env:"REDLATCH_WAIT" placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
+	ConflictExitCode int            `name:"conflict-exit-code" short:"E" env:"REDLATCH_CONFLICT_EXIT_CODE" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another, with -n, or still after -w. Defaults to 75."`
+	Label            string         `env:"REDLATCH_LABEL" placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
+	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are told."`
 	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
 
 	Name string `arg:"" help:"The lock's name."`
 }
+
+// once reports whether one try is made.
+func (r *acquisition) once() bool { return r.NoWait || r.Wait != nil && *r.Wait == 0 }
 
 func (r *acquisition) level() level {
 	switch {
@@ -42,16 +46,14 @@ func (r *acquisition) level() level {
 // check refuses flags that cannot work, before anything is sent.
 func (r *acquisition) check(ttl time.Duration) error {
 	switch {
-	case ttl > r.MaxTTL:
-		return usage("raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
-	case ttl < time.Millisecond:
-		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
+	case r.NoWait && r.Wait != nil && *r.Wait != 0 && os.Getenv("REDLATCH_WAIT") == "":
+		return usage("give one of them", "--no-wait makes one try, and --wait %v waits", *r.Wait)
 	case r.Wait != nil && *r.Wait < 0:
 		return usage("0 makes one try; without --wait it waits for ever", "--wait %v is negative", *r.Wait)
 	case r.ConflictExitCode < 0 || r.ConflictExitCode > 255:
 		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is no exit code", r.ConflictExitCode)
 	}
-	return nil
+	return r.checkTTL(ttl)
 }
 
 // configure returns the library's settings for a lock of that TTL, and what
@@ -66,7 +68,7 @@ func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Confi
 	if err := refuseNested(ours); err != nil {
 		return cfg, ours, err
 	}
-	cfg.TTL = ttl
+	cfg.TTL, cfg.Label = ttl, r.Label
 	if r.NodeTimeout == 0 {
 		cfg.NodeTimeout = min(cfg.NodeTimeout, max(ttl/20, 50*time.Millisecond))
 	}
@@ -81,14 +83,13 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	wait := client.Lock
-	if r.Wait != nil {
-		if *r.Wait == 0 {
-			wait = client.TryLock
-		} else {
-			timeout, stop := context.WithTimeout(ctx, *r.Wait)
-			defer stop()
-			ctx = timeout
-		}
+	switch {
+	case r.once():
+		wait = client.TryLock
+	case r.Wait != nil:
+		timeout, stop := context.WithTimeout(ctx, *r.Wait)
+		defer stop()
+		ctx = timeout
 	}
 
 	type answer struct {
@@ -133,49 +134,15 @@ func interrupted(sig os.Signal, name string) *outcome {
 	return &outcome{code: exitSignal + int(number(sig)), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
 }
 
-// waitReport says why the wait goes on, when the reason changes.
-func (r *acquisition) waitReport(out *printer) func(error) {
-	var last string
-	return func(err error) {
-		quorum, ok := errors.AsType[*redlatch.QuorumError](err)
-		if !ok {
-			out.detail("waiting for %q: %v", r.Name, err)
-			return
-		}
-		reason := reasonOf(quorum)
-		if reason == last {
-			return
-		}
-		last = reason
-		if errors.Is(err, redlatch.ErrHeld) {
-			out.detail("waiting for %q: %s", r.Name, holderText(quorum))
-			return
-		}
-		out.say("waiting for %q: %s", r.Name, headline(quorum))
-		for _, line := range answers(quorum.Nodes) {
-			out.say("  %s", line)
-		}
-		for _, hint := range r.hints(quorum) {
-			out.say("hint: %s", hint)
-		}
-	}
-}
-
-// reasonOf is equal for reports that tell a person nothing new.
-func reasonOf(quorum *redlatch.QuorumError) string {
-	var reason strings.Builder
-	for _, node := range quorum.Nodes {
-		fmt.Fprintln(&reason, node.Node, node.Verdict, node.Holder.ID)
-	}
-	return reason.String()
-}
-
 // acquireFailure turns the library's error into the exit code and the words.
 func (r *acquisition) acquireFailure(err error) *outcome {
 	if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrInvalid) || errors.Is(err, redlatch.ErrRefused) {
 		return r.failure("lock", r.Name, err)
 	}
 	end := &outcome{code: r.ConflictExitCode, err: fmt.Errorf("cannot lock %q: %w", r.Name, err)}
+	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok && r.once() {
+		end.released = !slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return node.Verdict == redlatch.Granted })
+	}
 	if r.Quiet {
 		end.err = nil
 	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {

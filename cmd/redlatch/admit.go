@@ -12,7 +12,9 @@ type admitCmd struct {
 	connection
 	resetFlags
 
-	Node []string `arg:"" help:"The nodes to vouch for: URLs, or addresses as redlatch shows them."`
+	All bool `help:"Vouch for all of --nodes."`
+
+	Node []string `arg:"" optional:"" help:"The nodes to vouch for: URLs, or addresses as redlatch shows them."`
 }
 
 // admitTimeout bounds what one node may take to be looked at and admitted.
@@ -21,6 +23,8 @@ const admitTimeout = 5 * time.Second
 // Help says what the operator vouches for.
 func (*admitCmd) Help() string {
 	return `A node that was started a short while ago may have forgotten locks that it had given away. It is not asked for its vote until every such lock has run out (the longest TTL and a few seconds). Whoever knows better - no lock was held on it, or its data came back whole - vouches for its present run with this command. The next restart is judged anew.
+
+New servers have never given a lock away: redlatch admit --all, once, saves a new deployment the wait.
 
 --nodes, --deployment, --max-ttl, --no-fence and --durable must be those of the clients.
 
@@ -35,9 +39,20 @@ Exit codes:
 // Run vouches for every node that was named, and goes on after a failure: the
 // nodes are independent of each other.
 func (a *admitCmd) Run(out *printer) error {
+	switch {
+	case a.All && len(a.Node) > 0:
+		return usage("name the nodes, or give --all", "--all and names of nodes")
+	case !a.All && len(a.Node) == 0:
+		return usage("name the nodes to vouch for, as redlatch shows them, or give --all", "no node is named")
+	case a.All && a.Reset:
+		return usage("to change all nodes: redlatch deployment set", "--reset is for nodes by name")
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
+	}
+	if a.All {
+		a.Node = cfg.Nodes
 	}
 	if a.Reset {
 		return a.reset(cfg, out)
@@ -48,7 +63,7 @@ func (a *admitCmd) Run(out *printer) error {
 // each has act done to each node that was named, and says so with done. It tells
 // of every failure.
 func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Client, context.Context, string) error, done string) error {
-	client, err := open(cfg)
+	client, err := a.open(cfg, out)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -20,13 +22,19 @@ type cli struct {
 	Extend     extendCmd     `cmd:"" help:"Prolong a lock by its handle."`
 	Unlock     unlockCmd     `cmd:"" help:"Release a lock by its handle."`
 	Show       showCmd       `cmd:"" help:"Say who holds a lock."`
+	List       listCmd       `cmd:"" help:"List the locks there are."`
 	Admit      admitCmd      `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
 	Deployment deploymentCmd `cmd:"" help:"Show or change what all clients of the deployment must agree on."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	demoCommands
 	tortureCommands
-	Version versionCmd `cmd:"" help:"Show the version."`
-	Guard   guardCmd   `cmd:"" name:"guard-process" hidden:""`
+	HelpOf     helpCmd       `cmd:"" name:"help" help:"Show the help of a command."`
+	Completion completionCmd `cmd:"" help:"Print a script that completes command lines in a shell."`
+	Man        manCmd        `cmd:"" help:"Print the manual page."`
+	Version    versionCmd    `cmd:"" help:"Show the version."`
+	Guard      guardCmd      `cmd:"" name:"guard-process" hidden:""`
+
+	ShowVersion versionFlag `name:"version" help:"Show the version."`
 }
 
 // command is what every field of cli does. A nil error is exit code 0; an
@@ -35,11 +43,11 @@ type command interface {
 	Run(out *printer) error
 }
 
-var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {
-	out := &printer{level: normal, out: os.Stderr}
+	out := &printer{level: normal, asJSON: wantsJSON(args), out: os.Stderr}
 	err := parseAndRun(args, out)
 	if err == nil {
 		return 0
@@ -52,18 +60,56 @@ func execute(args []string) int {
 	return end.code
 }
 
-func parseAndRun(args []string, out *printer) error {
-	parser, err := kong.New(new(cli),
+// newParser returns the parser, which is also the source of the help, the completion and
+// the man page.
+func newParser() (*kong.Kong, error) {
+	return kong.New(new(cli),
 		kong.Name("redlatch"),
 		kong.Description("Distributed locks on Redis and Valkey."),
 		kong.Writers(os.Stdout, os.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
 		kong.Help(showHelp),
 		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 	)
+}
+
+// forgetEmpty has variables that are empty count as unset, as with other programs. Only
+// REDLATCH_NODES is not: without nodes this machine's would be used.
+func forgetEmpty(command *kong.Node) {
+	for _, flag := range command.Flags {
+		flag.Tag.Envs = slices.DeleteFunc(flag.Tag.Envs, func(name string) bool {
+			value, set := os.LookupEnv(name)
+			return set && value == "" && name != "REDLATCH_NODES"
+		})
+	}
+	for _, child := range command.Children {
+		forgetEmpty(child)
+	}
+}
+
+// wantsJSON reports whether a command's --json is among args.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--json":
+			return args[0] != "torture" // which writes it to a file
+		case "--":
+			return false
+		}
+	}
+	return false
+}
+
+func parseAndRun(args []string, out *printer) error {
+	parser, err := newParser()
 	if err != nil {
 		return err
 	}
+	if len(args) > 0 && args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
+	}
+	forgetEmpty(parser.Model.Node)
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		hint := "see redlatch --help"
@@ -122,5 +168,16 @@ func showHelp(options kong.HelpOptions, ctx *kong.Context) error {
 			options.NoAppSummary = true
 		}
 	}
-	return kong.DefaultHelpPrinter(options, ctx)
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	if selected := ctx.Selected(); selected != nil {
+		if lines := examplesOf(selected); len(lines) > 0 {
+			fmt.Fprintf(ctx.Stdout, "\nExamples:\n")
+			for _, line := range lines {
+				fmt.Fprintf(ctx.Stdout, "  # %s\n  %s\n", line.what, line.command)
+			}
+		}
+	}
+	return nil
 }

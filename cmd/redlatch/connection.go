@@ -29,14 +29,47 @@ const (
 
 // connection has the flags of every command that talks to nodes.
 type connection struct {
-	Nodes        []string      `env:"REDLATCH_NODES" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file."`
-	PasswordFile string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
-	Deployment   string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
-	MaxTTL       time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
-	NodeTimeout  time.Duration `placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
-	KeyTemplate  string        `placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
-	NoFence      bool          `env:"REDLATCH_NO_FENCE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
-	Durable      bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`
+	Nodes          []string      `env:"REDLATCH_NODES" default:"local" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379, which is told."`
+	PasswordFile   string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
+	CA             string        `name:"ca" env:"REDLATCH_CA" placeholder:"FILE" help:"File with the certificates, PEM, of those who sign the certificates of rediss:// nodes. Defaults to the system's."`
+	Cert           string        `env:"REDLATCH_CERT" placeholder:"FILE" help:"File with the certificate, PEM, that we show to rediss:// nodes. Needs --key."`
+	Key            string        `env:"REDLATCH_KEY" placeholder:"FILE" help:"File with the key of --cert."`
+	Deployment     string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
+	MaxTTL         time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
+	NodeTimeout    time.Duration `env:"REDLATCH_NODE_TIMEOUT" placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
+	KeyTemplate    string        `env:"REDLATCH_KEY_TEMPLATE" placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
+	Replicas       int           `env:"REDLATCH_REPLICAS" placeholder:"N" help:"How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0."`
+	Fsync          bool          `env:"REDLATCH_FSYNC" help:"Have them, and the node, acknowledge that it is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes."`
+	ReplicaTimeout time.Duration `env:"REDLATCH_REPLICA_TIMEOUT" placeholder:"D" help:"How long the acknowledgements are waited for. Defaults to 50ms."`
+	NoFence        bool          `env:"REDLATCH_NO_FENCE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
+	Durable        bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`
+
+	// assumed: nobody named nodes.
+	assumed bool
+	// contact is how long it took to open the client.
+	contact time.Duration
+}
+
+// The node that is used when none is named, and what stands for that.
+const (
+	localNode = "redis://127.0.0.1:6379"
+	local     = "local"
+)
+
+// AfterApply is called by the parser.
+func (c *connection) AfterApply() error {
+	if slices.Equal(c.Nodes, []string{local}) {
+		c.Nodes, c.assumed = []string{localNode}, true
+	}
+	return nil
+}
+
+// sayNodes says which nodes are used when nobody named any: a command that misses its
+// REDLATCH_NODES locks against nobody.
+func (c *connection) sayNodes(out *printer) {
+	if c.assumed {
+		out.say("no --nodes and no REDLATCH_NODES: using %s", localNode)
+	}
 }
 
 // config turns the flags into the library's. Its errors are usage errors.
@@ -55,12 +88,18 @@ func (c *connection) config() (redlatch.Config, error) {
 		}
 	}
 	cfg := redlatch.Config{
-		Nodes:       nodes,
-		MaxTTL:      c.MaxTTL,
-		NodeTimeout: cmp.Or(c.NodeTimeout, defaultNodeTimeout),
-		KeyTemplate: c.KeyTemplate,
-		Deployment:  c.Deployment,
-		Durable:     c.Durable,
+		Nodes:          nodes,
+		MaxTTL:         c.MaxTTL,
+		NodeTimeout:    cmp.Or(c.NodeTimeout, defaultNodeTimeout),
+		Replicas:       c.Replicas,
+		Fsync:          c.Fsync,
+		ReplicaTimeout: c.ReplicaTimeout,
+		KeyTemplate:    c.KeyTemplate,
+		Deployment:     c.Deployment,
+		Durable:        c.Durable,
+	}
+	if cfg.TLS, err = c.tls(); err != nil {
+		return redlatch.Config{}, err
 	}
 	if c.NoFence {
 		cfg.RestartFence = redlatch.FenceOff
@@ -69,8 +108,11 @@ func (c *connection) config() (redlatch.Config, error) {
 }
 
 // open connects; the caller closes the client.
-func open(cfg redlatch.Config) (*redlatch.Client, error) {
+func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, error) {
+	c.sayNodes(out)
+	start := time.Now()
 	client, err := redlatch.Open(cfg)
+	c.contact = time.Since(start)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return nil, &outcome{code: exitUsage, err: err}
@@ -78,6 +120,26 @@ func open(cfg redlatch.Config) (*redlatch.Client, error) {
 		return nil, &outcome{code: exitInternal, err: err}
 	}
 	return client, nil
+}
+
+// close closes the client of a command that did what it was to do, which a quorum of nodes
+// has answered. Where a node has not answered yet at all, what is still to be done there gets
+// a moment, and then is left to the TTL: a node that hangs is to cost next to nothing.
+func (c *connection) close(client *redlatch.Client, out *printer) {
+	done := make(chan error, 1)
+	go func() { done <- client.Close() }()
+	var over <-chan time.Time
+	if client.Stats().Contacted < len(c.Nodes) {
+		over = time.After(min(c.contact+time.Millisecond, defaultNodeTimeout))
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			out.detail("closing: %v", err)
+		}
+	case <-over:
+		out.detail("a node that has not answered is left to itself")
+	}
 }
 
 func (c *connection) password() (string, error) {
@@ -131,26 +193,34 @@ const elided = "…"
 // says. --nodes is elided where a URL has a user or a password.
 func (c *connection) admitCommand(nodes ...string) string { return c.command([]string{"admit"}, nodes) }
 
+// admitAllCommand is the same for all nodes.
+func (c *connection) admitAllCommand() string { return c.command([]string{"admit", "--all"}, nil) }
+
 // setCommand is the command line that changes the deployment to these settings.
 func (c *connection) setCommand() string { return c.command([]string{"deployment", "set"}, nil) }
 
 func (c *connection) command(command, nodes []string) string {
 	words := append([]string{"redlatch"}, command...)
 	end := ""
-	if os.Getenv("REDLATCH_NODES") != strings.Join(c.Nodes, ",") {
+	if !c.assumed && os.Getenv("REDLATCH_NODES") != strings.Join(c.Nodes, ",") {
 		value := strings.Join(c.Nodes, ",")
 		if slices.ContainsFunc(c.Nodes, func(node string) bool { return redisconn.Redact(node) != node }) {
 			value, end = elided, " (… stands for --nodes as given here)"
 		}
 		words = append(words, "--nodes", value)
 	}
-	if c.PasswordFile != os.Getenv("REDLATCH_PASSWORD_FILE") {
-		words = append(words, "--password-file", c.PasswordFile)
+	for _, flag := range []struct{ name, variable, value string }{
+		{"--password-file", "REDLATCH_PASSWORD_FILE", c.PasswordFile}, {"--ca", "REDLATCH_CA", c.CA},
+		{"--cert", "REDLATCH_CERT", c.Cert}, {"--key", "REDLATCH_KEY", c.Key},
+	} {
+		if flag.value != os.Getenv(flag.variable) {
+			words = append(words, flag.name, flag.value)
+		}
 	}
 	if c.Deployment != cmp.Or(os.Getenv("REDLATCH_DEPLOYMENT"), defaultDeployment) {
 		words = append(words, "--deployment", c.Deployment)
 	}
-	if told, err := time.ParseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
+	if told, err := parseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
 		words = append(words, "--max-ttl", c.MaxTTL.String())
 	}
 	for _, flag := range []struct {

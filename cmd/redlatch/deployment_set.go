@@ -23,7 +23,7 @@ type deploymentSetCmd struct {
 func (*deploymentSetCmd) Help() string {
 	return `Has the nodes record these settings, in place of those there are: --max-ttl, --no-fence, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
 
-Locks held now go on until they end. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-fence, at once. Clients with the old settings are refused from then on.
+Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-fence, at once. Clients with the old settings are refused from then on.
 
 A node that has just these settings is left alone. Where some could not be reached, repeat the command when they can be: a majority must have the settings.
 
@@ -46,7 +46,7 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 			return usage("use another --deployment", "%s is a Cluster, which has a record for each slot, and these are not changed", name)
 		}
 	}
-	client, err := open(cfg)
+	client, err := s.open(cfg, out)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *plan) lines() []string {
 	if p.lost {
 		lines = append(lines, "where the record cannot be read, nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that first")
 	}
-	lines = append(lines, "locks held now go on until they end")
+	lines = append(lines, "locks held now are extended no more, and end with their TTL")
 	if p.cfg.RestartFence == redlatch.FenceOff {
 		lines = append(lines, "the nodes vote at once, as the restart fence is to be off")
 	} else {

@@ -35,11 +35,12 @@ Exit codes:
 }
 
 // Run looks at the nodes and prints what they have.
-func (s *deploymentShowCmd) Run(*printer) error {
+func (s *deploymentShowCmd) Run(out *printer) error {
 	cfg, err := s.config()
 	if err != nil {
 		return err
 	}
+	s.sayNodes(out)
 	reports, err := examine(cfg)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ Exit codes:
 }
 
 // Run looks at the nodes and says what it found.
-func (d *doctorCmd) Run(*printer) error {
+func (d *doctorCmd) Run(out *printer) error {
 	cfg, err := d.config()
 	if err != nil {
 		return err
@@ -44,6 +44,7 @@ func (d *doctorCmd) Run(*printer) error {
 	if len(names) == 0 {
 		names = []string{doctorName}
 	}
+	d.sayNodes(out)
 	reports, err := redlatch.Examine(context.Background(), cfg, names...)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):

@@ -30,6 +30,12 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 	for _, node := range reports {
 		twice[node.SameAs] = true
 	}
+	waiting := 0
+	for _, node := range reports {
+		if node.Standing == redlatch.Waiting {
+			waiting++
+		}
+	}
 	for _, node := range reports {
 		if node.Err != nil {
 			f.add(warning, node.Node, "it cannot be asked: "+strings.TrimPrefix(node.Err.Error(), "not sent: "),
@@ -38,7 +44,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 		}
 		d.diagnoseSpeed(&f, &node)
 		if !twice[node.Node] { // what is wrong with the pair is said of the second
-			d.diagnoseVote(&f, node)
+			d.diagnoseVote(&f, node, waiting)
 		}
 		d.diagnoseServer(&f, node)
 		d.diagnoseDurable(&f, node)
@@ -93,8 +99,8 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 	}
 }
 
-// diagnoseVote says why a node does not vote.
-func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport) {
+// diagnoseVote says why a node does not vote. waiting is how many do not yet.
+func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport, waiting int) {
 	switch {
 	case node.SameAs != "":
 		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
@@ -103,8 +109,11 @@ func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport) {
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
 	case node.Standing == redlatch.Waiting:
-		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason),
-			"wait, or if no lock was held on it before: "+d.admitCommand(node.Node))
+		remedy := "wait, or if no lock was held on it before: " + d.admitCommand(node.Node)
+		if waiting > 1 {
+			remedy = "wait, or if no lock was held on them before: " + d.admitAllCommand()
+		}
+		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
 	case node.Standing == redlatch.Unclear:
 		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
 	case node.Standing == redlatch.Unfit && len(node.Missing) == 0:

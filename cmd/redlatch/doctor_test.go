@@ -59,7 +59,7 @@ func TestDiagnose(t *testing.T) {
 		{name: "a minority waits", change: []func(*redlatch.NodeReport){waiting}, exit: 1,
 			want: []string{"warning: a: it started 25s ago"}},
 		{name: "a majority waits", change: []func(*redlatch.NodeReport){waiting, waiting}, exit: 1,
-			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a: it started", "warning: b: it started"}},
+			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a, b: it started"}},
 		{name: "restarts cost a wait", forgetful: true, change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "RDB", false },
 			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },

@@ -26,7 +26,7 @@ var exitCodes = []struct{ code, meaning string }{
 	{"0-255", "COMMAND's own, when it ended by itself while the lock was held"},
 	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by a redlatch run around this one"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
-	{"70", "an error nobody foresaw"},
+	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},
 	{"75", "held by another (-E sets another code)"},
 	{"76", "the lock was lost while COMMAND ran, whatever it answered; COMMAND was killed if it still ran"},
@@ -58,6 +58,8 @@ type outcome struct {
 	hints []string
 	// abrupt: nothing is cleaned up any more.
 	abrupt bool
+	// released: the nodes that have answered have nothing of ours, or a quorum of them.
+	released bool
 }
 
 func (o *outcome) Error() string {

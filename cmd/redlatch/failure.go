@@ -54,16 +54,28 @@ func headline(quorum *redlatch.QuorumError) string {
 // hints are what an operator can do about nodes that do not vote, or not for these settings.
 func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	var hints []string
+	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return disagrees(node.Err) }) {
+		hints = append(hints, c.setHint())
+	}
+	switch out := notAdmitted(quorum); len(out) {
+	case 0:
+	case 1:
+		hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", out[0].Node, c.admitCommand(out[0].Node)))
+	default:
+		hints = append(hints, "if no lock was held on these nodes before they started: "+c.admitAllCommand())
+	}
+	return hints
+}
+
+// notAdmitted are the nodes that do not vote yet.
+func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
+	var out []redlatch.NodeAnswer
 	for _, node := range quorum.Nodes {
-		if disagrees(node.Err) {
-			hints = append(hints, c.setHint())
-		}
 		if node.Verdict == redlatch.NotAdmitted {
-			hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", node.Node, c.admitCommand(node.Node)))
+			out = append(out, node)
 		}
 	}
-	slices.Sort(hints)
-	return slices.Compact(hints)
+	return out
 }
 
 // holderText says who holds the lock, since when and for how long still.

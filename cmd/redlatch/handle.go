@@ -25,11 +25,19 @@ type handled struct {
 type extendCmd struct {
 	handled
 
-	TTL *time.Duration `name:"ttl" placeholder:"D" help:"How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl."`
+	TTL *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl."`
 }
 
 // unlockCmd is `redlatch unlock`.
-type unlockCmd struct{ handled }
+type unlockCmd struct {
+	connection
+
+	Force bool `help:"Release the lock whoever holds it, without a handle. Says what that breaks, and asks."`
+	Yes   bool `help:"Do not ask. Needed for --force where nobody can be asked."`
+
+	Name   string  `arg:"" help:"The lock's name."`
+	Handle *string `arg:"" optional:"" help:"What redlatch lock printed."`
+}
 
 const handleCodes = `
 
@@ -52,30 +60,44 @@ func (*unlockCmd) Help() string {
 }
 
 // Run extends the lock.
-func (e *extendCmd) Run(*printer) error {
+func (e *extendCmd) Run(out *printer) error {
 	ttl := orMaxTTL(e.TTL, e.connection)
-	return e.call("extend", func(ctx context.Context, c *redlatch.Client) (bool, error) {
+	if err := e.checkTTL(ttl); err != nil {
+		return err
+	}
+	return e.call(out, "extend", func(ctx context.Context, c *redlatch.Client) (bool, error) {
 		return c.ExtendTake(ctx, e.Name, e.Handle, ttl)
 	})
 }
 
 // Run releases the lock.
-func (u *unlockCmd) Run(*printer) error {
-	return u.call("unlock", func(ctx context.Context, c *redlatch.Client) (bool, error) {
-		return c.Release(ctx, u.Name, u.Handle)
+func (u *unlockCmd) Run(out *printer) error {
+	switch {
+	case u.Force && u.Handle != nil:
+		return usage("leave the handle out, or --force", "--force releases the lock whoever has it, and a handle one of them alone")
+	case u.Yes && !u.Force:
+		return usage("leave it out", "--yes without --force")
+	case u.Force:
+		return u.force(out)
+	case u.Handle == nil:
+		return usage("give what redlatch lock printed; redlatch show says who has it, and redlatch unlock --force takes it from them", "no handle")
+	}
+	h := handled{u.connection, u.Name, *u.Handle}
+	return h.call(out, "unlock", func(ctx context.Context, c *redlatch.Client) (bool, error) {
+		return c.Release(ctx, u.Name, *u.Handle)
 	})
 }
 
-func (h *handled) call(doing string, f func(context.Context, *redlatch.Client) (bool, error)) error {
+func (h *handled) call(out *printer, doing string, f func(context.Context, *redlatch.Client) (bool, error)) error {
 	cfg, err := h.config()
 	if err != nil {
 		return err
 	}
-	client, err := open(cfg)
+	client, err := h.open(cfg, out)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer h.close(client, out)
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
 	ours, err := f(ctx, client)
@@ -98,6 +120,17 @@ func (h *handled) call(doing string, f func(context.Context, *redlatch.Client) (
 }
 
 var errNotHeld = errors.New("it is not held")
+
+// checkTTL refuses a TTL that the nodes would not keep.
+func (c *connection) checkTTL(ttl time.Duration) error {
+	switch {
+	case ttl > c.MaxTTL:
+		return usage("raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
+	case ttl < time.Millisecond:
+		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
+	}
+	return nil
+}
 
 // orMaxTTL is the TTL that was given, or the longest: nobody renews it.
 func orMaxTTL(ttl *time.Duration, c connection) time.Duration {

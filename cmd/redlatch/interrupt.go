@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -27,6 +28,14 @@ func untilSignal() (ctx context.Context, stop func()) {
 		signal.Stop(queue)
 		cancel(nil)
 	}
+}
+
+// signalCode is the exit code of a command that a signal ended.
+func signalCode(ctx context.Context) int {
+	if ended, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+		return ended.code()
+	}
+	return exitInternal
 }
 
 // signalError ends a demo or a torture early.

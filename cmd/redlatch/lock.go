@@ -17,7 +17,7 @@ import (
 type lockCmd struct {
 	acquisition
 
-	TTL  *time.Duration `name:"ttl" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend. Defaults to --max-ttl."`
+	TTL  *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend. Defaults to --max-ttl."`
 	JSON bool           `name:"json" help:"Print name, handle, token, until, ttl and nodes as JSON."`
 }
 
@@ -57,8 +57,9 @@ func (l *lockCmd) Run(out *printer) error {
 	if err != nil {
 		return err
 	}
+	cfg.Label = l.label()
 	sigs := catchSignals()
-	client, err := open(cfg)
+	client, err := l.open(cfg, out)
 	if err != nil {
 		return err
 	}
@@ -66,25 +67,33 @@ func (l *lockCmd) Run(out *printer) error {
 	if end != nil && end.abrupt {
 		return end
 	}
-	if err := client.Close(); err != nil {
-		out.detail("closing: %v", err)
+	if end != nil && !end.released {
+		if err := client.Close(); err != nil {
+			out.detail("closing: %v", err)
+		}
+		return end
 	}
+	l.close(client, out)
 	if end != nil {
 		return end
 	}
 	return nil
 }
 
-func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duration, out *printer) *outcome {
-	label := l.Label
-	if label == "" {
-		host, _ := os.Hostname()
-		label = fmt.Sprintf("%.48s:%d", host, os.Getppid())
+// label is who we say we are: the caller, who will have the lock.
+func (l *lockCmd) label() string {
+	if l.Label != "" {
+		return l.Label
 	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%.48s:%d", host, os.Getppid())
+}
+
+func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duration, out *printer) *outcome {
 	lock, end := l.acquire(client, sigs, out, []redlatch.Option{
 		redlatch.WithTTL(ttl),
 		redlatch.WithoutRenewal(),
-		redlatch.WithLabel(label),
+		redlatch.WithLabel(l.label()),
 		redlatch.WithWaitReport(l.waitReport(out)),
 	})
 	if end != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,18 @@ import (
 type runCmd struct {
 	acquisition
 
-	TTL     time.Duration `name:"ttl" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
-	MinHold time.Duration `placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
-	MaxRun  time.Duration `placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
-	Grace   time.Duration `placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
+	TTL     time.Duration `name:"ttl" env:"REDLATCH_TTL" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
+	MinHold time.Duration `env:"REDLATCH_MIN_HOLD" placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
+	MaxRun  time.Duration `env:"REDLATCH_MAX_RUN" placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
+	Grace   time.Duration `env:"REDLATCH_GRACE" placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
 
-	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
+	Shell *string `name:"command" short:"c" placeholder:"STRING" help:"Have the shell ($SHELL, or /bin/sh) run this, instead of a COMMAND after --."`
+
+	Command []string `arg:"" optional:"" passthrough:"" help:"The command and its arguments, after --."`
 }
 
 // Usage is the first line of `redlatch run --help`.
-func (*runCmd) Usage() string { return "redlatch run [flags] NAME -- COMMAND [ARG...]" }
+func (*runCmd) Usage() string { return "redlatch run [flags] NAME (-- COMMAND [ARG...] | -c STRING)" }
 
 // Help is its long text.
 func (*runCmd) Help() string {
@@ -70,11 +73,21 @@ func (r *runCmd) terms() terms {
 
 // check refuses flags that cannot work, before anything is sent.
 func (r *runCmd) check() error {
+	const form = "redlatch run NAME -- COMMAND [ARG...], or redlatch run NAME -c STRING"
 	switch {
-	case len(r.Command) == 0 || r.Command[0] != "--":
-		return usage("redlatch run NAME -- COMMAND [ARG...]", "no \"--\" between NAME and COMMAND")
+	case r.Shell != nil && len(r.Command) > 0:
+		return usage("give one of them", "both -c and a COMMAND after NAME")
+	case r.Shell != nil && *r.Shell == "":
+		return usage(form, "-c has nothing to run")
+	case r.Shell != nil:
+	case len(r.Command) == 0:
+		return usage(form, "no COMMAND")
+	case r.Command[0] != "--":
+		return usage(form, "no \"--\" between NAME and COMMAND")
 	case len(r.Command) == 1 || r.Command[1] == "":
-		return usage("redlatch run NAME -- COMMAND [ARG...]", "no COMMAND after \"--\"")
+		return usage(form, "no COMMAND after \"--\"")
+	}
+	switch {
 	case r.MinHold < 0:
 		return usage("leave it out for none", "--min-hold %v is negative", r.MinHold)
 	case r.MaxRun < 0:
@@ -83,6 +96,14 @@ func (r *runCmd) check() error {
 		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
 	}
 	return r.acquisition.check(r.TTL)
+}
+
+// argv is what is run: COMMAND, or the shell with what it is to run.
+func (r *runCmd) argv() []string {
+	if r.Shell != nil {
+		return []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", *r.Shell}
+	}
+	return r.Command[1:]
 }
 
 // options are the terms on which the lock is asked for.
@@ -121,7 +142,7 @@ func (r *runCmd) Run(out *printer) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	argv := r.Command[1:]
+	argv := r.argv()
 	cfg, ours, err := r.configure(r.TTL, out)
 	if err != nil {
 		return err
@@ -132,14 +153,18 @@ func (r *runCmd) Run(out *printer) error {
 	}
 
 	sigs := catchSignals()
-	client, err := open(cfg)
+	client, err := r.open(cfg, out)
 	if err != nil {
 		return err
 	}
 	// Close is not deferred: it releases the lock, and after a panic COMMAND
 	// would still be running. The guard kills it then.
 	result := r.locked(client, sigs, out, path, argv, ours)
-	if !result.abrupt {
+	switch {
+	case result.abrupt:
+	case result.released:
+		r.close(client, out)
+	default:
 		if err := client.Close(); err != nil {
 			out.detail("closing: %v", err)
 		}
@@ -184,7 +209,7 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, pat
 	if lost {
 		return &outcome{code: exitLost, err: fmt.Errorf("%q was not held any more when COMMAND ended with exit code %d", r.Name, code)}
 	}
-	return &outcome{code: code}
+	return &outcome{code: code, released: true} // on a quorum at least
 }
 
 // keep holds the lock for what is left of --min-hold, releases it, and reports

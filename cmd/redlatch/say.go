@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +16,8 @@ import (
 
 // Rules for what redlatch prints:
 //
-//   - stderr only, but for what was asked for: stdout and stdin belong to
-//     COMMAND;
+//   - stderr only, but for what was asked for, and for a failure with --json: stdout
+//     and stdin belong to COMMAND;
 //   - one line a fact, each with the prefix "redlatch: ", lower case, no full
 //     stop;
 //   - an error says what could not be done, then why; a node's answer is an
@@ -38,6 +40,8 @@ const (
 // printer writes to the terminal. It is safe for concurrent use.
 type printer struct {
 	level level
+	// asJSON: the end of a command that failed is told as JSON, on stdout.
+	asJSON bool
 
 	// mu keeps the lines of one message together. It is held across a write
 	// to stderr, which blocks as long as stderr does: see detached.
@@ -147,14 +151,40 @@ func (p *printer) fail(o *outcome) {
 	if o.err == nil {
 		return
 	}
-	lines := []string{o.err.Error()}
+	if p.asJSON {
+		p.failJSON(o)
+		return
+	}
+	lines := []string{inFlags(o.err.Error())}
 	for _, detail := range o.details {
-		lines = append(lines, "  "+detail)
+		lines = append(lines, "  "+inFlags(detail))
 	}
 	for _, hint := range o.hints {
 		lines = append(lines, "hint: "+hint)
 	}
 	p.write(lines...)
+}
+
+// failJSON is fail for those who read JSON, who find it where they look for the answer.
+func (p *printer) failJSON(o *outcome) {
+	details := make([]string, len(o.details))
+	for i, detail := range o.details {
+		details[i] = inFlags(detail)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(struct {
+		Error   string   `json:"error"`
+		Exit    int      `json:"exit"`
+		Details []string `json:"details,omitempty"`
+		Hints   []string `json:"hints,omitempty"`
+	}{inFlags(o.err.Error()), o.code, details, o.hints})
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	_, _ = os.Stdout.Write(text.Bytes()) // there is nowhere else to tell of it
 }
 
 func (p *printer) write(lines ...string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +28,7 @@ const exitFree = 1
 
 // Help explains the exit codes.
 func (*showCmd) Help() string {
-	return `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, and what each node says. It changes nothing. The handle that it shows unlocks the lock.
+	return `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock.
 
 Exit codes:
 
@@ -39,25 +40,31 @@ Exit codes:
 }
 
 // Run asks the nodes and prints what they say.
-func (s *showCmd) Run(*printer) error {
+func (s *showCmd) Run(out *printer) error {
 	cfg, err := s.config()
 	if err != nil {
 		return err
 	}
-	client, err := open(cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
+	defer cancel()
+	line := make(chan []redlatch.Waiter, 1)
+	go func() {
+		waiting, _ := redlatch.Waiters(ctx, cfg, s.Name) // as far as nodes answer
+		line <- waiting
+	}()
+	client, err := s.open(cfg, out)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
-	defer cancel()
+	defer s.close(client, out)
 	holding, err := client.Inspect(ctx, s.Name)
 	if err != nil {
 		return s.failure("show", s.Name, err)
 	}
-	text := s.text(holding)
+	waiting := <-line
+	text := s.text(holding, waiting)
 	if s.JSON {
-		text = s.json(holding)
+		text = s.json(holding, waiting)
 	}
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		return &outcome{code: exitSystem, err: err}
@@ -68,7 +75,7 @@ func (s *showCmd) Run(*printer) error {
 	return nil
 }
 
-func (s *showCmd) text(h redlatch.Holding) string {
+func (s *showCmd) text(h redlatch.Holding, waiting []redlatch.Waiter) string {
 	var text strings.Builder
 	name := printable.Text(s.Name)
 	if h.Holder.ID == "" {
@@ -90,6 +97,9 @@ func (s *showCmd) text(h redlatch.Holding) string {
 		}
 		fmt.Fprintf(&text, "  %s: %s\n", node.Node, said)
 	}
+	for i, waiter := range waiting {
+		fmt.Fprintf(&text, "  waiting %d: %s\n", i+1, cmp.Or(printable.Text(waiter.Label), "a client that gives no name"))
+	}
 	return text.String()
 }
 
@@ -109,7 +119,7 @@ type holderJSON struct {
 	Left   *float64 `json:"left,omitempty"`
 }
 
-func (s *showCmd) json(h redlatch.Holding) string {
+func (s *showCmd) json(h redlatch.Holding, waiting []redlatch.Waiter) string {
 	type nodeAnswer struct {
 		Node string `json:"node"`
 		Says string `json:"says"`
@@ -120,8 +130,9 @@ func (s *showCmd) json(h redlatch.Holding) string {
 		Name string `json:"name"`
 		Held bool   `json:"held"`
 		holderJSON
-		Nodes []nodeAnswer `json:"nodes"`
-	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left)}
+		Nodes   []nodeAnswer `json:"nodes"`
+		Waiting []string     `json:"waiting"`
+	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left), Waiting: labels(waiting)}
 	for _, node := range h.Nodes {
 		says := node.Verdict.String()
 		switch node.Verdict {

@@ -29,11 +29,12 @@ var _ = []command{(*tortureCmd)(nil), (*tortureWorkerCmd)(nil)}
 type tortureCmd struct {
 	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
 	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to one drawn at random, which is told."`
-	NodesCount int           `default:"5" placeholder:"N" help:"How many servers to start. Defaults to 5."`
+	Topology   string        `placeholder:"KIND" help:"What the servers are to each other: single, redlock, sentinel or cluster. Defaults to redlock."`
+	NodesCount *int          `placeholder:"N" help:"How many servers to start for redlock. Defaults to 5."`
 	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
-	Names      int           `default:"3" placeholder:"N" help:"How many locks they contend for. Defaults to 3."`
-	TTL        time.Duration `name:"ttl" default:"2s" placeholder:"D" help:"The locks' TTL. Defaults to 2s."`
-	Faults     []string      `placeholder:"KIND" help:"The kinds of faults, separated by commas. Defaults to all that are possible here."`
+	Names      int           `placeholder:"N" help:"How many locks they contend for. Defaults to 3, and to 6 with a Cluster."`
+	TTL        time.Duration `name:"ttl" placeholder:"D" help:"The locks' TTL. Defaults to 2s, and to 1s with single and sentinel."`
+	Faults     []string      `placeholder:"KIND" help:"The kinds of faults, separated by commas. Defaults to all that the topology has and that are possible here."`
 	HTML       string        `name:"html" placeholder:"FILE" help:"Write the report as a page of its own."`
 	JSON       string        `name:"json" placeholder:"FILE" help:"Write the report for programs."`
 	Report     string        `placeholder:"DIR" help:"Write report.txt, report.html and report.json there, and the workers' logs if something was violated."`
@@ -51,7 +52,14 @@ func (*tortureCmd) Help() string {
 
 A run fails that proved nothing: also one whose twin, the same plan over a lock that is broken on purpose, shows no violation.
 
-Kinds of faults:
+Topologies:
+
+	single    one server
+	redlock   independent masters, of which a majority decides
+	sentinel  one node: a master with two replicas, watched by three Sentinels
+	cluster   one node: a Redis Cluster of three masters with a replica each
+
+Kinds of faults, of single and redlock:
 
 	kill        kill -9 of a server, started again with its data
 	wipe        the same without its data; blackout: of a majority at once
@@ -63,6 +71,17 @@ Kinds of faults:
 	namespace   packets to or from a server are lost (as root)
 	clock       a server's clock is stepped; nudge: by less than the drift
 	stop        SIGSTOP of a worker past the TTL; crash: kill -9; starve: a tenth of the CPU
+
+Of sentinel and cluster, beside stop, crash and starve:
+
+	kill, hang  of a master; wipe: killed, and started again without its data (cluster)
+	failover    a replica is promoted by order, its master alive
+	lag         a replica is promoted that is behind (sentinel)
+	minority    the master, one Sentinel and half of the workers are cut off from the rest (sentinel)
+	sentinel-kill, sentinel-hang
+	takeover    a replica takes its master's place without asking, and the other way again (cluster)
+	move        a slot is moved key by key, and back (cluster)
+	fix         a master died, and its slots are given away without their keys (cluster)
 
 Exit codes:
 
@@ -78,8 +97,16 @@ func (c *tortureCmd) Run(*printer) error {
 	switch {
 	case len(c.Nodes) > 0 && !c.AgainstMyNodes:
 		return usage("add --against-my-nodes to run on nodes of yours, or leave out --nodes to run on servers of its own", "--nodes names nodes that others may use")
+	case c.Topology != "" && len(c.Nodes) > 0:
+		return usage("leave --topology out, or --nodes to run on servers of its own", "--topology %s is for servers that the torture starts, and --nodes names yours", c.Topology)
+	case c.NodesCount != nil && len(c.Nodes) > 0:
+		return usage("leave --nodes-count out", "--nodes-count is for servers that the torture starts, and --nodes names yours")
 	case c.AgainstMyNodes && len(c.Nodes) == 0:
 		return usage("add --nodes redis://HOST:PORT,...", "--against-my-nodes names no nodes")
+	}
+	nodes, err := c.nodesCount()
+	if err != nil {
+		return err
 	}
 	files, err := c.open()
 	if err != nil {
@@ -92,7 +119,7 @@ func (c *tortureCmd) Run(*printer) error {
 	ctx, ended := untilSignal()
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
-		For: c.For, Seed: c.Seed, Nodes: c.NodesCount, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
+		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoTwin: c.NoTwin, Keep: c.keep(), Out: os.Stdout,
 	})
 	interrupt, interrupted := errors.AsType[*signalError](context.Cause(ctx))
@@ -119,6 +146,19 @@ func (c *tortureCmd) Run(*printer) error {
 		return &outcome{code: exitViolated}
 	}
 	return nil
+}
+
+// nodesCount is what --nodes-count says, 0 where the topology says it.
+func (c *tortureCmd) nodesCount() (int, error) {
+	switch redlock := c.Topology == "" || torture.Topology(c.Topology) == torture.Redlock; {
+	case c.NodesCount == nil && redlock:
+		return 5, nil
+	case c.NodesCount == nil:
+		return 0, nil
+	case !redlock:
+		return 0, usage("leave --nodes-count out, or use --topology redlock", "--nodes-count is %d, but --topology %s has servers of its own number", *c.NodesCount, c.Topology)
+	}
+	return *c.NodesCount, nil
 }
 
 // keep is where the workers' logs go, which are kept if they show something.

@@ -26,6 +26,8 @@ type torturer struct {
 	options   Options
 	acting    sync.WaitGroup
 	resting   chan struct{} // holds one token while the workers are told to rest
+	start     time.Time
+	tail      time.Duration // at the end, when nothing is done
 
 	mu     sync.Mutex // guards what follows; never held while anything waits
 	faults []history.Fault
@@ -41,7 +43,13 @@ func (t *torturer) carryOut(ctx context.Context, plan []item, start time.Time) {
 		if !wait(ctx, time.Until(start.Add(it.at))) {
 			return
 		}
-		t.acting.Go(func() { t.one(ctx, i+1, it) })
+		t.acting.Go(func() {
+			if it.part > 0 {
+				t.strike(ctx, i+1, it)
+			} else {
+				t.one(ctx, i+1, it)
+			}
+		})
 	}
 }
 
@@ -332,8 +340,11 @@ func (it item) detail() string {
 			redistest.Requests: "requests only", redistest.Replies: "replies only", redistest.Both: "both ways",
 		}[it.way])
 	}
-	if it.delay > 0 {
+	if it.kind == latency {
 		d = append(d, fmt.Sprintf("%v and up to %v more", it.delay.Round(time.Millisecond), it.jitter.Round(time.Millisecond)))
+	}
+	if it.hard {
+		d = append(d, map[kind]string{lag: "its master killed", takeover: "by replicas that are behind", fixSlots: "it comes back without its data"}[it.kind])
 	}
 	if it.step != 0 {
 		d = append(d, fmt.Sprintf("by %+.3f s", it.step.Seconds()))

@@ -14,14 +14,14 @@ import (
 	"github.com/redlatch/redlatch/internal/tortured"
 )
 
-// bug is that of the twin's lock: one node less than a quorum is enough for it.
-const bug = "a node short of a quorum"
-
-// broken is Redlock with a bug. What else the library does, a restart fence,
-// fencing tokens, it does not do either: its tokens are the time.
+// broken is Redlock with a bug: one node less than a quorum is enough for it. What
+// else the library does, a restart fence, fencing tokens, it does not do either,
+// which is its bug where there is one node: its tokens are the time.
 type broken struct {
-	nodes []*brokenNode
-	ttl   time.Duration
+	nodes  []*brokenNode
+	quorum int
+	limit  time.Duration // how long a node is waited for
+	ttl    time.Duration
 }
 
 // brokenNode is a node that may be down when its client is made.
@@ -44,14 +44,18 @@ func (n *brokenNode) connected() rueidis.Client {
 }
 
 func openBroken(a tortured.Assignment) (tortured.Locker, error) {
-	b := &broken{ttl: a.TTL()}
+	b := &broken{ttl: a.TTL(), quorum: max(1, len(a.Nodes)/2), limit: nodeLimit}
+	if len(a.Nodes) == 1 {
+		b.limit *= 6 // there is nobody else to be asked meanwhile
+	}
 	for _, raw := range a.Nodes {
 		option, err := rueidis.ParseURL(raw)
 		if err != nil {
 			return nil, err
 		}
-		option.DisableCache, option.DisableRetry, option.ForceSingleClient = true, true, true
-		option.Dialer.Timeout, option.ConnWriteTimeout = nodeLimit, nodeLimit
+		option.DisableCache, option.DisableRetry = true, true
+		option.ForceSingleClient = len(option.InitAddress) == 1
+		option.Dialer.Timeout, option.ConnWriteTimeout = b.limit, b.limit
 		b.nodes = append(b.nodes, &brokenNode{option: option, turn: make(chan struct{}, 1)})
 	}
 	return b, nil
@@ -66,12 +70,12 @@ func (b *broken) Close() error {
 	return nil
 }
 
-// nodeLimit is how long a node is waited for.
+// nodeLimit is how long one of several nodes is waited for.
 const nodeLimit = 50 * time.Millisecond
 
 // all sends a command to all nodes and counts those that did it.
 func (b *broken) all(command func(rueidis.Client) rueidis.Completed) (done int) {
-	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), b.limit)
 	defer cancel()
 	var mu sync.Mutex // guards done
 	var asking sync.WaitGroup
@@ -99,7 +103,7 @@ func (b *broken) Lock(ctx context.Context, name string) (tortured.Hold, error) {
 		granted := b.all(func(n rueidis.Client) rueidis.Completed {
 			return n.B().Set().Key(name).Value(h.id).Nx().Px(b.ttl).Build()
 		})
-		if granted >= len(b.nodes)/2 && time.Now().Before(h.until) {
+		if granted >= b.quorum && time.Now().Before(h.until) {
 			return h, nil
 		}
 		_ = h.Unlock(ctx)

@@ -19,7 +19,7 @@ func (g *ground) clean(o Options) error {
 	}
 	errs := make([]error, len(g.nodes))
 	for i, p := range g.nodes {
-		errs[i] = p.remove(append(o.lockNames(), o.prefix+":probe"), o.prefix)
+		errs[i] = p.remove(append(o.lockNames(), o.probeNames()...), o.prefix)
 	}
 	return errors.Join(errs...)
 }

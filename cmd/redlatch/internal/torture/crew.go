@@ -30,6 +30,8 @@ type worker struct {
 	assignment tortured.Assignment // of the present process
 	callers    int
 	dir        string
+	side       side
+	settle     func(pid int, s side) // nil where nobody asks
 
 	// turn holds one token: who has it does something to the process.
 	turn chan struct{}
@@ -85,6 +87,8 @@ const (
 	ordinaryHold = 6   // ms at most
 	twinHold     = 100 // the same, of the twin
 	longHolds    = 0.003
+	// Where there is one node, a fault of it is to find locks that are held.
+	longHoldsAlone = 0.03
 )
 
 // hire starts the workers and waits until they have connected.
@@ -95,16 +99,28 @@ func hire(ctx context.Context, o Options, g *ground, dir, register string, twin 
 	var starting sync.WaitGroup
 	for i := range o.Workers + 1 {
 		w := &worker{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
+		if g.node != nil {
+			w.settle = g.node.settle
+		}
+		w.side = side(i % 2)
 		w.assignment = tortured.Assignment{
-			Worker: i + 1, Nodes: g.urls(side(i % 2)), Names: names, TTLMS: o.TTL.Milliseconds(),
+			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
 			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Twin: twin,
+		}
+		if o.Topology.alone() {
+			w.assignment.LongHolds = longHoldsAlone
 		}
 		if twin {
 			w.assignment.HoldMS = twinHold
+			if o.Topology.alone() {
+				w.assignment.HoldMS = o.TTL.Milliseconds() // what survives a fault is to be seen
+			}
 		}
 		if i == o.Workers {
-			w.assignment.Probe, w.callers = true, 1
-			w.assignment.Nodes, w.assignment.Names = g.urls(observers), []string{o.prefix + ":probe"}
+			w.side = observers
+			w.assignment.Probe, w.assignment.Names = true, o.probeNames()
+			w.callers = len(w.assignment.Names)
+			w.assignment.Nodes = g.urls(observers)
 		}
 		c.workers = append(c.workers, w)
 		starting.Go(func() { errs[i] = w.start(ctx) })
@@ -129,6 +145,9 @@ func (w *worker) start(ctx context.Context) error {
 	p, err := spawn.Start(w.command, a)
 	if err != nil {
 		return fmt.Errorf("worker %d: %w", a.Worker, err)
+	}
+	if w.settle != nil {
+		w.settle(p.PID(), w.side)
 	}
 	l := &life{Process: p, logs: a.Logs, number: a.Life, ready: make(chan struct{}), rested: make(chan struct{}, 16), read: make(chan struct{})}
 	w.mu.Lock()

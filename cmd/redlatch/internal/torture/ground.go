@@ -27,6 +27,12 @@ const sides = 3
 type ground struct {
 	kind  string // of the servers
 	nodes []*place
+
+	// node is the only one where several servers make it up; there are no places
+	// then. turns hold one token each: who has it does something to masters
+	// (false), or to Sentinels.
+	node  composed
+	turns map[bool]chan struct{}
 }
 
 // place is one node and the ways to it.
@@ -78,12 +84,17 @@ func startGround(ctx context.Context, o Options) (g *ground, err error) {
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if len(o.Yours) > 0 {
+	switch {
+	case o.Topology.composed():
+		return g, g.compose(ctx, o)
+	case len(o.Yours) > 0:
 		if err := g.borrow(o.Yours); err != nil {
 			return g, err
 		}
-	} else if err := g.build(ctx, o); err != nil {
-		return g, err
+	default:
+		if err := g.build(ctx, o); err != nil {
+			return g, err
+		}
 	}
 	for i, p := range g.nodes {
 		p.name, p.turn = fmt.Sprintf("n%d", i+1), make(chan struct{}, 1)
@@ -107,6 +118,30 @@ func startGround(ctx context.Context, o Options) (g *ground, err error) {
 	return g, nil
 }
 
+// compose starts the servers of one node, whose maker the seed decides.
+func (g *ground) compose(ctx context.Context, o Options) error {
+	g.turns = map[bool]chan struct{}{false: make(chan struct{}, 1), true: make(chan struct{}, 1)}
+	flavors := redistest.Flavors()
+	if len(flavors) == 0 {
+		return redistest.ErrNoServer
+	}
+	binary := flavors[o.Seed%uint64(len(flavors))]
+	if o.Topology == Cluster {
+		node, err := startClustered(ctx, o, binary)
+		if err != nil {
+			return err
+		}
+		g.node, g.kind = node, node.kind()
+		return nil
+	}
+	node, err := startWatched(ctx, binary)
+	if err != nil {
+		return err
+	}
+	g.node, g.kind = node, node.kind()
+	return nil
+}
+
 // build starts servers. Every second one keeps its word on disk.
 func (g *ground) build(ctx context.Context, o Options) error {
 	flavors := redistest.Flavors()
@@ -128,7 +163,7 @@ func (g *ground) build(ctx context.Context, o Options) error {
 				settings.Args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 			}
 			p.server, errs[i] = redistest.Start(ctx, settings)
-			if errs[i] == nil && wired(i) && slices.Contains(kinds, namespace) {
+			if errs[i] == nil && o.wired(i) && slices.Contains(kinds, namespace) {
 				p.wire, errs[i] = newWire(ctx, p.server.Addr())
 			}
 		})
@@ -146,7 +181,6 @@ func (g *ground) build(ctx context.Context, o Options) error {
 	return nil
 }
 
-// urls are the nodes as a client of that side is to know them.
 // borrow takes the user's nodes.
 func (g *ground) borrow(urls []string) error {
 	g.kind = "yours"
@@ -160,7 +194,23 @@ func (g *ground) borrow(urls []string) error {
 	return nil
 }
 
+// names are those of the nodes.
+func (g *ground) names() []string {
+	if g.node != nil {
+		return []string{composedName}
+	}
+	var names []string
+	for _, p := range g.nodes {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// urls are the nodes as a client of that side is to know them.
 func (g *ground) urls(s side) []string {
+	if g.node != nil {
+		return []string{g.node.url()}
+	}
 	urls := make([]string, len(g.nodes))
 	for i, p := range g.nodes {
 		u := url.URL{Scheme: "redis", Host: p.gates[s].Addr(), Fragment: p.name}
@@ -174,6 +224,9 @@ func (g *ground) urls(s side) []string {
 
 // close ends all that was started. What was the user's goes on.
 func (g *ground) close() error {
+	if g.node != nil {
+		return g.node.close()
+	}
 	errs := make([]error, len(g.nodes))
 	var closing sync.WaitGroup
 	for i, p := range g.nodes {

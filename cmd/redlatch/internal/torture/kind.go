@@ -30,6 +30,19 @@ const (
 	starve    kind = "starve"     // a few workers get a tenth of the CPU
 )
 
+// Those of a node that several servers make up. There killNode, wipeNode and
+// hangNode befall a master.
+const (
+	failover     kind = "failover"      // a replica is promoted by order, its master alive
+	lag          kind = "lag"           // the replicas are behind when one is promoted
+	minority     kind = "minority"      // the master, one Sentinel and half of the workers are cut off from the rest
+	killSentinel kind = "sentinel-kill" // a Sentinel is killed, and started again
+	hangSentinel kind = "sentinel-hang" // a Sentinel is stopped
+	takeover     kind = "takeover"      // a replica takes its master's place without asking, and the other way again
+	moveSlot     kind = "move"          // a slot is moved to another master key by key, and back
+	fixSlots     kind = "fix"           // a master died, and its slots are given to others without their keys
+)
+
 // trait is what the planner has to know of a kind.
 type trait struct {
 	weight int
@@ -37,6 +50,7 @@ type trait struct {
 	// after it.
 	out, forgets bool
 	server       bool // needs servers of the torture's own
+	sentinel     bool // befalls a Sentinel
 	worker       bool // befalls workers
 }
 
@@ -58,21 +72,34 @@ var traits = map[kind]trait{
 	stop:      {weight: 8, worker: true},
 	crash:     {weight: 5, worker: true},
 	starve:    {weight: 3, worker: true},
+
+	failover:     {weight: 4, out: true, forgets: true, server: true},
+	lag:          {weight: 6, out: true, forgets: true, server: true},
+	minority:     {weight: 6, out: true, forgets: true, server: true},
+	killSentinel: {weight: 2, server: true, sentinel: true},
+	hangSentinel: {weight: 2, server: true, sentinel: true},
+	takeover:     {weight: 6, out: true, forgets: true, server: true},
+	moveSlot:     {weight: 6, out: true, server: true},
+	fixSlots:     {weight: 8, out: true, forgets: true, server: true},
 }
 
-// kinds lists them all, in the order in which they are shown.
-var kinds = []kind{
+// independent are the kinds that befall servers which know nothing of each other,
+// in the order in which they are shown.
+var independent = []kind{
 	killNode, wipeNode, blackout, hangNode, partition, split, latency, halfOpen, reset, refuse, lostReply,
 	namespace, clockStep, nudge, stop, crash, starve,
 }
 
-// parseKinds reads what --faults says, nil for all.
-func parseKinds(names []string) ([]kind, error) {
+// parseKinds reads what --faults says, nil for all that the topology has.
+func parseKinds(names []string, of Topology) ([]kind, error) {
 	var chosen []kind
 	for _, name := range names {
 		k := kind(strings.TrimSpace(name))
-		if !slices.Contains(kinds, k) {
-			return nil, invalid("--faults names %q: choose from %s", name, listKinds(kinds))
+		switch _, known := traits[k]; {
+		case !known:
+			return nil, invalid("--faults names %q: choose from %s", name, listKinds(of.faults()))
+		case !slices.Contains(of.faults(), k):
+			return nil, invalid("--faults names %s, which --topology %s does not have: choose from %s", k, of, listKinds(of.faults()))
 		}
 		if !slices.Contains(chosen, k) {
 			chosen = append(chosen, k)

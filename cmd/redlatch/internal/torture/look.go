@@ -20,14 +20,22 @@ const (
 	// lookTime is how long a look takes if nobody is late, and lookMargin what its
 	// judge allows for.
 	lookTime, lookMargin = time.Second, 300 * time.Millisecond
+	// lastLook is how long before the end a composed node is looked at.
+	lastLook = 2500 * time.Millisecond
 	// lookGrace is how long after the last answer to its caller a library has to
 	// clean up behind it.
 	lookGrace = 400 * time.Millisecond
 )
 
 // lookOften has the workers let go of everything now and then, to see whether
-// keys stay behind. It ends with ctx.
+// keys stay behind. It ends with ctx. A composed node is at rest towards the end.
 func (t *torturer) lookOften(ctx context.Context) {
+	if t.ground.node != nil {
+		if wait(ctx, t.options.For-lastLook) {
+			t.look(ctx)
+		}
+		return
+	}
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -68,7 +76,7 @@ func (t *torturer) look(ctx context.Context) {
 	}
 	wait(ctx, lookGrace)
 	if ctx.Err() == nil {
-		t.count()
+		t.count(ctx)
 	}
 	for _, w := range workers {
 		_ = w.now().Tell(tortured.Go)
@@ -76,7 +84,11 @@ func (t *torturer) look(ctx context.Context) {
 }
 
 // count looks for the locks' keys on the nodes to which nothing happens.
-func (t *torturer) count() {
+func (t *torturer) count(ctx context.Context) {
+	if t.ground.node != nil {
+		t.countComposed(ctx)
+		return
+	}
 	found := make([][]history.Look, len(t.ground.nodes))
 	var asking sync.WaitGroup
 	for i, p := range t.ground.nodes {

@@ -42,15 +42,18 @@ const WorkerCommand = "torture-worker"
 
 // Options say how to run.
 type Options struct {
-	// For is how long the workers are tortured, at least 10 s. The twin comes on
-	// top of it.
+	// For is how long the workers are tortured, at least 10 s, and 30 s where the
+	// topology is one node. The twin comes on top of it.
 	For time.Duration
 	// Seed decides the plan.
 	Seed uint64
-	// Nodes is the number of nodes, 3 to 15, Workers of worker processes, 2 to
-	// 64, and Names of locks, 1 to 64.
+	// Topology is what the servers are to each other. Defaults to Redlock.
+	Topology Topology
+	// Nodes is the number of nodes, 3 to 15, or 0 where the topology is one node.
+	// Workers is the number of worker processes, 2 to 64, and Names of locks, 1
+	// to 64, by default the topology's.
 	Nodes, Workers, Names int
-	// TTL is the locks', 500 ms to 1 min.
+	// TTL is the locks', 500 ms to 1 min. Defaults to the topology's.
 	TTL time.Duration
 	// Faults are the kinds of faults. None means all that are possible.
 	Faults []string
@@ -75,7 +78,6 @@ type Options struct {
 }
 
 const (
-	shortestRun                = 10 * time.Second
 	fewestNodes, mostNodes     = 3, 15
 	fewestWorkers, mostWorkers = 2, 64
 	mostNames                  = 64
@@ -85,13 +87,13 @@ const (
 // complete checks the options, with errors that wrap redlatch.ErrInvalid and
 // name the setting, and fills in the rest.
 func (o *Options) complete() error {
-	if len(o.Yours) > 0 {
-		o.Nodes = len(o.Yours)
+	if err := o.checkTopology(); err != nil {
+		return err
 	}
-	switch {
-	case o.For < shortestRun:
-		return invalid("--for is %v: use %v or more, or most faults have no time to happen", o.For, shortestRun)
-	case o.Nodes < fewestNodes || o.Nodes > mostNodes:
+	switch least := o.Topology.shortestRun(); {
+	case o.For < least:
+		return invalid("--for is %v: use %v or more, or most faults have no time to happen", o.For, least)
+	case !o.Topology.alone() && (o.Nodes < fewestNodes || o.Nodes > mostNodes):
 		return invalid("there are %d nodes: use %d to %d; with fewer, none could be taken out", o.Nodes, fewestNodes, mostNodes)
 	case o.Workers < fewestWorkers || o.Workers > mostWorkers:
 		return invalid("--workers is %d: use %d to %d", o.Workers, fewestWorkers, mostWorkers)
@@ -109,7 +111,7 @@ func (o *Options) complete() error {
 			return invalid("--nodes: %s: give redis://HOST:PORT; the torture's proxies have no certificates for rediss://, and cannot stand before a Unix socket", redisconn.Redact(raw))
 		}
 	}
-	chosen, err := parseKinds(o.Faults)
+	chosen, err := parseKinds(o.Faults, o.Topology)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func (o *Options) complete() error {
 // error; what was not is left out.
 func (o *Options) choose(asked []kind) error {
 	var noWires error
-	if len(o.Yours) == 0 && (len(asked) == 0 || slices.Contains(asked, namespace)) {
+	if len(o.Yours) == 0 && !o.Topology.composed() && (len(asked) == 0 || slices.Contains(asked, namespace)) {
 		noWires = wiresPossible()
 	}
 	_, noCompiler := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
@@ -140,7 +142,7 @@ func (o *Options) choose(asked []kind) error {
 		return ""
 	}
 	var left []string
-	for _, k := range kinds {
+	for _, k := range o.Topology.faults() {
 		if len(asked) > 0 && !slices.Contains(asked, k) {
 			continue
 		}
@@ -168,14 +170,41 @@ func (o *Options) lockNames() []string {
 		if o.Names <= 26 {
 			names[i] = fmt.Sprintf("%s:%c", o.prefix, 'a'+i)
 		}
+		if o.Topology == Cluster {
+			names[i] = inPart(names[i], o.partOf(i))
+		}
 	}
 	return names
 }
 
-func (o *Options) setting() setting {
-	s := setting{seed: o.Seed, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL}
+// probeNames are what is locked to see whether a lock can be had, one for each part
+// of the node.
+func (o *Options) probeNames() []string {
+	names := make([]string, o.Topology.parts())
+	for i := range names {
+		names[i] = o.prefix + ":probe"
+		if len(names) > 1 {
+			names[i] = inPart(names[i], o.partOf(i))
+		}
+	}
+	return names
+}
+
+// setting is what the plan is made for, of the twin's too: that suffers what shows
+// its bug, whatever was chosen.
+func (o *Options) setting(twin bool) setting {
+	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, twin: twin}
+	if twin && o.Topology.alone() {
+		// Its workers are left alone: they are to hold locks when servers forget them.
+		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].worker })
+	}
+	for _, k := range o.Topology.telling() {
+		if twin && !slices.Contains(s.kinds, k) {
+			s.kinds = append(slices.Clone(s.kinds), k)
+		}
+	}
 	for i := range o.Nodes {
-		s.durable, s.wired = append(s.durable, durable(i)), append(s.wired, wired(i))
+		s.durable, s.wired = append(s.durable, durable(i)), append(s.wired, o.wired(i))
 	}
 	return s
 }
@@ -194,7 +223,8 @@ func quarantine(ttl time.Duration) time.Duration {
 }
 
 func durable(node int) bool { return node%2 == 0 }
-func wired(node int) bool   { return node%3 == 1 }
+
+func (o *Options) wired(node int) bool { return node%3 == 1 || o.Topology == Single }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))

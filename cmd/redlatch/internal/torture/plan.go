@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -22,6 +23,10 @@ type item struct {
 	jitter   time.Duration
 	step     time.Duration
 	aim      aim
+	// Of a node that several servers make up: its part, from 1, which of its
+	// Sentinels, slots or masters, and whether the master dies besides.
+	part, whom int
+	hard       bool
 	// out is how long the nodes count as out, 0 if they do not.
 	out time.Duration
 }
@@ -30,17 +35,18 @@ type item struct {
 // a shorter one its beginning.
 type setting struct {
 	seed           uint64
+	topology       Topology
 	length         time.Duration
 	kinds          []kind
 	nodes, workers int
 	ttl            time.Duration
-	twin           bool   // splits come often: they show the twin's bug
+	twin           bool   // what shows the twin's bug comes often
 	durable, wired []bool // by node: it keeps its data; its traffic goes through a namespace
 }
 
 const (
 	calm = 500 * time.Millisecond  // before the first fault
-	tail = 1500 * time.Millisecond // after the last
+	tail = 1500 * time.Millisecond // after the last, where a majority goes on without it
 	// settled is how long after a fault a node counts as out still: connections
 	// are made anew.
 	settled                 = 500 * time.Millisecond
@@ -49,6 +55,15 @@ const (
 	// time has passed again: little else can happen during it.
 	blackoutFits = 40 * time.Second
 )
+
+// tail is how long nothing is done at the end. Where there is one node it is long
+// enough to see that locks can be had again.
+func (s setting) tail() time.Duration {
+	if s.topology.alone() && !s.twin {
+		return quarantine(s.ttl) + max(history.Recovery, s.ttl+lastLook) + settled
+	}
+	return tail
+}
 
 // planner draws a plan. Busy is until when somebody has a fault.
 type planner struct {
@@ -61,15 +76,22 @@ type planner struct {
 	dark       time.Duration // no blackout until then
 }
 
-// plan draws the faults of a run, by time. Each kind comes once at first, in an
-// order drawn too, then by weight. At any time a minority of nodes is out, but in
-// a blackout.
-func (s setting) plan() []item {
-	p := &planner{
+func newPlanner(s setting) *planner {
+	return &planner{
 		setting: s, rand: rand.New(rand.NewPCG(s.seed, 0x70_72_74)),
 		nodeBusy: make([]time.Duration, s.nodes), nodeOut: make([]time.Duration, s.nodes),
 		workerBusy: make([]time.Duration, s.workers),
 	}
+}
+
+// plan draws the faults of a run, by time. Each kind comes once at first, in an
+// order drawn too, then by weight. At any time a minority of nodes is out, but in
+// a blackout.
+func (s setting) plan() []item {
+	if s.topology.composed() {
+		return s.planComposed()
+	}
+	p := newPlanner(s)
 	overture := slices.Clone(s.kinds)
 	p.rand.Shuffle(len(overture), func(i, j int) { overture[i], overture[j] = overture[j], overture[i] })
 	// Those after which nodes are out for long come last, or nothing else could.
@@ -78,15 +100,15 @@ func (s setting) plan() []item {
 		overture = slices.DeleteFunc(overture, func(k kind) bool { return k == blackout })
 	}
 	var items []item
-	for t := calm; t < s.length-tail; {
+	for t := calm; t < s.length-s.tail(); {
 		var k kind
 		if len(overture) > 0 {
 			k = overture[0]
 		} else {
-			k = p.draw()
+			k = p.drawOf(p.kinds)
 		}
 		it, ok := p.make(k, t)
-		ok = ok && it.at+it.for_ <= s.length-tail && p.leavesQuiet(it)
+		ok = ok && it.at+it.for_ <= s.length-s.tail() && p.leavesQuiet(it)
 		if ok {
 			items = append(items, it)
 			p.take(it)
@@ -123,28 +145,49 @@ func (p *planner) trouble(k kind) int {
 	case split:
 		return 0 // what shows the twin's bug comes first
 	case wipeNode:
+		if p.twin && p.topology.alone() {
+			return 0
+		}
 		return 2
+	case killNode:
+		if p.forgets(k) {
+			return 2
+		}
 	case blackout:
 		return 3
 	}
 	return 1
 }
 
-// draw chooses a kind by weight.
-func (p *planner) draw() kind {
-	weight := func(k kind) int {
-		if k == split && p.twin {
-			return 40
-		}
-		return traits[k].weight
+// forgets reports that the node is kept out for a quarantine after it. One of many
+// that kept its data is not reckoned with.
+func (s setting) forgets(k kind) bool {
+	if s.topology.alone() && s.twin {
+		return false // its lock knows of no quarantine
 	}
+	return traits[k].forgets || k == killNode && s.topology.alone()
+}
+
+// weight is how often a kind comes.
+func (s setting) weight(k kind) int {
+	switch {
+	case s.twin && (k == split && !s.topology.alone() || slices.Contains(s.topology.telling(), k)):
+		return 40
+	case s.topology == Single && s.forgets(k):
+		return 1 // nothing can be had for long after it
+	}
+	return traits[k].weight
+}
+
+// drawOf chooses one of the kinds by weight.
+func (p *planner) drawOf(ks []kind) kind {
 	total := 0
-	for _, k := range p.kinds {
-		total += weight(k)
+	for _, k := range ks {
+		total += p.weight(k)
 	}
 	n := p.rand.IntN(total)
-	for _, k := range p.kinds {
-		if n -= weight(k); n < 0 {
+	for _, k := range ks {
+		if n -= p.weight(k); n < 0 {
 			return k
 		}
 	}
@@ -188,7 +231,7 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 			fit = p.wired
 		}
 		free := p.freeNodes(t, fit)
-		if len(free) == 0 || tr.out && p.outAt(t) >= (p.nodes-1)/2 {
+		if len(free) == 0 || tr.out && p.outAt(t) >= max(1, (p.nodes-1)/2) {
 			return it, false
 		}
 		it.nodes = free[:1]
@@ -199,9 +242,7 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 
 // shape draws how long a fault is, and the rest of it.
 func (p *planner) shape(it *item) {
-	between := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(p.rand.Int64N(int64(most-least)))
-	}
+	between := p.between
 	ways := []redistest.Direction{redistest.Requests, redistest.Replies, redistest.Both}
 	ttl := p.ttl
 	switch it.kind {
@@ -247,10 +288,14 @@ func (p *planner) shape(it *item) {
 	}
 	if traits[it.kind].out {
 		it.out = it.for_ + settled
-		if traits[it.kind].forgets {
+		if p.forgets(it.kind) {
 			it.out += quarantine(p.ttl)
 		}
 	}
+}
+
+func (p *planner) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(p.rand.Int64N(int64(most-least)))
 }
 
 func (p *planner) take(it item) {

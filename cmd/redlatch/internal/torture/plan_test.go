@@ -12,8 +12,8 @@ import (
 )
 
 func someSetting(seed uint64, length time.Duration) setting {
-	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, TTL: 2 * time.Second, chosen: kinds}
-	return o.setting()
+	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, Topology: Redlock, TTL: 2 * time.Second, chosen: Redlock.faults()}
+	return o.setting(false)
 }
 
 // A seed stands for its plan.
@@ -75,11 +75,11 @@ func TestPlanKeepsItsRules(t *testing.T) {
 			if it.out > 0 && it.kind != blackout && n > 2 {
 				t.Errorf("seed %d: %d nodes are out at %v", seed, n, it.at)
 			}
-			if it.kind == killNode && !durable(it.nodes[0]) || it.kind == namespace && !wired(it.nodes[0]) {
+			if it.kind == killNode && !durable(it.nodes[0]) || it.kind == namespace && !s.wired[it.nodes[0]] {
 				t.Errorf("seed %d: %s befalls node %d", seed, it.kind, it.nodes[0])
 			}
 		}
-		for _, k := range kinds {
+		for _, k := range s.kinds {
 			if !seen[k] {
 				t.Errorf("seed %d: no %s", seed, k)
 			}
@@ -95,7 +95,7 @@ func TestOptions(t *testing.T) {
 		"--for":     func(o *Options) { o.For = time.Second },
 		"nodes":     func(o *Options) { o.Nodes = 2 },
 		"--workers": func(o *Options) { o.Workers = 1 },
-		"--names":   func(o *Options) { o.Names = 0 },
+		"--names":   func(o *Options) { o.Names = 65 },
 		"--ttl":     func(o *Options) { o.TTL = time.Millisecond },
 		`"flood"`:   func(o *Options) { o.Faults = []string{"flood"} },
 		"--nodes":   func(o *Options) { o.Yours = []string{"redis://a:1", "redis://b:1", "rediss://u:secret@c:1"} },

@@ -28,7 +28,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	r := &report.Report{
-		Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
+		Topology: string(o.Topology), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
 		Kinds: names(o.chosen), LeftOut: o.left, Yours: len(o.Yours) > 0, Started: time.Now(),
 	}
 	if len(o.WorkerCommand) > 0 {
@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		}
 		o.WorkerCommand, r.Subject = self, "redlatch"
 	}
-	say(o, "torture: seed %d, %d nodes, %d workers, %d locks of %v, for %v", o.Seed, o.Nodes, o.Workers, o.Names, o.TTL, o.For)
+	say(o, "torture: %s, seed %d, %d nodes, %d workers, %d locks of %v, for %v", o.Topology, o.Seed, o.Nodes, o.Workers, o.Names, o.TTL, o.For)
 	if o.left != "" {
 		say(o, "left out: %s", o.left)
 	}
@@ -60,8 +60,12 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	twin.WorkerCommand, twin.For, twin.Keep = self, twinFor(o.For), ""
-	r.Bug = bug
+	twin.WorkerCommand, twin.For, twin.Keep = self, o.twinFor(), ""
+	if o.Topology.alone() {
+		// What it forgets is to be seen, however long a failover takes.
+		twin.TTL = max(o.TTL, twinTTL)
+	}
+	r.Bug = o.Topology.bug()
 	say(o, "the twin, whose lock is broken (%s), for %v", r.Bug, twin.For)
 	h, _, err = round(ctx, twin, true)
 	if err != nil {
@@ -72,8 +76,13 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	return r, nil
 }
 
+// twinTTL is the least of the twin of one node.
+const twinTTL = 6 * time.Second
+
 // twinFor is how long the twin of a run takes.
-func twinFor(d time.Duration) time.Duration { return min(max(d/4, shortestRun), time.Minute) }
+func (o *Options) twinFor() time.Duration {
+	return min(max(o.For/4, o.Topology.shortestTwin()), time.Minute)
+}
 
 // judging is how long porcupine may search.
 func judging(d time.Duration) time.Duration { return max(10*time.Second, d/10) }
@@ -130,13 +139,17 @@ func round(ctx context.Context, o Options, twin bool) (h *history.History, serve
 	if err != nil {
 		return nil, "", causeOr(ctx, err)
 	}
-	h = &history.History{TTL: o.TTL, Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames()}
+	h = &history.History{TTL: o.TTL, Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames(), Parts: o.parts()}
+	if g.node != nil {
+		h.Labels = g.node.labels()
+		h.Nodes = len(h.Labels)
+	}
 	t := &torturer{ground: g, crew: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
 	h.Start = tortured.Now()
 	c.tell(tortured.Go)
 	say(o, "the workers work")
-	s := o.setting()
-	s.twin = twin
+	s := o.setting(twin)
+	t.tail = s.tail()
 	t.play(ctx, o, s.plan())
 	h.End = tortured.Now()
 	h.Errors = append(t.errs, c.dismiss()...)
@@ -154,6 +167,7 @@ func round(ctx context.Context, o Options, twin bool) (h *history.History, serve
 // undone, and nobody looks any more.
 func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 	start := time.Now()
+	t.start = start
 	ctx, cancel := context.WithDeadline(ctx, start.Add(o.For))
 	defer cancel()
 	watching := make(chan struct{})

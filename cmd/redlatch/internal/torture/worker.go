@@ -58,9 +58,9 @@ func vouch(ctx context.Context, o *Options, g *ground) error {
 	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
 	defer cancel()
 	if len(o.Yours) == 0 {
-		for _, p := range g.nodes {
+		for _, name := range g.names() {
 			// A busy machine may need more than one step's time.
-			for err := client.Admit(ctx, p.name); err != nil; err = client.Admit(ctx, p.name) {
+			for err := client.Admit(ctx, name); err != nil; err = client.Admit(ctx, name) {
 				if !wait(ctx, 50*time.Millisecond) {
 					return err
 				}

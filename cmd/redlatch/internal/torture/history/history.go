@@ -6,6 +6,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -17,6 +18,12 @@ type History struct {
 	Nodes      int
 	Workers    int
 	Names      []string
+	// Parts are where there is one node: which part of it each name is in, from 1.
+	// A name can be locked while its part is up. Else a majority of the nodes
+	// decides.
+	Parts map[string]int
+	// Labels are the nodes' names for a reader, "node 1" and so on if there are none.
+	Labels []string
 
 	Holds  []Hold    // by From
 	Failed []Attempt // acquisitions that were given up
@@ -88,6 +95,7 @@ type Fault struct {
 	Out    int64
 	Step   time.Duration // of the nodes' clocks at Began, taken back at Ended
 	Split  bool          // the nodes are out for Workers only
+	Part   int           // the one part of the node that is out, 0 for all of it
 	Detail string
 	Err    string
 }
@@ -121,11 +129,54 @@ func (h *History) Steps() []int64 {
 // Majority is how many nodes are a quorum.
 func (h *History) Majority() int { return h.Nodes/2 + 1 }
 
+// Label names a node, from 1.
+func (h *History) Label(node int) string {
+	if node <= len(h.Labels) {
+		return h.Labels[node-1]
+	}
+	return "node " + strconv.Itoa(node)
+}
+
 // Span is a time from and to.
 type Span struct{ From, To int64 }
 
-// QuorumUp returns when a quorum of nodes was up, in order.
+// Recovery is how long it may take, where there is one node, until a name can be
+// locked that could not be while a part was out.
+const Recovery = 3 * time.Second
+
+// Up returns when nothing stood in the way of the name, in order.
+func (h *History) Up(name string) []Span {
+	if len(h.Parts) == 0 {
+		return h.QuorumUp()
+	}
+	return h.without(func(f Fault) bool { return f.Part == 0 || f.Part == h.Parts[name] })
+}
+
+// without returns when no such fault had a node out, in order.
+func (h *History) without(such func(Fault) bool) []Span {
+	var up []Span
+	since := h.Start
+	for _, f := range h.Faults {
+		if f.Out == 0 || f.Split || !such(f) {
+			continue
+		}
+		if f.Began > since {
+			up = append(up, Span{since, f.Began})
+		}
+		since = max(since, f.Out)
+	}
+	if since < h.End {
+		up = append(up, Span{since, h.End})
+	}
+	return up
+}
+
+// QuorumUp returns when a quorum of nodes was up, in order; where there is one node,
+// when all of it was.
 func (h *History) QuorumUp() []Span {
+	if len(h.Parts) > 0 {
+		return h.without(func(Fault) bool { return true })
+	}
 	type edge struct {
 		at   int64
 		node int

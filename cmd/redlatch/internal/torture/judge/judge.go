@@ -32,6 +32,10 @@ type Findings struct {
 	Availability Availability `json:"availability"`
 	Waits        Waits        `json:"waits"`
 
+	// Refused are names that could not be locked for longer than
+	// history.Recovery though their part of the one node was up.
+	Refused []Refusal `json:"refused"`
+
 	Orphans []Orphan `json:"orphans"`
 	Looks   int      `json:"orphan_looks"`
 
@@ -88,6 +92,13 @@ type Waits struct {
 	Max    time.Duration `json:"max_ns"`
 }
 
+// Refusal is a time in which a name could not be locked.
+type Refusal struct {
+	Name string        `json:"name"`
+	At   int64         `json:"at_ns"` // of the history
+	For  time.Duration `json:"for_ns"`
+}
+
 // Orphan is a lock's key that nobody could have wanted.
 type Orphan struct {
 	Name string        `json:"name"`
@@ -124,6 +135,7 @@ func Judge(h *history.History, patience time.Duration) *Findings {
 	}
 	f.registers(h)
 	f.availability(h)
+	f.refused(h)
 	f.waits(held)
 	f.orphans(h)
 	f.Linearizable = linearize(h, byName, steps, patience)
@@ -131,12 +143,14 @@ func Judge(h *history.History, patience time.Duration) *Findings {
 }
 
 func (f *Findings) availability(h *history.History) {
-	up := h.QuorumUp()
 	f.Availability.Length = time.Duration(h.End - h.Start)
-	for _, s := range up {
-		f.Availability.QuorumUp += time.Duration(s.To - s.From)
-	}
+	spans := map[string][]history.Span{}
 	for _, p := range h.Probes {
+		up, ok := spans[p.Name]
+		if !ok {
+			up = h.Up(p.Name)
+			spans[p.Name] = up
+		}
 		if p.End == 0 || p.Call < h.Start || p.End > h.End {
 			continue // the beginning or the end cut it short
 		}
@@ -149,6 +163,43 @@ func (f *Findings) availability(h *history.History) {
 			f.Availability.AllServed++
 			if within {
 				f.Availability.Served++
+			}
+		}
+	}
+	for _, up := range spans { // of several masters it is their average
+		for _, s := range up {
+			f.Availability.QuorumUp += time.Duration(s.To-s.From) / time.Duration(len(spans))
+		}
+	}
+}
+
+// refused looks for times in which a name of the one node could not be locked, though
+// nothing stood in the way of it for long.
+func (f *Findings) refused(h *history.History) {
+	if len(h.Parts) == 0 {
+		return
+	}
+	served := map[string][]int64{}
+	for _, p := range h.Probes {
+		at := served[p.Name]
+		if p.Acquired {
+			at = append(at, p.End)
+		}
+		served[p.Name] = at
+	}
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		slices.Sort(served[name])
+		for _, span := range h.Up(name) {
+			since := span.From
+			for _, at := range append(slices.Clone(served[name]), span.To) {
+				if at < since {
+					continue
+				}
+				at = min(at, span.To)
+				if d := time.Duration(at - since); d > history.Recovery {
+					f.Refused = append(f.Refused, Refusal{name, since, d})
+				}
+				since = at
 			}
 		}
 	}

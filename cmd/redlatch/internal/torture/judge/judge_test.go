@@ -102,6 +102,8 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
+	late := hold(2, 2, 3000, 3000, 5) // stopped meanwhile, it learned of its lock when that was over
+	late.Until = 2500 * ms
 	for name, tt := range map[string]struct {
 		holds []history.Hold
 		bad   int
@@ -111,11 +113,37 @@ func TestTokens(t *testing.T) {
 		"smaller, though it waited":     {[]history.Hold{hold(1, 0, 1, 10, 5), hold(2, 0, 11, 20, 4)}, 1},
 		"smaller, called under another": {[]history.Hold{hold(1, 0, 1, 1000, 5), hold(2, 2, 500, 600, 4)}, 1},
 		"both at once, in either order": {[]history.Hold{hold(1, 0, 10, 100, 5), hold(2, 0, 11, 100, 4)}, 0},
+		"over before it was known":      {[]history.Hold{late, hold(1, 2600, 2601, 2700, 6)}, 0},
 		"of a library without":          {[]history.Hold{hold(1, 0, 1, 10, 0), hold(2, 2, 11, 20, 0)}, 0},
 	} {
 		if f := Judge(past(tt.holds...), time.Minute); len(f.Tokens) != tt.bad {
 			t.Errorf("%s: %v, want %d", name, f.Tokens, tt.bad)
 		}
+	}
+}
+
+// A name of the one node is refused when it cannot be locked though its part was up
+// for long.
+func TestRefused(t *testing.T) {
+	h := past()
+	h.Parts = map[string]int{"p": 1, "q": 2}
+	h.Faults = []history.Fault{
+		{Part: 1, Nodes: []int{1}, Began: 10_000 * ms, Ended: 11_000 * ms, Out: 20_000 * ms},
+		{Part: 1, Nodes: []int{2}, Began: 15_000 * ms, Ended: 16_000 * ms, Out: 16_000 * ms},
+	}
+	h.End = 40_000 * ms
+	for at := int64(0); at < 40_000; at += 100 {
+		h.Probes = append(h.Probes,
+			history.Attempt{Name: "p", Call: at * ms, End: (at + 1) * ms, Acquired: at < 10_000 || at > 22_000},
+			history.Attempt{Name: "q", Call: at * ms, End: (at + 1) * ms, Acquired: at < 10_000 || at > 14_000})
+	}
+	h.Sort()
+	f := Judge(h, time.Minute)
+	if len(f.Refused) != 1 || f.Refused[0].Name != "q" || f.Refused[0].For < 4*time.Second || f.Refused[0].For > 5*time.Second {
+		t.Errorf("%+v", f.Refused)
+	}
+	if a := f.Availability; a.QuorumUp != 35*time.Second || a.Tried-a.Served > 62 || a.Tried-a.Served < 58 {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -85,7 +85,8 @@ func (f *Findings) tokens(holds []history.Hold) {
 		}
 	}
 	later(func(h history.Hold) int64 { return h.Call }, func(h history.Hold) int64 { return h.From }, "called after")
-	later(func(h history.Hold) int64 { return h.From }, func(h history.Hold) int64 { return h.End }, "held after the end of")
+	// Who was stopped may have learned of a lock when it was over.
+	later(func(h history.Hold) int64 { return min(h.From, h.Until) }, func(h history.Hold) int64 { return h.End }, "held after the end of")
 }
 
 // orphans looks at the keys that were there while nobody was at work.
@@ -137,7 +138,13 @@ func disturbed(h *history.History, node int, from, to int64) bool {
 		if f.Began > to {
 			return false
 		}
-		if slices.Contains(f.Nodes, node) && max(f.Ended, f.Out) >= from {
+		here, over := slices.Contains(f.Nodes, node), max(f.Ended, f.Out)
+		if len(h.Labels) > 0 {
+			// What befalls one server of a node that several make up befalls the node.
+			// Keys are deleted also while it gives no locks.
+			here, over = len(f.Nodes) > 0, f.Ended
+		}
+		if here && over >= from {
 			return true
 		}
 	}

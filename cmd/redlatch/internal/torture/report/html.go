@@ -63,7 +63,7 @@ func (r *Report) faultList() []listed {
 	var list []listed
 	for _, f := range r.History.Faults[:min(len(r.History.Faults), mostListed)] {
 		list = append(list, listed{
-			ID: f.ID, Kind: f.Kind, Whom: whom(f), Detail: f.Detail + f.Err,
+			ID: f.ID, Kind: f.Kind, Whom: r.whom(f), Detail: f.Detail + f.Err,
 			At: time.Duration(f.Began - r.History.Start).Seconds(), For: time.Duration(f.Ended - f.Began).Seconds(),
 			From: r.tick(f.Began), To: r.tick(f.Ended),
 		})
@@ -75,7 +75,7 @@ func (r *Report) faultList() []listed {
 // since the start.
 type data struct {
 	Length   int64      `json:"length"`
-	Nodes    int        `json:"nodes"`
+	Nodes    []string   `json:"nodes"`
 	Workers  int        `json:"workers"`
 	Names    []string   `json:"names"`
 	Holds    [][]int64  `json:"holds"` // by name: start after that of the last, length, worker, …
@@ -101,8 +101,11 @@ func (r *Report) tick(t int64) int64 { return (t - r.History.Start) / 1e5 }
 func (r *Report) data() data {
 	h := r.History
 	d := data{
-		Length: r.tick(h.End), Nodes: r.Nodes, Workers: r.Workers, Names: make([]string, len(h.Names)),
+		Length: r.tick(h.End), Nodes: []string{}, Workers: r.Workers, Names: make([]string, len(h.Names)),
 		Holds: make([][]int64, len(h.Names)), Faults: []fault{}, Overlaps: [][4]int64{}, Up: [][2]int64{}, Probes: [][2]int64{},
+	}
+	for n := range h.Nodes {
+		d.Nodes = append(d.Nodes, h.Label(n+1))
 	}
 	place := map[string]int{}
 	for i, name := range h.Names {
@@ -154,10 +157,22 @@ func count(sort string, numbers []int) string {
 
 func orEmpty(s []int) []int { return append([]int{}, s...) }
 
-func whom(f history.Fault) string {
+// nodes names some: "nodes 1, 3", or by their labels.
+func (r *Report) nodes(numbers []int) string {
+	if len(r.History.Labels) == 0 {
+		return count("node", numbers)
+	}
+	labels := make([]string, len(numbers))
+	for i, n := range numbers {
+		labels[i] = r.History.Label(n)
+	}
+	return strings.Join(labels, ", ")
+}
+
+func (r *Report) whom(f history.Fault) string {
 	text := ""
 	if len(f.Nodes) > 0 {
-		text = count("node", f.Nodes)
+		text = r.nodes(f.Nodes)
 	}
 	switch {
 	case f.Split:

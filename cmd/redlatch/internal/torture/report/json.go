@@ -36,6 +36,7 @@ func (r *Report) JSON(w io.Writer) error {
 		Started      time.Time       `json:"started"`
 		Seed         uint64          `json:"seed"`
 		Seconds      float64         `json:"seconds"`
+		Topology     string          `json:"topology"`
 		Subject      string          `json:"subject"`
 		Servers      string          `json:"servers"`
 		Nodes        int             `json:"nodes"`
@@ -50,7 +51,7 @@ func (r *Report) JSON(w io.Writer) error {
 		Bug          string          `json:"twin_bug,omitempty"`
 		Faults       []fault         `json:"faults"`
 	}{
-		r.Verdict(), r.OK(), r.Violations(), r.Unproved(), r.Started, r.Seed, r.length().Seconds(), r.Subject, r.Servers,
+		r.Verdict(), r.OK(), r.Violations(), r.Unproved(), r.Started, r.Seed, r.length().Seconds(), r.Topology, r.Subject, r.Servers,
 		r.Nodes, r.Workers, r.TTL, r.Fired(), r.LeftOut, r.Findings.Availability.Share(), r.Findings.Availability.Overall(),
 		r.Findings, r.Twin, r.Bug, faults,
 	})

@@ -14,18 +14,19 @@ import (
 
 // Report is what came of a torture.
 type Report struct {
-	Started time.Time
-	Seed    uint64
-	Asked   time.Duration
-	TTL     time.Duration
-	Nodes   int
-	Workers int
-	Names   []string
-	Servers string
-	Yours   bool
-	Subject string // whose lock it was: "redlatch", or another's worker's
-	Kinds   []string
-	LeftOut string // faults that were not possible here, and why
+	Topology string
+	Started  time.Time
+	Seed     uint64
+	Asked    time.Duration
+	TTL      time.Duration
+	Nodes    int
+	Workers  int
+	Names    []string
+	Servers  string
+	Yours    bool
+	Subject  string // whose lock it was: "redlatch", or another's worker's
+	Kinds    []string
+	LeftOut  string // faults that were not possible here, and why
 
 	History  *history.History
 	Findings *judge.Findings
@@ -60,7 +61,12 @@ func (r *Report) Violations() []string {
 	}
 	if len(f.Orphans) > 0 {
 		o := f.Orphans[0]
-		add(len(f.Orphans), "a key left behind", "keys left behind", fmt.Sprintf(", the first of %s on node %d at %s", o.Name, o.Node, r.at(o.At)))
+		add(len(f.Orphans), "a key left behind", "keys left behind", fmt.Sprintf(", the first of %s on %s at %s", o.Name, r.History.Label(o.Node), r.at(o.At)))
+	}
+	if len(f.Refused) > 0 {
+		o := f.Refused[0]
+		add(len(f.Refused), "a lock that could not be had", "times in which a lock could not be had", fmt.Sprintf(
+			" though nothing stood in the way, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
 	}
 	if f.Linearizable.Locks == judge.Violated {
 		found = append(found, "the locks' history is not that of a lock")
@@ -91,6 +97,9 @@ func (r *Report) Unproved() []string {
 			why = append(why, "nobody acquired "+name)
 		}
 	}
+	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
+		why = append(why, "no key was looked for that may have stayed behind")
+	}
 	switch {
 	case r.Interrupted:
 	case r.Twin == nil:
@@ -118,6 +127,9 @@ func (r *Report) Verdict() string {
 func (r *Report) again() string {
 	command := fmt.Sprintf("redlatch torture --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, len(r.Names), r.TTL)
 	if !r.Yours {
+		command += " --topology " + r.Topology
+	}
+	if !r.Yours && len(r.History.Parts) == 0 {
 		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
 	}
 	return command + " --faults " + strings.Join(r.Kinds, ",")
@@ -152,6 +164,7 @@ func (r *Report) rows() []row {
 	f, a := r.Findings, r.Findings.Availability
 	rows := []row{
 		{"seed", fmt.Sprint(r.Seed), ""},
+		{"topology", r.Topology, ""},
 		{"nodes", fmt.Sprint(r.Nodes), r.Servers},
 		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", len(r.Names), r.TTL)},
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
@@ -162,6 +175,7 @@ func (r *Report) rows() []row {
 		{"tokens out of order", fmt.Sprint(len(f.Tokens)), ""},
 		{"lost updates, guarded", fmt.Sprint(f.Guarded.Lost), fmt.Sprintf("of %d writes; %d accesses refused as stale", f.Guarded.Writes, f.Guarded.Refused)},
 		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: what a fencing token is for", f.Open.Writes)},
+		{"refused", fmt.Sprint(len(f.Refused)), fmt.Sprintf("times in which one node that was up gave no lock for longer than %v", history.Recovery)},
 		{"keys left behind", fmt.Sprint(len(f.Orphans)), fmt.Sprintf("of %d looked for while all were at rest", f.Looks)},
 		{"availability", percent(a.Share()), fmt.Sprintf("of %d tries for a free lock, while a quorum was up (%s of the time)", a.Tried, percent(ratio(a.QuorumUp, a.Length)))},
 		{"", percent(a.Overall()), fmt.Sprintf("of all %d", a.AllTried)},

@@ -24,7 +24,7 @@ func sound() *Report {
 		h.Holds = append(h.Holds, history.Hold{Name: h.Names[0], Worker: 1, From: (100 + i/2) * s, End: (100+i/2)*s + s/4})
 	}
 	return &Report{
-		Seed: 42, Asked: 10 * time.Second, Nodes: 3, Workers: 2, Names: h.Names, Kinds: []string{"split"}, History: h,
+		Topology: "redlock", Seed: 42, Asked: 10 * time.Second, Nodes: 3, Workers: 2, Names: h.Names, Kinds: []string{"split"}, History: h,
 		Findings: &judge.Findings{
 			Acquisitions: 20, ByName: map[string]int{h.Names[0]: 20},
 			Linearizable: judge.Linearizability{Locks: judge.Linearizable, Registers: judge.Linearizable},
@@ -70,7 +70,7 @@ func TestHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"nothing was violated", "--for 10s --seed 42 --workers 2 --names 1 --ttl 0s --nodes-count 3 --faults split", "nodes 1, 2 from worker 2", "both ways", `"length":100000`} {
+	for _, want := range []string{"nothing was violated", "--for 10s --seed 42 --workers 2 --names 1 --ttl 0s --topology redlock --nodes-count 3 --faults split", "nodes 1, 2 from worker 2", "both ways", `"length":100000`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the page", want)
 		}

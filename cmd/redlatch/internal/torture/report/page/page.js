@@ -7,6 +7,10 @@
 		latency: ["#e0a33a", "slow"], "half-open": ["#b3662e", "half-open"], reset: ["#e06c2e", "connections reset"],
 		refuse: ["#a83d1e", "connections refused"], "lost-reply": ["#d98cb3", "answers lost"], namespace: ["#b02a6f", "packets lost"],
 		clock: ["#1f8a9e", "clock stepped"], nudge: ["#7cc4cf", "clock nudged"],
+		failover: ["#2e7d5b", "a replica promoted"], lag: ["#b3662e", "a replica promoted that was behind"],
+		minority: ["#d1495b", "cut off with one Sentinel and half of the workers"], "sentinel-kill": ["#64707d", "killed"],
+		"sentinel-hang": ["#7a4fb5", "hung"], takeover: ["#8b0f2e", "a replica promoted by itself"], move: ["#3b7dd8", "a slot moved"],
+		fix: ["#8c4a60", "killed, its slots given away"],
 		stop: ["#7a4fb5", "stopped"], crash: ["#64707d", "killed"], starve: ["#e0a33a", "starved of CPU"],
 	};
 	const palette = ["#3b7dd8", "#e8833a", "#3f9f6b", "#b65cc4", "#c9a227", "#4fb3bf", "#d65a7a", "#7a8b3a", "#8a6fd1", "#a8694a"];
@@ -57,9 +61,9 @@
 	const describe = (f) => `${f.kind}: ${kinds[f.kind] ? kinds[f.kind][1] : ""}${f.detail ? ", " + f.detail : ""}\nat ${seconds(f.from)} for ${long(f.to - f.from)}` +
 		(f.out > f.to ? `\nout until ${seconds(f.out)}` : "");
 
-	for (let n = 1; n <= data.nodes; n++) {
+	for (let n = 1; n <= data.nodes.length; n++) {
 		const mine = data.faults.filter((f) => f.nodes.includes(n));
-		row(`node ${n}`, 20, (c, y, h) => {
+		row(data.nodes[n - 1], 20, (c, y, h) => {
 			bar(c, 0, data.length, y + h / 2 - 1, 2, good);
 			for (const f of mine) if (f.out > f.to && f.out >= left && f.from <= right) hatch(c, f.to, f.out, y + 2, h - 4, soft);
 			for (const f of mine) {

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
+)
+
+// force releases a lock whoever has it, when somebody has said yes to what that breaks.
+func (u *unlockCmd) force(out *printer) error {
+	cfg, err := u.config()
+	if err != nil {
+		return err
+	}
+	client, err := u.open(cfg, out)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	look, cancel := context.WithTimeout(context.Background(), handleTimeout)
+	holding, err := client.Inspect(look, u.Name)
+	cancel()
+	if err != nil {
+		return u.failure("unlock", u.Name, err)
+	}
+	// A minority of nodes may have what another attempt has left.
+	handles := make(map[string]redlatch.NodeAnswer)
+	for _, node := range holding.Nodes {
+		if node.Verdict == redlatch.Held {
+			handles[node.Holder.ID] = node
+		}
+	}
+	if len(handles) == 0 {
+		return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: nobody holds it", u.Name)}
+	}
+	var others []string
+	for handle, node := range handles {
+		if handle != holding.Holder.ID {
+			others = append(others, "  less than a quorum has it for "+holdingText(node.Holder, node.Left))
+		}
+	}
+	slices.Sort(others)
+	out.write(append(u.breaks(holding), others...)...)
+	if err := confirm(u.Yes, "nobody can be asked", "type yes to take the lock from them: ", "nothing was unlocked", out); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
+	defer cancel()
+	for handle := range handles {
+		released, err := client.Release(ctx, u.Name, handle)
+		switch {
+		case err != nil:
+			return u.failure("unlock", u.Name, err)
+		case handle == holding.Holder.ID && !released:
+			return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: %w by them any more", u.Name, errNotHeld)}
+		}
+	}
+	out.say("%q was unlocked", u.Name)
+	return nil
+}
+
+// breaks says who has the lock and what becomes of them.
+func (u *unlockCmd) breaks(h redlatch.Holding) []string {
+	name := printable.Text(u.Name)
+	if h.Holder.ID == "" {
+		return []string{name + ": no quorum of nodes has it for one holder"}
+	}
+	return []string{
+		fmt.Sprintf("%s is held by %s", name, holdingText(h.Holder, h.Left)),
+		"this does not stop them: their work goes on beside that of the next holder until they notice, at their next renewal, or never where nothing renews it",
+		"only a resource that checks fencing tokens refuses what they write after that; better end their process, and the lock is free when its TTL has run out",
+	}
+}

@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// BenchmarkOneHung runs each command with all servers up and with one of them stopped, and
+// reports how many times as long it takes then, by the medians of one run: a hung server
+// is to cost next to nothing.
+func BenchmarkOneHung(b *testing.B) {
+	tool := filepath.Join(b.TempDir(), "redlatch")
+	if out, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	for _, n := range []int{3, 5} {
+		servers, err := redistest.StartNodes(context.Background(), n, redistest.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, s := range servers {
+			b.Cleanup(func() { s.Close() })
+		}
+		env := append(os.Environ(), "REDLATCH_NODES="+strings.Join(redistest.URLs(servers), ","), "REDLATCH_NO_FENCE=true")
+		call := func(args ...string) (string, time.Duration) {
+			cmd := exec.Command(tool, args...)
+			cmd.Env = env
+			start := time.Now()
+			out, err := cmd.Output()
+			if err != nil && args[0] != "show" {
+				b.Fatalf("%v: %v", args, err)
+			}
+			return strings.TrimSpace(string(out)), time.Since(start)
+		}
+		call("admit", "--all")
+		name := 0
+		commands := []string{"run", "lock", "extend", "show", "unlock"}
+		// round runs them all once, on a name of its own: what a hung server has is there
+		// for its TTL.
+		round := func(took map[string][]time.Duration) {
+			name++
+			job := fmt.Sprint("job", name)
+			handle := ""
+			for _, command := range commands {
+				var args []string
+				switch command {
+				case "run":
+					args = []string{"run", "run" + job, "--", "true"}
+				case "lock":
+					args = []string{"lock", job}
+				case "extend", "unlock":
+					args = []string{command, job, handle}
+				case "show":
+					args = []string{"show", job}
+				}
+				out, d := call(args...)
+				if command == "lock" {
+					handle = out
+				}
+				took[command] = append(took[command], d)
+			}
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			up, hung := make(map[string][]time.Duration), make(map[string][]time.Duration)
+			for b.Loop() {
+				round(up)
+				// The last one is never the node that keeps the line alone.
+				if err := servers[n-1].Pause(); err != nil {
+					b.Fatal(err)
+				}
+				round(hung)
+				if err := servers[n-1].Resume(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for _, command := range commands {
+				b.ReportMetric(float64(median(hung[command]))/float64(median(up[command])), command+"-hung/up")
+				b.ReportMetric(float64(median(up[command]).Microseconds())/1000, command+"-ms")
+			}
+		})
+	}
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// One hung server of three is not waited for: neither by the first contact, nor at the end.
+// Waiting for it once in each command would take 5 s, and more than that to close.
+func TestOneHungServerIsNotWaitedFor(t *testing.T) {
+	servers, err := redistest.StartNodes(t.Context(), 3, redistest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		t.Cleanup(func() { s.Close() })
+	}
+	t.Setenv("REDLATCH_NODES", strings.Join(redistest.URLs(servers), ","))
+	t.Setenv("REDLATCH_NO_FENCE", "true")
+	t.Setenv("REDLATCH_NODE_TIMEOUT", "1")
+	if code := exitOf(t, []string{"admit", "--all"}); code != 0 {
+		t.Fatalf("admit: %d", code)
+	}
+	if err := servers[2].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer servers[2].Resume()
+	start := time.Now()
+	handle := strings.TrimSpace(printed(t, "lock", "job"))
+	for _, args := range [][]string{{"lock", "-n", "-E", "0", "job"}, {"extend", "job", handle}, {"show", "job"}, {"unlock", "job", handle}} {
+		if code := exitOf(t, args); code != 0 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("five commands took %v", took)
+	}
+}

@@ -1,0 +1,274 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// clusterTimeout is after how long without a word a master is taken to be down.
+const clusterTimeout = time.Second
+
+// clustered is a node that is a Redis Cluster, with three masters and a replica each.
+// A part is what one of the masters had in the beginning; after each fault one
+// master has all of it again.
+type clustered struct {
+	cluster *redistest.Cluster
+	probes  []string // by part
+	names   []string // that others contend for
+	binary  string
+}
+
+// inPart returns a name that is in a part of the slots, from 1: the given one, or
+// one that begins so.
+func inPart(name string, part int) string {
+	for n := 0; ; n++ {
+		candidate := name
+		if n > 0 {
+			candidate = fmt.Sprintf("%s.%d", name, n)
+		}
+		if partOfSlot(int(hashslot.Of(candidate))) == part {
+			return candidate
+		}
+	}
+}
+
+// partOfSlot is the part that a slot is in, from 1, as redistest shares them out.
+func partOfSlot(slot int) int {
+	parts := Cluster.parts()
+	for part := 1; ; part++ {
+		if slot < hashslot.Slots*part/parts {
+			return part
+		}
+	}
+}
+
+func startClustered(ctx context.Context, o Options, binary string) (*clustered, error) {
+	c, err := redistest.StartClusterWithReplicas(ctx, Cluster.parts(), 1, redistest.Options{Binary: binary, Args: []string{
+		"--cluster-node-timeout", fmt.Sprint(clusterTimeout.Milliseconds()),
+		// The other masters go on without one.
+		"--cluster-require-full-coverage", "no",
+		// Who lost its slots gets them back.
+		"--cluster-allow-replica-migration", "no",
+		"--appendonly", "yes",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &clustered{cluster: c, probes: o.probeNames(), names: o.lockNames(), binary: binary}, nil
+}
+
+func (c *clustered) url() string {
+	m := c.cluster.Masters
+	return fmt.Sprintf("redis://%s?addr=%s&addr=%s#%s", m[0].Addr(), m[1].Addr(), m[2].Addr(), composedName)
+}
+
+func (c *clustered) labels() []string {
+	labels := make([]string, len(c.cluster.Members()))
+	for i := range labels {
+		labels[i] = fmt.Sprintf("server %d", i+1)
+	}
+	return labels
+}
+
+func (c *clustered) kind() string {
+	return fmt.Sprintf("%s %s, a Cluster of three masters with a replica each", filepath.Base(c.binary), c.cluster.Masters[0].Version())
+}
+
+func (c *clustered) settle(int, side) {}
+
+func (c *clustered) close() error { return c.cluster.Close() }
+
+// master is the one that has the part now.
+func (c *clustered) master(part int) (*redistest.Server, error) {
+	return c.cluster.Owner(int(hashslot.Of(c.probes[part-1])))
+}
+
+func (c *clustered) number(s *redistest.Server) int { return slices.Index(c.cluster.Members(), s) }
+
+func (c *clustered) run(_ context.Context, part int) string {
+	s, err := c.master(part)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(c.number(s), " ", s.PID())
+}
+
+func (c *clustered) keeper(ctx context.Context, name string) (*redistest.Conn, int, error) {
+	s, err := c.cluster.Owner(int(hashslot.Of(name)))
+	if err != nil {
+		return nil, 0, err
+	}
+	conn, err := s.Dial(ctx)
+	return conn, c.number(s), err
+}
+
+// ready blocks until every slot has a master and all replicas have their data.
+func (c *clustered) ready(ctx context.Context, _ item) error { return c.cluster.AwaitServing(ctx) }
+
+func (c *clustered) begin(ctx context.Context, it item) (hit []int, undo func() error, err error) {
+	always := context.WithoutCancel(ctx)
+	master, err := c.master(it.part)
+	if err != nil {
+		return nil, nil, err
+	}
+	hit = []int{c.number(master)}
+	switch it.kind {
+	case killNode:
+		master.Kill()
+		return hit, func() error { return c.cluster.Restart(always, master) }, nil
+	case wipeNode:
+		master.Kill()
+		return hit, func() error { return c.cluster.RestartEmpty(always, master) }, nil
+	case hangNode:
+		return hit, master.Resume, master.Pause()
+	case failover:
+		replica, err := c.replica(master)
+		if err != nil {
+			return hit, nil, err
+		}
+		return hit, nil, c.cluster.FailOver(always, replica)
+	case takeover:
+		replica, err := c.replica(master)
+		if err != nil {
+			return hit, nil, err
+		}
+		return hit, func() error { return c.takeOver(always, it, replica, master) }, c.takeOver(always, it, master, replica)
+	case moveSlot:
+		undo, err := c.move(always, it, master)
+		return hit, undo, err
+	case fixSlots:
+		master.Kill()
+		undo := func() error { return c.mend(always, it, master) }
+		if _, err := c.cluster.Fix(always); err != nil {
+			return hit, undo, err
+		}
+		return hit, undo, nil
+	}
+	panic("torture: no such fault of a Cluster: " + string(it.kind))
+}
+
+func (c *clustered) replica(master *redistest.Server) (*redistest.Server, error) {
+	replicas, err := c.cluster.ReplicasOf(master)
+	if err == nil && len(replicas) == 0 {
+		err = fmt.Errorf("%s has no replica", master.Addr())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return replicas[0], nil
+}
+
+// takeOver has a replica take the place of its master without asking anybody, behind
+// it where the fault is a hard one.
+func (c *clustered) takeOver(ctx context.Context, it item, master, replica *redistest.Server) error {
+	if it.hard {
+		if err := c.cluster.HoldReplication(ctx, master, true); err != nil {
+			return err
+		}
+		wait(ctx, it.delay) // for locks that the replica does not hear of
+	}
+	err := c.cluster.TakeOver(ctx, replica)
+	if it.hard {
+		err = errors.Join(err, c.cluster.HoldReplication(ctx, master, false))
+	}
+	return err
+}
+
+// move moves the slot of a name to another master, key by key.
+func (c *clustered) move(ctx context.Context, it item, from *redistest.Server) (undo func() error, err error) {
+	mine := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool {
+		return partOfSlot(int(hashslot.Of(name))) != it.part
+	})
+	if len(mine) == 0 {
+		mine = []string{c.probes[it.part-1]} // fewer names than masters
+	}
+	slot := int(hashslot.Of(mine[it.whom%len(mine)]))
+	other := 1 + (it.part+it.whom%2)%Cluster.parts()
+	to, err := c.master(other)
+	if err != nil {
+		return nil, err
+	}
+	slowly := func(string) { wait(ctx, it.delay) }
+	return func() error { return c.cluster.MoveSlot(ctx, slot, from, slowly) }, c.cluster.MoveSlot(ctx, slot, to, slowly)
+}
+
+// mend starts a master again whose slots were given to others, and gives them back:
+// those with keys key by key.
+func (c *clustered) mend(ctx context.Context, it item, master *redistest.Server) error {
+	restart := c.cluster.Restart
+	if it.hard {
+		restart = c.cluster.RestartEmpty
+	}
+	if err := restart(ctx, master); err != nil {
+		return err
+	}
+	if err := c.cluster.AwaitServing(ctx); err != nil {
+		return err
+	}
+	// Who has no slots left may follow its former replica: Valkey 8.0 sees to that.
+	master, err := c.cluster.MasterOf(master)
+	if err != nil {
+		return err
+	}
+	others, err := c.cluster.SlotsOf(master)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(others, func(slot int) bool { return partOfSlot(slot) != it.part }) {
+		return fmt.Errorf("%s, which was to get its slots back, follows a master of others", master.Addr())
+	}
+	// Redis 7.0 deletes the keys of slots that it has lost, and not in its
+	// append-only file: they may have come back, and would be in the way.
+	if _, err := master.Do("FLUSHALL"); err != nil {
+		return err
+	}
+	used, err := c.used(ctx)
+	if err != nil {
+		return err
+	}
+	var empty []int
+	for slot := range hashslot.Slots {
+		if partOfSlot(slot) != it.part {
+			continue
+		}
+		if !used[slot] {
+			empty = append(empty, slot)
+		} else if err := c.cluster.MoveSlot(ctx, slot, master, nil); err != nil {
+			return err
+		}
+	}
+	return c.cluster.GiveSlots(ctx, master, empty...)
+}
+
+// used are the slots that have keys, and those of all names.
+func (c *clustered) used(ctx context.Context) (map[int]bool, error) {
+	used := map[int]bool{}
+	for _, name := range slices.Concat(c.names, c.probes) {
+		used[int(hashslot.Of(name))] = true
+	}
+	for _, s := range c.cluster.Living() {
+		conn, err := s.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := conn.Do("KEYS", "*")
+		conn.Close()
+		if err != nil {
+			return nil, err
+		}
+		keys, _ := reply.([]any)
+		for _, key := range keys {
+			used[int(hashslot.Of(fmt.Sprint(key)))] = true
+		}
+	}
+	return used, nil
+}

@@ -1,0 +1,273 @@
+//go:build linux
+
+package torture
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// host is a machine on the lan, which holds one server or some workers.
+type host int
+
+// outside is where the torture itself is. Nothing is cut off from it.
+const outside host = -1
+
+// lan is a network between processes of this machine that can be parted. Each
+// server is known to all others by the address of a front of the lan; a front tells
+// by the process who it is that connects.
+//
+// Nothing is lost on it: what is held passes later, as what TCP sends again does.
+type lan struct {
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows; nothing waits while it is held
+	held      map[way]int
+	changed   chan struct{} // closed and replaced when held changes
+	residents map[int]host  // by process id
+	dynamic   []resident
+	listeners []net.Listener
+	conns     map[net.Conn]bool
+	closed    bool
+}
+
+// way is from one host to another.
+type way struct{ from, to host }
+
+// resident is a server whose process changes when it restarts.
+type resident struct {
+	pid func() int
+	on  host
+}
+
+func newLAN() *lan {
+	l := &lan{held: map[way]int{}, changed: make(chan struct{}), residents: map[int]host{os.Getpid(): outside}, conns: map[net.Conn]bool{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// front opens an address that leads to what is on a host. Nobody is led there
+// before target is given.
+func (l *lan) front(on host) (address string, open func(target string), err error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	l.mu.Lock()
+	l.listeners = append(l.listeners, listener)
+	l.mu.Unlock()
+	return listener.Addr().String(), func(target string) {
+		l.wg.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return // closed
+				}
+				l.wg.Go(func() { l.serve(conn, on, target) })
+			}
+		})
+	}, nil
+}
+
+// settle says that a process is on a host.
+func (l *lan) settle(pid int, on host) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.residents[pid] = on
+}
+
+// settleServer says the same of a server, whichever process it is.
+func (l *lan) settleServer(pid func() int, on host) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dynamic = append(l.dynamic, resident{pid, on})
+}
+
+// hold has everything wait that goes any of the ways, until it was released as often.
+func (l *lan) hold(ways []way, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range ways {
+		if on {
+			l.held[w]++
+		} else if l.held[w]--; l.held[w] == 0 {
+			delete(l.held, w)
+		}
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// pass waits until nothing holds what goes that way, and reports false when the lan
+// is closed.
+func (l *lan) pass(w way) bool {
+	for {
+		l.mu.Lock()
+		held, changed := l.held[w] > 0, l.changed
+		l.mu.Unlock()
+		if l.ctx.Err() != nil {
+			return false
+		}
+		if !held {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-l.ctx.Done():
+			return false
+		}
+	}
+}
+
+// track has close end a connection. It reports false when that is over.
+func (l *lan) track(conn net.Conn, on bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if on && !l.closed {
+		l.conns[conn] = true
+		return true
+	}
+	delete(l.conns, conn)
+	conn.Close()
+	return false
+}
+
+func (l *lan) serve(client net.Conn, on host, target string) {
+	if !l.track(client, true) {
+		return
+	}
+	defer l.track(client, false)
+	from, err := l.identify(client)
+	if err != nil {
+		return // it is gone already
+	}
+	var d net.Dialer
+	server, err := d.DialContext(l.ctx, "tcp4", target)
+	if err != nil {
+		// A host that is cut off does not say that nobody listens there.
+		l.pass(way{on, from})
+		return
+	}
+	if !l.track(server, true) {
+		return
+	}
+	var pumping sync.WaitGroup
+	pumping.Go(func() { l.pump(client, server, way{from, on}) })
+	pumping.Go(func() { l.pump(server, client, way{on, from}) })
+	pumping.Wait()
+	l.track(server, false)
+}
+
+// pump passes bytes on until the connection ends, whose end waits as they do.
+func (l *lan) pump(from, to net.Conn, w way) {
+	defer to.Close()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		if !l.pass(w) {
+			from.Close()
+			return
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				from.Close()
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// identify returns where the other end of a connection is. A process that has just
+// been started may not have been settled yet, and a list of sockets that changes
+// while it is read may lack one.
+func (l *lan) identify(conn net.Conn) (host, error) {
+	for missing, deadline := 0, time.Now().Add(5*time.Second); missing < 50 && time.Now().Before(deadline); {
+		inode, err := peerInode(conn)
+		if err != nil {
+			missing++
+		} else {
+			for pid, on := range l.processes() {
+				if hasSocket(pid, inode) {
+					return on, nil
+				}
+			}
+		}
+		if !wait(l.ctx, 2*time.Millisecond) {
+			break
+		}
+	}
+	return outside, fmt.Errorf("the process behind %s is not known", conn.RemoteAddr())
+}
+
+func (l *lan) processes() map[int]host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[int]host, len(l.residents)+len(l.dynamic))
+	maps.Copy(all, l.residents)
+	for _, r := range l.dynamic {
+		all[r.pid()] = r.on
+	}
+	return all
+}
+
+// peerInode returns the number of the socket at the other end, by proc(5).
+func peerInode(conn net.Conn) (string, error) {
+	local, remote := conn.LocalAddr().(*net.TCPAddr).Port, conn.RemoteAddr().(*net.TCPAddr).Port
+	// Of this thread: another may be in a network namespace, the first one too.
+	file, err := os.Open("/proc/thread-self/net/tcp")
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	near, far := fmt.Sprintf(":%04X", remote), fmt.Sprintf(":%04X", local)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) > 9 && strings.HasSuffix(f[1], near) && strings.HasSuffix(f[2], far) && f[9] != "0" {
+			return f[9], nil
+		}
+	}
+	return "", fmt.Errorf("no socket at %s", conn.RemoteAddr())
+}
+
+// hasSocket reports whether the process has that socket open.
+func hasSocket(pid int, inode string) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, entry := range entries {
+		if target, err := os.Readlink(dir + "/" + entry.Name()); err == nil && target == "socket:["+inode+"]" {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends all connections.
+func (l *lan) close() {
+	l.cancel()
+	l.mu.Lock()
+	l.closed = true
+	for _, listener := range l.listeners {
+		listener.Close()
+	}
+	for conn := range l.conns {
+		conn.Close()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}

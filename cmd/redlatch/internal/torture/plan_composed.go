@@ -1,0 +1,204 @@
+//go:build linux
+
+package torture
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// failoverTime is what a failover takes.
+	failoverTime = 2 * time.Second
+	// settling is how long after a fault of a composed node the next one may come.
+	settling = time.Second
+)
+
+// planComposed draws the faults of a node that several servers make up, by time:
+// each kind once at first, in an order drawn too, then by weight. Those of masters
+// come one after the other, those of Sentinels beside them but not beside a
+// minority, and those of workers all the while.
+func (s setting) planComposed() []item {
+	p := newPlanner(s)
+	masters := p.ofMasters()
+	items := slices.Concat(masters, p.ofSentinels(masters), p.ofWorkers())
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.at, b.at) })
+	return items
+}
+
+// overture is each kind that has the trait once, in a drawn order.
+func (p *planner) overture(such func(trait) bool) []kind {
+	ks := slices.DeleteFunc(slices.Clone(p.kinds), func(k kind) bool { return !such(traits[k]) })
+	p.rand.Shuffle(len(ks), func(i, j int) { ks[i], ks[j] = ks[j], ks[i] })
+	return ks
+}
+
+// ofMasters draws the faults of masters. Most come when a part has got over its last
+// one, so that there are locks to be lost; some do not wait for that.
+func (p *planner) ofMasters() []item {
+	all := p.overture(func(t trait) bool { return t.server && !t.sentinel })
+	if len(all) == 0 {
+		return nil
+	}
+	first := slices.Clone(all)
+	if p.twin {
+		telling := p.topology.telling()
+		first = append(telling, slices.DeleteFunc(first, func(k kind) bool { return slices.Contains(telling, k) })...)
+	}
+	end := p.length - p.tail()
+	out := make([]time.Duration, p.topology.parts()+1) // by part, from 1
+	var items []item
+	for t := 2 * settling; t < end; {
+		k := kind("")
+		if len(first) > 0 {
+			k = first[0]
+		} else {
+			k = p.drawOf(all)
+		}
+		it := item{kind: k, at: t, part: p.freePart(out, t)}
+		p.shapeComposed(&it, len(first) > 0)
+		if t+it.for_ > end {
+			if len(first) == 0 {
+				break
+			}
+			first = first[1:] // another may be shorter
+			continue
+		}
+		if len(first) > 0 {
+			first = first[1:]
+		}
+		items = append(items, it)
+		if it.out > 0 {
+			out[it.part] = t + it.out
+		}
+		t += it.for_ + settling
+		rest := time.Duration(0) // what the overture still needs
+		for _, k := range first {
+			other := item{kind: k}
+			p.longest(&other)
+			rest += other.for_ + 2*settling
+		}
+		work := p.between(settling, 5*settling/2)
+		if over := slices.Min(out[1:]) + work; over > t && over+rest < end && !p.twin && p.rand.IntN(4) > 0 {
+			t = over
+		} else {
+			t += p.between(0, settling)
+		}
+	}
+	return items
+}
+
+// freePart chooses a part of the node, most often one that is not out.
+func (p *planner) freePart(out []time.Duration, t time.Duration) int {
+	part := 1 + p.rand.IntN(len(out)-1)
+	for range len(out) - 1 {
+		if out[part] <= t || p.rand.IntN(8) == 0 {
+			return part
+		}
+		part = 1 + part%(len(out)-1)
+	}
+	return part
+}
+
+// longest is how long a fault of masters takes at most.
+func (p *planner) longest(it *item) {
+	switch it.kind {
+	case minority:
+		it.for_ = p.isolation() + 2*settling
+	case killNode, wipeNode, hangNode:
+		it.for_ = 2 * failoverTime
+	case lag:
+		it.for_ = 2*settling + failoverTime
+	default:
+		it.for_ = 2 * settling
+	}
+}
+
+// isolation is how long a minority is cut off at least: what the others have
+// promoted is to vote before the end.
+func (p *planner) isolation() time.Duration {
+	if p.twin {
+		return 2 * failoverTime
+	}
+	return failoverTime + quarantine(p.ttl)
+}
+
+// shapeComposed draws how long a fault of masters is, and the rest of it. Where a
+// replica is to be promoted first, it is long enough for that.
+func (p *planner) shapeComposed(it *item, first bool) {
+	p.longest(it)
+	switch it.kind {
+	case minority:
+		it.for_ -= p.between(0, 2*settling)
+		it.side, it.whom = side(p.rand.IntN(2)), p.rand.IntN(sentinelCount)
+	case killNode, wipeNode, hangNode:
+		if first && !p.twin || p.rand.IntN(3) > 0 {
+			it.for_ -= p.between(0, failoverTime/2)
+		} else {
+			it.for_ = p.between(100*time.Millisecond, 400*time.Millisecond)
+		}
+		it.whom = p.rand.IntN(8)
+	default:
+		it.for_ -= p.between(0, settling)
+		it.whom = p.rand.IntN(8)
+	}
+	switch it.kind {
+	case moveSlot:
+		it.delay = p.between(time.Millisecond, 100*time.Millisecond)
+	case takeover, fixSlots, lag:
+		it.delay, it.hard = p.between(200*time.Millisecond, 800*time.Millisecond), p.rand.IntN(2) == 0
+		if it.kind == lag && !it.hard {
+			it.for_ -= failoverTime
+		}
+	}
+	if traits[it.kind].out {
+		it.out = it.for_ + settled
+		if traits[it.kind].forgets || it.kind == killNode || it.kind == hangNode {
+			it.out = max(it.out, min(it.for_, failoverTime)+quarantine(p.ttl))
+		}
+	}
+}
+
+// ofSentinels draws the faults of Sentinels, beside those of masters.
+func (p *planner) ofSentinels(masters []item) []item {
+	all := p.overture(func(t trait) bool { return t.sentinel })
+	if len(all) == 0 {
+		return nil
+	}
+	var items []item
+	for t := calm; ; t += p.between(2*settling, 8*settling) {
+		k := all[len(items)%len(all)]
+		it := item{kind: k, at: t, for_: p.between(settling, 4*settling), part: 1, whom: p.rand.IntN(sentinelCount)}
+		for _, m := range masters {
+			// Two Sentinels are left on the other side.
+			if m.kind == minority && it.at < m.at+m.for_+settling && m.at < it.at+it.for_+2*settling {
+				it.at = m.at + m.for_ + settling
+			}
+		}
+		if it.at+it.for_ > p.length-p.tail() {
+			return items
+		}
+		items, t = append(items, it), it.at+it.for_
+	}
+}
+
+// ofWorkers draws the faults of workers.
+func (p *planner) ofWorkers() []item {
+	all := p.overture(func(t trait) bool { return t.worker })
+	if len(all) == 0 {
+		return nil
+	}
+	var items []item
+	for t := calm; t < p.length-p.tail(); t += p.between(4*shortestGap, 4*longestGap) {
+		k := p.drawOf(all)
+		if len(items) < len(all) {
+			k = all[len(items)]
+		}
+		if it, ok := p.make(k, t); ok && it.at+it.for_ <= p.length-p.tail() {
+			items = append(items, it)
+			p.take(it)
+		}
+	}
+	return items
+}

@@ -1,0 +1,136 @@
+//go:build linux
+
+package torture
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestTopologyOptions(t *testing.T) {
+	good := func(topology Topology) Options {
+		return Options{Topology: topology, For: time.Minute, Workers: 4, Names: 2, Faults: []string{"stop"}}
+	}
+	for words, o := range map[string]Options{
+		`--topology is "ring": use single, redlock, sentinel, cluster`: good("ring"),
+		"--topology sentinel starts servers of its own, and --nodes": func() Options {
+			o := good(Sentinel)
+			o.Yours = []string{"redis://a:1"}
+			return o
+		}(),
+		"--nodes-count is 5, but --topology cluster": func() Options { o := good(Cluster); o.Nodes = 5; return o }(),
+		"--for is 20s: use 30s or more":              func() Options { o := good(Single); o.For = 20 * time.Second; return o }(),
+		"--faults names split, which --topology cluster does not have: choose from kill,": func() Options {
+			o := good(Cluster)
+			o.Faults = []string{"stop", "split"}
+			return o
+		}(),
+		"--faults names minority, which --topology redlock does not have": func() Options {
+			o := good(Redlock)
+			o.Nodes, o.Faults = 3, []string{"minority"}
+			return o
+		}(),
+	} {
+		wantInvalid(t, o.complete(), words)
+	}
+	o := good("")
+	o.Nodes = 3
+	if err := o.complete(); err != nil || o.Topology != Redlock || o.TTL != 2*time.Second {
+		t.Errorf("%s, TTL %v, %v", o.Topology, o.TTL, err)
+	}
+	for _, topology := range []Topology{Single, Sentinel, Cluster} {
+		o := good(topology)
+		if err := o.complete(); err != nil || o.Nodes != 1 || o.TTL != topology.DefaultTTL() {
+			t.Errorf("%s: %d nodes, TTL %v, %v", topology, o.Nodes, o.TTL, err)
+		}
+	}
+}
+
+// All names of a part are known, and those of a Cluster are spread over its masters.
+func TestNamesOfParts(t *testing.T) {
+	o := Options{Topology: Cluster, Names: 7, prefix: "torture"}
+	seen := map[int]int{}
+	for _, part := range o.parts() {
+		seen[part]++
+	}
+	if len(seen) != 3 || seen[1] != 3+1 || seen[3] != 2+1 {
+		t.Errorf("names by part: %v", seen)
+	}
+}
+
+// A run of each topology: every kind that was chosen happens, nothing is violated,
+// and the twin is found out, but for that of a Cluster, which may take longer.
+func TestRunOfTopology(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	if len(redistest.Flavors()) == 0 {
+		t.Fatal(redistest.ErrNoServer)
+	}
+	for topology, faults := range map[Topology]string{
+		Single:   "kill,wipe,hang,partition,lost-reply,stop,crash",
+		Sentinel: "failover,lag,sentinel-hang,stop,crash",
+		Cluster:  "failover,takeover,kill,wipe,hang,move,fix,stop,crash",
+	} {
+		t.Run(string(topology), func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			r, err := Run(t.Context(), Options{
+				Topology: topology, For: 35 * time.Second, Seed: 1, Workers: 4, Names: 3, TTL: time.Second, Faults: strings.Split(faults, ","), Out: io.Discard,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// In so short a time a twin of a Cluster may show nothing.
+			if len(r.Violations()) > 0 || topology != Cluster && !r.OK() {
+				t.Errorf("%s", r.Text())
+			}
+		})
+	}
+}
+
+// A lan tells its hosts apart by their processes, and holds what goes between two.
+func TestLAN(t *testing.T) {
+	s := redistest.New(t)
+	l := newLAN()
+	defer l.close()
+	address, open, err := l.front(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(s.Addr())
+	l.settleServer(s.PID, 1)
+	replica := redistest.NewReplica(t, s, redistest.Options{ReplicaOf: s.Addr()})
+	l.settleServer(replica.PID, 2)
+	l.hold([]way{{1, 2}}, true)
+	if _, err := replica.Do("REPLICAOF", "127.0.0.1", strings.TrimPrefix(address, "127.0.0.1:")); err != nil {
+		t.Fatal(err)
+	}
+	// This process is outside, where nothing is held.
+	conn, err := redistest.Dial(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if reply, err := conn.Do("SET", "k", "v"); err != nil || reply != "OK" {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	info, err := replica.Info("replication")
+	if err != nil || info["master_link_status"] != "down" {
+		t.Errorf("the replica's link is %s, %v", info["master_link_status"], err)
+	}
+	l.hold([]way{{1, 2}}, false)
+	if err := replica.AwaitLink(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := replica.Do("GET", "k"); err != nil || reply != "v" {
+		t.Errorf("%v, %v", reply, err)
+	}
+	l.close()
+	if _, err := conn.Do("PING"); err == nil {
+		t.Error("a connection outlives the lan")
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/printable"
+)
+
+// listCmd is `redlatch list`. What it prints is what was asked for, so it goes to stdout.
+type listCmd struct {
+	connection
+
+	JSON  bool           `name:"json" help:"Print JSON: an array, or with --watch one on each line."`
+	Watch bool           `help:"Look again every --every, until interrupted."`
+	Every *time.Duration `placeholder:"D" help:"How long --watch waits between two looks. Defaults to 2s."`
+	Ours  bool           `help:"Leave out keys that are not redlatch's."`
+
+	Pattern string `arg:"" optional:"" default:"*" help:"Which names, as a glob: *, ?, [a-c]. Defaults to all."`
+}
+
+// Help says what is listed, and what it costs.
+func (*listCmd) Help() string {
+	return `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
+
+Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed.
+
+Exit codes:
+
+	0      listed, also where there is none
+	64     usage
+	69     no quorum: too few nodes answered; what the others have is listed
+	77     a node refused (password, permission, ...)
+	128+n  signal n ended it`
+}
+
+// Run lists once, or until a signal.
+func (l *listCmd) Run(out *printer) error {
+	cfg, err := l.config()
+	if err != nil {
+		return err
+	}
+	every := 2 * time.Second
+	switch {
+	case l.Every != nil && !l.Watch:
+		return usage("add --watch, or leave it out", "--every %v without --watch", *l.Every)
+	case l.Every != nil && *l.Every <= 0:
+		return usage("give seconds", "--every %v is not positive", *l.Every)
+	case l.Every != nil:
+		every = *l.Every
+	}
+	l.sayNodes(out)
+	ctx, stop := untilSignal()
+	defer stop()
+	for {
+		listed, answers, err := redlatch.List(ctx, cfg, l.Pattern)
+		if ctx.Err() == nil {
+			if err := l.print(listed, answers, err, len(cfg.Nodes), out); err != nil || !l.Watch {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return &outcome{code: signalCode(ctx)}
+		case <-time.After(every):
+		}
+	}
+}
+
+// print prints what was found. With --watch a failure is told and does not end it, unless
+// it would be the same the next time.
+func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer, failed error, of int, out *printer) error {
+	if errors.Is(failed, redlatch.ErrInvalid) {
+		return &outcome{code: exitUsage, err: failed}
+	}
+	if l.Ours {
+		ours := listed[:0]
+		for _, lock := range listed {
+			if !lock.Foreign {
+				ours = append(ours, lock)
+			}
+		}
+		listed = ours
+	}
+	text := l.table(listed, of)
+	switch {
+	case l.JSON && failed != nil && !l.Watch:
+		text = ""
+	case l.JSON:
+		text = l.json(listed, of)
+	case l.Watch && term.IsTerminal(int(os.Stdout.Fd())):
+		text = "\x1b[H\x1b[2J" + time.Now().Format(time.TimeOnly) + "\n" + text
+	}
+	if _, err := os.Stdout.WriteString(text); err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	if failed != nil {
+		end := l.failure("list", l.Pattern, failed)
+		if _, ok := errors.AsType[*redlatch.QuorumError](failed); ok {
+			end.err = fmt.Errorf("cannot list %q: %d of %d nodes answered, which is no quorum", l.Pattern, answered(answers), of)
+		}
+		if l.Watch {
+			out.say("%s", inFlags(end.err.Error()))
+			return nil
+		}
+		return end
+	}
+	for _, node := range answers {
+		if node.Err != nil && !l.Watch {
+			out.say("%s is left out: %s", node.Node, oneLine(node.Err.Error()))
+		}
+	}
+	return nil
+}
+
+func (l *listCmd) table(listed []redlatch.Listed, of int) string {
+	if len(listed) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tHOLDER\tSINCE\tLEFT\tWAITING\tNODES")
+	for _, lock := range listed {
+		holder, since, left := "-", "-", "-"
+		switch {
+		case lock.Holder.ID == "":
+			holder = "nobody"
+		case lock.Foreign:
+			holder = "foreign: " + shortened(printable.Text(lock.Holder.ID))
+		default:
+			holder = printable.Text(lock.Holder.Label)
+			since = lock.Holder.Since.Local().Format(time.DateTime)
+		}
+		if lock.Holder.ID != "" {
+			if left = short(lock.Left).String(); lock.Left < 0 {
+				left = "for ever"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d of %d\n", printable.Text(lock.Name), holder, since, left, len(lock.Waiting), lock.Nodes, of)
+	}
+	_ = table.Flush() // a strings.Builder takes all
+	return text.String()
+}
+
+// answered is how many nodes did.
+func answered(answers []redlatch.NodeAnswer) (n int) {
+	for _, node := range answers {
+		if node.Err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// shortened is as much of a foreign value as a table has room for.
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > 24 {
+		return string(runes[:24]) + "…"
+	}
+	return text
+}
+
+func (l *listCmd) json(listed []redlatch.Listed, of int) string {
+	type lock struct {
+		Name string `json:"name"`
+		Held bool   `json:"held"`
+		holderJSON
+		Foreign bool     `json:"foreign"`
+		Waiting []string `json:"waiting"`
+		Nodes   int      `json:"nodes"`
+		Of      int      `json:"of"`
+	}
+	locks := make([]lock, len(listed))
+	for i, found := range listed {
+		locks[i] = lock{found.Name, 2*found.Nodes > of, holderAsJSON(found.Holder, found.Left), found.Foreign, labels(found.Waiting), found.Nodes, of}
+	}
+	if l.Watch {
+		return mustJSON(json.Marshal(locks))
+	}
+	return mustJSON(json.MarshalIndent(locks, "", "  "))
+}
+
+// mustJSON is what the encoder made of strings and numbers, on a line of its own.
+func mustJSON(text []byte, err error) string {
+	if err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(text) + "\n"
+}
+
+// labels are the names of those who wait.
+func labels(waiting []redlatch.Waiter) []string {
+	names := make([]string, len(waiting))
+	for i, waiter := range waiting {
+		names[i] = waiter.Label
+	}
+	return names
+}

@@ -1,0 +1,66 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A server that asks for certificates is reached with --ca, --cert and --key, and not
+// without one of them.
+func TestCertificates(t *testing.T) {
+	t.Setenv("REDLATCH_PASSWORD", "")
+	server := redistest.New(t, redistest.Options{TLS: true, TLSClientAuth: true})
+	pair := server.TLSConfig().Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, blocks ...[]byte) string {
+		var text []byte
+		for _, block := range blocks {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: block})...)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca, cert, private := server.CAFile(), write("cert", "CERTIFICATE", pair.Certificate...), write("key", "PRIVATE KEY", key)
+	for _, c := range []struct {
+		name  string
+		flags []string
+		code  int
+	}{
+		{"all three", []string{"--ca", ca, "--cert", cert, "--key", private}, exitFree},
+		{"no certificate of ours", []string{"--ca", ca}, exitRefused},
+		{"none whom we trust", []string{"--cert", cert, "--key", private}, exitRefused},
+	} {
+		args := append([]string{"show", "--node-timeout", "1", "--nodes", server.URL(), "job"}, c.flags...)
+		if code := exitOf(t, args); code != c.code {
+			t.Errorf("%s: exit code %d, want %d", c.name, code, c.code)
+		}
+	}
+}
+
+// exitOf runs one command line in this process, in silence, and returns its exit code.
+func exitOf(t *testing.T, args []string) int {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = null, null
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+	return execute(args)
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The library's errors name its settings; who types a command line knows flags.
+var (
+	nodeSetting = regexp.MustCompile(`Config\.Nodes\[(\d+)\]`)
+	flagNames   = strings.NewReplacer(
+		"Config.RestartFence", "--no-fence",
+		"FenceOff", "--no-fence",
+		"Config.MaxTTL", "--max-ttl",
+		"raise MaxTTL", "raise --max-ttl",
+		"Config.TTL", "--ttl",
+		"WithTTL", "--ttl",
+		"WithGuard", "--grace",
+		"Config.NodeTimeout", "--node-timeout",
+		"and NodeTimeout", "and --node-timeout",
+		"Config.Replicas", "--replicas",
+		"Config.ReplicaTimeout", "--replica-timeout",
+		"Config.Fsync", "--fsync",
+		"Config.KeyTemplate", "--key-template",
+		"or a KeyTemplate", "or a --key-template",
+		"Config.Label", "--label",
+		"WithLabel", "--label",
+		"Config.Deployment", "--deployment",
+		"Config.Durable", "--durable",
+		"Config.Nodes", "--nodes",
+	)
+)
+
+// inFlags is what the tool says of a library's error: its settings by the names of the
+// flags, and not that it is of redlatch, or invalid, which goes without saying.
+func inFlags(text string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		for _, prefix := range []string{"redlatch: ", "invalid: "} {
+			line = strings.TrimPrefix(line, prefix)
+		}
+		line = nodeSetting.ReplaceAllStringFunc(line, func(setting string) string {
+			i, _ := strconv.Atoi(nodeSetting.FindStringSubmatch(setting)[1])
+			return "URL " + strconv.Itoa(i+1) + " of --nodes"
+		})
+		lines.WriteString(flagNames.Replace(strings.ReplaceAll(line, ": invalid: ", ": ")))
+	}
+	return lines.String()
+}
