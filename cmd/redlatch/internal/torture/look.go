@@ -20,27 +20,33 @@ const (
 	// lookTime is how long a look takes if nobody is late, and lookMargin what its
 	// judge allows for.
 	lookTime, lookMargin = time.Second, 300 * time.Millisecond
-	// lastLook is how long before the end a composed node is looked at.
-	lastLook = 2500 * time.Millisecond
+	// lastLook is how long before the end a node that is alone is looked at, when
+	// nothing happens to it any more.
+	lastLook = 3500 * time.Millisecond
 	// lookGrace is how long after the last answer to its caller a library has to
 	// clean up behind it.
 	lookGrace = 400 * time.Millisecond
 )
 
 // lookOften has the workers let go of everything now and then, to see whether
-// keys stay behind. It ends with ctx. A composed node is at rest towards the end.
+// keys stay behind. It ends with ctx. A node that is alone is at rest towards the
+// end, and maybe at no other time.
 func (t *torturer) lookOften(ctx context.Context) {
-	if t.ground.node != nil {
-		if wait(ctx, t.options.For-lastLook) {
-			t.look(ctx)
-		}
-		return
+	var last <-chan time.Time
+	if t.options.Topology.alone() {
+		last = time.After(t.options.For - lastLook)
 	}
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
+	var often <-chan time.Time
+	if t.ground.node == nil {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		often = ticker.C
+	}
 	for {
 		select {
-		case <-ticker.C:
+		case <-often:
+			t.look(ctx)
+		case <-last:
 			t.look(ctx)
 		case <-ctx.Done():
 			return
