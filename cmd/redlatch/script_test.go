@@ -41,6 +41,7 @@ const limit = 3 * time.Minute
 //	signal SIG PROC|FILE    send a signal to a background command, or to the pid
 //	                        in the file; FILE@ means its process group
 //	guard-of PROC FILE      write the pid of its guard process
+//	parent-of PROC FILE     write the pid of COMMAND's parent process
 //	await FILE [PATTERN]    wait until the file has a line, or one that matches
 //	await-gone FILE...      wait until the processes with these pids have ended
 //	[!] running FILE...     whether they have not
@@ -79,7 +80,8 @@ func TestScript(t *testing.T) {
 			"start":      startProcess,
 			"ends":       ends,
 			"signal":     sendSignal,
-			"guard-of":   guardOf,
+			"guard-of":   hiddenProcess("guard-process"),
+			"parent-of":  hiddenProcess("parent-process"),
 			"await":      await,
 			"await-gone": awaitGone,
 			"running":    running,

@@ -56,7 +56,7 @@ func onTerminal(t *testing.T, name string, args ...string) *keyboard {
 	}()
 	t.Cleanup(func() {
 		// The terminal ends when nobody has it open any more.
-		left, _ := descendants(cmd.Process.Pid, 0)
+		left, _ := descendants(cmd.Process.Pid)
 		for _, pid := range append(left, cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
