@@ -183,8 +183,8 @@ type Config struct {
 
 	// attached are nodes in place of URLs.
 	attached []attach.Node
-	// crowd is node.Options.Crowd.
-	crowd int
+	// batchAbove is node.Options.BatchAbove.
+	batchAbove int
 }
 
 const (
@@ -253,7 +253,7 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
-		Crowd:          c.crowd,
+		BatchAbove:     c.batchAbove,
 		Logger:         c.Logger,
 	}
 }
