@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // MaxMaxTTL bounds an agreement's MaxTTL. A node that restarted stays out for that long, and
@@ -45,7 +45,7 @@ type Agreement struct {
 // that could have been on it, and than any token that could have been proposed before
 // (docs/fencing.md, "When a node forgets").
 func (a Agreement) Quarantine() time.Duration {
-	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt
+	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt
 }
 
 // ID is a hash of the agreement: names may hold anything. Every vote reads it, so it is no
@@ -61,7 +61,7 @@ func (a Agreement) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MaxTTL %v", a.MaxTTL)
 	if a.NoQuarantine {
-		b.WriteString(", RestartFence off")
+		b.WriteString(", NoQuarantine")
 	}
 	if a.Durable {
 		b.WriteString(", Durable")
@@ -100,7 +100,7 @@ func (e *DisagreementError) Error() string {
 func (e *DisagreementError) flags() string {
 	flags := " --max-ttl " + e.Ours.MaxTTL.String()
 	if e.Ours.NoQuarantine {
-		flags += " --no-fence"
+		flags += " --no-quarantine"
 	}
 	if e.Ours.Durable {
 		flags += " --durable"
