@@ -170,7 +170,7 @@ func (s *sentinel) start(text string) bool {
 	}
 	if left, _ := s.shared.left(); left <= 0 || s.shared.expired.Load() {
 		// This process was stopped until now, and others may have the lock.
-		guardReport{commandFailed, uint32(syscall.ETIME)}.send(s.reports)
+		guardReport{commandFailed, uint32(syscall.ECANCELED)}.send(s.reports)
 		return false
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: o.group}

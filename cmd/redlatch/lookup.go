@@ -20,7 +20,7 @@ func lookup(command string) (string, error) {
 	}
 	for _, candidate := range candidates {
 		// With a separator in it, it is not looked up again.
-		if path, err := exec.LookPath(candidate); err == nil || errors.Is(err, exec.ErrDot) {
+		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -209,4 +210,27 @@ func newSharedFile() (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	return os.NewFile(uintptr(fd), "memfd"), nil
+}
+
+// duplicate makes to another number for the open file from.
+func duplicate(from, to int) error { return os.NewSyscallError("dup3", unix.Dup3(from, to, 0)) }
+
+// awaitEnd returns when a process that is no child of ours has ended.
+func awaitEnd(pid int) {
+	born := birth(pid)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil { // Linux 5.3
+		for processExists(pid) && birth(pid) == born && !hasEnded(pid) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return
+	}
+	for {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != unix.EINTR {
+			return
+		}
+	}
 }

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func adoptOrphans() {}
@@ -40,3 +43,13 @@ func describeProcess(pid int) string { return "process " + strconv.Itoa(pid) }
 var ignoredSignals = sync.OnceValue(ignoredAsGoKnows)
 
 func newSharedFile() (*os.File, error) { return newUnlinkedFile() }
+
+// duplicate makes to another number for the open file from.
+func duplicate(from, to int) error { return os.NewSyscallError("dup2", unix.Dup2(from, to)) }
+
+// awaitEnd returns when a process that is no child of ours has ended.
+func awaitEnd(pid int) {
+	for processExists(pid) {
+		time.Sleep(100 * time.Millisecond)
+	}
+}
