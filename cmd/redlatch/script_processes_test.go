@@ -107,6 +107,14 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+func died(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "died SIG PROC")
+	status := worldOf(ts).processes[args[1]].cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() || signalName(status.Signal()) != "SIG"+args[0] {
+		ts.Fatalf("%s: %s, want SIG%s", args[1], describe(status), args[0])
+	}
+}
+
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, args, 2, "signal SIG PROC|FILE|FILE@")
 	sig := unix.SignalNum("SIG" + args[0])
@@ -198,6 +206,14 @@ func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
 	for _, file := range args {
 		for _, pid := range pidsIn(ts, file) {
 			eventually(ts, fmt.Sprintf("the process %d of %s has ended", pid, file), func() bool { return !runs(pid) })
+		}
+	}
+}
+
+func awaitReaped(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			eventually(ts, fmt.Sprintf("the process %d of %s was waited for", pid, file), func() bool { return !processExists(pid) })
 		}
 	}
 }

@@ -133,8 +133,10 @@ func (s *supervisor) done() bool {
 		return false
 	case len(s.left.refused) > 0 && s.ending != ranTooLong:
 		return true // it was said
-	case s.left.dying == 0 && len(s.left.refused) == 0 && (s.child.reaped || s.ending == parentKilled):
-		return true
+	case s.left.dying == 0 && len(s.left.refused) == 0:
+		// Where orphans cannot be adopted, init has COMMAND once its parent
+		// was killed, and does not tell how it ended.
+		return s.child.reaped || s.ending == parentKilled && time.Since(s.killed) > time.Second
 	case s.child.reaped && time.Since(s.killed) >= patience:
 		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
 		return true
