@@ -59,7 +59,7 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 	quarantine := maxTTL + 4*time.Second
 	others := map[string]func(*redlatch.Config){
 		"a shorter MaxTTL": func(c *redlatch.Config) { c.TTL, c.MaxTTL = time.Second, time.Second },
-		"no quarantine":         func(c *redlatch.Config) { c.NoQuarantine = true },
+		"no quarantine":    func(c *redlatch.Config) { c.NoQuarantine = true },
 	}
 	visits := map[string]func(*testing.T, redlatch.Config){
 		"looking": func(t *testing.T, c redlatch.Config) {
@@ -71,8 +71,8 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 			if _, err := client.Inspect(t.Context(), "y"); err != nil {
 				t.Errorf("inspect: %v", err)
 			}
-			if node := examine(t, c)[0]; node.Standing != redlatch.Unfit || !isDisagreement(node.Reason) {
-				t.Errorf("examined, the restarted node is %v because of %v", node.Standing, node.Reason)
+			if node := examine(t, c)[0]; node.Status != redlatch.StatusUnfit || !isDisagreement(node.Reason) {
+				t.Errorf("examined, the restarted node is %v because of %v", node.Status, node.Reason)
 			}
 		},
 		"locking": func(t *testing.T, c redlatch.Config) {
@@ -239,13 +239,13 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 				t.Errorf("%s: inspect: %+v, %v", n.differs, holding, err)
 			}
 			for _, node := range examine(t, other) {
-				if node.Standing != redlatch.Unfit || !isDisagreement(node.Reason, n.values...) {
-					t.Errorf("%s: %s is %v because of %v", n.differs, node.Node, node.Standing, node.Reason)
+				if node.Status != redlatch.StatusUnfit || !isDisagreement(node.Reason, n.values...) {
+					t.Errorf("%s: %s is %v because of %v", n.differs, node.Node, node.Status, node.Reason)
 				}
 			}
 			for _, node := range examine(t, c) {
-				if node.Standing != redlatch.Admitted {
-					t.Errorf("%s: for the others, %s is %v because of %v", n.differs, node.Node, node.Standing, node.Reason)
+				if node.Status != redlatch.StatusAdmitted {
+					t.Errorf("%s: for the others, %s is %v because of %v", n.differs, node.Node, node.Status, node.Reason)
 				}
 			}
 			if after := contents(t, servers); !slices.Equal(after, before) && held.Err() == nil {

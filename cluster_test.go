@@ -297,7 +297,7 @@ func TestClusterMistaken(t *testing.T) {
 		}
 		unlock(t, lock)
 		reports, err := redlatch.Examine(t.Context(), config(clusterURL(servers)))
-		if err != nil || len(reports) != 1 || reports[0].Standing != redlatch.Unclear || reports[0].Err == nil {
+		if err != nil || len(reports) != 1 || reports[0].Status != redlatch.StatusUnclear || reports[0].Err == nil {
 			t.Errorf("examined: %+v, %v", reports, err)
 		}
 		if err := open(t, config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {

@@ -167,7 +167,7 @@ func TestTooFewReplicasAcknowledge(t *testing.T) {
 		client := open(t, conf)
 		_, err := client.TryLock(t.Context(), "x")
 		answer := verdictOf(t, err, 0)
-		if !errors.Is(err, redlatch.ErrNoQuorum) || answer.Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "1 of 2 replicas") {
+		if !errors.Is(err, redlatch.ErrNoQuorum) || answer.Verdict != redlatch.VoteNotReplicated || !strings.Contains(err.Error(), "1 of 2 replicas") {
 			t.Fatalf("got %v, want 1 of 2 replicas", err)
 		}
 		awaitValue(t, r.master, "x", "")
@@ -183,13 +183,13 @@ func TestTooFewReplicasAcknowledge(t *testing.T) {
 		r.stream.HoldBack(redistest.Replies, true)
 		until := lock.Until()
 		err = lock.Extend(t.Context(), conf.TTL)
-		if answer := verdictOf(t, err, 0); answer.Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if answer := verdictOf(t, err, 0); answer.Verdict != redlatch.VoteNotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Fatalf("extension: %v, want 0 of 1 replicas", err)
 		}
 		if !lock.Until().Equal(until) || lock.Err() != nil {
 			t.Fatalf("an extension that missed changed the lock: until %v, before %v, %v", lock.Until(), until, lock.Err())
 		}
-		if _, err := client.TryLock(t.Context(), "y"); verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+		if _, err := client.TryLock(t.Context(), "y"); verdictOf(t, err, 0).Verdict != redlatch.VoteNotReplicated {
 			t.Fatalf("got %v, want it not replicated", err)
 		}
 		awaitValue(t, r.master, "y", "")
@@ -250,7 +250,7 @@ func TestEveryWayIsAcknowledged(t *testing.T) {
 	for _, commands := range []redlatch.Commands{redlatch.CommandsScript, redlatch.CommandsWatch} {
 		conf.Commands = commands
 		name := fmt.Sprint("y", commands)
-		if _, err := open(t, conf).Take(t.Context(), name, "me", conf.TTL); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+		if _, err := open(t, conf).Take(t.Context(), name, "me", conf.TTL); err == nil || verdictOf(t, err, 0).Verdict != redlatch.VoteNotReplicated {
 			t.Errorf("take by %v: %v, want it not replicated", commands, err)
 		}
 		awaitValue(t, r.master, name, "")
@@ -308,13 +308,13 @@ func TestAcknowledgementsOfAnotherServerDoNotCount(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	if _, err := client.TryLock(t.Context(), "x"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated {
+	if _, err := client.TryLock(t.Context(), "x"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.VoteNotReplicated {
 		t.Fatalf("got %v, want it not replicated", err)
 	}
 	awaitValue(t, r.master, "x", "")
 	// From now on votes come from the one, and acknowledgements from the other.
 	_, err := client.TryLock(t.Context(), "y")
-	if err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "renewed") {
+	if err == nil || verdictOf(t, err, 0).Verdict != redlatch.VoteNotReplicated || !strings.Contains(err.Error(), "renewed") {
 		t.Fatalf("got %v, want it not replicated, as the connection was renewed", err)
 	}
 	awaitValue(t, r.master, "y", "")
@@ -365,7 +365,7 @@ func TestFsync(t *testing.T) {
 		}
 		unlock(t, lock)
 		do(t, r.replica, "CONFIG", "SET", "appendonly", "no")
-		if _, err := client.TryLock(t.Context(), "y"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas acknowledged it within 300ms as on disk") {
+		if _, err := client.TryLock(t.Context(), "y"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.VoteNotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas acknowledged it within 300ms as on disk") {
 			t.Fatalf("got %v, want 0 of 1 on disk", err)
 		}
 	})

@@ -67,7 +67,7 @@ func TestIdleCrowdIsQuiet(t *testing.T) {
 				}
 			}
 			for k := range names {
-				awaitStanding(t, nodes, fmt.Sprint("x", k), processes)
+				awaitQueued(t, nodes, fmt.Sprint("x", k), processes)
 			}
 			before, start := commandsOf(t, nodes), time.Now()
 			<-time.After(4 * time.Second)
@@ -138,7 +138,7 @@ func TestNothingGrows(t *testing.T) {
 			}
 		}
 		for i := range names {
-			awaitStanding(t, nodes, name(i), 2)
+			awaitQueued(t, nodes, name(i), 2)
 		}
 		cancel()
 		if err := closed.Close(); err != nil {

@@ -319,7 +319,7 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				if ok || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("got %t, %v", ok, err)
 				}
-				if a := verdictOf(t, err, 0); a.Verdict != redlatch.Unknown || a.Err == nil {
+				if a := verdictOf(t, err, 0); a.Verdict != redlatch.VoteUnknown || a.Err == nil {
 					t.Errorf("the node's answer is %v", a)
 				}
 				awaitValue(t, s.nodes[0], name, "")
@@ -355,7 +355,7 @@ func TestReplyToTakeIsLost(t *testing.T) {
 			return set == "acquire" || c.Name() == "SET"
 		})
 		ok, err := client.Take(ctx, name, "x", 20*time.Second)
-		if ok || !errors.Is(err, redlatch.ErrNoQuorum) || verdictOf(t, err, 0).Verdict != redlatch.Unknown {
+		if ok || !errors.Is(err, redlatch.ErrNoQuorum) || verdictOf(t, err, 0).Verdict != redlatch.VoteUnknown {
 			t.Fatalf("got %t, %v", ok, err)
 		}
 		awaitValue(t, s.nodes[0], name, "x")
@@ -654,7 +654,7 @@ func TestInspect(t *testing.T) {
 	for _, server := range nodes {
 		do(t, server, "DEL", name)
 	}
-	if h, err = client.Inspect(ctx, name); err != nil || h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.NotOurs {
+	if h, err = client.Inspect(ctx, name); err != nil || h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.VoteNotOurs {
 		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -44,8 +44,8 @@ func TestResetMovesADeployment(t *testing.T) {
 		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
 	}
 	for _, node := range examine(t, three) {
-		if node.Standing != redlatch.Waiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
-			t.Errorf("%v for %v because of %v", node.Standing, node.Left, node.Reason)
+		if node.Status != redlatch.StatusWaiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
+			t.Errorf("%v for %v because of %v", node.Status, node.Left, node.Reason)
 		}
 	}
 	// The old set is refused at once and for good, though its clients were not

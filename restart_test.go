@@ -202,7 +202,7 @@ func tryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error 
 		}
 		// While the node is looked at, nothing is known of how long it will take.
 		looking := errors.Is(err, redlatch.ErrNotAdmitted) && verdictOf(t, err, 0).Left == 0
-		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && verdictOf(t, err, 0).Verdict != redlatch.Unavailable
+		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && verdictOf(t, err, 0).Verdict != redlatch.VoteUnavailable
 		if !looking && !unanswered || time.Now().After(deadline) {
 			return err
 		}
