@@ -152,7 +152,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	if e.cluster {
 		return node.NewCluster(conn, o), nil
 	}
-	return node.New(conn, o), nil
+	return node.Batch(node.New(conn, o), c.config.batchAbove), nil
 }
 
 // connect waits for the first contact with the nodes: for all of them while it

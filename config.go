@@ -178,7 +178,7 @@ type Config struct {
 
 	// attached are nodes in place of URLs.
 	attached []attach.Node
-	// batchAbove is node.Options.BatchAbove.
+	// batchAbove is what node.Batch has: 0 but in tests.
 	batchAbove int
 }
 
@@ -248,7 +248,6 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
-		BatchAbove:     c.batchAbove,
 		Logger:         c.Logger,
 	}
 }
