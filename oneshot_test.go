@@ -88,6 +88,7 @@ func (w way) site(t *testing.T, nodes []*redistest.Server) *site {
 	}
 	s.config = config(proxyURLs(s.proxies)...)
 	s.config.Commands = w.commands
+	s.config.NodeTimeout = 4 * time.Second // a call that failed is not made again
 	return s
 }
 
@@ -308,8 +309,13 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				t.Parallel()
 				ctx, name := t.Context(), t.Name()
 				s := w.site(t, sharedOf(t, binary, 1))
+				s.config.NodeTimeout = time.Second // which is waited for
 				client := open(t, s.config)
-				is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
+				await(t, "taken", func() bool {
+					ok, err := client.Take(ctx, name, "x", 20*time.Second)
+					return ok || !late(err)
+				})
+				holderIs(t, client, name, "x", 1, 20*time.Second)
 				loseOnce(s.proxies[0], how, w.decisive)
 				ok, err := client.Release(ctx, name, "x")
 				if w.name == "valkey 8.1" && ok {
@@ -404,6 +410,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 			t.Parallel()
 			ctx, name := t.Context(), t.Name()
 			s := w.site(t, shared(t, 5))
+			s.config.NodeTimeout = time.Second // which is waited for
 			client := open(t, s.config)
 			s.proxies[0].BlackHole(redistest.Both, true)
 			if err := s.proxies[1].Refuse(true); err != nil {
@@ -601,9 +608,9 @@ func TestDetach(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	h, err := other.Inspect(ctx, name)
-	if err != nil || h.Holder.ID != id || h.Holder.Label != "somebody" || h.Left <= 0 || len(h.Nodes) != 3 {
-		t.Errorf("held by %+v, %v", h, err)
+	h := inspect(t, other, name)
+	if h.Holder.ID != id || h.Holder.Label != "somebody" || h.Left <= 0 || len(h.Nodes) != 3 {
+		t.Errorf("held by %+v", h)
 	}
 	is(t, true)(other.ExtendTake(ctx, name, id, 20*time.Second))
 	is(t, true)(other.Release(ctx, name, id))
@@ -633,10 +640,24 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// inspect is Inspect until all nodes have answered: it waits for the last one only a little.
+func inspect(t *testing.T, c *redlatch.Client, name string) (h redlatch.Holding) {
+	t.Helper()
+	await(t, "all nodes answer", func() bool {
+		var err error
+		h, err = c.Inspect(t.Context(), name)
+		if err != nil && !late(err) {
+			t.Fatal(err)
+		}
+		return err == nil && !slices.ContainsFunc(h.Nodes, func(a redlatch.NodeAnswer) bool { return a.Verdict == redlatch.Unknown })
+	})
+	return h
+}
+
 // Who holds a lock is what a quorum says.
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	ctx, name := t.Context(), t.Name()
+	name := t.Name()
 	nodes := shared(t, 3)
 	client := open(t, config(redistest.URLs(nodes)...))
 	for i, holder := range []string{"a", "b", "c"} {
@@ -647,15 +668,14 @@ func TestInspect(t *testing.T) {
 	holderIs(t, client, name, "a", 1, 20*time.Second) // a quorum as long as the first
 	do(t, nodes[0], "SET", name, "a")
 	holderIs(t, client, name, "a", -1, -1) // for ever
-	h, err := client.Inspect(ctx, name)
-	if err != nil || h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
-		t.Errorf("%+v, %v", h, err)
+	if h := inspect(t, client, name); h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
+		t.Errorf("%+v", h)
 	}
 	for _, server := range nodes {
 		do(t, server, "DEL", name)
 	}
-	if h, err = client.Inspect(ctx, name); err != nil || h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.NotOurs {
-		t.Errorf("%+v, %v", h, err)
+	if h := inspect(t, client, name); h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.NotOurs {
+		t.Errorf("%+v", h)
 	}
 }
 
