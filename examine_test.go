@@ -87,7 +87,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				cfg := fenced(server.URL())
+				cfg := withMaxTTL(fenced(server.URL()), patience) // which nobody waits for
 				cfg.Strict, cfg.Durable = c.strict, c.durable
 				client := open(t, cfg)
 				if c.happen != nil {
@@ -106,7 +106,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if node.Err != nil || node.Standing != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
 					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Standing, reason, node.Err, c.standing, c.reason)
 				}
-				if left := node.Left; (left > 0) != (c.standing == redlatch.Waiting) || left > restartQuarantine {
+				if left := node.Left; (left > 0) != (c.standing == redlatch.Waiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
 

@@ -25,7 +25,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				conf := fenced(redistest.URLs(servers)...)
+				conf := withMaxTTL(fenced(redistest.URLs(servers)...), patience) // which nobody waits for
 				conf.RestartFence = c.fence
 				if c.used {
 					client := open(t, conf)
