@@ -88,7 +88,6 @@ func (w way) site(t *testing.T, nodes []*redistest.Server) *site {
 	}
 	s.config = config(proxyURLs(s.proxies)...)
 	s.config.Commands = w.commands
-	s.config.NodeTimeout = 4 * time.Second // a call that failed is not made again
 	return s
 }
 
@@ -105,11 +104,53 @@ func eachWay(t *testing.T, f func(t *testing.T, w way, binary string)) {
 	})
 }
 
+// tooLate is what a panic says where nodes did not answer a one-shot call in time, which
+// cannot be made again as if it had not been made.
+type tooLate struct{ error }
+
+// again runs f, and again under another name where a call of it came too late, as on a busy
+// machine now and then.
+func again(t *testing.T, f func(t *testing.T, name string)) {
+	t.Helper()
+	try := func(name string) (late error) {
+		defer func() {
+			switch r := recover().(type) {
+			case nil:
+			case tooLate:
+				late = r
+			default:
+				panic(r)
+			}
+		}()
+		f(t, name)
+		return nil
+	}
+	for round := range 5 {
+		repeats.Store(t, true)
+		if try(fmt.Sprint(t.Name(), round)) == nil {
+			return
+		}
+	}
+	repeats.Delete(t)
+	f(t, t.Name())
+}
+
+// repeats has the tests that again will run once more.
+var repeats sync.Map
+
+// orAgain ends a run of again where err says that nodes were late.
+func orAgain(t *testing.T, err error) {
+	if _, will := repeats.Load(t); will && late(err) {
+		panic(tooLate{err})
+	}
+}
+
 // is expects the outcome of a one-shot call.
 func is(t *testing.T, want bool) func(got bool, err error) {
 	t.Helper()
 	return func(got bool, err error) {
 		t.Helper()
+		orAgain(t, err)
 		if err != nil || got != want {
 			t.Fatalf("got %t, %v, want %t", got, err, want)
 		}
@@ -120,6 +161,7 @@ func is(t *testing.T, want bool) func(got bool, err error) {
 func holderIs(t *testing.T, c *redlatch.Client, name, want string, least, most time.Duration) {
 	t.Helper()
 	id, left, err := c.Query(t.Context(), name)
+	orAgain(t, err)
 	if err != nil || id != want || left < least || left > most {
 		t.Fatalf("held by %q for %v, %v; want %q for %v to %v", id, left, err, want, least, most)
 	}
@@ -131,45 +173,50 @@ func TestOneShot(t *testing.T) {
 		for _, n := range []int{1, 3, 5} {
 			t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 				t.Parallel()
-				ctx, name := t.Context(), t.Name()
 				s := w.site(t, sharedOf(t, binary, n))
-				// Who takes, who extends and who releases are different clients.
-				taker, keeper := open(t, s.config), open(t, through(s.config, proxyURLs(s.proxies)...))
-				const ttl, longer = 10 * time.Second, 20 * time.Second
-
-				holderIs(t, taker, name, "", 0, 0)
-				is(t, true)(taker.Take(ctx, name, "job-10", ttl))
-				holderIs(t, keeper, name, "job-10", 1, ttl)
-				is(t, false)(taker.Take(ctx, name, "job-10", longer)) // the id is in its own way
-				is(t, false)(keeper.Take(ctx, name, "other", longer))
-				if _, err := keeper.TryLock(ctx, name); !errors.Is(err, redlatch.ErrHeld) {
-					t.Fatalf("a lock on top of it: %v", err)
-				}
-				// Ids are compared whole.
-				for _, id := range []string{"job-1", "job-100", "JOB-10", "job-1*", "other"} {
-					is(t, false)(keeper.ExtendTake(ctx, name, id, longer))
-					is(t, false)(keeper.Release(ctx, name, id))
-				}
-				holderIs(t, keeper, name, "job-10", 1, ttl)
-				is(t, true)(keeper.ExtendTake(ctx, name, "job-10", longer))
-				await(t, "a quorum is seen to be extended", func() bool {
-					id, left, err := taker.Query(ctx, name)
-					return err == nil && id == "job-10" && left > ttl && left <= longer
-				})
-				is(t, true)(keeper.Release(ctx, name, "job-10"))
-				for _, server := range s.nodes {
-					awaitValue(t, server, name, "")
-				}
-				is(t, false)(taker.Release(ctx, name, "job-10"))
-				is(t, false)(taker.ExtendTake(ctx, name, "job-10", longer)) // nor is it taken anew
-				holderIs(t, keeper, name, "", 0, 0)
-
-				lock := tryLock(t, keeper, name)
-				is(t, false)(taker.Take(ctx, name, "x", ttl))
-				unlock(t, lock)
+				again(t, s.serves)
 			})
 		}
 	})
+}
+
+// serves goes through all one-shot calls on a name. Who takes, who extends and who releases
+// are different clients.
+func (s *site) serves(t *testing.T, name string) {
+	ctx := t.Context()
+	taker, keeper := open(t, s.config), open(t, through(s.config, proxyURLs(s.proxies)...))
+	const ttl, longer = 10 * time.Second, 20 * time.Second
+
+	holderIs(t, taker, name, "", 0, 0)
+	is(t, true)(taker.Take(ctx, name, "job-10", ttl))
+	holderIs(t, keeper, name, "job-10", 1, ttl)
+	is(t, false)(taker.Take(ctx, name, "job-10", longer)) // the id is in its own way
+	is(t, false)(keeper.Take(ctx, name, "other", longer))
+	if _, err := keeper.TryLock(ctx, name); !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatalf("a lock on top of it: %v", err)
+	}
+	// Ids are compared whole.
+	for _, id := range []string{"job-1", "job-100", "JOB-10", "job-1*", "other"} {
+		is(t, false)(keeper.ExtendTake(ctx, name, id, longer))
+		is(t, false)(keeper.Release(ctx, name, id))
+	}
+	holderIs(t, keeper, name, "job-10", 1, ttl)
+	is(t, true)(keeper.ExtendTake(ctx, name, "job-10", longer))
+	await(t, "a quorum is seen to be extended", func() bool {
+		id, left, err := taker.Query(ctx, name)
+		return err == nil && id == "job-10" && left > ttl && left <= longer
+	})
+	is(t, true)(keeper.Release(ctx, name, "job-10"))
+	for _, server := range s.nodes {
+		awaitValue(t, server, name, "")
+	}
+	is(t, false)(taker.Release(ctx, name, "job-10"))
+	is(t, false)(taker.ExtendTake(ctx, name, "job-10", longer)) // nor is it taken anew
+	holderIs(t, keeper, name, "", 0, 0)
+
+	lock := tryLock(t, keeper, name)
+	is(t, false)(taker.Take(ctx, name, "x", ttl))
+	unlock(t, lock)
 }
 
 // Without a proxy in between, a server's own commands are used where it has them.
@@ -309,7 +356,6 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				t.Parallel()
 				ctx, name := t.Context(), t.Name()
 				s := w.site(t, sharedOf(t, binary, 1))
-				s.config.NodeTimeout = time.Second // which is waited for
 				client := open(t, s.config)
 				await(t, "taken", func() bool {
 					ok, err := client.Take(ctx, name, "x", 20*time.Second)
@@ -410,7 +456,6 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 			t.Parallel()
 			ctx, name := t.Context(), t.Name()
 			s := w.site(t, shared(t, 5))
-			s.config.NodeTimeout = time.Second // which is waited for
 			client := open(t, s.config)
 			s.proxies[0].BlackHole(redistest.Both, true)
 			if err := s.proxies[1].Refuse(true); err != nil {

@@ -296,7 +296,7 @@ func TestDeploymentsAreAdmittedApart(t *testing.T) {
 	server := redistest.New(t)
 	open := func(deployment string, maxTTL time.Duration) *redlatch.Client {
 		client, err := redlatch.Open(redlatch.Config{
-			Nodes: []string{server.URL()}, Deployment: deployment, TTL: 20 * time.Second, MaxTTL: maxTTL, NodeTimeout: 4 * time.Second,
+			Nodes: []string{server.URL()}, Deployment: deployment, TTL: 20 * time.Second, MaxTTL: maxTTL, NodeTimeout: time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)
