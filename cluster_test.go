@@ -213,7 +213,7 @@ func TestClusterFailover(t *testing.T) {
 			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "1000"}})
 			replica := newClusterReplica(t, servers[0])
 			conf := config(clusterURL(servers))
-			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+			conf.NodeTimeout, conf.ReplicaTimeout = time.Second, 900*time.Millisecond
 			conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
 			conf.RestartFence = fence
 			other := open(t, conf)

@@ -49,7 +49,7 @@ func newReplicated(t *testing.T, options redistest.Options) replicated {
 // config is that of a client of r, with time enough for a starved machine.
 func (r replicated) config() redlatch.Config {
 	c := config(r.address.URL())
-	c.NodeTimeout, c.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+	c.NodeTimeout, c.ReplicaTimeout = time.Second, 900*time.Millisecond
 	return c
 }
 
@@ -331,7 +331,7 @@ func TestFsync(t *testing.T) {
 			t.Skip("this redis-server has WAITAOF")
 		}
 		conf := config(s.URL())
-		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		conf.Fsync = true
 		if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WAITAOF") || !strings.Contains(err.Error(), "7.2") {
 			t.Fatalf("got %v, want a refusal that names WAITAOF and the versions", err)
 		}
@@ -339,7 +339,7 @@ func TestFsync(t *testing.T) {
 	t.Run("no append-only file", func(t *testing.T) {
 		t.Parallel()
 		conf := config(redistest.New(t, redistest.Options{Binary: "valkey-server"}).URL())
-		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		conf.Fsync = true
 		if _, err := open(t, conf).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "appendonly yes") {
 			t.Fatalf("got %v, want a refusal that says what to set", err)
 		}
@@ -365,7 +365,7 @@ func TestFsync(t *testing.T) {
 		}
 		unlock(t, lock)
 		do(t, r.replica, "CONFIG", "SET", "appendonly", "no")
-		if _, err := client.TryLock(t.Context(), "y"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas acknowledged it within 300ms as on disk") {
+		if _, err := client.TryLock(t.Context(), "y"); err == nil || verdictOf(t, err, 0).Verdict != redlatch.NotReplicated || !strings.Contains(err.Error(), "0 of 1 replicas acknowledged it within 900ms as on disk") {
 			t.Fatalf("got %v, want 0 of 1 on disk", err)
 		}
 	})
