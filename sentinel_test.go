@@ -76,7 +76,7 @@ func TestSentinelFailoverKeepsAnAcknowledgedLock(t *testing.T) {
 		options.Binary = binary
 		w := newWatched(t, 2, options)
 		conf := config(w.url())
-		conf.NodeTimeout, conf.ReplicaTimeout = time.Second, 900*time.Millisecond
+		conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
 		conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
 		conf.Replicas = 1
 		holder := open(t, conf)
