@@ -12,12 +12,12 @@ import (
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/attach"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // FenceMode switches the restart fence.
@@ -183,8 +183,8 @@ type Config struct {
 
 	// attached are nodes in place of URLs.
 	attached []attach.Node
-	// crowd is node.Options.Crowd.
-	crowd int
+	// batchAbove is node.Options.BatchAbove.
+	batchAbove int
 }
 
 const (
@@ -193,7 +193,7 @@ const (
 	defaultMaxHold     = time.Hour
 	defaultNodeTimeout = 50 * time.Millisecond
 	defaultReplicaWait = 50 * time.Millisecond
-	maxNodeTimeout     = ballot.LongestAttempt / 2 // an attempt has two steps
+	maxNodeTimeout     = vote.LongestAttempt / 2 // an attempt has two steps
 	nameMark           = "{name}"
 )
 
@@ -253,7 +253,7 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
-		Crowd:          c.crowd,
+		BatchAbove:     c.batchAbove,
 		Logger:         c.Logger,
 	}
 }

@@ -155,7 +155,7 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	}
 	records := make([]string, len(names))
 	for i, name := range names {
-		if records[i], err = (&Client{config: config}).record(name); err != nil {
+		if records[i], err = (&Client{config: config}).key(name); err != nil {
 			return nil, fmt.Errorf("redlatch: %w", err)
 		}
 	}

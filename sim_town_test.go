@@ -129,7 +129,7 @@ func (p *simProcess) open() error {
 		config.RestartFence = redlatch.FenceOff
 	}
 	if p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 {
-		config = redlatch.InCrowd(config) // the other steps are what mutations change
+		config = redlatch.Batched(config) // the other steps are what mutations change
 	}
 	client, err := openInWorld(config, p.town.world, p.machine)
 	p.client = client

@@ -127,7 +127,7 @@ func (c *calling) lock(ctx context.Context, name string) (func(context.Context) 
 		return unlock, nil
 	}
 	_, next := node.ClaimKeys(name)
-	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Stand, c.waiter, "0", expected(to)).Build()
+	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Enqueue, c.waiter, "0", expected(to)).Build()
 	if err := to.Do(ctx, stand).Error(); err != nil {
 		return nil, err
 	}

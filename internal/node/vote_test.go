@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // renewed is a connection to a server that grants everything, and is renewed before the
@@ -32,17 +32,17 @@ func (c *renewed) EvalSHA(ctx context.Context, sha string, keys, args []string) 
 	if c.renew {
 		c.number.Add(1)
 	}
-	if args[0] == script.Several {
+	if args[0] == script.Batch {
 		return driver.Reply{Kind: driver.Text, Text: "1"}, nil
 	}
 	return c.reply, nil
 }
 
-func voter(t *testing.T, conn driver.Conn, crowd int) *Node {
+func voter(t *testing.T, conn driver.Conn, batchAbove int) *Node {
 	t.Helper()
 	n := New(conn, Options{
 		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
-		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Crowd: crowd, Logger: slog.New(slog.DiscardHandler),
+		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, BatchAbove: batchAbove, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(n.Close)
 	return n
@@ -55,14 +55,14 @@ var released = func(string) (driver.Reply, error) { return deleted, nil }
 // together with others.
 func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
 	t.Parallel()
-	for name, crowd := range map[string]int{"by itself": math.MaxInt, "together": -1} {
+	for name, batchAbove := range map[string]int{"by itself": math.MaxInt, "together": -1} {
 		for _, renew := range []bool{false, true} {
 			conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
-			n := voter(t, conn, crowd)
-			a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "c", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
-			want := ballot.Granted
+			n := voter(t, conn, batchAbove)
+			a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
+			want := vote.Granted
 			if renew {
-				want = ballot.Unknown // it may have been executed
+				want = vote.Unknown // it may have been executed
 			}
 			if a.Verdict != want {
 				t.Errorf("%s, renewed %t: %+v", name, renew, a)
@@ -80,26 +80,26 @@ func TestGrantUnderNoCounter(t *testing.T) {
 	}
 	for _, c := range []struct {
 		reply driver.Reply
-		want  ballot.Verdict
+		want  vote.Verdict
 	}{
-		{number(1), ballot.Granted},
-		{number(script.MaxCounter), ballot.Granted},
-		{array(script.MaxCounter), ballot.Granted},
-		{number(script.MaxCounter + 1), ballot.Refused},
-		{number(-1), ballot.Refused},
-		{number(math.MinInt64), ballot.Refused},
-		{array(0), ballot.Refused},
-		{array(-5), ballot.Refused},
-		{array(script.MaxCounter + 1), ballot.Refused},
+		{number(1), vote.Granted},
+		{number(script.MaxCounter), vote.Granted},
+		{array(script.MaxCounter), vote.Granted},
+		{number(script.MaxCounter + 1), vote.Refused},
+		{number(-1), vote.Refused},
+		{number(math.MinInt64), vote.Refused},
+		{array(0), vote.Refused},
+		{array(-5), vote.Refused},
+		{array(script.MaxCounter + 1), vote.Refused},
 	} {
 		conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
 		n := voter(t, conn, math.MaxInt)
-		a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "the-counter", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+		a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
 		undone := conn.tries("mine") == 1
-		if a.Verdict != c.want || undone != (c.want == ballot.Refused) {
+		if a.Verdict != c.want || undone != (c.want == vote.Refused) {
 			t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
 		}
-		if undone && !strings.Contains(a.Err.Error(), `"the-counter"`) {
+		if undone && !strings.Contains(a.Err.Error(), `"redlatch:{x}:token:x"`) {
 			t.Errorf("%v: %v", c.reply, a.Err)
 		}
 	}

@@ -1,0 +1,252 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Where so many callers want something of a node at once that processors are
+// scarce, the steps of several go in one command: to take in a command and to start
+// a script costs a server more than what a simple step does, and the client, too.
+// Such a command does what is simple. The rest it leaves undone, to be asked for
+// one by one.
+
+// defaultBatchAbove is beyond how many callers steps are put together. Measured on two
+// processors.
+var defaultBatchAbove = 2 * runtime.GOMAXPROCS(0)
+
+const (
+	// maxBatch is how many steps go in one command: what is behind it at the server
+	// waits for no more.
+	maxBatch = 32
+	// While so many commands are under way the next is held back for others to join it,
+	// but not for long: a node may be far away.
+	maxBatches = 2
+	heldBack   = 200 * time.Microsecond
+)
+
+// batcher puts steps together.
+type batcher struct {
+	// send runs the steps' common command, and keeps neither keys nor args.
+	send func(keys, args []string) (answers string, err error)
+	// keys and args are what the command begins with; the number of acquire steps follows.
+	keys, args []string
+	callers    atomic.Int32
+	// spare has rooms that no command is in.
+	spare sync.Pool // of *room
+	// underWay has an element for each command that the next is held back for.
+	underWay chan struct{}
+
+	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
+	open *batch     // that steps may still be added to; nil when there is none
+}
+
+// batch is steps that go in one command.
+type batch struct {
+	room *room         // until it was sent
+	full chan struct{} // closed when no step can be added for want of room
+	// done is closed when there is an outcome: answers has a 1 for each step that was
+	// executed, those that acquire first, and err is why there are none.
+	done     chan struct{}
+	acquires int
+	answers  string
+	err      error
+}
+
+// kind is what a step does.
+type kind int
+
+const (
+	acquiring kind = iota
+	releasing
+)
+
+// room is where a command is put together: the steps by their kind.
+type room [2]struct {
+	steps      int
+	keys, args []string
+}
+
+func newBatcher(send func(keys, args []string) (string, error), keys, args []string) *batcher {
+	return &batcher{send: send, keys: keys, args: args, underWay: make(chan struct{}, maxBatches)}
+}
+
+// enter counts a caller in, and reports whether there are more than above. It is followed
+// by exit.
+func (g *batcher) enter(above int) bool { return int(g.callers.Add(1)) > above }
+
+func (g *batcher) exit() { g.callers.Add(-1) }
+
+// join has a step sent together with others, by the first of them, and waits until it
+// was answered or is given up: a caller who went before that could not know that what
+// it sends next comes after it. It reports whether the step was executed. An error that
+// is the server's refusal says nothing of the single acquire step, and that no release
+// step was executed.
+func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
+	g.mu.Lock()
+	b := g.open
+	first := b == nil
+	if first {
+		b = &batch{room: g.vacant(), full: make(chan struct{}), done: make(chan struct{})}
+		g.open = b
+	}
+	r := &b.room[k]
+	i := r.steps
+	r.steps++
+	r.keys, r.args = append(r.keys, keys...), append(r.args, args...)
+	if b.room[acquiring].steps+b.room[releasing].steps == maxBatch {
+		g.open = nil
+		close(b.full)
+	}
+	g.mu.Unlock()
+	if first {
+		g.run(b)
+	}
+	<-b.done
+	if isReply(b.err) {
+		return false, nil
+	}
+	if k == releasing {
+		i += b.acquires
+	}
+	return i < len(b.answers) && b.answers[i] == '1', b.err
+}
+
+// run sends b when others had time to join it.
+func (g *batcher) run(b *batch) {
+	runtime.Gosched() // those who are about to do so first
+	counted := g.holdBack(b)
+	g.mu.Lock()
+	if g.open == b {
+		g.open = nil
+	}
+	g.mu.Unlock()
+
+	acquires, releases := &b.room[acquiring], &b.room[releasing]
+	b.acquires = acquires.steps
+	acquires.args[len(g.args)] = strconv.Itoa(acquires.steps)
+	acquires.keys, acquires.args = append(acquires.keys, releases.keys...), append(acquires.args, releases.args...)
+	b.answers, b.err = g.send(acquires.keys, acquires.args)
+	if counted {
+		<-g.underWay
+	}
+	g.vacate(b)
+	close(b.done)
+}
+
+// holdBack returns when b may be sent, and whether it counts among the commands that the
+// next is held back for.
+func (g *batcher) holdBack(b *batch) bool {
+	select {
+	case g.underWay <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(heldBack)
+	defer timer.Stop()
+	select {
+	case g.underWay <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-b.full:
+	}
+	return false
+}
+
+// vacant is room for a command, with what it begins with.
+func (g *batcher) vacant() *room {
+	r, _ := g.spare.Get().(*room)
+	if r == nil {
+		r = new(room)
+	}
+	a := &r[acquiring]
+	a.keys, a.args = append(a.keys, g.keys...), append(append(a.args, g.args...), "")
+	return r
+}
+
+// vacate gives b's room to another.
+func (g *batcher) vacate(b *batch) {
+	r := b.room
+	b.room = nil
+	for k := range r {
+		clear(r[k].keys)
+		clear(r[k].args)
+		r[k].steps, r[k].keys, r[k].args = 0, r[k].keys[:0], r[k].args[:0]
+	}
+	g.spare.Put(r)
+}
+
+// limit is a context that commands which begin at about the same time share: a timer
+// and a channel of its own costs each of them more than to be put together.
+type limit struct {
+	context.Context
+	full time.Time // from when on it is too old for others
+}
+
+// limited returns a context that ends after Patience, or by an eighth of it earlier,
+// or with the node.
+func (n *Node) limited() context.Context {
+	now := time.Now()
+	if l := n.limit.Load(); l != nil && now.Before(l.full) {
+		return l
+	}
+	ctx, cancel := context.WithCancelCause(n.life)
+	time.AfterFunc(n.options.Patience, func() { cancel(context.DeadlineExceeded) })
+	l := &limit{ctx, now.Add(n.options.Patience / 8)}
+	n.limit.Store(l)
+	return l
+}
+
+// acquireInBatch is Acquire for one of many: ok is false when the node is to be asked
+// by a step of its own. After an error reply it may have executed this one; asked
+// again it says so, and its first answer is not used.
+func (n *Node) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
+	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
+	counter, next := sideKeys(r.Key)
+	executed, err := n.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
+	switch {
+	case err != nil:
+		return failure(err), true
+	case executed:
+		return vote.Answer{Verdict: vote.Granted, Token: r.Proposed}, true
+	}
+	return a, false
+}
+
+// isSimple reports whether the acquire step of r may go together with others.
+func (n *Node) isSimple(r *vote.Acquire) bool {
+	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.Ticket.Waiter == "" && n.replicas == nil
+}
+
+// releaseInBatch is release for one of many: ok is false when the node is to be asked
+// by a step of its own, which it is also when it is asked for no votes.
+func (n *Node) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
+	executed, err := n.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
+	if errors.Is(err, driver.ErrNotSent) {
+		return reply, false, nil
+	}
+	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
+}
+
+// isSimpleRelease reports whether the release step of r may go together with others.
+func isSimpleRelease(r *vote.Release) bool {
+	return r.Token == 0 && r.Ticket.Waiter == "" && !r.Queued
+}
+
+// sendBatch runs the common command of several steps.
+func (n *Node) sendBatch(keys, args []string) (answers string, err error) {
+	ctx := n.limited()
+	reply, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+		args[2] = seen.expected
+		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
+	})
+	return reply.Text, err
+}

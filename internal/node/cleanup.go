@@ -1,0 +1,80 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// maxCleanUps bounds the records a node may owe us the deletion of. Beyond it
+// the oldest is left to its TTL.
+const maxCleanUps = 4096
+
+// recent is how many are looked at for one that is there already.
+const recent = 32
+
+// cleanUp is a record that may lie on a node and whose release got no answer.
+type cleanUp struct {
+	request vote.Release
+	// gone is when its TTL has removed it at the latest.
+	gone time.Time
+}
+
+// cleanUps is the list of what is still to be released on one node.
+type cleanUps struct {
+	mu      sync.Mutex // guards what follows; nothing is called while it is held
+	list    []cleanUp
+	running bool
+}
+
+// add keeps l, and reports whether somebody must start working the list off. One
+// that several tries of a call wanted removed is kept once.
+func (s *cleanUps) add(l cleanUp) (start bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := max(0, len(s.list)-recent); i < len(s.list); i++ {
+		if known := &s.list[i]; known.request.ID == l.request.ID && known.request.Key == l.request.Key {
+			known.gone = later(known.gone, l.gone)
+			return false
+		}
+	}
+	if len(s.list) == maxCleanUps {
+		s.list = s.list[1:]
+	}
+	s.list = append(s.list, l)
+	start = !s.running
+	s.running = true
+	return start
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// next takes the oldest that its TTL has not removed yet. When there is none
+// the work is over.
+func (s *cleanUps) next() (cleanUp, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for len(s.list) > 0 {
+		l := s.list[0]
+		s.list = s.list[1:]
+		if now.Before(l.gone) {
+			return l, true
+		}
+	}
+	s.list, s.running = nil, false
+	return cleanUp{}, false
+}
+
+// back returns what could not be released yet to the head of the list.
+func (s *cleanUps) back(l cleanUp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append([]cleanUp{l}, s.list...)
+}

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// maxInFlight bounds the votes and, apart from them, the releases under way on
+// one connection. Both together stay below the connection's own queue, which
+// would block without looking at ctx.
+const maxInFlight = 800
+
+// inFlight keeps count of the commands under way on one connection, or of those to one master of
+// a Cluster: what waits for one takes no place from another.
+//
+// A command whose caller stopped waiting is still in the pipe of a node that
+// does not answer, and its slot must not be given to another. Where replies come in
+// order, one PING sent after it tells when it is over.
+type inFlight struct {
+	votes, releases chan struct{}
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// abandoned counts the slots of commands nobody waits for any more.
+	abandoned struct{ votes, releases int }
+	// owed counts those that are waited for one by one.
+	owed int
+	// silentSince is when the pipe was last found silent; zero when nothing is
+	// abandoned.
+	silentSince time.Time
+}
+
+func newInFlight() *inFlight {
+	return &inFlight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
+}
+
+func (f *inFlight) voteSlots() chan struct{}    { return f.votes }
+func (f *inFlight) releaseSlots() chan struct{} { return f.releases }
+
+// take waits for a slot. The error wraps driver.ErrNotSent.
+func (f *inFlight) take(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return driver.NotSent(fmt.Errorf("%d commands are waiting for the node", cap(slots)))
+	}
+}
+
+func (f *inFlight) free(slots chan struct{}) { <-slots }
+
+// abandon leaves a slot to the probe, and reports whether one must be started.
+func (f *inFlight) abandon(slots chan struct{}) (start bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slots == f.votes {
+		f.abandoned.votes++
+	} else {
+		f.abandoned.releases++
+	}
+	start = f.silentSince.IsZero()
+	if start {
+		f.silentSince = time.Now()
+	}
+	return start
+}
+
+// probe gives abandoned slots back until there are none. ping returns when all
+// commands sent before it are over: answered, or lost with the connection.
+func (f *inFlight) probe(ping func()) {
+	for {
+		f.mu.Lock()
+		over := f.abandoned
+		f.abandoned.votes, f.abandoned.releases = 0, 0
+		if over.votes+over.releases == 0 {
+			f.silentSince = time.Time{}
+			f.mu.Unlock()
+			return
+		}
+		f.silentSince = time.Now()
+		f.mu.Unlock()
+
+		ping()
+		for range over.votes {
+			f.free(f.votes)
+		}
+		for range over.releases {
+			f.free(f.releases)
+		}
+	}
+}
+
+// abandonUntil leaves a slot to the caller until over returns, which it does when the command is
+// over.
+func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
+	f.mu.Lock()
+	f.owed++
+	if f.silentSince.IsZero() {
+		f.silentSince = time.Now()
+	}
+	f.mu.Unlock()
+	over()
+	f.free(slots)
+	f.mu.Lock()
+	f.owed--
+	f.silentSince = time.Now()
+	if f.owed == 0 {
+		f.silentSince = time.Time{}
+	}
+	f.mu.Unlock()
+}
+
+// mastersInFlight are those to the masters of a Cluster, by their runs.
+type mastersInFlight struct {
+	mu sync.Mutex // guards of; nothing is called while it is held
+	of map[string]*inFlight
+}
+
+func (f *mastersInFlight) to(run string) *inFlight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of[run] == nil {
+		f.of[run] = newInFlight()
+	}
+	return f.of[run]
+}
+
+// silence returns for how long the node has owed an answer.
+func (f *inFlight) silence() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silentSince.IsZero() {
+		return 0
+	}
+	return time.Since(f.silentSince)
+}

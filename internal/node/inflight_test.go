@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// As many commands as the bound go at once; the next waits for a slot, or for
+// its ctx, and then was not sent.
+func TestFlightIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		for i := range maxInFlight {
+			if err := f.take(t.Context(), f.votes); err != nil {
+				t.Fatalf("slot %d: %v", i, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := f.take(ctx, f.votes)
+		if !errors.Is(err, driver.ErrNotSent) || time.Since(start) != 50*time.Millisecond {
+			t.Errorf("beyond the bound: %v after %v", err, time.Since(start))
+		}
+		// A hung node that is full of votes still takes releases.
+		if err := f.take(t.Context(), f.releases); err != nil {
+			t.Errorf("a release: %v", err)
+		}
+		time.AfterFunc(time.Second, func() { f.free(f.votes) })
+		start = time.Now()
+		if err := f.take(t.Context(), f.votes); err != nil || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// A slot whose caller left is given back when the node has answered what came
+// before the probe, not sooner; meanwhile the node is silent.
+func TestAbandonedSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		for range 3 {
+			if err := f.take(t.Context(), f.votes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.take(t.Context(), f.releases); err != nil {
+			t.Fatal(err)
+		}
+		if f.silence() != 0 {
+			t.Errorf("silent for %v before anybody left", f.silence())
+		}
+		if !f.abandon(f.votes) {
+			t.Error("the first to leave starts no probe")
+		}
+		if f.abandon(f.releases) {
+			t.Error("a second probe is started")
+		}
+		answered := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			f.probe(func() { <-answered })
+			close(done)
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if f.silence() != time.Second || len(f.votes) != 3 || len(f.releases) != 1 {
+			t.Errorf("silent for %v, %d votes, %d releases under way", f.silence(), len(f.votes), len(f.releases))
+		}
+		// One more leaves while the probe is under way: its command came after
+		// the probe's, so it takes another.
+		if f.abandon(f.votes) {
+			t.Error("a second probe is started")
+		}
+		answered <- struct{}{}
+		synctest.Wait()
+		if len(f.votes) != 2 || len(f.releases) != 0 {
+			t.Errorf("%d votes, %d releases under way after the first answer", len(f.votes), len(f.releases))
+		}
+		if f.silence() != 0 {
+			t.Errorf("silent for %v right after an answer", f.silence())
+		}
+		time.Sleep(time.Second)
+		if f.silence() != time.Second {
+			t.Errorf("silent for %v, and the second probe has no answer yet", f.silence())
+		}
+		answered <- struct{}{}
+		<-done
+		if len(f.votes) != 1 || f.silence() != 0 {
+			t.Errorf("%d votes under way, silent for %v", len(f.votes), f.silence())
+		}
+		if !f.abandon(f.votes) {
+			t.Error("no probe is started after the last ended")
+		}
+	})
+}
+
+// Whatever callers do, no slot is lost or given twice.
+func TestFlightUnderLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		var callers, probes sync.WaitGroup
+		for i := range 5000 {
+			callers.Go(func() {
+				slots := f.votes
+				if i%3 == 0 {
+					slots = f.releases
+				}
+				if err := f.take(t.Context(), slots); err != nil {
+					t.Errorf("%v", err)
+					return
+				}
+				time.Sleep(time.Duration(i%7) * time.Millisecond)
+				if i%5 != 0 {
+					f.free(slots)
+					return
+				}
+				if f.abandon(slots) {
+					probes.Go(func() { f.probe(func() { time.Sleep(10 * time.Millisecond) }) })
+				}
+			})
+		}
+		callers.Wait()
+		probes.Wait()
+		if len(f.votes) != 0 || len(f.releases) != 0 || f.silence() != 0 {
+			t.Errorf("%d votes, %d releases under way, silent for %v", len(f.votes), len(f.releases), f.silence())
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// keptBy returns n nodes of which the last keeps a line in which somebody waits.
+func keptBy(t *testing.T, n int) []*server {
+	t.Helper()
+	nodes := servers(t, n)
+	nodes[n-1].set(func(s *server) { s.waiting = true })
+	return nodes
+}
+
+// waiters is the request of one who waits at the last of n nodes and was called by from.
+func waiters(id, from string, n int) vote.Acquire {
+	request := requestOf(id)
+	request.From, request.Ticket = from, vote.Ticket{Waiter: "w", Node: n - 1}
+	return request
+}
+
+func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
+
+// A lock for which others wait is given up on the node that keeps the queue, and
+// taken over on the others: a command a node and one more.
+func TestReleaseToQueue(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 5; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := keptBy(t, n)
+			one, other := newEngine(t, nodes), newEngine(t, nodes)
+			lease := acquired(t, one, "0")
+			rest()
+			for k := range 6 {
+				id, next := fmt.Sprint(k), fmt.Sprint(k+1)
+				start := time.Now()
+				answers, ok := lease.Release()
+				if took := time.Since(start); !ok || took != 2*time.Millisecond {
+					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
+				}
+				granted := 0
+				for _, a := range answers {
+					if a.Verdict == vote.Granted {
+						granted++
+					}
+				}
+				if want := append(repeat(id, n-1), ""); granted < Majority(n) || !slices.Equal(records(nodes), want) {
+					t.Errorf("N=%d: the records are %v, want %v, by the answers %v", n, records(nodes), want, answers)
+				}
+				token := lease.Token()
+				lease, answers = other.Acquire(t.Context(), waiters(next, id, n))
+				if lease == nil || lease.Token() <= token {
+					t.Fatalf("N=%d: not taken over: %v", n, answers)
+				}
+				time.Sleep(stepTime)
+				if want := repeat(next, n); !slices.Equal(records(nodes), want) {
+					t.Errorf("N=%d: the records are %v, want %v", n, records(nodes), want)
+				}
+				one, other = other, one
+			}
+			if got := total(nodes, "acquire") + total(nodes, "release"); got != n+6*(n+1) {
+				t.Errorf("N=%d: %d commands", n, got)
+			}
+			nodes[n-1].set(func(s *server) { s.waiting = false })
+			lease.Release()
+			time.Sleep(transferTime)
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
+				t.Errorf("N=%d: left behind: %v", n, got)
+			}
+		})
+	}
+}
+
+// Whoever is called never comes: what was left to it is removed after a while, and
+// at once when the client is closed. Nobody is called after all: it is removed
+// together with the rest.
+func TestReleaseToQueueToNobody(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		then func(e *Engine)
+	}{
+		{"who was called is gone", func(*Engine) { time.Sleep(transferTime) }},
+		{"the client is closed", func(e *Engine) { e.clearAll() }},
+		{"it was the last of too many", func(e *Engine) {
+			for i := range maxTransfers {
+				e.leaveTo(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil)
+			}
+			rest()
+			if len(e.transfers.of) > maxTransfers {
+				panic("unbounded")
+			}
+			e.clearAll()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := keptBy(t, 5)
+				e := newEngine(t, nodes)
+				lease := acquired(t, e, "mine")
+				rest()
+				lease.Release()
+				rest()
+				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
+					t.Errorf("handed on: %v", got)
+				}
+				c.then(e)
+				rest()
+				if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+					t.Errorf("left behind: %v", got)
+				}
+			})
+		})
+	}
+	t.Run("nobody waits any more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := keptBy(t, 5)
+			lease := acquired(t, newEngine(t, nodes), "mine")
+			rest()
+			nodes[4].set(func(s *server) { s.waiting = false })
+			start := time.Now()
+			if _, ok := lease.Release(); !ok || time.Since(start) != 4*time.Millisecond {
+				t.Errorf("released %t after %v", ok, time.Since(start))
+			}
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+				t.Errorf("left behind: %v", got)
+			}
+		})
+	})
+}
+
+// A step is still under way on another node when the lock is handed on: its record
+// is released after it, or left if it ends in time. The node that keeps the queue
+// does not answer: all is released, and the caller hardly waits.
+func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		slow  int
+		there time.Duration
+		// arbiter is how long a message to the arbiter takes by the time of the release.
+		arbiter, longest time.Duration
+		want             string
+	}{
+		{"another", 0, 10 * time.Millisecond, time.Millisecond, 2 * time.Millisecond, ""},
+		{"another, in time", 0, 2500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, "mine"},
+		{"another, given up", 0, 20 * time.Millisecond, 8 * time.Millisecond, 9 * time.Millisecond, ""},
+		{"the arbiter", 4, 3 * time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, "mine"},
+		{"the arbiter, silent", 4, time.Hour, 0, stepTime/4 + 2*time.Millisecond, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := keptBy(t, 5)
+				nodes[c.slow].set(func(s *server) {
+					s.there = c.there
+					if s.lost = c.there == time.Hour; s.lost {
+						s.there = 0
+					}
+				})
+				e := newEngine(t, nodes)
+				request := requestOf("mine")
+				request.Ticket = vote.Ticket{Waiter: "w", Node: 4}
+				lease, answers := e.Acquire(t.Context(), request)
+				if lease == nil {
+					t.Fatal(answers)
+				}
+				nodes[4].set(func(s *server) { s.there = c.arbiter })
+				start := time.Now()
+				if _, ok := lease.Release(); !ok || time.Since(start) > c.longest {
+					t.Errorf("released %t after %v, want %v at most", ok, time.Since(start), c.longest)
+				}
+				time.Sleep(transferTime / 2)
+				if got := records(nodes)[0]; got != c.want {
+					t.Errorf("node 0 has the record %q, want %q", got, c.want)
+				}
+				if got := records(nodes)[4]; got != "" {
+					t.Errorf("the arbiter has the record %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Every mask of what may have happened to the records that were left: whoever was
+// called holds when a quorum grants, what is another's stays, and nothing of the
+// holder before is left where a message arrives.
+func TestTakeOverEveryMask(t *testing.T) {
+	t.Parallel()
+	everyMask(t, 2, takeOverOnce)
+}
+
+func takeOverOnce(t *testing.T, mask []loss) {
+	t.Helper()
+	nodes, name, e, lease, end := heldBefore(t, mask, "mine")
+	defer end()
+	lease.Leave()
+	arbiter := len(mask) - 1 // has called the waiter when it released the record
+	nodes[arbiter].put("", 0)
+	grants := 0
+	for i, l := range mask {
+		nodes[i].set(l.set)
+		if id := nodes[i].record(); l.name != "hung" && l.name != "down" && (id == "mine" || id == "") {
+			grants++
+		}
+	}
+	next, answers := e.Acquire(t.Context(), waiters("next", "mine", len(mask)))
+	if (next != nil) != (grants >= Majority(len(mask))) {
+		t.Errorf("%s: the next holds: %t, %d of its records were granted: %v", name, next != nil, grants, answers)
+	}
+	if next != nil && next.Token() <= lease.Token() {
+		t.Errorf("%s: token %d follows %d", name, next.Token(), lease.Token())
+	}
+	rest()
+	for i, l := range mask {
+		want := ""
+		switch {
+		case l.name == "another's":
+			want = theirs
+		case (l.name == "down" || l.name == "hung") && i != arbiter:
+			want = "mine" // no message reaches it
+		case next != nil && l.name != "down" && l.name != "hung":
+			want = "next"
+		}
+		if got := nodes[i].record(); got != want {
+			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		}
+	}
+	if next != nil {
+		next.Release()
+	}
+	rest()
+}

@@ -1,0 +1,90 @@
+package quorum
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// maxIdle bounds the goroutines that a workers keeps for the next step: enough for a
+// hundred callers over five nodes, in some 4 MB of stacks. Of those that have
+// nothing to do, all but fewIdle are let go after idleTime.
+const (
+	maxIdle  = 512
+	fewIdle  = 32
+	idleTime = time.Second
+)
+
+// workers runs steps on goroutines that it keeps: a fresh one would grow its stack
+// anew for every command, which costs more than the command.
+type workers struct {
+	clock   clock.Clock
+	work    chan func()
+	idle    chan struct{} // one for each goroutine that waits for work
+	enough  chan struct{} // received by those who are let go
+	waning  atomic.Bool   // wane is about to be called
+	over    chan struct{}
+	members sync.WaitGroup
+}
+
+func newWorkers(c clock.Clock) *workers {
+	return &workers{
+		clock: c, work: make(chan func()), idle: make(chan struct{}, maxIdle),
+		enough: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// run has step run by a goroutine that is free, or by a new one. It does not
+// block.
+func (c *workers) run(step func()) {
+	select {
+	case c.work <- step:
+	default:
+		c.members.Go(func() { c.serve(step) })
+	}
+}
+
+func (c *workers) serve(step func()) {
+	for {
+		step()
+		select {
+		case c.idle <- struct{}{}:
+		default:
+			return
+		}
+		c.wane()
+		select {
+		case step = <-c.work:
+			<-c.idle
+		case <-c.enough:
+			<-c.idle
+			return
+		case <-c.over:
+			return
+		}
+	}
+}
+
+// wane sees to it that those who are too many are let go, unless there is work for
+// them before.
+func (c *workers) wane() {
+	if len(c.idle) > fewIdle && c.waning.CompareAndSwap(false, true) {
+		c.clock.AfterFunc(idleTime, func() {
+			for range len(c.idle) - fewIdle {
+				select {
+				case c.enough <- struct{}{}:
+				default:
+				}
+			}
+			c.waning.Store(false)
+		})
+	}
+}
+
+// dismiss waits for all steps. None may be run any more, but by other steps.
+func (c *workers) dismiss() {
+	close(c.over)
+	c.members.Wait()
+}

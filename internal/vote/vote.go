@@ -1,0 +1,82 @@
+// Package vote has the words that the vote and a voting node share: what is
+// asked of a node, and what it may answer.
+package vote
+
+import (
+	"fmt"
+	"time"
+)
+
+// LongestAttempt bounds the time from an attempt's start to the last answer that it uses: one
+// that is decided later has failed. The quarantine rests on it, as the counter that a node
+// is asked to confirm is at most this old.
+const LongestAttempt = 2 * time.Second
+
+// Verdict is what one node's answer amounts to.
+type Verdict uint8
+
+// The verdicts. Only Granted counts for a lock.
+const (
+	// Unknown: the command was sent and no reply came. The node may hold our
+	// record or not.
+	Unknown Verdict = iota
+	// NotSent: the command never left this process.
+	NotSent
+	// Granted: the node did what it was asked.
+	Granted
+	// Held: the name is held by another holder on that node.
+	Held
+	// NotOurs: there was no record of this holder to extend, confirm or
+	// release.
+	NotOurs
+	// NotAdmitted: the node may have forgotten locks it gave away, and does
+	// not vote.
+	NotAdmitted
+	// Refused: the server answered with an error that waiting does not cure.
+	Refused
+	// NotReplicated: the node did what it was asked, and too few of its replicas
+	// have acknowledged it. The node may hold our record.
+	NotReplicated
+	// Unavailable: the server answered that it cannot do this now, and waiting may
+	// cure it. The node holds no record of ours because of it.
+	Unavailable
+)
+
+var verdicts = [...]string{"no reply", "not sent", "granted", "held by another", "not ours", "not admitted", "refused", "not replicated", "unavailable"}
+
+func (v Verdict) String() string {
+	if int(v) < len(verdicts) {
+		return verdicts[v]
+	}
+	return fmt.Sprintf("Verdict(%d)", uint8(v))
+}
+
+// Answer is one node's answer to one step.
+type Answer struct {
+	Verdict Verdict
+	// Transferred, of an acquisition to which a holder transferred its keys: the node had
+	// that holder's key and replaced it.
+	Transferred bool
+	// Waiting: others may be in the wait queue for the lock on this node. Of a release,
+	// one of them was woken up.
+	Waiting bool
+	// Token is the counter the node granted under.
+	Token uint64
+	// Holder is the holder id found on the node, of Held.
+	Holder string
+	// Left is how long the node keeps the other's record (Held; negative when
+	// it has no expiry), or how long until it can be admitted (NotAdmitted;
+	// zero when not known).
+	Left time.Duration
+	// Err says more about every verdict but Granted and Held.
+	Err error
+}
+
+// MayHold reports whether the node may hold our record after a step that it
+// answered so.
+func (a Answer) MayHold() bool {
+	return a.Verdict == Granted || a.Verdict == Unknown || a.Verdict == NotReplicated
+}
+
+// Reserved reports that the node keeps the free key for a waiter that it has woken up.
+func (a Answer) Reserved() bool { return a.Verdict == Held && a.Holder == "" }
