@@ -198,8 +198,8 @@ func tryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.
 	}
 }
 
-// late reports whether a vote failed because nodes did not answer in time, were still busy with
-// what they had not answered or being looked at, or answered when the TTL was over.
+// late reports whether a vote failed because nodes or their replicas did not answer in time, were
+// still busy with what they had not answered or being looked at, or answered when the TTL was over.
 func late(err error) bool {
 	failure, ok := errors.AsType[*redlatch.QuorumError](err)
 	if !ok || !errors.Is(err, redlatch.ErrNoQuorum) && !errors.Is(err, redlatch.ErrNotAdmitted) {
@@ -208,7 +208,7 @@ func late(err error) bool {
 	possible := 0
 	for _, a := range failure.Nodes {
 		switch {
-		case a.Verdict == redlatch.Granted, a.Verdict == redlatch.Unknown, a.Verdict == redlatch.NotSent,
+		case a.Verdict == redlatch.Granted, a.Verdict == redlatch.Unknown, a.Verdict == redlatch.NotSent, a.Verdict == redlatch.NotReplicated,
 			a.Verdict == redlatch.NotAdmitted && a.Left == 0:
 			possible++
 		}
