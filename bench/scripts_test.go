@@ -73,14 +73,14 @@ func (scripts) set(ctx context.Context, node rueidis.Client, name, id string) bo
 }
 
 func acquireByScript(ctx context.Context, to rueidis.Client, name, id string, waiter ...string) rueidis.RedisResult {
-	counter, next := node.ClaimKeys(name)
+	counter, next := node.CounterKey(name), node.NextKey(name)
 	proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
 	return to.Do(ctx, to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(4).Key(name, counter, "admitted", next).
 		Arg(script.Acquire, id, ttlText, proposed, proposed[:len(proposed)-6], counterTTLText, expected(to)).Arg(waiter...).Build())
 }
 
 func (scripts) delete(ctx context.Context, to rueidis.Client, name, id string) bool {
-	counter, next := node.ClaimKeys(name)
+	counter, next := node.CounterKey(name), node.NextKey(name)
 	n, err := to.Do(ctx, to.B().Evalsha().Sha1(script.Releasing.SHA).Numkeys(3).Key(name, counter, next).
 		Arg(id, "0", counterTTLText).Build()).AsInt64()
 	return err == nil && n > 0
@@ -126,7 +126,7 @@ func (c *calling) lock(ctx context.Context, name string) (func(context.Context) 
 	if c.set(ctx, to, name, id) {
 		return unlock, nil
 	}
-	_, next := node.ClaimKeys(name)
+	next := node.NextKey(name)
 	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Enqueue, c.waiter, "0", expected(to)).Build()
 	if err := to.Do(ctx, stand).Error(); err != nil {
 		return nil, err

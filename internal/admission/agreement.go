@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // MaxMaxTTL bounds an agreement's MaxTTL. A node that restarted stays out for that long, and

@@ -77,8 +77,8 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	wakeUps   wakeUps
 	unable    unable
-	// express: conn takes a second connection for a step that is alone.
-	express bool
+	// direct: conn takes a second connection for a step that is alone.
+	direct bool
 	// voting is the deployment's script.
 	voting script.Script
 
@@ -107,9 +107,9 @@ func New(conn driver.Conn, o Options) *Node {
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
-	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
+	if e, ok := conn.(driver.DirectConn); ok && len(o.Census.names) == 1 {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
-		n.express = e.Express(n.isSeen)
+		n.direct = e.AllowDirect(n.isSeen)
 	}
 	n.batcher = newBatcher(n.sendBatch, []string{n.admissionKey}, []string{script.Batch, n.counterTTL, ""})
 	n.life, n.end = context.WithCancel(context.Background())
