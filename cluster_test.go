@@ -210,7 +210,7 @@ func TestClusterFailover(t *testing.T) {
 	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
 		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
 			t.Parallel()
-			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "1000"}})
+			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "2000"}})
 			replica := newClusterReplica(t, servers[0])
 			conf := config(clusterURL(servers))
 			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
@@ -260,7 +260,7 @@ func TestClusterFailover(t *testing.T) {
 // it can take its place.
 func newClusterReplica(t *testing.T, master *redistest.Server) *redistest.Server {
 	t.Helper()
-	replica := redistest.New(t, redistest.Options{Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000"}})
+	replica := redistest.New(t, redistest.Options{Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}})
 	do(t, replica, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(master.Port()))
 	id := do(t, master, "CLUSTER", "MYID").(string)
 	await(t, "the replica knows its master", func() bool {
