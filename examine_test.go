@@ -270,7 +270,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.TryLock(t.Context(), "job/1"); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := tryInTime(t, other, "job/1"); !errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("got %v, want ErrHeld", err)
 		}
 		if err := lock.Extend(t.Context(), restartTTL); err != nil {

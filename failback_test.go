@@ -281,7 +281,7 @@ func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {
 			t.Fatal("the replication id is the one of before")
 		}
 		for what, client := range map[string]*redlatch.Client{"that was there": client, "that was idle": idle, "that comes": open(t, c)} {
-			if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := tryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("a client %s: %v, want ErrHeld", what, err)
 			}
 			lock, err := client.TryLock(t.Context(), "y")

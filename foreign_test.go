@@ -138,7 +138,7 @@ func TestHolderIDsAreComparedWhole(t *testing.T) {
 			if reply := do(t, node, "GET", name); reply != theirs {
 				t.Errorf("%s: their record is now %v", what, reply)
 			}
-			if _, err := client.TryLock(t.Context(), name); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := tryInTime(t, client, name); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("%s: %v", what, err)
 			}
 			do(t, node, "DEL", name)

@@ -181,6 +181,9 @@ func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	proxies := redistest.Proxies(t, nodes)
 	client := open(t, config(proxyURLs(proxies)...))
 	name := t.Name()
+	for i := range m { // open does not wait for a busy machine
+		await(t, "the node is admitted", func() bool { return client.Admit(t.Context(), fmt.Sprint("n", i)) == nil })
+	}
 	for i, c := range m {
 		if cut && c.yes {
 			c, m[i] = named("slow"), named("slow")

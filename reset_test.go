@@ -23,7 +23,7 @@ func TestResetMovesADeployment(t *testing.T) {
 	vouch(t, old, five.Nodes...)
 	held := tryLock(t, old, "x", redlatch.WithoutRenewal())
 	client := open(t, three)
-	if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) {
+	if _, err := tryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) {
 		t.Fatalf("before the reset: got %v, want ErrRefused", err)
 	}
 	if err := client.Admit(t.Context(), three.Nodes[0]); err == nil {
@@ -37,7 +37,7 @@ func TestResetMovesADeployment(t *testing.T) {
 		}
 	}
 	// Locks of the old set may be held still.
-	if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+	if _, err := tryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
 	}
 	for _, node := range examine(t, three) {
@@ -100,7 +100,7 @@ func TestResetToASmallerMaxTTL(t *testing.T) {
 	vouch(t, open(t, large), large.Nodes...)
 
 	client := open(t, small)
-	if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) {
+	if _, err := tryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) {
 		t.Fatalf("got %v, want ErrRefused", err)
 	}
 	if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
