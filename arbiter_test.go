@@ -152,7 +152,7 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 func TestArbiterIsSlow(t *testing.T) {
 	t.Parallel()
 	for what, trouble := range map[string]func(p *redistest.Proxy){
-		"slow": func(p *redistest.Proxy) { p.Delay(redistest.Both, 400*time.Millisecond, 0) },
+		"slow": func(p *redistest.Proxy) { p.Delay(redistest.Both, 1200*time.Millisecond, 0) },
 		"hung": func(p *redistest.Proxy) { p.HoldBack(redistest.Replies, true) },
 	} {
 		for _, when := range []string{"before", "after"} {
@@ -161,7 +161,7 @@ func TestArbiterIsSlow(t *testing.T) {
 				nodes := shared(t, 3)
 				proxies := redistest.Proxies(t, nodes)
 				c := config(proxyURLs(proxies)...)
-				c.NodeTimeout = 100 * time.Millisecond
+				c.NodeTimeout = 300 * time.Millisecond
 				// Where the line is, somebody finds out who stands in it alone.
 				name := t.Name()
 				scout := tryLock(t, open(t, c), name)

@@ -87,7 +87,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				cfg := withQuarantine(server.URL())
+				cfg := withMaxTTL(withQuarantine(server.URL()), patience) // which nobody waits for
 				cfg.Strict, cfg.Durable = c.strict, c.durable
 				client := open(t, cfg)
 				if c.happen != nil {
@@ -106,7 +106,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if node.Err != nil || node.Status != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
 					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.standing, c.reason)
 				}
-				if left := node.Left; (left > 0) != (c.standing == redlatch.StatusWaiting) || left > restartQuarantine {
+				if left := node.Left; (left > 0) != (c.standing == redlatch.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
 
@@ -270,7 +270,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.TryLock(t.Context(), "job/1"); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := tryInTime(t, other, "job/1"); !errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("got %v, want ErrHeld", err)
 		}
 		if err := lock.Extend(t.Context(), restartTTL); err != nil {

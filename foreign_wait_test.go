@@ -65,16 +65,22 @@ func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 	proxy := redistest.NewProxy(t, node.Addr())
 	client := open(t, config(proxy.URL()))
 	do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
-	out := lockIn(within(t, patience), client, t.Name())
+	out := lockIn(within(t, 2*patience), client, t.Name())
 	awaitQueued(t, []*redistest.Server{node}, t.Name(), 1)
 	if err := proxy.AwaitCommand(within(t, patience), "CLIENT", 2); err != nil {
 		t.Fatal(err)
 	}
-	before, start := proxy.Commands()["EVALSHA"], time.Now()
-	<-time.After(3 * time.Second)
-	asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
-	if most := int(passed/leastBeat) + 2; asked > most {
-		t.Errorf("asked %d times in %v", asked, passed)
+	// A busy machine may send what was due before late, but not always.
+	for round := 0; ; round++ {
+		before, start := proxy.Commands()["EVALSHA"], time.Now()
+		<-time.After(3 * time.Second)
+		asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
+		if most := int(passed/leastBeat) + 2; asked <= most {
+			break
+		}
+		if round == 3 {
+			t.Fatalf("asked %d times in %v", asked, passed)
+		}
 	}
 	do(t, node, "DEL", t.Name())
 	if o := <-out; o.err != nil {

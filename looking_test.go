@@ -25,7 +25,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				conf := withQuarantine(redistest.URLs(servers)...)
+				conf := withMaxTTL(withQuarantine(redistest.URLs(servers)...), patience) // which nobody waits for
 				conf.NoQuarantine = !c.quarantine
 				if c.used {
 					client := open(t, conf)

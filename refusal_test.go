@@ -17,7 +17,7 @@ import (
 func refused(t *testing.T, client *redlatch.Client, name string, words ...string) {
 	t.Helper()
 	attempts := map[string]func() (*redlatch.Lock, error){
-		"TryLock": func() (*redlatch.Lock, error) { return client.TryLock(t.Context(), name) },
+		"TryLock": func() (*redlatch.Lock, error) { return tryInTime(t, client, name) },
 		"Lock":    func() (*redlatch.Lock, error) { return client.Lock(within(t, patience), name) },
 	}
 	for what, attempt := range attempts {
