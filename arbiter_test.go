@@ -120,11 +120,12 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
 	urls := redistest.URLs(nodes)
-	holder := fencedClient(t, urls, redlatch.FenceOn, true)
+	const ttl = 6 * time.Second // for a busy machine to renew it
+	holder := fencedClientOf(t, ttl, urls, redlatch.FenceOn, true)
 	first := tryLock(t, holder, "x")
 	var clients []*redlatch.Client
 	for range 3 {
-		clients = append(clients, fencedClient(t, urls, redlatch.FenceOn, false))
+		clients = append(clients, fencedClientOf(t, ttl, urls, redlatch.FenceOn, false))
 	}
 	outs := queueUp(t, nodes, clients, "x", 0)
 	arbiter := awaitStanding(t, nodes, "x", 3)
