@@ -1,6 +1,6 @@
 # Every target installs what it needs of a fresh Debian machine, as root.
 
-MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod interop/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -70,10 +70,10 @@ torture-peers: ## other libraries under the same faults, and a table
 	cd bench && go run ./torture --for 4m --seed 42
 
 sim: ## simulated time and faults, from new seeds, until stopped
-	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) .
+	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) ./internal/sim
 
 sim-once: ## the simulation at its full size, which is too slow for the race detector
-	go test -count=1 -timeout 30m -run 'TestSim' -v .
+	go test -count=1 -timeout 30m -run 'TestSim' -v ./internal/sim
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
 	go test -count=1 -p 1 -timeout 1h -run Storm . ./goredis

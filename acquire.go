@@ -229,7 +229,7 @@ func (c *call) request() vote.Acquire { return c.client.request(c.key, &c.settin
 func (c *Client) request(key string, s *settings) vote.Acquire {
 	now := c.clock.Wall()
 	return vote.Acquire{
-		Key: key, ID: newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
+		Key: key, ID: c.newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
 	}
 }
 

@@ -146,7 +146,7 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
 	}
 	failure := failureOf(t, err)
-	if failure.Nodes[0].Verdict != redlatch.NotOurs || failure.Nodes[2].Verdict != redlatch.Granted && failure.Nodes[2].Verdict != redlatch.Unknown {
+	if failure.Nodes[0].Verdict != redlatch.VoteNotOurs || failure.Nodes[2].Verdict != redlatch.VoteGranted && failure.Nodes[2].Verdict != redlatch.VoteUnknown {
 		t.Errorf("%v", failure)
 	}
 	if v := value(t, nodes[0], t.Name()); v != "" {

@@ -65,14 +65,14 @@ const (
 	officeClients = 4
 )
 
-func newOffice(t *testing.T, urls []string, fence redlatch.FenceMode) *office {
+func newOffice(t *testing.T, urls []string, quarantine bool) *office {
 	c := config(urls...)
-	c.TTL, c.MaxTTL, c.RestartFence, c.NodeTimeout = officeTTL, officeTTL, fence, 250*time.Millisecond
+	c.TTL, c.MaxTTL, c.NoQuarantine, c.NodeTimeout = officeTTL, officeTTL, !quarantine, 250*time.Millisecond
 	o := &office{ledgers: make([]ledger, officeLedgers), acknowledged: make([][]int64, officeLedgers)}
 	for range officeClients {
 		o.clients = append(o.clients, open(t, c))
 	}
-	if fence == redlatch.FenceOn {
+	if quarantine {
 		vouch(t, o.clients[0], c.Nodes...)
 	}
 	return o
@@ -131,15 +131,15 @@ func (o *office) held() (n int) {
 }
 
 // enough reports whether so much has happened that the result proves something: without the
-// fence, that updates were lost.
-func (o *office) enough(fence redlatch.FenceMode) bool {
+// quarantine, that updates were lost.
+func (o *office) enough(quarantine bool) bool {
 	acknowledged, lost := o.count()
 	return acknowledged >= 2*officeLedgers && o.restarts.Load() >= 3 && o.met.Load() >= officeLedgers &&
-		(fence == redlatch.FenceOn || lost > 0)
+		(quarantine || lost > 0)
 }
 
 // disaster is nodes that restart empty, so many at a time and no more often than
-// each pause. It waits while no quorum votes, which only the fence can cause: the
+// each pause. It waits while no quorum votes, which only the quarantine can cause: the
 // next disaster is then due after a few acquisitions.
 type disaster struct {
 	nodes int
@@ -175,9 +175,9 @@ func (d disaster) strike(ctx context.Context, t *testing.T, o *office, servers [
 	}
 }
 
-// The measure of the restart fence: five nodes that keep nothing, restarted one
+// The measure of the quarantine: five nodes that keep nothing, restarted one
 // each 300 ms or three each second, and workers that read, change and write
-// ledgers that nothing but the lock protects. Without the fence acknowledged
+// ledgers that nothing but the lock protects. Without the quarantine acknowledged
 // updates are lost; with it none is.
 func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 	if testing.Short() {
@@ -188,12 +188,12 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 		"three each second": {nodes: 3, pause: time.Second},
 	}
 	for name, d := range disasters {
-		for _, fence := range []redlatch.FenceMode{redlatch.FenceOff, redlatch.FenceOn} {
-			t.Run(fmt.Sprintf("%s/fence=%t", name, fence == redlatch.FenceOn), func(t *testing.T) {
+		for _, quarantine := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/quarantine=%t", name, quarantine), func(t *testing.T) {
 				t.Parallel()
 				seed := rand.Uint64()
 				servers := redistest.Nodes(t, 5)
-				o := newOffice(t, redistest.URLs(servers), fence)
+				o := newOffice(t, redistest.URLs(servers), quarantine)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var workers sync.WaitGroup
 				for i := range officeLedgers {
@@ -204,7 +204,7 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 				}
 				workers.Go(func() { d.strike(ctx, t, o, servers, rand.New(rand.NewPCG(seed, 0))) })
 				start := time.Now()
-				for ; time.Since(start) < 22*time.Second || !o.enough(fence) && time.Since(start) < 3*time.Minute; rest(ctx, 100*time.Millisecond) {
+				for ; time.Since(start) < 22*time.Second || !o.enough(quarantine) && time.Since(start) < 3*time.Minute; rest(ctx, 100*time.Millisecond) {
 				}
 				cancel(errors.New("the run is over"))
 				workers.Wait()
@@ -212,10 +212,10 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 				acknowledged, lost := o.count()
 				t.Logf("seed %d: %d restarts met %d held locks; %d acquisitions, %d updates acknowledged, %d of them lost (%.1f %%)",
 					seed, o.restarts.Load(), o.met.Load(), o.acquired.Load(), acknowledged, lost, 100*float64(lost)/float64(max(1, acknowledged)))
-				if !o.enough(fence) {
-					t.Errorf("too little happened to prove anything; without the fence, updates are lost")
+				if !o.enough(quarantine) {
+					t.Errorf("too little happened to prove anything; without the quarantine, updates are lost")
 				}
-				if fence == redlatch.FenceOn && lost > 0 {
+				if quarantine && lost > 0 {
 					t.Errorf("%d acknowledged updates were lost", lost)
 				}
 			})

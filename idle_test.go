@@ -67,7 +67,7 @@ func TestIdleCrowdIsQuiet(t *testing.T) {
 				}
 			}
 			for k := range names {
-				awaitStanding(t, nodes, fmt.Sprint("x", k), processes)
+				awaitQueued(t, nodes, fmt.Sprint("x", k), processes)
 			}
 			// On a busy machine the last ones are still coming, or beats come late, but not always.
 			for round := 0; ; round++ {
@@ -142,7 +142,7 @@ func TestNothingGrows(t *testing.T) {
 			}
 		}
 		for i := range names {
-			awaitStanding(t, nodes, name(i), 2)
+			awaitQueued(t, nodes, name(i), 2)
 		}
 		cancel()
 		if err := closed.Close(); err != nil {

@@ -170,16 +170,16 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 		select {
 		case r := <-results:
 			on[r.i] = r.locks
-			answers[r.i].Verdict, answers[r.i].Err = Granted, r.err
+			answers[r.i].Verdict, answers[r.i].Err = VoteGranted, r.err
 			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
 			case r.err == nil:
 				heard++
 			case refused:
-				answers[r.i].Verdict = Refused
+				answers[r.i].Verdict = VoteRefused
 			case errors.Is(r.err, driver.ErrNotSent):
-				answers[r.i].Verdict = NotSent
+				answers[r.i].Verdict = VoteNotSent
 			default:
-				answers[r.i].Verdict = Unknown
+				answers[r.i].Verdict = VoteUnknown
 			}
 			if !thorough && enough == nil && heard >= quorum.Majority(len(endpoints)) {
 				enough = time.After(config.aLittle(time.Since(start)))

@@ -14,19 +14,19 @@ func TestLookingChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		for name, c := range map[string]struct {
-			fence redlatch.FenceMode
-			used  bool
+			quarantine bool
+			used       bool
 		}{
-			"new nodes, no fence":          {fence: redlatch.FenceOff},
-			"new nodes":                    {fence: redlatch.FenceOn},
-			"scripts deleted and no fence": {fence: redlatch.FenceOff, used: true},
-			"scripts deleted":              {fence: redlatch.FenceOn, used: true},
+			"new nodes, no quarantine":          {quarantine: false},
+			"new nodes":                         {quarantine: true},
+			"scripts deleted and no quarantine": {quarantine: false, used: true},
+			"scripts deleted":                   {quarantine: true, used: true},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				conf := withMaxTTL(fenced(redistest.URLs(servers)...), patience) // which nobody waits for
-				conf.RestartFence = c.fence
+				conf := withMaxTTL(withQuarantine(redistest.URLs(servers)...), patience) // which nobody waits for
+				conf.NoQuarantine = !c.quarantine
 				if c.used {
 					client := open(t, conf)
 					vouch(t, client, "n0", "n1", "n2")
@@ -50,22 +50,22 @@ func TestLookingChangesNothing(t *testing.T) {
 				if _, err := client.Inspect(t.Context(), "x"); err != nil {
 					t.Errorf("inspect: %v", err)
 				}
-				standing := redlatch.Admissible
-				if c.fence == redlatch.FenceOn && !c.used {
-					standing = redlatch.Waiting
+				standing := redlatch.StatusAdmissible
+				if c.quarantine && !c.used {
+					standing = redlatch.StatusWaiting
 				}
 				for _, node := range examine(t, conf, "x") {
-					if node.Standing != standing {
-						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Standing, node.Reason, standing)
+					if node.Status != standing {
+						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Status, node.Reason, standing)
 					}
 				}
 				if after := contents(t, servers); !slices.Equal(after, before) {
 					t.Errorf("there was\n%s\nand there is\n%s", without(before, after), without(after, before))
 				}
-				if standing == redlatch.Admissible {
+				if standing == redlatch.StatusAdmissible {
 					unlock(t, tryLock(t, client, "x"))
 					await(t, "the nodes are admitted by the vote", func() bool {
-						return !slices.ContainsFunc(examine(t, conf), func(node redlatch.NodeReport) bool { return node.Standing != redlatch.Admitted })
+						return !slices.ContainsFunc(examine(t, conf), func(node redlatch.NodeReport) bool { return node.Status != redlatch.StatusAdmitted })
 					})
 				}
 			})

@@ -116,7 +116,7 @@ var deployments struct {
 }
 
 // config names the nodes n0, n1, … behind urls in a deployment of their own,
-// without the restart fence, and with time enough for a starved machine.
+// without the quarantine, and with time enough for a starved machine.
 func config(urls ...string) redlatch.Config {
 	deployments.mu.Lock()
 	defer deployments.mu.Unlock()
@@ -130,7 +130,7 @@ func config(urls ...string) redlatch.Config {
 		TTL:          20 * time.Second,
 		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("t%d", deployments.n),
-		RestartFence: redlatch.FenceOff,
+		NoQuarantine: true,
 	}
 }
 
@@ -147,7 +147,7 @@ func open(t *testing.T, c redlatch.Config) *redlatch.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	if c.RestartFence == redlatch.FenceOff {
+	if c.NoQuarantine {
 		admitted(t, client, c)
 	}
 	return client
@@ -231,8 +231,8 @@ func late(err error) bool {
 	possible := 0
 	for _, a := range failure.Nodes {
 		switch {
-		case a.Verdict == redlatch.Granted, a.Verdict == redlatch.Unknown, a.Verdict == redlatch.NotSent, a.Verdict == redlatch.NotReplicated,
-			a.Verdict == redlatch.NotAdmitted && a.Left == 0:
+		case a.Verdict == redlatch.VoteGranted, a.Verdict == redlatch.VoteUnknown, a.Verdict == redlatch.VoteNotSent, a.Verdict == redlatch.VoteNotReplicated,
+			a.Verdict == redlatch.VoteNotAdmitted && a.Left == 0:
 			possible++
 		}
 	}

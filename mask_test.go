@@ -253,7 +253,7 @@ func (m mask) late(err error) bool {
 		return false
 	}
 	for i, c := range m {
-		if a := failure.Nodes[i]; (c.yes || c.name == "taken") && a.Err != nil && (a.Verdict == redlatch.Unknown || a.Verdict == redlatch.NotSent) {
+		if a := failure.Nodes[i]; (c.yes || c.name == "taken") && a.Err != nil && (a.Verdict == redlatch.VoteUnknown || a.Verdict == redlatch.VoteNotSent) {
 			return true
 		}
 	}
@@ -302,19 +302,19 @@ func checkVerdict(t *testing.T, m mask, cut bool, lock *redlatch.Lock, err error
 	}
 	for i, a := range failure.Nodes {
 		right := map[string][]redlatch.Verdict{
-			"up": {redlatch.Granted}, "slow": {redlatch.Granted}, "taken": {redlatch.Held},
-			"refusing": {redlatch.NotSent, redlatch.Unknown}, "hung": {redlatch.Unknown, redlatch.NotSent},
-			"lost": {redlatch.Unknown, redlatch.NotSent}, "deaf": {redlatch.Unknown, redlatch.NotSent},
-			"late": {redlatch.Unknown, redlatch.NotSent}, "overdue": {redlatch.Unknown, redlatch.NotSent},
+			"up": {redlatch.VoteGranted}, "slow": {redlatch.VoteGranted}, "taken": {redlatch.VoteHeld},
+			"refusing": {redlatch.VoteNotSent, redlatch.VoteUnknown}, "hung": {redlatch.VoteUnknown, redlatch.VoteNotSent},
+			"lost": {redlatch.VoteUnknown, redlatch.VoteNotSent}, "deaf": {redlatch.VoteUnknown, redlatch.VoteNotSent},
+			"late": {redlatch.VoteUnknown, redlatch.VoteNotSent}, "overdue": {redlatch.VoteUnknown, redlatch.VoteNotSent},
 		}[m[i].name]
-		notWaitedFor := a.Verdict == redlatch.Unknown && (a.Err == nil || cut)
+		notWaitedFor := a.Verdict == redlatch.VoteUnknown && (a.Err == nil || cut)
 		if !slices.Contains(right, a.Verdict) && !notWaitedFor {
 			t.Errorf("node %d (%s) answered %v", i, m[i].name, a)
 		}
 		if a.Node != fmt.Sprintf("n%d", i) {
 			t.Errorf("node %d is called %q", i, a.Node)
 		}
-		if a.Verdict == redlatch.Held && (a.Holder.ID != "theirs" || a.Left <= 0 || a.Left > time.Minute) {
+		if a.Verdict == redlatch.VoteHeld && (a.Holder.ID != "theirs" || a.Left <= 0 || a.Left > time.Minute) {
 			t.Errorf("node %d: %v", i, a)
 		}
 	}

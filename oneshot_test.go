@@ -273,9 +273,9 @@ func TestOneShotArguments(t *testing.T) {
 
 	for _, commands := range []redlatch.Commands{redlatch.CommandsNative, redlatch.CommandsWatch, 9} {
 		c := config(server.URL())
-		c.RestartFence, c.Commands = redlatch.FenceOn, commands
+		c.NoQuarantine, c.Commands = false, commands
 		if _, err := redlatch.Open(c); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {
-			t.Errorf("commands %d with the fence on: %v", commands, err)
+			t.Errorf("commands %d with the quarantine on: %v", commands, err)
 		}
 	}
 	ended := within(t, 0)
@@ -371,7 +371,7 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				if ok || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("got %t, %v", ok, err)
 				}
-				if a := verdictOf(t, err, 0); a.Verdict != redlatch.Unknown || a.Err == nil {
+				if a := verdictOf(t, err, 0); a.Verdict != redlatch.VoteUnknown || a.Err == nil {
 					t.Errorf("the node's answer is %v", a)
 				}
 				awaitValue(t, s.nodes[0], name, "")
@@ -407,7 +407,7 @@ func TestReplyToTakeIsLost(t *testing.T) {
 			return set == "acquire" || c.Name() == "SET"
 		})
 		ok, err := client.Take(ctx, name, "x", 20*time.Second)
-		if ok || !errors.Is(err, redlatch.ErrNoQuorum) || verdictOf(t, err, 0).Verdict != redlatch.Unknown {
+		if ok || !errors.Is(err, redlatch.ErrNoQuorum) || verdictOf(t, err, 0).Verdict != redlatch.VoteUnknown {
 			t.Fatalf("got %t, %v", ok, err)
 		}
 		awaitValue(t, s.nodes[0], name, "x")
@@ -496,7 +496,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 	}
 }
 
-// Users who may run no script: commands where the fence is off, an error that
+// Users who may run no script: commands where the quarantine is off, an error that
 // says so where it is on.
 func TestOneShotWithoutScripts(t *testing.T) {
 	t.Parallel()
@@ -523,10 +523,10 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				}
 
 				c := config(server.URLAs(user, "secret"))
-				c.RestartFence = redlatch.FenceOn
+				c.NoQuarantine = false
 				_, err := open(t, c).Take(ctx, name, "x", 20*time.Second)
-				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "RestartFence") || !strings.Contains(err.Error(), "NOPERM") {
-					t.Errorf("with the fence on: %v", err)
+				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NoQuarantine") || !strings.Contains(err.Error(), "NOPERM") {
+					t.Errorf("with the quarantine on: %v", err)
 				}
 			})
 		}
@@ -538,7 +538,7 @@ func TestTakeAtANodeNotAdmitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	c := config(server.URL())
-	c.RestartFence = redlatch.FenceOn
+	c.NoQuarantine = false
 	client := open(t, c)
 	if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("got %t, %v", ok, err)
@@ -694,7 +694,7 @@ func inspect(t *testing.T, c *redlatch.Client, name string) (h redlatch.Holding)
 		if err != nil && !late(err) {
 			t.Fatal(err)
 		}
-		return err == nil && !slices.ContainsFunc(h.Nodes, func(a redlatch.NodeAnswer) bool { return a.Verdict == redlatch.Unknown })
+		return err == nil && !slices.ContainsFunc(h.Nodes, func(a redlatch.NodeAnswer) bool { return a.Verdict == redlatch.VoteUnknown })
 	})
 	return h
 }
@@ -719,7 +719,7 @@ func TestInspect(t *testing.T) {
 	for _, server := range nodes {
 		do(t, server, "DEL", name)
 	}
-	if h := inspect(t, client, name); h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.NotOurs {
+	if h := inspect(t, client, name); h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.VoteNotOurs {
 		t.Errorf("%+v", h)
 	}
 }

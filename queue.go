@@ -286,7 +286,7 @@ func (s *queues) obstacle(c *call, q *queue) *QuorumError {
 	votes := c.client.answers(nil)
 	left := time.Until(holder.Until())
 	for i := range votes {
-		votes[i].Verdict, votes[i].Holder, votes[i].Left = Held, parseHolder(holder.lease.ID()), left
+		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(holder.lease.ID()), left
 	}
 	return newQuorumError("lock", c.name, votes)
 }

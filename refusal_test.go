@@ -34,7 +34,7 @@ func refused(t *testing.T, client *redlatch.Client, name string, words ...string
 				t.Errorf("%s does not pass on %q: %v", what, w, err)
 			}
 		}
-		if failure, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failure.Nodes[0].Verdict != redlatch.Refused {
+		if failure, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failure.Nodes[0].Verdict != redlatch.VoteRefused {
 			t.Errorf("%s does not tell of the node: %#v", what, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestResetMovesADeployment(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 5)
-	five := fenced(redistest.URLs(servers)...)
+	five := withQuarantine(redistest.URLs(servers)...)
 	three := five
 	three.Nodes = five.Nodes[:3]
 
@@ -41,8 +41,8 @@ func TestResetMovesADeployment(t *testing.T) {
 		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
 	}
 	for _, node := range examine(t, three) {
-		if node.Standing != redlatch.Waiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
-			t.Errorf("%v for %v because of %v", node.Standing, node.Left, node.Reason)
+		if node.Status != redlatch.StatusWaiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
+			t.Errorf("%v for %v because of %v", node.Status, node.Left, node.Reason)
 		}
 	}
 	// The old set is refused at once and for good, though its clients were not
@@ -76,7 +76,7 @@ func TestResetMovesADeployment(t *testing.T) {
 func TestVouchAfterReset(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 3)
-	three := fenced(redistest.URLs(servers)...)
+	three := withQuarantine(redistest.URLs(servers)...)
 	vouch(t, open(t, three), three.Nodes...)
 	one := three
 	one.Nodes = three.Nodes[:1]
@@ -94,7 +94,7 @@ func TestVouchAfterReset(t *testing.T) {
 func TestResetToASmallerMaxTTL(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	small := fenced(server.URL())
+	small := withQuarantine(server.URL())
 	large := small
 	large.MaxTTL = time.Minute
 	vouch(t, open(t, large), large.Nodes...)
@@ -124,7 +124,7 @@ func TestResetRefuses(t *testing.T) {
 	if err := down.Refuse(true); err != nil {
 		t.Fatal(err)
 	}
-	c := fenced(servers[1].URL(), replica.URL(), down.URL())
+	c := withQuarantine(servers[1].URL(), replica.URL(), down.URL())
 	client := open(t, c)
 	if err := client.Reset(t.Context(), "redis://127.0.0.1:1"); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("a foreign node: got %v, want ErrInvalid", err)

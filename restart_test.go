@@ -20,24 +20,24 @@ const (
 	restartQuarantine = restartTTL + 4*time.Second
 )
 
-// fencedClient opens a client whose nodes are vouched for unless fence is off.
-func fencedClient(t *testing.T, urls []string, fence redlatch.FenceMode, admit bool) *redlatch.Client {
+// quarantineClient opens a client whose nodes are vouched for unless quarantine is off.
+func quarantineClient(t *testing.T, urls []string, quarantine bool, admit bool) *redlatch.Client {
 	t.Helper()
-	return fencedClientOf(t, restartTTL, urls, fence, admit)
+	return quarantineClientOf(t, restartTTL, urls, quarantine, admit)
 }
 
-// fencedClientOf is fencedClient with another TTL and MaxTTL.
-func fencedClientOf(t *testing.T, ttl time.Duration, urls []string, fence redlatch.FenceMode, admit bool) *redlatch.Client {
+// quarantineClientOf is quarantineClient with another TTL and MaxTTL.
+func quarantineClientOf(t *testing.T, ttl time.Duration, urls []string, quarantine bool, admit bool) *redlatch.Client {
 	t.Helper()
 	client, err := redlatch.Open(redlatch.Config{
-		Nodes: urls, TTL: ttl, MaxTTL: ttl, RestartFence: fence, Deployment: fmt.Sprint("f", fence),
+		Nodes: urls, TTL: ttl, MaxTTL: ttl, NoQuarantine: !quarantine, Deployment: fmt.Sprint("q", quarantine),
 		NodeTimeout: time.Second, // a busy machine is not the subject
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	if admit && fence == redlatch.FenceOn {
+	if admit && quarantine {
 		for _, url := range urls {
 			if err := client.Admit(t.Context(), url); err != nil {
 				t.Fatal(err)
@@ -74,11 +74,11 @@ func awaitVote(t *testing.T, client *redlatch.Client, name string) time.Duration
 }
 
 // A lock is held through three of five nodes, and one of the three restarts
-// empty: without the fence the two others and the forgetful one are a quorum.
+// empty: without the quarantine the two others and the forgetful one are a quorum.
 func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
 	const ttl = 4 * time.Second // for which a restart takes less
-	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
-		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
+	for _, quarantine := range []bool{true, false} {
+		t.Run(fmt.Sprintf("quarantine=%t", quarantine), func(t *testing.T) {
 			t.Parallel()
 			servers := redistest.Nodes(t, 5)
 			// A cannot reach nodes 3 and 4, which it knows by other addresses.
@@ -95,10 +95,10 @@ func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
 				}
 				through = append(through, fmt.Sprintf("%s#n%d", url, i))
 			}
-			b := fencedClientOf(t, ttl, direct, fence, true)
-			a := fencedClientOf(t, ttl, through, fence, false)
+			b := quarantineClientOf(t, ttl, direct, quarantine, true)
+			a := quarantineClientOf(t, ttl, through, quarantine, false)
 
-			// Without the fence a busy machine may be too slow for two, but not each time.
+			// Without the quarantine a busy machine may be too slow for two, but not each time.
 			for round := 0; ; round++ {
 				name := fmt.Sprint("x", round)
 				held := tryLock(t, a, name)
@@ -113,10 +113,10 @@ func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
 						lock.Unlock(t.Context())
 					}
 				}
-				if want := fence == redlatch.FenceOff; violated == want {
+				if want := !quarantine; violated == want {
 					return
 				}
-				if fence == redlatch.FenceOn || round == 5 {
+				if quarantine || round == 5 {
 					t.Fatalf("two holders at once: %t", violated)
 				}
 			}
@@ -161,7 +161,7 @@ func TestAdmission(t *testing.T) {
 			t.Run(binary+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				client := fencedClient(t, []string{server.URL()}, redlatch.FenceOn, true)
+				client := quarantineClient(t, []string{server.URL()}, true, true)
 				unlock(t, tryLock(t, client, "x"))
 
 				since := time.Now() // a busy machine may hear of a restart late
@@ -215,7 +215,7 @@ func tryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error 
 		}
 		// While the node is looked at, nothing is known of how long it will take.
 		looking := errors.Is(err, redlatch.ErrNotAdmitted) && verdictOf(t, err, 0).Left == 0
-		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && verdictOf(t, err, 0).Verdict != redlatch.Unavailable
+		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && verdictOf(t, err, 0).Verdict != redlatch.VoteUnavailable
 		if !looking && !unanswered || time.Now().After(deadline) {
 			return err
 		}
@@ -246,7 +246,7 @@ func TestPromotedReplicaIsNotAdmitted(t *testing.T) {
 	master := redistest.New(t)
 	replica := redistest.NewReplica(t, master)
 	proxy := redistest.NewProxy(t, master.Addr())
-	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
 	if err := tryUntilAnswered(t, client, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestRestartBehindAProxyIsSeen(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.KeepClientOpen(true)
-	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
 	if err := tryUntilAnswered(t, client, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -330,9 +330,9 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 5)
 	urls := redistest.URLs(servers)
-	fencedClient(t, urls, redlatch.FenceOn, true)
+	quarantineClient(t, urls, true, true)
 
-	three := fencedClient(t, urls[:3], redlatch.FenceOn, false)
+	three := quarantineClient(t, urls[:3], true, false)
 	_, err := three.TryLock(t.Context(), "x")
 	if !errors.Is(err, redlatch.ErrRefused) {
 		t.Fatalf("got %v, want ErrRefused", err)
@@ -348,7 +348,7 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 	for _, proxy := range redistest.Proxies(t, servers) {
 		proxied = append(proxied, proxy.URL())
 	}
-	same := fencedClient(t, proxied, redlatch.FenceOn, false)
+	same := quarantineClient(t, proxied, true, false)
 	tryLock(t, same, "y")
 }
 
@@ -360,7 +360,7 @@ func TestFlushedBeforeItIsAdmitted(t *testing.T) {
 		s := redistest.New(t, redistest.Options{Binary: binary})
 		proxy := redistest.NewProxy(t, s.Addr())
 		c := config(s.URL())
-		c.RestartFence = redlatch.FenceOn
+		c.NoQuarantine = false
 		first := open(t, c)
 		if err := first.Admit(t.Context(), "n0"); err != nil {
 			t.Fatal(err)

@@ -115,13 +115,13 @@ func TestSilentNodeIsNotAsked(t *testing.T) {
 		if !errors.Is(err, redlatch.ErrHeld) && !late(err) {
 			t.Fatal(err)
 		}
-		return failureOf(t, err).Nodes[2].Verdict == redlatch.NotSent
+		return failureOf(t, err).Nodes[2].Verdict == redlatch.VoteNotSent
 	})
 	sent := w.count("acquire")
 	for range 20 {
 		_, err := client.TryLock(t.Context(), t.Name())
 		a := failureOf(t, err).Nodes[2]
-		if answered := a.Verdict == redlatch.NotSent || a.Verdict == redlatch.Unknown && a.Err == nil; !answered {
+		if answered := a.Verdict == redlatch.VoteNotSent || a.Verdict == redlatch.VoteUnknown && a.Err == nil; !answered {
 			t.Errorf("the silent node is %v", a)
 		}
 	}

@@ -181,10 +181,10 @@ func (c *call) stands(q *queue, s vote.Position) {
 	} else {
 		votes = append(votes, c.client.answers(nil)...)
 		for i := range votes {
-			votes[i].Verdict = NotSent
+			votes[i].Verdict = VoteNotSent
 		}
 	}
-	votes[s.Ticket.Node].Verdict, votes[s.Ticket.Node].Holder, votes[s.Ticket.Node].Left = Held, parseHolder(s.Holder), s.Left
+	votes[s.Ticket.Node].Verdict, votes[s.Ticket.Node].Holder, votes[s.Ticket.Node].Left = VoteHeld, parseHolder(s.Holder), s.Left
 	c.failure = &QuorumError{Op: "lock", Name: c.name, Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
 	c.client.queues.fail(q, c.failure)
 	c.report()

@@ -17,7 +17,7 @@ import (
 )
 
 // scripts is redlatch's own scripts, sent by the floor's client, which does nothing
-// besides. What it takes more than the floor is what tokens, the restart fence and the line
+// besides. What it takes more than the floor is what tokens, the quarantine and the line
 // cost a server; what redlatch takes more than it is the client's. Like the floor it is a
 // measure, not a lock.
 type scripts struct{}

@@ -51,8 +51,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
@@ -78,7 +78,7 @@ type pipeliner interface {
 // one server, whose address it then is. Config.TLS is not used.
 //
 // Where Sentinels watch the master, it is go-redis that asks them, and believes the first that
-// answers; redlatch.Open believes a majority of them. With the restart fence on such a client
+// answers; redlatch.Open believes a majority of them. With the quarantine on such a client
 // is refused, unless [AnySentinel] accepts that.
 //
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
@@ -88,7 +88,7 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 	if err != nil {
 		return nil, fmt.Errorf("goredis: %w: %w", redlatch.ErrInvalid, err)
 	}
-	client, err := attach.Open(config, nodes)
+	client, err := hook.Open(config, hook.Surroundings{Nodes: nodes})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 }
 
 // AnySentinel accepts what Open refuses of a client that redis.NewFailoverClient returned, with
-// the restart fence on: it believes the first Sentinel that answers, and not a majority of
+// the quarantine on: it believes the first Sentinel that answers, and not a majority of
 // them. A holder that is cut off with the former master and one Sentinel goes on with that
 // master, while the others promote a replica, and a lock has two holders for as long as that
 // lasts. Other clients are returned as they are.
@@ -113,16 +113,16 @@ type anySentinel struct{ *redis.Client }
 const failoverAddr = "FailoverClient"
 
 var errAnySentinel = errors.New("a failover client believes the first Sentinel that answers, so that a lock may have two holders while the Sentinels are parted: " +
-	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.RestartFence FenceOff")
+	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.NoQuarantine")
 
-func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, error) {
+func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("no client given: give one for each node")
 	}
 	if n := len(config.Nodes); n != 0 && n != len(clients) {
 		return nil, fmt.Errorf("Config.Nodes has %d names for %d clients: give one for each, or none", n, len(clients))
 	}
-	nodes := make([]attach.Node, len(clients))
+	nodes := make([]hook.Node, len(clients))
 	for i, client := range clients {
 		for j, other := range clients[:i] {
 			if same(client, other) {
@@ -140,7 +140,7 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 			// The name is not repeated: a URL would have a password.
 			return nil, fmt.Errorf("client %d needs a name of up to 256 printable characters, without spaces and without @ # ? & =, and not a URL: write it in Config.Nodes[%d]", i, i)
 		}
-		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && config.RestartFence != redlatch.FenceOff {
+		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && !config.NoQuarantine {
 			return nil, fmt.Errorf("client %d: %w", i, errAnySentinel)
 		}
 		nodes[i] = node
@@ -163,19 +163,19 @@ func plain(client Processor) Processor {
 	return client
 }
 
-func attachment(client Processor) (attach.Node, error) {
+func attachment(client Processor) (hook.Node, error) {
 	client = plain(client)
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return attach.Node{}, errors.New("it is nil")
+		return hook.Node{}, errors.New("it is nil")
 	}
 	switch c := client.(type) {
 	case *redis.Ring:
-		return attach.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
+		return hook.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
 	case *redis.ClusterClient:
 		if c.Options().ReadOnly {
-			return attach.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
+			return hook.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
 		}
-		return attach.Node{Cluster: true, Dial: func() driver.Conn { return newConn(c) }}, nil
+		return hook.Node{Cluster: true, Dial: func() driver.Conn { return newConn(c) }}, nil
 	case *redis.Client:
 		o := c.Options()
 		name := o.Addr
@@ -185,10 +185,10 @@ func attachment(client Processor) (attach.Node, error) {
 		if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 			name = "" // that of a failover client is the same for all
 		}
-		return attach.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+		return hook.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	case pipeliner:
-		return attach.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+		return hook.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	default:
-		return attach.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
+		return hook.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
 	}
 }

@@ -24,7 +24,7 @@ const exitDiffers = 1
 
 // Help explains the exit codes.
 func (*deploymentShowCmd) Help() string {
-	return `Shows what each node has recorded of the deployment: the longest TTL, the restart fence, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-fence, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
+	return `Shows what each node has recorded of the deployment: the longest TTL, the quarantine, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
 
 Exit codes:
 
@@ -80,7 +80,7 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeRep
 	for _, node := range reports {
 		fmt.Fprintf(&text, "  %s: %s\n", node.Node, recordText(node, names))
 		if r := node.Recorded; r != nil && node.Unreadable == nil {
-			fmt.Fprintf(&text, "    %s\n", standingText(r))
+			fmt.Fprintf(&text, "    %s\n", statusText(r))
 		}
 	}
 	switch code {
@@ -94,14 +94,14 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeRep
 	return text.String()
 }
 
-// standingText says whether the node votes for clients with the recorded settings.
-func standingText(r *redlatch.Recorded) string {
-	switch r.Standing {
-	case redlatch.Admitted:
+// statusText says whether the node votes for clients with the recorded settings.
+func statusText(r *redlatch.Recorded) string {
+	switch r.Status {
+	case redlatch.StatusAdmitted:
 		return "run " + oneLine(r.RunID) + " was admitted and votes"
-	case redlatch.Admissible:
+	case redlatch.StatusAdmissible:
 		return "it votes as soon as a client asks it to"
-	case redlatch.Waiting:
+	case redlatch.StatusWaiting:
 		if r.Left > 0 {
 			return fmt.Sprintf("kept out for %s: %s", short(r.Left), oneLine(r.Reason.Error()))
 		}
@@ -111,25 +111,25 @@ func standingText(r *redlatch.Recorded) string {
 
 // settingsJSON are settings in the output of --json. Times are in seconds.
 type settingsJSON struct {
-	MaxTTL  float64  `json:"max_ttl"`
-	Fence   bool     `json:"restart_fence"`
-	Durable bool     `json:"durable"`
-	Nodes   []string `json:"nodes"`
+	MaxTTL     float64  `json:"max_ttl"`
+	Quarantine bool     `json:"quarantine"`
+	Durable    bool     `json:"durable"`
+	Nodes      []string `json:"nodes"`
 }
 
 func (s settings) json(nodes []string) settingsJSON {
-	return settingsJSON{s.maxTTL.Seconds(), s.fence == redlatch.FenceOn, s.durable, nodes}
+	return settingsJSON{s.maxTTL.Seconds(), !s.noQuarantine, s.durable, nodes}
 }
 
 func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []redlatch.NodeReport, code int) error {
 	type recordJSON struct {
 		settingsJSON
-		Void     string  `json:"void,omitempty"`
-		RunID    string  `json:"run_id"`
-		Agrees   bool    `json:"agrees"`
-		Standing string  `json:"standing"`
-		Reason   string  `json:"reason,omitempty"`
-		Left     float64 `json:"left"`
+		Void   string  `json:"void,omitempty"`
+		RunID  string  `json:"run_id"`
+		Agrees bool    `json:"agrees"`
+		Status string  `json:"status"`
+		Reason string  `json:"reason,omitempty"`
+		Left   float64 `json:"left"`
 	}
 	type nodeRecord struct {
 		Node       string      `json:"node"`
@@ -146,7 +146,7 @@ func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []red
 	for _, node := range reports {
 		n := nodeRecord{Node: node.Node, Error: words(node.Err), Unreadable: words(node.Unreadable)}
 		if r := node.Recorded; r != nil {
-			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Standing.String(), words(r.Reason), r.Left.Seconds()}
+			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Status.String(), words(r.Reason), r.Left.Seconds()}
 		}
 		answer.Nodes = append(answer.Nodes, n)
 	}

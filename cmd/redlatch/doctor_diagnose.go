@@ -32,7 +32,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 	}
 	waiting := 0
 	for _, node := range reports {
-		if node.Standing == redlatch.Waiting {
+		if node.Status == redlatch.StatusWaiting {
 			waiting++
 		}
 	}
@@ -64,10 +64,10 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 		if node.Err == nil {
 			reached++
 		}
-		switch node.Standing {
-		case redlatch.Admitted, redlatch.Admissible:
+		switch node.Status {
+		case redlatch.StatusAdmitted, redlatch.StatusAdmissible:
 			vote++
-		case redlatch.Waiting:
+		case redlatch.StatusWaiting:
 			waiting++
 		}
 	}
@@ -89,13 +89,13 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: it takes %d, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
 			"name an odd number of nodes; to change a deployment's set see redlatch deployment set --help")
 	}
-	if d.NoFence {
+	if d.NoQuarantine {
 		s := danger
 		if !slices.ContainsFunc(reports, func(node redlatch.NodeReport) bool { return !node.Durable }) {
 			s = warning
 		}
-		f.add(s, "", "the restart fence is off: a node that restarts without its last keys gives locks away that are held",
-			"drop --no-fence and REDLATCH_NO_FENCE, on all clients of the deployment, and change it with redlatch deployment set")
+		f.add(s, "", "the quarantine is off: a node that restarts without its last keys gives locks away that are held",
+			"drop --no-quarantine and REDLATCH_NO_QUARANTINE, on all clients of the deployment, and change it with redlatch deployment set")
 	}
 }
 
@@ -108,15 +108,15 @@ func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport, waiting 
 	case node.Role != "" && node.Role != "master":
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
-	case node.Standing == redlatch.Waiting:
+	case node.Status == redlatch.StatusWaiting:
 		remedy := "wait, or if no lock was held on it before: " + d.admitCommand(node.Node)
 		if waiting > 1 {
 			remedy = "wait, or if no lock was held on them before: " + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
-	case node.Standing == redlatch.Unclear:
+	case node.Status == redlatch.StatusUnclear:
 		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
-	case node.Standing == redlatch.Unfit && len(node.Missing) == 0:
+	case node.Status == redlatch.StatusUnfit && len(node.Missing) == 0:
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}
 }
@@ -134,7 +134,7 @@ func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
 		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
 			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
 	}
-	if d.NoFence || d.Durable || node.Role != "master" {
+	if d.NoQuarantine || d.Durable || node.Role != "master" {
 		return
 	}
 	out := d.MaxTTL + outOfService

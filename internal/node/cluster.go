@@ -18,7 +18,7 @@ import (
 // and a slot is with one master at a time: each slot that is used is a Node of its
 // own, with an admission of its own that lies in it, and moves with it.
 //
-// What the restart fence finds out is of the server that has the slot, and of how it came by
+// What the quarantine finds out is of the server that has the slot, and of how it came by
 // the slot: see shard.go.
 type Cluster struct {
 	conn    driver.Conn

@@ -88,7 +88,7 @@ func (n *Node) first(all ...means) vote.Answer {
 		refusals = append(refusals, a.Err)
 	}
 	if fenced {
-		refusals = append(refusals, errors.New("RestartFence: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the fence off"))
+		refusals = append(refusals, errors.New("NoQuarantine: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the quarantine off"))
 	}
 	return vote.Answer{Verdict: vote.Refused, Err: errors.Join(refusals...)}
 }

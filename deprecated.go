@@ -1,0 +1,40 @@
+package redlatch
+
+// FenceMode is the type of Config.RestartFence.
+//
+// Deprecated: use Config.NoQuarantine.
+type FenceMode uint8
+
+// The modes of Config.RestartFence.
+//
+// Deprecated: use Config.NoQuarantine.
+const (
+	FenceOn  FenceMode = iota // the quarantine
+	FenceOff                  // none, as with NoQuarantine
+)
+
+// The verdicts of a NodeAnswer.
+//
+// Deprecated: use VoteUnknown and so on.
+const (
+	Unknown       = VoteUnknown
+	NotSent       = VoteNotSent
+	Granted       = VoteGranted
+	Held          = VoteHeld
+	NotOurs       = VoteNotOurs
+	NotAdmitted   = VoteNotAdmitted
+	Refused       = VoteRefused
+	NotReplicated = VoteNotReplicated
+	Unavailable   = VoteUnavailable
+)
+
+// The statuses of a NodeReport.
+//
+// Deprecated: use StatusUnclear and so on.
+const (
+	Unclear    = StatusUnclear
+	Admitted   = StatusAdmitted
+	Admissible = StatusAdmissible
+	Waiting    = StatusWaiting
+	Unfit      = StatusUnfit
+)
