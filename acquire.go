@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Lock acquires the lock name, and waits in line until it holds it or ctx is done
+// Lock acquires the lock name, and waits in the wait queue until it holds it or ctx is done
 // (package documentation, "Waiting"). When ctx is done the caller is out of the
-// line. The lock is renewed in the background unless an option says otherwise, until it is
+// queue. The lock is renewed in the background unless an option says otherwise, until it is
 // unlocked, lost, or MaxHold has passed.
 //
 // ctx ends the waiting and nothing else: a lock once acquired is not bound to
@@ -128,7 +128,7 @@ type call struct {
 	// was last reported.
 	failure  *QuorumError
 	reported time.Time
-	// failed counts the tries of the present turn in the line.
+	// failed counts the tries of the present turn in the queue.
 	failed int
 	// lock is what the call acquires. It is part of it, which saves an allocation.
 	lock Lock
@@ -157,8 +157,8 @@ func (c *call) once() (*Lock, error) {
 	return lock, err
 }
 
-// insist makes tries at random times until one holds, and pushes in before those
-// who stand in line.
+// insist makes tries at random times until one holds, and barges in before those
+// who are queued.
 func (c *call) insist() (*Lock, error) {
 	for try := 0; ; try++ {
 		if err := c.may(); err != nil {

@@ -19,7 +19,7 @@
 //   - Nobody is told of a connection that broke. A restart, a failover or another
 //     server behind the address shows when the next step there is refused, which asks
 //     for the server that was admitted.
-//   - Nobody is called when a lock is released: who is first in line looks every
+//   - Nobody is woken up when a lock is released: who is first in the queue looks every
 //     30 ms.
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none

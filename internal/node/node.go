@@ -36,7 +36,7 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
-	// Waiter is who this client is in the lines that nodes keep.
+	// Waiter is who this client is in the wait queues that nodes keep.
 	Waiter string
 	// Woken is told of the node's wake-ups of waiters of this client; Changed, of those
 	// records that were watched and have changed, and of "" when either message may

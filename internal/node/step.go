@@ -65,7 +65,7 @@ func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key)}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.standing(n.vote(ctx, keys, args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, keys, args, 0))
 }
 
 // Repair gives the record back to its holder on a node that lost it.

@@ -39,7 +39,7 @@ type Engine struct {
 
 	workers   *workers
 	transfers transfers
-	// waiting is told of records that a release left to those in line for them.
+	// waiting is told of records that a release left to those in the queues for them.
 	waiting func(record string)
 
 	secondRounds atomic.Uint64

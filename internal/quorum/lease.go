@@ -23,7 +23,7 @@ type Lease struct {
 	// nodes has one for each node: single, where there is one.
 	nodes  []nodeState
 	single [1]nodeState
-	// kept: the attempt succeeded, under token; its place in the line has no meaning
+	// kept: the attempt succeeded, under token; its place in the queue has no meaning
 	// any more.
 	kept bool
 	// over: given up, released or failed. Nothing but releases is sent then.
@@ -58,7 +58,7 @@ type nodeState struct {
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
-	// waiting: others were in the line there when the record was granted.
+	// waiting: others were in the queue there when the record was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other.

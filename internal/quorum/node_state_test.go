@@ -119,7 +119,7 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 }
 
 // Where a waiter's node has called another meanwhile, the votes of the rest count; who has no
-// place in the line leaves the lock to the one who was called.
+// place in the queue leaves the lock to the one who was called.
 func TestAnotherWasCalled(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{true, false} {

@@ -109,7 +109,7 @@ func (l *Lease) releaseAll(idle []int) {
 // finish ends the lease, has freed called, or by default the release done, for each
 // node where a step is under way when that is over, and appends the others that are
 // to be released to idle: those that a record may be on, and after a lock that was
-// held those too that said there is none: a waiter may stand in line there.
+// held those too that said there is none: a waiter may be queued there.
 func (l *Lease) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) {
 	l.mu.Lock()
 	if l.over {
