@@ -134,6 +134,7 @@ func (l *Lock) Err() error {
 	l.mu.Lock()
 	state := l.state
 	l.mu.Unlock()
+	// rule: holder-knows
 	if state == nil && l.client.clock.Now().Reached(l.end()) {
 		return l.lose(l.ranOut())
 	}
@@ -330,6 +331,7 @@ func (l *Lock) drop(before error, held bool) error {
 		return nil
 	}
 	if notOurs > len(votes)-need {
+		// rule: not-lost-in-doubt
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}

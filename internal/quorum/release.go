@@ -130,6 +130,7 @@ func (l *Lease) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool)
 		switch {
 		case s.asked:
 			r.asked++
+			// rule: release-follows-step
 			if s.due = s.busy; !s.due {
 				idle = append(idle, i)
 			}
