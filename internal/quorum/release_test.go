@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Every mask of what may have happened to the records before the release: each
+// Every mask of what may have happened to the keys before the release: each
 // node that may hold one is asked, what is another's stays, and the caller waits
 // no longer than a quorum takes.
 func TestReleaseEveryMask(t *testing.T) {
