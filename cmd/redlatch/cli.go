@@ -33,6 +33,7 @@ type cli struct {
 	Man        manCmd        `cmd:"" help:"Print the manual page."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 	Guard      guardCmd      `cmd:"" name:"guard-process" hidden:""`
+	Parent     parentCmd     `cmd:"" name:"parent-process" hidden:""`
 
 	ShowVersion versionFlag `name:"version" help:"Show the version."`
 }
@@ -43,7 +44,7 @@ type command interface {
 	Run(out *printer) error
 }
 
-var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil), (*parentCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {
@@ -57,6 +58,9 @@ func execute(args []string) int {
 		end = &outcome{code: exitInternal, err: err}
 	}
 	out.fail(end)
+	if end.signal != 0 {
+		dieOf(end.signal)
+	}
 	return end.code
 }
 
