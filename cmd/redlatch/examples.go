@@ -22,6 +22,7 @@ var examples = map[string][]example{
 	},
 	"lock": {
 		{"take a lock in a script, for 25 s", `handle=$(redlatch lock -w 10 --ttl 25 job) || exit`},
+		{"for as long as this script runs, or until it unlocks it", `handle=$(redlatch lock --keep --parent $$ job) || exit`},
 	},
 	"extend": {
 		{"keep it for 25 s from now on", `redlatch extend --ttl 25 job "$handle"`},

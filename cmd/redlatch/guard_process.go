@@ -80,7 +80,7 @@ func catchAll() signals {
 	queue := make(signals, 64)
 	queue.add(forwarded)
 	queue.add(jobControl)
-	queue.add([]os.Signal{groupQuestion})
+	queue.add([]os.Signal{syscall.SIGTTOU, groupQuestion})
 	return queue
 }
 
