@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -56,12 +57,12 @@ const (
 	local     = "local"
 )
 
-// AfterApply is called by the parser.
-func (c *connection) AfterApply() error {
+// assumeNodes says which nodes are meant where none is named. It comes before anything is
+// done with the flags.
+func (c *connection) assumeNodes() {
 	if slices.Equal(c.Nodes, []string{local}) {
 		c.Nodes, c.assumed = []string{localNode}, true
 	}
-	return nil
 }
 
 // sayNodes says which nodes are used when nobody named any: a command that misses its
@@ -220,7 +221,7 @@ func (c *connection) command(command, nodes []string) string {
 	if c.Deployment != cmp.Or(os.Getenv("REDLATCH_DEPLOYMENT"), defaultDeployment) {
 		words = append(words, "--deployment", c.Deployment)
 	}
-	if told, err := parseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
+	if told, err := commandline.ParseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
 		words = append(words, "--max-ttl", c.MaxTTL.String())
 	}
 	for _, flag := range []struct {
