@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Lock acquires the lock name, and waits in line until it holds it or ctx is done
@@ -224,23 +224,23 @@ func (c *call) closed() error {
 }
 
 // claim is what the call's next attempt asks for.
-func (c *call) claim() ballot.Claim { return c.client.claim(c.record, &c.request) }
+func (c *call) claim() vote.Claim { return c.client.claim(c.record, &c.request) }
 
 // claim is what an attempt asks for that begins now, under a holder id of its own.
-func (c *Client) claim(record string, r *request) ballot.Claim {
+func (c *Client) claim(record string, r *request) vote.Claim {
 	now := c.clock.Wall()
 	claim := claimOf(record, newHolderID(now, r.label), c.firstTTL(r))
 	claim.Proposed = uint64(now.UnixMicro())
 	return claim
 }
 
-func claimOf(record, id string, ttl time.Duration) ballot.Claim {
+func claimOf(record, id string, ttl time.Duration) vote.Claim {
 	counter, next := node.ClaimKeys(record)
-	return ballot.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
+	return vote.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
 }
 
 // try makes one attempt.
-func (c *call) try(claim ballot.Claim) (*Lock, error) {
+func (c *call) try(claim vote.Claim) (*Lock, error) {
 	c.client.counters.tries.Add(1)
 	hold, votes := c.client.engine.Acquire(c.ctx, claim)
 	if hold != nil {

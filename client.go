@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/attach"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // maxName bounds a lock's name, in bytes.
@@ -57,10 +57,10 @@ type Client struct {
 type member interface {
 	quorum.Voter
 	line.Keeper
-	Take(ctx context.Context, c ballot.Claim) ballot.Answer
-	Prolong(ctx context.Context, c ballot.Claim) ballot.Answer
-	Drop(ctx context.Context, c ballot.Claim) ballot.Answer
-	Query(ctx context.Context, record string) ballot.Answer
+	Take(ctx context.Context, c vote.Claim) vote.Answer
+	Prolong(ctx context.Context, c vote.Claim) vote.Answer
+	Drop(ctx context.Context, c vote.Claim) vote.Answer
+	Query(ctx context.Context, record string) vote.Answer
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -142,7 +142,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	}
 	o := c.config.nodeOptions(i, e, c.census)
 	o.Waiter, o.Changed = waiter, c.line.Changed
-	o.Called = func(call ballot.Call) { c.line.Called(i, call) }
+	o.Called = func(call vote.Call) { c.line.Called(i, call) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()
@@ -279,14 +279,14 @@ func (c *Client) record(name string) (string, error) {
 }
 
 // answers puts the votes on nodes into the words of an error.
-func (c *Client) answers(votes []ballot.Answer) []NodeAnswer {
+func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	answers := make([]NodeAnswer, len(c.nodes))
 	for i, n := range c.nodes {
 		answers[i] = NodeAnswer{Node: n.Name()}
 		if i < len(votes) {
 			v := votes[i]
 			answers[i].Verdict, answers[i].Left, answers[i].Err = v.Verdict, v.Left, v.Err
-			if v.Verdict == ballot.Held {
+			if v.Verdict == vote.Held {
 				answers[i].Holder = parseHolder(v.Holder)
 			}
 		}

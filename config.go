@@ -12,12 +12,12 @@ import (
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/attach"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // FenceMode switches the restart fence.
@@ -193,7 +193,7 @@ const (
 	defaultMaxHold     = time.Hour
 	defaultNodeTimeout = 50 * time.Millisecond
 	defaultReplicaWait = 50 * time.Millisecond
-	maxNodeTimeout     = ballot.LongestAttempt / 2 // an attempt has two steps
+	maxNodeTimeout     = vote.LongestAttempt / 2 // an attempt has two steps
 	nameMark           = "{name}"
 )
 

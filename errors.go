@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // What callers branch on, with errors.Is.
@@ -36,22 +36,22 @@ var (
 )
 
 // Verdict is what one node's answer amounts to.
-type Verdict = ballot.Verdict
+type Verdict = vote.Verdict
 
 // The verdicts of a NodeAnswer.
 const (
-	Unknown     = ballot.Unknown     // sent, no reply: it may have been done or not
-	NotSent     = ballot.NotSent     // never left this process
-	Granted     = ballot.Granted     // done as asked
-	Held        = ballot.Held        // another holder has the lock on this node
-	NotOurs     = ballot.NotOurs     // this holder has nothing on this node
-	NotAdmitted = ballot.NotAdmitted // may have forgotten locks; does not vote yet
-	Refused     = ballot.Refused     // the server answered with an error
+	Unknown     = vote.Unknown     // sent, no reply: it may have been done or not
+	NotSent     = vote.NotSent     // never left this process
+	Granted     = vote.Granted     // done as asked
+	Held        = vote.Held        // another holder has the lock on this node
+	NotOurs     = vote.NotOurs     // this holder has nothing on this node
+	NotAdmitted = vote.NotAdmitted // may have forgotten locks; does not vote yet
+	Refused     = vote.Refused     // the server answered with an error
 	// NotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
-	NotReplicated = ballot.NotReplicated
+	NotReplicated = vote.NotReplicated
 	// Unavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
 	// NOREPLICAS, LOADING or BUSY. A lock that waits goes on waiting.
-	Unavailable = ballot.Unavailable
+	Unavailable = vote.Unavailable
 )
 
 // NodeAnswer is one node's part in a vote.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Lock is one acquisition. It is safe for concurrent use, and shares nothing
@@ -19,7 +19,7 @@ type Lock struct {
 	// call is the one that acquired it.
 	call *call
 	// hold is the lock's until it is given away: then it may be another's.
-	hold    *quorum.Hold
+	hold    *quorum.Lease
 	token   uint64
 	started clock.Instant
 	// queue is where this process waits for the lock; nil before it is known there, and
@@ -317,11 +317,11 @@ func (l *Lock) drop(before error, held bool) error {
 	deleted, notOurs, unheard := 0, 0, false
 	for _, v := range votes {
 		switch v.Verdict {
-		case ballot.Granted:
+		case vote.Granted:
 			deleted++
-		case ballot.NotOurs, ballot.Held:
+		case vote.NotOurs, vote.Held:
 			notOurs++
-		case ballot.Unknown, ballot.Unavailable: // which may have called somebody, too
+		case vote.Unknown, vote.Unavailable: // which may have called somebody, too
 			unheard = true
 		}
 	}
@@ -336,8 +336,8 @@ func (l *Lock) drop(before error, held bool) error {
 		// Whoever was not heard may keep the line, and have called another, who has taken
 		// over what the rest do not have.
 		for i, v := range votes {
-			if v.Verdict != ballot.Granted {
-				votes[i] = ballot.Answer{}
+			if v.Verdict != vote.Granted {
+				votes[i] = vote.Answer{}
 			}
 		}
 	}

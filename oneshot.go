@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 const (
@@ -57,10 +57,10 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 	}
 	call.claim.Proposed = uint64(c.clock.Wall().UnixMicro())
 	granted, err := call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Take(ctx, call.claim) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, call.claim) },
 		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, call.claim) },
 		TTL:      call.claim.TTL,
-		Longest:  ballot.LongestAttempt,
+		Longest:  vote.LongestAttempt,
 		Patience: 1,
 	})
 	if errors.Is(err, ErrHeld) {
@@ -89,7 +89,7 @@ func (c *Client) ExtendTake(ctx context.Context, name, id string, ttl time.Durat
 		return false, err
 	}
 	return call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Prolong(ctx, call.claim) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Prolong(ctx, call.claim) },
 		TTL:      call.claim.TTL,
 		Patience: 1,
 	})
@@ -112,7 +112,7 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	}
 	defer c.calls.Done()
 	return call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Drop(ctx, call.claim) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Drop(ctx, call.claim) },
 		Patience: patient,
 	})
 }
@@ -126,7 +126,7 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 // NodeTimeouts at most, or for ctx. Errors are those of Take; nodes that are not admitted are
 // asked as well.
 func (c *Client) Query(ctx context.Context, name string) (id string, ttl time.Duration, err error) {
-	h, err := c.look(ctx, name, func(answers []ballot.Answer) bool {
+	h, err := c.look(ctx, name, func(answers []vote.Answer) bool {
 		_, _, decided := holding(answers)
 		return decided
 	})
@@ -156,7 +156,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start, told := time.Now(), false
-	return c.look(ctx, name, func(answers []ballot.Answer) bool {
+	return c.look(ctx, name, func(answers []vote.Answer) bool {
 		if _, _, decided := holding(answers); decided && !told {
 			told = true
 			time.AfterFunc(c.config.aLittle(time.Since(start)), cancel)
@@ -165,14 +165,14 @@ func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	})
 }
 
-func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Answer) bool) (Holding, error) {
+func (c *Client) look(ctx context.Context, name string, enough func([]vote.Answer) bool) (Holding, error) {
 	call, err := c.oneShot(ctx, "query", name, anyID)
 	if err != nil {
 		return Holding{}, err
 	}
 	defer c.calls.Done()
 	_, answers := c.engine.Put(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) ballot.Answer { return c.nodes[i].Query(ctx, call.claim.Record) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Query(ctx, call.claim.Record) },
 		Enough:   enough,
 		Patience: patient, // it takes three round trips
 	})
@@ -193,13 +193,13 @@ func (c *Client) look(ctx context.Context, name string, enough func([]ballot.Ans
 // holding returns who has the record on a quorum of nodes, "" if nobody, and how
 // long the quorum stands. It is not decided while the answers that are missing
 // could make one.
-func holding(answers []ballot.Answer) (id string, left time.Duration, decided bool) {
+func holding(answers []vote.Answer) (id string, left time.Duration, decided bool) {
 	need := quorum.Majority(len(answers))
 	missing, most := len(answers), 0
 	lefts := make(map[string][]time.Duration)
 	for _, a := range answers {
 		switch a.Verdict {
-		case ballot.Held:
+		case vote.Held:
 			l := a.Left
 			if l < 0 {
 				l = math.MaxInt64 // no expiry
@@ -207,7 +207,7 @@ func holding(answers []ballot.Answer) (id string, left time.Duration, decided bo
 			lefts[a.Holder] = append(lefts[a.Holder], l)
 			most = max(most, len(lefts[a.Holder]))
 			missing--
-		case ballot.NotOurs:
+		case vote.NotOurs:
 			missing--
 		}
 	}
@@ -229,7 +229,7 @@ func holding(answers []ballot.Answer) (id string, left time.Duration, decided bo
 type oneShot struct {
 	client   *Client
 	op, name string
-	claim    ballot.Claim
+	claim    vote.Claim
 }
 
 // oneShot begins a call, which c.calls.Done ends.
@@ -275,13 +275,13 @@ func (o *oneShot) ended(ctx context.Context) error {
 // vote puts a poll to the vote: true when a quorum granted, false when so many
 // nodes said no that none can have.
 func (o *oneShot) vote(ctx context.Context, p quorum.Poll) (bool, error) {
-	no := func(answers []ballot.Answer) bool {
-		return quorum.Count(answers, ballot.Held, ballot.NotOurs) > len(answers)-quorum.Majority(len(answers))
+	no := func(answers []vote.Answer) bool {
+		return quorum.Count(answers, vote.Held, vote.NotOurs) > len(answers)-quorum.Majority(len(answers))
 	}
-	p.Enough = func(answers []ballot.Answer) bool {
+	p.Enough = func(answers []vote.Answer) bool {
 		need := quorum.Majority(len(answers))
-		return quorum.Count(answers, ballot.Granted) >= need || no(answers) ||
-			quorum.Count(answers, ballot.Refused) > len(answers)-need
+		return quorum.Count(answers, vote.Granted) >= need || no(answers) ||
+			quorum.Count(answers, vote.Refused) > len(answers)-need
 	}
 	granted, answers := o.client.engine.Put(ctx, p)
 	switch {

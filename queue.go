@@ -69,13 +69,13 @@ type waiter struct {
 // turn is what comes to a waiter: a hold, and the token to hold by it; without a hold,
 // leave to contend.
 type turn struct {
-	hold  *quorum.Hold
+	hold  *quorum.Lease
 	token uint64
 	since clock.Instant
 }
 
 // turnOf is the turn of the first to have hold.
-func turnOf(hold *quorum.Hold) turn {
+func turnOf(hold *quorum.Lease) turn {
 	if hold == nil {
 		return turn{}
 	}

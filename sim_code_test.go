@@ -68,8 +68,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a quarantine is longer than the longest TTL", file: "internal/admission/agreement.go", within: 1000,
-		was: "	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt\n",
-		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt\n",
+		was: "	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
+		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
 		rule: "what one may have taken over who was called is not lost", file: "lock.go", within: 4000, weather: "torn",
@@ -83,8 +83,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "what may have been handed over is not lost", file: "internal/quorum/handover.go", within: 2000, weather: "torn",
-		was: `(released.Verdict == ballot.NotOurs || released.Verdict == ballot.Held) && a.Verdict == ballot.Unknown:`,
-		now: `(released.Verdict == ballot.NotOurs || released.Verdict == ballot.Held && broken != RULE) && a.Verdict == ballot.Unknown:`,
+		was: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:`,
+		now: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held && broken != RULE) && a.Verdict == vote.Unknown:`,
 	},
 }
 

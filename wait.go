@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // queue waits for the lock behind the callers of this process who came before,
@@ -81,7 +81,7 @@ func (c *call) stay(q *queue, w *waiter) (turn, error) {
 }
 
 // decline gives a turn on that came too late.
-func (c *Client) decline(q *queue, hold *quorum.Hold) {
+func (c *Client) decline(q *queue, hold *quorum.Lease) {
 	if hold != nil {
 		c.serve(q, c.queues.another(q), hold)
 		return
@@ -116,7 +116,7 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 				arbiter := lock.hold.Answer(q.place.Arbiter())
 				// Until the node that keeps the line has said otherwise, others wait: by
 				// the time that a slow one does, all callers here could have had the lock.
-				others = arbiter.Waiting || arbiter.Verdict != ballot.Granted
+				others = arbiter.Waiting || arbiter.Verdict != vote.Granted
 				q.place.Taken(arbiter)
 				q.place = nil
 			}
@@ -159,7 +159,7 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 	if q.place == nil {
 		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
 	}
-	err = q.place.Await(ctx, rest, func(s ballot.Standing) { c.stands(q, s) })
+	err = q.place.Await(ctx, rest, func(s vote.Standing) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}
@@ -167,7 +167,7 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 }
 
 // stands takes in what the node that keeps the line says.
-func (c *call) stands(q *queue, s ballot.Standing) {
+func (c *call) stands(q *queue, s vote.Standing) {
 	if s.Free() {
 		if s.Ahead == 0 {
 			c.client.queues.cleared(c.record)
@@ -196,7 +196,7 @@ func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
 
 // giveUp ends the hold of l: by giving it to a caller who waits in this process, if it
 // was held, else by releasing it. Without votes nothing was asked of the nodes.
-func (c *Client) giveUp(l *Lock, held bool) (votes []ballot.Answer, ok bool) {
+func (c *Client) giveUp(l *Lock, held bool) (votes []vote.Answer, ok bool) {
 	if held && c.life.Err() == nil {
 		if q, w := c.queues.successor(l); w != nil {
 			if c.queues.unheard(q) {
@@ -220,7 +220,7 @@ func (c *Client) letGo(l *Lock) {
 // serve gives hold to w, or to the next in line when w has gone; without either it
 // releases it. The next holds by the same attempt if that is as good as one of its own,
 // else the records are handed over. Without votes nothing was asked of the nodes.
-func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
+func (c *Client) serve(q *queue, w *waiter, hold *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && c.life.Err() == nil; w = c.queues.another(q) {
 		token, ok := hold.Successor(c.firstTTL(w.request))
 		if !ok || parseHolder(hold.ID()).Label != w.request.label {
@@ -237,16 +237,16 @@ func (c *Client) serve(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.A
 
 // handOver ends hold in favour of an attempt for w, or for the next in line when w has
 // gone.
-func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Hold) (votes []ballot.Answer, ok bool) {
+func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Lease) (votes []vote.Answer, ok bool) {
 	c.counters.tries.Add(1)
 	claim := c.claim(q.record, w.request)
 	claim.More = c.queues.behind(q)
-	votes, ok = hold.HandOver(claim, func(next *quorum.Hold) {
+	votes, ok = hold.Transfer(claim, func(next *quorum.Lease) {
 		if !c.queues.hand(w, turnOf(next)) {
 			c.decline(q, next)
 		}
 	})
-	if ok && votes[c.line.Arbiter(q.record)].Verdict == ballot.Granted {
+	if ok && votes[c.line.Arbiter(q.record)].Verdict == vote.Granted {
 		c.queues.heard(q)
 	}
 	return votes, ok

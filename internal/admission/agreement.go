@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -45,7 +45,7 @@ type Agreement struct {
 // that could have been on it, and than any token that could have been proposed before
 // (docs/fencing.md, "When a node forgets").
 func (a Agreement) Quarantine() time.Duration {
-	return a.MaxTTL + 2*script.Clamp + ballot.LongestAttempt
+	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt
 }
 
 // ID is a hash of the agreement: names may hold anything. Every vote reads it, so it is no

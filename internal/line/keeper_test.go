@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // travel is how long a message to a node takes, and its answer. All processes
@@ -69,12 +69,12 @@ var errDown = errors.New("down")
 func (e endpoint) Name() string { return e.name }
 
 // answer carries a step to the node and back.
-func (e endpoint) answer(ctx context.Context, step func()) (ballot.Verdict, error) {
+func (e endpoint) answer(ctx context.Context, step func()) (vote.Verdict, error) {
 	e.mu.Lock()
 	down, slow := e.down, e.slow
 	e.mu.Unlock()
 	if down {
-		return ballot.NotSent, errDown
+		return vote.NotSent, errDown
 	}
 	done := make(chan struct{})
 	time.AfterFunc(travel, func() {
@@ -85,14 +85,14 @@ func (e endpoint) answer(ctx context.Context, step func()) (ballot.Verdict, erro
 	})
 	select {
 	case <-done:
-		return ballot.Held, nil
+		return vote.Held, nil
 	case <-ctx.Done():
-		return ballot.Unknown, ctx.Err()
+		return vote.Unknown, ctx.Err()
 	}
 }
 
-func (e endpoint) Stand(ctx context.Context, c ballot.Claim, watch bool) (s ballot.Standing) {
-	var found ballot.Standing
+func (e endpoint) Stand(ctx context.Context, c vote.Claim, watch bool) (s vote.Standing) {
+	var found vote.Standing
 	e.mu.Lock()
 	hears := !e.deaf
 	e.mu.Unlock()
@@ -110,7 +110,7 @@ func (e endpoint) Stand(ctx context.Context, c ballot.Claim, watch bool) (s ball
 		}
 		found = e.stand(waiter, c.Place.Ticket)
 	})
-	if verdict == ballot.Held {
+	if verdict == vote.Held {
 		s = found
 		s.Watched = watch
 	}
@@ -140,7 +140,7 @@ func (k *keeper) present() string {
 	return k.holder
 }
 
-func (k *keeper) stand(waiter string, ticket uint64) (s ballot.Standing) {
+func (k *keeper) stand(waiter string, ticket uint64) (s vote.Standing) {
 	now := time.Now()
 	for other, lapses := range k.beats {
 		if lapses.Before(now) {
@@ -216,7 +216,7 @@ func (k *keeper) send(waiter string) {
 		return
 	}
 	index := to.indexOf(k.name)
-	call := ballot.Call{Waiter: waiter, Record: record, From: k.from}
+	call := vote.Call{Waiter: waiter, Record: record, From: k.from}
 	time.AfterFunc(travel, func() { to.Called(index, call) })
 }
 
@@ -271,7 +271,7 @@ func (l *Line) indexOf(name string) int {
 
 const record = "x"
 
-var claim = ballot.Claim{Record: record}
+var claim = vote.Claim{Record: record}
 
 // foreign holders of these tests have names that begin so.
 func isForeign(holder string) bool { return strings.HasPrefix(holder, "theirs") }
@@ -309,7 +309,7 @@ func arbiter(t *testing.T, nodes []*keeper) *keeper {
 	return nodes[newLine(t, "scout", nodes, nil).order(record)[0]]
 }
 
-func quiet(ballot.Standing) {}
+func quiet(vote.Standing) {}
 
 // awaiting starts an Await, and returns where its outcome will be.
 func awaiting(ctx context.Context, p *Place, rest time.Duration) <-chan error {

@@ -16,14 +16,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Keeper is a node that can keep a line. Its methods wait for the node's answer
 // or for ctx.
 type Keeper interface {
 	Name() string
-	Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing
+	Stand(ctx context.Context, c vote.Claim, watch bool) vote.Standing
 	Leave(ctx context.Context, record, waiter string)
 	Waits(ctx context.Context, record string) (somebody bool, err error)
 }
@@ -78,7 +78,7 @@ func (l *Line) Close() {
 
 // Join takes a place in the line for the claim's record, in which this process
 // has none. Nothing is sent before Await.
-func (l *Line) Join(claim ballot.Claim) *Place {
+func (l *Line) Join(claim vote.Claim) *Place {
 	p := &Place{line: l, claim: claim, order: l.order(claim.Record), called: make(chan news, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func mix(h uint64) uint64 {
 
 // Called tells the line that node voter has called a waiter of this process. It
 // does not block.
-func (l *Line) Called(voter int, c ballot.Call) {
+func (l *Line) Called(voter int, c vote.Call) {
 	l.mu.Lock()
 	p := l.places[c.Record]
 	ours := p != nil && p.waiter == c.Waiter
@@ -176,7 +176,7 @@ func (l *Line) Look(record string, told func(somebody bool)) {
 }
 
 // leave gives a place up, and what was left to it, in the background.
-func (l *Line) leave(voter int, c ballot.Call) {
+func (l *Line) leave(voter int, c vote.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

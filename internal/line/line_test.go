@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // The order in which nodes are asked is the same in every process, and spreads
@@ -82,7 +82,7 @@ func TestCalled(t *testing.T) {
 			if got := places[i].In(claim).Place; !k.take("ours", got.Waiter, 0) {
 				t.Errorf("waiter %d may not take it", i)
 			}
-			places[i].Taken(ballot.Answer{Verdict: ballot.Granted})
+			places[i].Taken(vote.Answer{Verdict: vote.Granted})
 			settle()
 			for _, later := range outs[i+1:] {
 				pending(t, later)
@@ -116,7 +116,7 @@ func TestExpiry(t *testing.T) {
 			}
 			pending(t, behind)
 			k.take("ours", first.In(claim).Place.Waiter, time.Second)
-			first.Taken(ballot.Answer{Verdict: ballot.Granted})
+			first.Taken(vote.Answer{Verdict: vote.Granted})
 			if err := <-behind; err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +401,7 @@ func TestLeftToTheFirst(t *testing.T) {
 					t.Errorf("%s: it is left to it by %q", way, got)
 				}
 				k.take("ours", p.waiter, 0)
-				p.Taken(ballot.Answer{Verdict: ballot.Granted})
+				p.Taken(vote.Answer{Verdict: vote.Granted})
 			default:
 				p.Leave()
 			}
@@ -506,8 +506,8 @@ func TestLateCalls(t *testing.T) {
 		next := l.Join(claim)
 		out = awaiting(t.Context(), next, 0)
 		settle()
-		l.Called(0, ballot.Call{Waiter: waiter, Record: record})
-		l.Called(0, ballot.Call{Waiter: waiter, Record: "another"})
+		l.Called(0, vote.Call{Waiter: waiter, Record: record})
+		l.Called(0, vote.Call{Waiter: waiter, Record: "another"})
 		l.Changed("another")
 		settle()
 		pending(t, out)
@@ -518,7 +518,7 @@ func TestLateCalls(t *testing.T) {
 		next.Leave()
 		settle()
 		l.Close()
-		l.Called(0, ballot.Call{Waiter: waiter, Record: record}) // nothing is sent any more
+		l.Called(0, vote.Call{Waiter: waiter, Record: record}) // nothing is sent any more
 	})
 }
 
@@ -557,7 +557,7 @@ func TestNeverStuckAtRandom(t *testing.T) {
 							time.Sleep(draw(20 * time.Millisecond))
 							continue
 						}
-						p.Taken(ballot.Answer{Verdict: ballot.Granted})
+						p.Taken(vote.Answer{Verdict: vote.Granted})
 						mu.Lock()
 						longest = max(longest, time.Since(last))
 						mu.Unlock()

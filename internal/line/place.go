@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // How often the arbiter is asked. A waiter who is called needs none of it.
@@ -28,11 +28,11 @@ var ErrNone = errors.New("no node keeps the line")
 type Place struct {
 	line   *Line
 	waiter string
-	claim  ballot.Claim
+	claim  vote.Claim
 	order  []int
 	// standing is the last answer; it is Held where a node keeps the place. begun is when the
 	// present turn began, zero when it is not this process's turn.
-	standing ballot.Standing
+	standing vote.Standing
 	begun    time.Time
 	// attempt is the holder id of the last attempt. from is the holder who left its
 	// records to this process, if any did: it holds nothing any more, so that it does
@@ -73,7 +73,7 @@ func (p *Place) signal(n news) {
 // is the first in line and the record is free. It returns ErrNone when no node
 // keeps the line, and ctx's cause when ctx is done. It rests first, unless it is
 // called. told is called with each of the arbiter's answers.
-func (p *Place) Await(ctx context.Context, rest time.Duration, told func(ballot.Standing)) error {
+func (p *Place) Await(ctx context.Context, rest time.Duration, told func(vote.Standing)) error {
 	for {
 		if rest > 0 {
 			called, err := p.wait(ctx, rest)
@@ -150,12 +150,12 @@ func (p *Place) stand(ctx context.Context) error {
 		s := p.line.keepers[i].Stand(step, p.claim, p.watch)
 		cancel()
 		if ctx.Err() != nil {
-			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == ballot.Held || s.Verdict == ballot.Unknown) {
-				p.line.leave(i, ballot.Call{Record: p.claim.Record, Waiter: s.Place.Waiter, From: s.From}) // it may have been given a place
+			if there := p.stands() && p.claim.Place.Voter == i; !there && (s.Verdict == vote.Held || s.Verdict == vote.Unknown) {
+				p.line.leave(i, vote.Call{Record: p.claim.Record, Waiter: s.Place.Waiter, From: s.From}) // it may have been given a place
 			}
 			return context.Cause(ctx)
 		}
-		if s.Verdict == ballot.Held {
+		if s.Verdict == vote.Held {
 			if s.Place.Voter = i; p.stands() && (p.claim.Place.Voter != i || p.claim.Place.Waiter != s.Place.Waiter) {
 				p.abandon()
 			}
@@ -169,7 +169,7 @@ func (p *Place) stand(ctx context.Context) error {
 // In gives an attempt's claim its place. A turn lasts no longer than the arbiter
 // keeps the record for one who was called: an attempt that fails later loses the
 // place, so that one who cannot get its quorum holds nobody up.
-func (p *Place) In(claim ballot.Claim) ballot.Claim {
+func (p *Place) In(claim vote.Claim) vote.Claim {
 	if !p.begun.IsZero() && time.Since(p.begun) > script.Grace {
 		p.claim.Place.Ticket = 0
 		p.begun = time.Time{}
@@ -181,10 +181,10 @@ func (p *Place) In(claim ballot.Claim) ballot.Claim {
 
 // Taken ends the place of a process that has the lock. Where the arbiter's vote
 // was given or is to come, the place ends with it.
-func (p *Place) Taken(arbiter ballot.Answer) {
+func (p *Place) Taken(arbiter vote.Answer) {
 	p.forget()
 	p.from = ""
-	if p.stands() && arbiter.Verdict != ballot.Granted && (arbiter.Verdict != ballot.Unknown || arbiter.Err != nil) {
+	if p.stands() && arbiter.Verdict != vote.Granted && (arbiter.Verdict != vote.Unknown || arbiter.Err != nil) {
 		p.abandon()
 	}
 }
@@ -206,7 +206,7 @@ func (p *Place) Leave() {
 // Arbiter is the index of the node that keeps the line.
 func (p *Place) Arbiter() int { return p.claim.Place.Voter }
 
-func (p *Place) stands() bool { return p.standing.Verdict == ballot.Held }
+func (p *Place) stands() bool { return p.standing.Verdict == vote.Held }
 
 func (p *Place) forget() {
 	l := p.line
@@ -218,5 +218,5 @@ func (p *Place) forget() {
 }
 
 func (p *Place) abandon() {
-	p.line.leave(p.claim.Place.Voter, ballot.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
+	p.line.leave(p.claim.Place.Voter, vote.Call{Record: p.claim.Record, Waiter: p.claim.Place.Waiter, From: p.from})
 }

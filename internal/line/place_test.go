@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // The end of a place does not take away the one that the process has taken since (queues.pass
@@ -42,9 +42,9 @@ func TestEndOfPlaceIsItsOwn(t *testing.T) {
 func TestTakenGivesUpThePlaceAlone(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("connection reset")
-	for _, answer := range []ballot.Answer{
-		{Verdict: ballot.Unknown, Err: failed}, {Verdict: ballot.NotSent, Err: failed},
-		{Verdict: ballot.NotOurs}, {Verdict: ballot.Held}, {Verdict: ballot.NotAdmitted},
+	for _, answer := range []vote.Answer{
+		{Verdict: vote.Unknown, Err: failed}, {Verdict: vote.NotSent, Err: failed},
+		{Verdict: vote.NotOurs}, {Verdict: vote.Held}, {Verdict: vote.NotAdmitted},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newKeepers(3)

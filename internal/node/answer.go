@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // isReply reports whether err is the server's own answer.
@@ -50,27 +50,27 @@ func isUnable(err error) bool {
 }
 
 // answer puts a reply of a step into words.
-func answer(reply driver.Reply, err error) ballot.Answer {
+func answer(reply driver.Reply, err error) vote.Answer {
 	switch {
 	case err == nil && reply.Kind == driver.Int && reply.Int > 0:
-		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Int)}
+		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Int)}
 	case err == nil && reply.Kind == driver.Int:
-		return ballot.Answer{Verdict: ballot.NotOurs}
+		return vote.Answer{Verdict: vote.NotOurs}
 	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 3:
-		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Array[0].Int), HandedOver: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
+		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Array[0].Int), Transferred: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
 	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 2:
 		left := time.Duration(reply.Array[1].Int) * time.Millisecond
-		return ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[0].Text, Left: left}
+		return vote.Answer{Verdict: vote.Held, Holder: reply.Array[0].Text, Left: left}
 	case err == nil:
-		return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf("a script answered %v", reply)}
+		return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("a script answered %v", reply)}
 	}
 	return failure(err)
 }
 
 // granted is answer for a step that answers with a counter: a negative one is one, too.
-func granted(reply driver.Reply, err error) ballot.Answer {
+func granted(reply driver.Reply, err error) vote.Answer {
 	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
-		return ballot.Answer{Verdict: ballot.Granted, Token: uint64(reply.Int)}
+		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Int)}
 	}
 	return answer(reply, err)
 }
@@ -80,29 +80,29 @@ func granted(reply driver.Reply, err error) ballot.Answer {
 func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }
 
 // badCounter answers for a node that granted under what no fence counter can be.
-func badCounter(key string, token uint64) ballot.Answer {
-	return ballot.Answer{Verdict: ballot.Refused, Err: fmt.Errorf(
+func badCounter(key string, token uint64) vote.Answer {
+	return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf(
 		"the fence counter %q gave %d, which no client has written: delete the key when nobody holds the lock", key, int64(token))}
 }
 
 // failure tells a refusal, which waiting does not cure, from one that it may cure and from
 // a lack of answer.
-func failure(err error) ballot.Answer {
+func failure(err error) vote.Answer {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
-		return ballot.Answer{Verdict: ballot.NotReplicated, Err: err}
+		return vote.Answer{Verdict: vote.NotReplicated, Err: err}
 	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
 	case ok && refusal.Passing():
-		return ballot.Answer{Verdict: ballot.Unavailable, Err: refusal}
+		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
 	case isNotAdmitted(err):
 		return notAdmitted(err)
 	case errors.Is(err, errUnfit), redisconn.Unfit(err):
-		return ballot.Answer{Verdict: ballot.Refused, Err: explained(err)}
+		return vote.Answer{Verdict: vote.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
-		return ballot.Answer{Verdict: ballot.NotSent, Err: err}
+		return vote.Answer{Verdict: vote.NotSent, Err: err}
 	}
-	return ballot.Answer{Verdict: ballot.Unknown, Err: err}
+	return vote.Answer{Verdict: vote.Unknown, Err: err}
 }
 
 // explained says of what the ACL denies what is missing, as far as the server tells, and who
@@ -129,18 +129,18 @@ func isNotAdmitted(err error) bool {
 }
 
 // notAdmitted answers for a node that inspection did not admit.
-func notAdmitted(err error) ballot.Answer {
+func notAdmitted(err error) vote.Answer {
 	waiting, ok := errors.AsType[*admission.WaitError](err)
 	if !ok {
 		return failure(err)
 	}
-	return ballot.Answer{Verdict: ballot.NotAdmitted, Left: waiting.Left, Err: waiting}
+	return vote.Answer{Verdict: vote.NotAdmitted, Left: waiting.Left, Err: waiting}
 }
 
 // standing answers for a step that only an admitted node can do: one that lost
 // its scripts may have lost the record with them, and its vote does not count
 // until somebody's acquire has had it admitted.
-func (n *Node) standing(reply driver.Reply, err error) ballot.Answer {
+func (n *Node) standing(reply driver.Reply, err error) vote.Answer {
 	if isNoScript(err) {
 		return notAdmitted(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})
 	}

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Cluster is one vote that a whole Redis Cluster has. Every lock is in one slot,
@@ -79,52 +79,52 @@ func (c *Cluster) used() []*Node {
 func (c *Cluster) of(record string) *Node { return c.slot(hashslot.Of(hashslot.Tag(record))) }
 
 // Acquire is that of the record's slot, as are all steps.
-func (c *Cluster) Acquire(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Acquire(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Acquire(ctx, claim)
 }
 
 // Extend prolongs the record.
-func (c *Cluster) Extend(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Extend(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Extend(ctx, claim)
 }
 
 // Confirm stores the claim's token where a smaller one was granted.
-func (c *Cluster) Confirm(ctx context.Context, claim ballot.Claim, granted uint64) ballot.Answer {
+func (c *Cluster) Confirm(ctx context.Context, claim vote.Claim, granted uint64) vote.Answer {
 	return c.of(claim.Record).Confirm(ctx, claim, granted)
 }
 
 // Repair gives the record back to its holder.
-func (c *Cluster) Repair(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Repair(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Repair(ctx, claim)
 }
 
 // Release deletes the record if it is the claim's.
-func (c *Cluster) Release(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Release(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Release(ctx, claim)
 }
 
 // Take sets the record for the claim, whose ID is Reused.
-func (c *Cluster) Take(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Take(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Take(ctx, claim)
 }
 
 // Prolong prolongs the record if it is the claim's.
-func (c *Cluster) Prolong(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Prolong(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Prolong(ctx, claim)
 }
 
 // Drop deletes the record if it is the claim's.
-func (c *Cluster) Drop(ctx context.Context, claim ballot.Claim) ballot.Answer {
+func (c *Cluster) Drop(ctx context.Context, claim vote.Claim) vote.Answer {
 	return c.of(claim.Record).Drop(ctx, claim)
 }
 
 // Query answers who has the record.
-func (c *Cluster) Query(ctx context.Context, record string) ballot.Answer {
+func (c *Cluster) Query(ctx context.Context, record string) vote.Answer {
 	return c.of(record).Query(ctx, record)
 }
 
 // Stand joins the line for the record. The Cluster calls nobody: who waits looks.
-func (c *Cluster) Stand(ctx context.Context, claim ballot.Claim, watch bool) ballot.Standing {
+func (c *Cluster) Stand(ctx context.Context, claim vote.Claim, watch bool) vote.Standing {
 	return c.of(claim.Record).Stand(ctx, claim, watch)
 }
 

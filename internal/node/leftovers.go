@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // maxLeftovers bounds the records a node may owe us the deletion of. Beyond it
@@ -16,7 +16,7 @@ const recent = 32
 
 // leftover is a record that may lie on a node and whose release got no answer.
 type leftover struct {
-	claim ballot.Claim
+	claim vote.Claim
 	// gone is when its TTL has removed it at the latest.
 	gone time.Time
 }

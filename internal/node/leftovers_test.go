@@ -12,13 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 func leftoverOf(i int, ttl time.Duration) leftover {
-	return leftover{claim: ballot.Claim{Record: fmt.Sprint(i), ID: fmt.Sprint("id", i)}, gone: time.Now().Add(ttl)}
+	return leftover{claim: vote.Claim{Record: fmt.Sprint(i), ID: fmt.Sprint("id", i)}, gone: time.Now().Add(ttl)}
 }
 
 // Oldest first, put back at the head, over when empty.
@@ -155,8 +155,8 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 		"loading":   &driver.ServerError{Text: "LOADING Redis is loading the dataset in memory"},
 		"in script": &driver.ServerError{Text: "BUSY Redis is busy running a script"},
 	}
-	verdicts := map[string]ballot.Verdict{
-		"lost": ballot.Unknown, "not sent": ballot.NotSent, "loading": ballot.Unavailable, "in script": ballot.Unavailable,
+	verdicts := map[string]vote.Verdict{
+		"lost": vote.Unknown, "not sent": vote.NotSent, "loading": vote.Unavailable, "in script": vote.Unavailable,
 	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 				}}
 				n := unfenced(conn)
 				defer n.Close()
-				a := n.Release(t.Context(), ballot.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second})
+				a := n.Release(t.Context(), vote.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second})
 				if want := verdicts[name]; a.Verdict != want {
 					t.Errorf("answered %v", a.Verdict)
 				}
@@ -206,7 +206,7 @@ func TestRefusedReleaseIsNotTriedAgain(t *testing.T) {
 		}}
 		n := unfenced(conn)
 		defer n.Close()
-		if a := n.Release(t.Context(), ballot.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second}); a.Verdict != ballot.Refused {
+		if a := n.Release(t.Context(), vote.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second}); a.Verdict != vote.Refused {
 			t.Errorf("answered %v", a.Verdict)
 		}
 		time.Sleep(time.Minute)
@@ -227,7 +227,7 @@ func TestReleaseIsNotTriedForEver(t *testing.T) {
 				conn := &scripted{answer: func(string) (driver.Reply, error) { return driver.Reply{}, errors.New("reset") }}
 				n := unfenced(conn)
 				for i := range 3 {
-					n.Release(t.Context(), ballot.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 3 * time.Second})
+					n.Release(t.Context(), vote.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 3 * time.Second})
 				}
 				time.Sleep(time.Second)
 				if closed {
@@ -266,7 +266,7 @@ func TestLeftoversAreWorkedOffAtOnce(t *testing.T) {
 		n := unfenced(conn)
 		defer n.Close()
 		for i := range 100 {
-			n.Release(t.Context(), ballot.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
+			n.Release(t.Context(), vote.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // ear is the subscription by which the node calls this client.
@@ -32,7 +32,7 @@ type subscription struct {
 // Stand joins the line for the claim's record, or says that the waiter is still
 // there, and reports its place. With watch, a change of the record is told to
 // Options.Changed as far as the server can.
-func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Standing {
+func (n *Node) Stand(ctx context.Context, c vote.Claim, watch bool) vote.Standing {
 	hears := n.listen(ctx)
 	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
 	if !hears {
@@ -49,14 +49,14 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 		}
 		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
-	s := ballot.Standing{Hears: hears, Watched: watched}
+	s := vote.Standing{Hears: hears, Watched: watched}
 	s.Place.Waiter = waiter
 	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {
 		s.Answer = n.standing(reply, err)
 		return s
 	}
 	s.Place.Ticket, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
-	s.Answer = ballot.Answer{Verdict: ballot.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
+	s.Answer = vote.Answer{Verdict: vote.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
 	s.Ahead = int(reply.Array[0].Int)
 	if len(reply.Array) > 4 {
 		s.From = reply.Array[4].Text
@@ -68,10 +68,10 @@ func (n *Node) Stand(ctx context.Context, c ballot.Claim, watch bool) ballot.Sta
 // that is not given up lapses.
 func (n *Node) Leave(ctx context.Context, record, waiter string) {
 	counter, next := ClaimKeys(record)
-	n.release(ctx, ballot.Claim{
+	n.release(ctx, vote.Claim{
 		Record: record, Counter: counter, Next: next,
 		ID:    waiter, // which no record has
-		Place: ballot.Place{Waiter: waiter},
+		Place: vote.Place{Waiter: waiter},
 	})
 }
 
@@ -135,12 +135,12 @@ func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
 }
 
 // parseCall reads what publish.lua publishes.
-func parseCall(message string) (c ballot.Call, ok bool) {
+func parseCall(message string) (c vote.Call, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
 	length, rest, _ := strings.Cut(rest, " ")
 	n, err := strconv.Atoi(length)
 	if err != nil || n < 0 || n > len(rest) {
 		return c, false
 	}
-	return ballot.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
+	return vote.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
 }

@@ -3,13 +3,13 @@ package node
 import (
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Names and ids may have spaces; what is no call is none.
 func TestParseCall(t *testing.T) {
 	t.Parallel()
-	for message, want := range map[string]ballot.Call{
+	for message, want := range map[string]vote.Call{
 		"p/1 0 a record":           {Waiter: "p/1", Record: "a record"},
 		"p/1 7 an id 1a record":    {Waiter: "p/1", From: "an id 1", Record: "a record"},
 		"p/1 3 abc":                {Waiter: "p/1", From: "abc"},

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Options says what a node is to its client.
@@ -45,7 +45,7 @@ type Options struct {
 	// Called is told of the node's calls to waiters of this client; Changed, of those
 	// records that were watched and have changed, and of "" when either message may
 	// have been missed. They do not block.
-	Called  func(ballot.Call)
+	Called  func(vote.Call)
 	Changed func(record string)
 	Logger  *slog.Logger
 
@@ -184,7 +184,7 @@ func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected i
 // replicas where that is asked for.
 func (n *Node) counted(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
 	reply, seen, err := n.castAt(ctx, eval)
-	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == ballot.Granted || done(reply, nil).Verdict == ballot.Granted) {
+	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == vote.Granted || done(reply, nil).Verdict == vote.Granted) {
 		err = n.acknowledged(ctx, seen)
 	}
 	return reply, err

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Way is what the one-shot steps are made of on a node.
@@ -30,7 +30,7 @@ const (
 type means struct {
 	way     Way
 	command string
-	try     func() ballot.Answer
+	try     func() vote.Answer
 }
 
 // unable knows what a node could not do, as found by trying it: its version
@@ -68,7 +68,7 @@ func (u *unable) of(command string, connection uint64) error {
 
 // first does a step by the first means that the node is able to. A command that
 // it does not know, or denies, was not executed, so that the next may follow.
-func (n *Node) first(all ...means) ballot.Answer {
+func (n *Node) first(all ...means) vote.Answer {
 	fenced := !n.options.Deployment.NoQuarantine
 	var refusals []error
 	for _, m := range all {
@@ -81,7 +81,7 @@ func (n *Node) first(all ...means) ballot.Answer {
 			continue
 		}
 		a := m.try()
-		if a.Verdict != ballot.Refused || !isUnable(a.Err) {
+		if a.Verdict != vote.Refused || !isUnable(a.Err) {
 			return a
 		}
 		n.unable.note(m.command, refusal{connection, a.Err})
@@ -90,40 +90,40 @@ func (n *Node) first(all ...means) ballot.Answer {
 	if fenced {
 		refusals = append(refusals, errors.New("RestartFence: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the fence off"))
 	}
-	return ballot.Answer{Verdict: ballot.Refused, Err: errors.Join(refusals...)}
+	return vote.Answer{Verdict: vote.Refused, Err: errors.Join(refusals...)}
 }
 
 // Take sets the record for the claim, whose ID is Reused.
-func (n *Node) Take(ctx context.Context, c ballot.Claim) ballot.Answer {
-	set := func() ballot.Answer {
+func (n *Node) Take(ctx context.Context, c vote.Claim) vote.Answer {
+	set := func() vote.Answer {
 		reply, err := n.write(ctx, "SET", c.Record, c.ID, "NX", "PX", milliseconds(c.TTL))
 		if err != nil || reply.Kind != driver.Null {
 			return done(reply, err)
 		}
 		a := n.Query(ctx, c.Record)
-		if a.Verdict == ballot.Refused && !isUnable(a.Err) {
+		if a.Verdict == vote.Refused && !isUnable(a.Err) {
 			return a // NX says nothing of a key of another type
 		}
-		return ballot.Answer{Verdict: ballot.Held, Holder: a.Holder, Left: a.Left}
+		return vote.Answer{Verdict: vote.Held, Holder: a.Holder, Left: a.Left}
 	}
 	return n.first(
-		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Acquire(ctx, c) }},
+		means{Scripts, "EVALSHA", func() vote.Answer { return n.Acquire(ctx, c) }},
 		means{Native, "SET NX", set},
 		means{Watch, "SET NX", set},
 	)
 }
 
 // Prolong prolongs the record if it is the claim's.
-func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
+func (n *Node) Prolong(ctx context.Context, c vote.Claim) vote.Answer {
 	ttl := milliseconds(c.TTL)
 	return n.first(
-		means{Scripts, "EVALSHA", func() ballot.Answer { return n.Extend(ctx, c) }},
-		means{Native, "SET IFEQ", func() ballot.Answer {
+		means{Scripts, "EVALSHA", func() vote.Answer { return n.Extend(ctx, c) }},
+		means{Native, "SET IFEQ", func() vote.Answer {
 			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
 		}},
-		means{Watch, "WATCH", func() ballot.Answer {
+		means{Watch, "WATCH", func() vote.Answer {
 			if n.replicas != nil {
-				return ballot.Answer{Verdict: ballot.Refused, Err: errUnacknowledged}
+				return vote.Answer{Verdict: vote.Refused, Err: errUnacknowledged}
 			}
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
@@ -136,44 +136,44 @@ func (n *Node) Prolong(ctx context.Context, c ballot.Claim) ballot.Answer {
 // Drop deletes the record if it is the claim's. A reply that was lost makes it
 // ask once more; a node that has nothing then may have done as it was told the
 // first time.
-func (n *Node) Drop(ctx context.Context, c ballot.Claim) ballot.Answer {
+func (n *Node) Drop(ctx context.Context, c vote.Claim) vote.Answer {
 	a := n.drop(ctx, c)
-	if a.Verdict != ballot.Unknown || ctx.Err() != nil {
+	if a.Verdict != vote.Unknown || ctx.Err() != nil {
 		return a
 	}
 	again := n.drop(ctx, c)
 	switch again.Verdict {
-	case ballot.Granted:
+	case vote.Granted:
 		return again
-	case ballot.NotOurs, ballot.Held:
+	case vote.NotOurs, vote.Held:
 		a.Err = fmt.Errorf("%w; asked again it has no record of this holder, which it may have deleted the first time", a.Err)
 	}
 	return a
 }
 
-func (n *Node) drop(ctx context.Context, c ballot.Claim) ballot.Answer {
+func (n *Node) drop(ctx context.Context, c vote.Claim) vote.Answer {
 	return n.first(
-		means{Scripts, "EVALSHA", func() ballot.Answer { return answer(n.release(ctx, c)) }},
-		means{Native, "DELEX", func() ballot.Answer { return done(n.deletion(ctx, "DELEX", c.Record, "IFEQ", c.ID)) }},
-		means{Native, "DELIFEQ", func() ballot.Answer { return done(n.deletion(ctx, "DELIFEQ", c.Record, c.ID)) }},
-		means{Native, "SET IFEQ", func() ballot.Answer {
+		means{Scripts, "EVALSHA", func() vote.Answer { return answer(n.release(ctx, c)) }},
+		means{Native, "DELEX", func() vote.Answer { return done(n.deletion(ctx, "DELEX", c.Record, "IFEQ", c.ID)) }},
+		means{Native, "DELIFEQ", func() vote.Answer { return done(n.deletion(ctx, "DELIFEQ", c.Record, c.ID)) }},
+		means{Native, "SET IFEQ", func() vote.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry is one.
 			return done(n.deletion(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() ballot.Answer { return n.ifOurs(ctx, c, (*flight).forReleases, "DEL", c.Record) }},
+		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, c, (*flight).forReleases, "DEL", c.Record) }},
 	)
 }
 
 // Query answers Held with who has the record and for how long still, or NotOurs
 // when nobody has.
-func (n *Node) Query(ctx context.Context, record string) ballot.Answer {
+func (n *Node) Query(ctx context.Context, record string) vote.Answer {
 	for {
 		before, err := n.command(ctx, "GET", record)
 		if err != nil {
 			return failure(err)
 		}
 		if before.Kind == driver.Null {
-			return ballot.Answer{Verdict: ballot.NotOurs}
+			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		left, err := n.command(ctx, "PTTL", record)
 		if err != nil {
@@ -185,7 +185,7 @@ func (n *Node) Query(ctx context.Context, record string) ballot.Answer {
 			return failure(err)
 		}
 		if after.Kind == driver.Text && after.Text == before.Text {
-			return ballot.Answer{Verdict: ballot.Held, Holder: before.Text, Left: time.Duration(left.Int) * time.Millisecond}
+			return vote.Answer{Verdict: vote.Held, Holder: before.Text, Left: time.Duration(left.Int) * time.Millisecond}
 		}
 	}
 }
@@ -230,10 +230,10 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 }
 
 // ifOurs runs a command in a transaction if the record is the claim's.
-func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, of func(*flight) chan struct{}, command ...string) ballot.Answer {
+func (n *Node) ifOurs(ctx context.Context, c vote.Claim, of func(*flight) chan struct{}, command ...string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
-		return ballot.Answer{Verdict: ballot.Refused, Err: errors.New("this kind of connection has none for a transaction")}
+		return vote.Answer{Verdict: vote.Refused, Err: errors.New("this kind of connection has none for a transaction")}
 	}
 	if err := n.connect(ctx); err != nil {
 		return failure(err)
@@ -249,20 +249,20 @@ func (n *Node) ifOurs(ctx context.Context, c ballot.Claim, of func(*flight) chan
 	case err != nil:
 		return failure(err)
 	case found.Kind == driver.Null:
-		return ballot.Answer{Verdict: ballot.NotOurs}
+		return vote.Answer{Verdict: vote.NotOurs}
 	case found.Text != c.ID:
-		return ballot.Answer{Verdict: ballot.Held, Holder: found.Text}
+		return vote.Answer{Verdict: vote.Held, Holder: found.Text}
 	}
 	return done(reply, nil)
 }
 
 // done puts the reply of a command that compares into words.
-func done(reply driver.Reply, err error) ballot.Answer {
+func done(reply driver.Reply, err error) vote.Answer {
 	switch {
 	case err != nil:
 		return failure(err)
 	case reply.Kind == driver.Text && reply.Text == "OK", reply.Kind == driver.Int && reply.Int > 0:
-		return ballot.Answer{Verdict: ballot.Granted}
+		return vote.Answer{Verdict: vote.Granted}
 	}
-	return ballot.Answer{Verdict: ballot.NotOurs}
+	return vote.Answer{Verdict: vote.NotOurs}
 }

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Where so many callers want something of a node at once that processors are
@@ -208,26 +208,26 @@ func (n *Node) limited() context.Context {
 // acquireInCrowd is Acquire for one of many: ok is false when the node is to be asked
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
-func (n *Node) acquireInCrowd(c *ballot.Claim) (a ballot.Answer, ok bool) {
+func (n *Node) acquireInCrowd(c *vote.Claim) (a vote.Answer, ok bool) {
 	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
 	executed, err := n.gatherer.join(acquiring, []string{c.Record, c.Counter, c.Next}, []string{c.ID, ttl, proposed})
 	switch {
 	case err != nil:
 		return failure(err), true
 	case executed:
-		return ballot.Answer{Verdict: ballot.Granted, Token: c.Proposed}, true
+		return vote.Answer{Verdict: vote.Granted, Token: c.Proposed}, true
 	}
 	return a, false
 }
 
 // isSimple reports whether the acquire step of c may go together with others.
-func (n *Node) isSimple(c *ballot.Claim) bool {
+func (n *Node) isSimple(c *vote.Claim) bool {
 	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil
 }
 
 // releaseInCrowd is release for one of many: ok is false when the node is to be asked
 // by a step of its own, which it is also when it is asked for no votes.
-func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err error) {
+func (n *Node) releaseInCrowd(c *vote.Claim) (reply driver.Reply, ok bool, err error) {
 	executed, err := n.gatherer.join(releasing, []string{c.Record, c.Next}, []string{c.ID})
 	if errors.Is(err, driver.ErrNotSent) {
 		return reply, false, nil
@@ -236,7 +236,7 @@ func (n *Node) releaseInCrowd(c *ballot.Claim) (reply driver.Reply, ok bool, err
 }
 
 // isSimpleRelease reports whether the release step of c may go together with others.
-func isSimpleRelease(c *ballot.Claim) bool {
+func isSimpleRelease(c *vote.Claim) bool {
 	return c.Token == 0 && c.Place.Waiter == "" && !c.Queued
 }
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // renewed is a connection to a server that grants everything, and is renewed before the
@@ -59,10 +59,10 @@ func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
 		for _, renew := range []bool{false, true} {
 			conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
 			n := voter(t, conn, crowd)
-			a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "c", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
-			want := ballot.Granted
+			a := n.Acquire(t.Context(), vote.Claim{Record: "x", Counter: "c", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+			want := vote.Granted
 			if renew {
-				want = ballot.Unknown // it may have been executed
+				want = vote.Unknown // it may have been executed
 			}
 			if a.Verdict != want {
 				t.Errorf("%s, renewed %t: %+v", name, renew, a)
@@ -80,23 +80,23 @@ func TestGrantUnderNoCounter(t *testing.T) {
 	}
 	for _, c := range []struct {
 		reply driver.Reply
-		want  ballot.Verdict
+		want  vote.Verdict
 	}{
-		{number(1), ballot.Granted},
-		{number(script.MaxCounter), ballot.Granted},
-		{array(script.MaxCounter), ballot.Granted},
-		{number(script.MaxCounter + 1), ballot.Refused},
-		{number(-1), ballot.Refused},
-		{number(math.MinInt64), ballot.Refused},
-		{array(0), ballot.Refused},
-		{array(-5), ballot.Refused},
-		{array(script.MaxCounter + 1), ballot.Refused},
+		{number(1), vote.Granted},
+		{number(script.MaxCounter), vote.Granted},
+		{array(script.MaxCounter), vote.Granted},
+		{number(script.MaxCounter + 1), vote.Refused},
+		{number(-1), vote.Refused},
+		{number(math.MinInt64), vote.Refused},
+		{array(0), vote.Refused},
+		{array(-5), vote.Refused},
+		{array(script.MaxCounter + 1), vote.Refused},
 	} {
 		conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
 		n := voter(t, conn, math.MaxInt)
-		a := n.Acquire(t.Context(), ballot.Claim{Record: "x", Counter: "the-counter", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+		a := n.Acquire(t.Context(), vote.Claim{Record: "x", Counter: "the-counter", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
 		undone := conn.tries("mine") == 1
-		if a.Verdict != c.want || undone != (c.want == ballot.Refused) {
+		if a.Verdict != c.want || undone != (c.want == vote.Refused) {
 			t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
 		}
 		if undone && !strings.Contains(a.Err.Error(), `"the-counter"`) {

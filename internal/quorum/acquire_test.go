@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // rest is longer than any step and its undoing take here.
@@ -26,18 +26,18 @@ func engineOn(t *testing.T, nodes []*server, c *bubbleClock) *Engine {
 	return e
 }
 
-func claimOf(id string) ballot.Claim {
-	return ballot.Claim{Record: "x", ID: id, TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
+func claimOf(id string) vote.Claim {
+	return vote.Claim{Record: "x", ID: id, TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 }
 
 // acquired makes one attempt that must hold.
-func acquired(t *testing.T, e *Engine, id string) *Hold {
+func acquired(t *testing.T, e *Engine, id string) *Lease {
 	t.Helper()
-	hold, answers := e.Acquire(t.Context(), claimOf(id))
-	if hold == nil {
+	lease, answers := e.Acquire(t.Context(), claimOf(id))
+	if lease == nil {
 		t.Fatalf("%s: not held: %v", id, answers)
 	}
-	return hold
+	return lease
 }
 
 // records returns what is on the nodes.
@@ -91,10 +91,10 @@ func TestDisagreeingCounters(t *testing.T) {
 						ahead(nodes[i], by)
 					}
 					start := time.Now()
-					hold := acquired(t, newEngine(t, nodes), "mine")
+					lease := acquired(t, newEngine(t, nodes), "mine")
 					rest()
 					// All answers come at the same instant, in any order.
-					token := hold.Token()
+					token := lease.Token()
 					if token <= 1e18 || token > 1e18+most+1 {
 						t.Errorf("counters %v: token %d", code, token)
 					}
@@ -110,7 +110,7 @@ func TestDisagreeingCounters(t *testing.T) {
 					if most == least && total(nodes, "confirm") > 0 {
 						t.Errorf("counters agree and %d confirmations were made", total(nodes, "confirm"))
 					}
-					hold.Release()
+					lease.Release()
 					if took := time.Since(start); took > time.Second {
 						t.Errorf("it took %v", took)
 					}
@@ -130,20 +130,20 @@ func TestSecondRound(t *testing.T) {
 		ahead(nodes[1], 4)
 		nodes[2].set(func(s *server) { s.down = true })
 		start := time.Now()
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		if took := time.Since(start); took != 4*time.Millisecond {
 			t.Errorf("held after %v, want two round trips of 2ms", took)
 		}
-		if hold.Token() != 1e18+100 {
-			t.Errorf("token %d", hold.Token())
+		if lease.Token() != 1e18+100 {
+			t.Errorf("token %d", lease.Token())
 		}
-		if valid := hold.Until().Mono.Sub(start); valid != 10*time.Second-Drift(10*time.Second) {
+		if valid := lease.Until().Mono.Sub(start); valid != 10*time.Second-Drift(10*time.Second) {
 			t.Errorf("valid for %v from the first send", valid)
 		}
 		if nodes[0].executed("confirm") != 0 || nodes[1].executed("confirm") != 1 {
 			t.Errorf("node 0 did %v, node 1 did %v", nodes[0].order(), nodes[1].order())
 		}
-		hold.Release()
+		lease.Release()
 		rest()
 		if r := records(nodes); r[0]+r[1]+r[2] != "" {
 			t.Errorf("left: %q", r)
@@ -175,11 +175,11 @@ func TestConfirmationIsGuarded(t *testing.T) {
 				nodes[2].set(func(s *server) { s.down = true })
 				// Its grant is on the way back for 1 ms after 1 ms.
 				time.AfterFunc(1500*time.Microsecond, func() { nodes[1].set(c.change) })
-				hold, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
-				if hold != nil {
-					t.Errorf("held with token %d: %v", hold.Token(), answers)
+				lease, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
+				if lease != nil {
+					t.Errorf("held with token %d: %v", lease.Token(), answers)
 				}
-				if answers[1].Verdict != ballot.NotOurs {
+				if answers[1].Verdict != vote.NotOurs {
 					t.Errorf("node 1 answered %v", answers[1].Verdict)
 				}
 				rest()
@@ -217,18 +217,18 @@ func TestGrantDuringSecondRound(t *testing.T) {
 				nodes[2].set(func(s *server) { s.back = 4 * time.Millisecond }) // 1 ms after patience ends
 				// Node 1 loses its record before it can confirm.
 				time.AfterFunc(1500*time.Microsecond, func() { nodes[1].put("", 0) })
-				hold, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
-				if (hold != nil) != c.held {
-					t.Fatalf("held is %t: %v", hold != nil, answers)
+				lease, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
+				if (lease != nil) != c.held {
+					t.Fatalf("held is %t: %v", lease != nil, answers)
 				}
 				if got := nodes[2].executed("confirm"); got != c.confirm {
 					t.Errorf("node 2 confirmed %d times, want %d", got, c.confirm)
 				}
-				if hold != nil {
-					if hold.Token() != 1e18+100 {
-						t.Errorf("token %d", hold.Token())
+				if lease != nil {
+					if lease.Token() != 1e18+100 {
+						t.Errorf("token %d", lease.Token())
 					}
-					hold.Release()
+					lease.Release()
 				}
 				rest()
 				if r := records(nodes); r[0]+r[1]+r[2] != "" {
@@ -250,12 +250,12 @@ func TestGrantedTooLate(t *testing.T) {
 		}
 		claim := claimOf("mine")
 		claim.TTL = 23 * time.Millisecond // 20.77 ms without the drift
-		hold, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
-		if hold != nil {
-			t.Errorf("held %v before the end of its validity: %v", time.Until(hold.Until().Mono), answers)
+		lease, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
+		if lease != nil {
+			t.Errorf("held %v before the end of its validity: %v", time.Until(lease.Until().Mono), answers)
 		}
 		for i, a := range answers {
-			if i < 2 && a.Verdict != ballot.Granted && a.Verdict != ballot.Unknown {
+			if i < 2 && a.Verdict != vote.Granted && a.Verdict != vote.Unknown {
 				t.Errorf("node %d answered %v", i, a.Verdict)
 			}
 		}
@@ -275,7 +275,7 @@ func TestMachineSleptWhileAcquiring(t *testing.T) {
 		c := newBubbleClock()
 		e := engineOn(t, nodes, c)
 		time.AfterFunc(time.Millisecond, func() { c.suspend(10 * time.Second) })
-		if hold, _ := e.Acquire(t.Context(), claimOf("mine")); hold != nil {
+		if lease, _ := e.Acquire(t.Context(), claimOf("mine")); lease != nil {
 			t.Error("held, though the machine slept for the whole TTL")
 		}
 		rest()
@@ -300,7 +300,7 @@ func TestReleaseOfAnEarlierAttemptSparesALaterOne(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		if hold, _ := e.Acquire(ctx, claimOf("first")); hold != nil {
+		if lease, _ := e.Acquire(ctx, claimOf("first")); lease != nil {
 			t.Fatal("held by nodes that stand still")
 		}
 		synctest.Wait()
@@ -310,14 +310,14 @@ func TestReleaseOfAnEarlierAttemptSparesALaterOne(t *testing.T) {
 				thaw()
 			}
 		}()
-		hold := acquired(t, e, "second")
+		lease := acquired(t, e, "second")
 		rest()
 		for i, r := range records(nodes) {
 			if r != "second" {
 				t.Errorf("node %d has the record %q; it did %v", i, r, nodes[i].order())
 			}
 		}
-		hold.Release()
+		lease.Release()
 	})
 }
 

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // witness sees every acquisition of one name.
@@ -19,31 +19,31 @@ type witness struct {
 	t *testing.T
 
 	mu    sync.Mutex // guards what follows
-	hold  *Hold      // the last that was acquired
+	lease *Lease     // the last that was acquired
 	given bool       // its holder has said that it does not rely on it any more
 	count int
 }
 
 // acquired checks that nobody else relies on the lock, and that the token grew.
-func (w *witness) acquired(h *Hold, now clock.Instant) {
+func (w *witness) acquired(l *Lease, now clock.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count++
-	if w.hold != nil {
-		if !w.given && !now.Reached(w.hold.Until()) {
-			w.t.Errorf("two holders: token %d is valid for %v still, and %d was acquired", w.hold.Token(), now.Until(w.hold.Until()), h.Token())
+	if w.lease != nil {
+		if !w.given && !now.Reached(w.lease.Until()) {
+			w.t.Errorf("two holders: token %d is valid for %v still, and %d was acquired", w.lease.Token(), now.Until(w.lease.Until()), l.Token())
 		}
-		if h.Token() <= w.hold.Token() {
-			w.t.Errorf("token %d follows %d", h.Token(), w.hold.Token())
+		if l.Token() <= w.lease.Token() {
+			w.t.Errorf("token %d follows %d", l.Token(), w.lease.Token())
 		}
 	}
-	w.hold, w.given = h, false
+	w.lease, w.given = l, false
 }
 
-func (w *witness) releasing(h *Hold) {
+func (w *witness) releasing(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.hold == h {
+	if w.lease == l {
 		w.given = true
 	}
 }
@@ -100,24 +100,24 @@ func contender(ctx context.Context, w *witness, e *Engine, id string, rng *rand.
 	if rng.IntN(4) == 0 {
 		attempt, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(40_000))*time.Microsecond)
 	}
-	hold, _ := e.Acquire(attempt, ballot.Claim{Record: "x", ID: id, TTL: ttl, Proposed: uint64(time.Now().UnixMicro())})
+	lease, _ := e.Acquire(attempt, vote.Claim{Record: "x", ID: id, TTL: ttl, Proposed: uint64(time.Now().UnixMicro())})
 	cancel()
-	if hold == nil {
+	if lease == nil {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 		return
 	}
-	w.acquired(hold, e.clock.Now())
+	w.acquired(lease, e.clock.Now())
 	for range rng.IntN(6) {
 		time.Sleep(time.Duration(rng.IntN(int(ttl / 2))))
-		if end, _ := hold.Extend(ctx, ttl); end == Lapsed || hold.Impossible() {
+		if end, _ := lease.Extend(ctx, ttl); end == Lapsed || lease.Impossible() {
 			break
 		}
 	}
 	if rng.IntN(5) == 0 {
 		return // its records expire
 	}
-	w.releasing(hold)
-	hold.Release()
+	w.releasing(lease)
+	lease.Release()
 }
 
 // trouble changes the network, a minority of nodes badly.

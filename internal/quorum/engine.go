@@ -16,18 +16,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Voter is one node. Each method waits for the node's answer or for ctx, and
 // answers in either case.
 type Voter interface {
-	Acquire(ctx context.Context, c ballot.Claim) ballot.Answer
-	Extend(ctx context.Context, c ballot.Claim) ballot.Answer
-	Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer
-	Repair(ctx context.Context, c ballot.Claim) ballot.Answer
-	Release(ctx context.Context, c ballot.Claim) ballot.Answer
+	Acquire(ctx context.Context, c vote.Claim) vote.Answer
+	Extend(ctx context.Context, c vote.Claim) vote.Answer
+	Confirm(ctx context.Context, c vote.Claim, granted uint64) vote.Answer
+	Repair(ctx context.Context, c vote.Claim) vote.Answer
+	Release(ctx context.Context, c vote.Claim) vote.Answer
 }
 
 // Engine acquires locks over a fixed set of nodes. It is safe for concurrent
@@ -37,8 +37,8 @@ type Engine struct {
 	clock   *clock.Alarms
 	timeout time.Duration
 
-	crew     *crew
-	bequests bequests
+	workers   *workers
+	transfers transfers
 	// waiting is told of records that a release left to those in line for them.
 	waiting func(record string)
 
@@ -54,8 +54,8 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	alarms := clock.NewAlarms(c)
 	return &Engine{
-		voters: voters, clock: alarms, timeout: timeout, crew: newCrew(alarms), waiting: func(string) {},
-		bequests: bequests{of: make(map[string]*bequest)},
+		voters: voters, clock: alarms, timeout: timeout, workers: newWorkers(alarms), waiting: func(string) {},
+		transfers: transfers{of: make(map[string]*transfer)},
 	}
 }
 
@@ -68,7 +68,7 @@ func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
 // gone. No round may be started any more.
 func (e *Engine) Close() {
 	e.clearAll()
-	e.crew.dismiss()
+	e.workers.dismiss()
 }
 
 // Drift is what a validity loses to clocks that run at different rates and to
@@ -78,53 +78,53 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // Acquire makes one attempt for claim, whose ID no attempt has used before. Where
 // the holder claim.From, who holds nothing any more, has left its records to the
-// attempt, it takes their place; what it finds no use for is removed. The hold is nil when
+// attempt, it takes their place; what it finds no use for is removed. The lease is nil when
 // the attempt failed: then what it may have left is being undone in the background, and the
 // answers are one a node; those that had not come when the attempt was decided are Unknown
 // without an error. If one was a refusal, enough are known to tell whether refusals alone
 // stand in the way. When ctx ends first the attempt has failed. One that was decided when its
-// validity was over, or ballot.LongestAttempt after its start, has failed whatever the
+// validity was over, or vote.LongestAttempt after its start, has failed whatever the
 // answers are.
-func (e *Engine) Acquire(ctx context.Context, claim ballot.Claim) (*Hold, []ballot.Answer) {
+func (e *Engine) Acquire(ctx context.Context, claim vote.Claim) (*Lease, []vote.Answer) {
 	start := e.clock.Now()
-	return newHold(e, claim, start).acquire(ctx, start, (*Hold).takeOverLane)
+	return newLease(e, claim, start).acquire(ctx, start, (*Lease).acquireTransferred)
 }
 
-// acquire makes the attempt, which began at start, by running lane for each node.
-func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Hold, []ballot.Answer) {
-	e := h.engine
-	h.until = start.Add(h.claim.TTL - Drift(h.claim.TTL))
+// acquire makes the attempt, which began at start, by running step for each node.
+func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*Lease, []vote.Answer) {
+	e := l.engine
+	l.until = start.Add(l.claim.TTL - Drift(l.claim.TTL))
 	t := newTally(len(e.voters))
 	decided := false
 	defer func() {
 		if !decided { // a method of ctx has panicked
-			h.giveUp(false)
+			l.giveUp(false)
 		}
 	}()
 
-	round := &h.attempt
-	for i := range h.seats {
-		h.seats[i].busy = true
+	round := &l.attempt
+	for i := range l.nodes {
+		l.nodes[i].busy = true
 	}
 	answered := 0
-	var votes chan vote
+	var votes chan stepAnswer
 	if len(e.voters) == 1 {
 		// Nobody else to hear: the caller's own goroutine waits for the node,
 		// whose answer decides.
-		var step context.Context = round
+		var stepCtx context.Context = round
 		if ctx.Done() != nil {
-			a := &attended{span: round, caller: ctx}
+			a := &callerRound{roundContext: round, caller: ctx}
 			defer a.leave()
-			step = a
+			stepCtx = a
 		}
-		t.acquired(0, lane(h, step, 0))
+		t.acquired(0, step(l, stepCtx, 0))
 		answered++
 		if ctx.Err() != nil {
 			decided = true
-			return nil, h.fail() // the node may have been waited for all the same
+			return nil, l.fail() // the node may have been waited for all the same
 		}
 	} else {
-		votes = h.ask(lane)
+		votes = l.ask(step)
 	}
 
 	var patience <-chan struct{} // with nodes that are split
@@ -133,22 +133,22 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 		select {
 		case v := <-votes:
 			if v.confirm {
-				t.confirmed(v.seat, v.answer)
+				t.confirmed(v.node, v.answer)
 				break
 			}
 			answered++
-			t.acquired(v.seat, v.answer)
-			if v.answer.Called() && h.claim.Place.Waiter == "" {
-				// The node that keeps the line has called another.
+			t.acquired(v.node, v.answer)
+			if v.answer.Called() && l.claim.Place.Waiter == "" {
+				// The node that keeps the queue has called another.
 				decided = true
-				return nil, h.fail()
+				return nil, l.fail()
 			}
 		case <-patience:
 			t.fix()
 			patience = nil
 		case <-ctx.Done():
 			decided = true
-			return nil, h.fail()
+			return nil, l.fail()
 		}
 		if patience == nil && t.split() {
 			patience = e.patience(start)
@@ -162,7 +162,7 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 				round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
 			}
 			for _, i := range ask {
-				h.askToConfirm(votes, i, t.token, t.seats[i].granted)
+				l.askToConfirm(votes, i, t.token, t.nodes[i].granted)
 			}
 		}
 	}
@@ -172,40 +172,40 @@ func (h *Hold) acquire(ctx context.Context, start clock.Instant, lane lane) (*Ho
 	// Judged after the last answer that was used.
 	now := e.clock.Now()
 	decided = true
-	if !t.held() || now.Reached(h.until) || now.Reached(start.Add(ballot.LongestAttempt)) {
-		return nil, h.fail()
+	if !t.held() || now.Reached(l.until) || now.Reached(start.Add(vote.LongestAttempt)) {
+		return nil, l.fail()
 	}
-	h.keep(t.token, now)
-	return h, nil
+	l.keep(t.token, now)
+	return l, nil
 }
 
-// lane runs the acquire step of h on node i, within ctx.
-type lane func(h *Hold, ctx context.Context, i int) ballot.Answer
+// step runs the acquire step of l on node i, within ctx.
+type step func(l *Lease, ctx context.Context, i int) vote.Answer
 
-// ask runs lane for each node, and returns where the answers come. It has room for
+// ask runs step for each node, and returns where the answers come. It has room for
 // all: a node is asked to confirm when its first vote was heard.
 //
 // The goroutine that is made ready last runs first, mostly: that is the one for the
-// node that keeps the line, whose answer the release will wait for.
-func (h *Hold) ask(lane lane) chan vote {
-	votes := make(chan vote, len(h.seats))
+// node that keeps the queue, whose answer the release will wait for.
+func (l *Lease) ask(step step) chan stepAnswer {
+	votes := make(chan stepAnswer, len(l.nodes))
 	first := 0
-	if place := h.claim.Place; place.Waiter != "" {
+	if place := l.claim.Place; place.Waiter != "" {
 		first = place.Voter + 1
 	}
-	for k := range h.seats {
-		i := (first + k) % len(h.seats)
-		h.engine.crew.run(func() { votes <- vote{seat: i, answer: lane(h, &h.attempt, i)} })
+	for k := range l.nodes {
+		i := (first + k) % len(l.nodes)
+		l.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(l, &l.attempt, i)} })
 	}
 	return votes
 }
 
 // askToConfirm has node i, which granted under another, store token.
-func (h *Hold) askToConfirm(votes chan<- vote, i int, token, granted uint64) {
-	claim := h.claim
+func (l *Lease) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
+	claim := l.claim
 	claim.Token = token
-	h.engine.crew.run(func() {
-		votes <- vote{seat: i, confirm: true, answer: h.confirmLane(i, claim, granted)}
+	l.engine.workers.run(func() {
+		votes <- stepAnswer{node: i, confirm: true, answer: l.confirmStep(i, claim, granted)}
 	})
 }
 
@@ -224,8 +224,8 @@ func (e *Engine) patience(start clock.Instant) <-chan struct{} {
 	return over
 }
 
-type vote struct {
-	seat    int
+type stepAnswer struct {
+	node    int
 	confirm bool
-	answer  ballot.Answer
+	answer  vote.Answer
 }

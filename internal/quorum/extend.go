@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Extension says how an extension ended.
@@ -19,7 +19,7 @@ const (
 	// Lapsed: the validity had run out, before the round or before its quorum.
 	// What was extended all the same is not relied on.
 	Lapsed
-	// Over: the hold was given up.
+	// Over: the lease was given up.
 	Over
 )
 
@@ -30,51 +30,51 @@ const (
 //
 // A node that lost its record is given it back once a quorum has confirmed, and
 // not when the validity has run out: a lapsed lock is never resurrected.
-func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ballot.Answer) {
-	decided, ok := h.beginExtension(ctx)
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
+	decided, ok := l.beginExtension(ctx)
 	if decided == nil {
 		if !ok {
 			return Over, nil
 		}
 		return Missed, nil
 	}
-	defer h.endExtension(decided)
+	defer l.endExtension(decided)
 
-	e := h.engine
+	e := l.engine
 	start := e.clock.Now()
-	if start.Reached(h.Until()) {
+	if start.Reached(l.Until()) {
 		return Lapsed, nil
 	}
-	round := new(span)
+	round := new(roundContext)
 	// It is left to ring: it ends the steps that the decision does not wait for.
 	round.begin(e, start.Mono, e.timeout)
-	h.mu.Lock()
-	h.extending = round
-	claim := h.known()
-	h.ttl = max(h.ttl, ttl)
-	h.mu.Unlock()
+	l.mu.Lock()
+	l.extending = round
+	claim := l.known()
+	l.ttl = max(l.ttl, ttl)
+	l.mu.Unlock()
 	claim.TTL = ttl
-	votes := make(chan vote, len(e.voters))
+	votes := make(chan stepAnswer, len(e.voters))
 	asked := 0
 	for i := range e.voters {
-		if h.enter(i) {
+		if l.enter(i) {
 			asked++
-			e.crew.run(func() {
-				a := h.extendLane(round, i, claim)
-				votes <- vote{seat: i, answer: a}
-				h.repairLane(round, i, claim)
+			e.workers.run(func() {
+				a := l.extendStep(round, i, claim)
+				votes <- stepAnswer{node: i, answer: a}
+				l.repairStep(round, i, claim)
 			})
 		}
 	}
 
-	answers := make([]ballot.Answer, len(e.voters))
+	answers := make([]vote.Answer, len(e.voters))
 	need, yes := Majority(len(e.voters)), 0
 	for yes < need && yes+asked >= need {
 		select {
 		case v := <-votes:
 			asked--
-			answers[v.seat] = v.answer
-			if v.answer.Verdict == ballot.Granted {
+			answers[v.node] = v.answer
+			if v.answer.Verdict == vote.Granted {
 				yes++
 			}
 		case <-ctx.Done():
@@ -85,86 +85,86 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (Extension, []ball
 		return Missed, answers
 	}
 	until := start.Add(ttl - Drift(ttl))
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case h.over:
+	case l.over:
 		return Over, answers
-	case e.clock.Now().Reached(h.until):
+	case e.clock.Now().Reached(l.until):
 		return Lapsed, answers
 	}
-	if h.until.Until(until) > 0 {
-		h.until = until
+	if l.until.Until(until) > 0 {
+		l.until = until
 	}
-	h.confirmed = round
-	for i := range h.seats {
-		if h.seats[i].missing {
-			e.crew.run(func() { h.repairLane(round, i, claim) })
+	l.confirmed = round
+	for i := range l.nodes {
+		if l.nodes[i].missing {
+			e.workers.run(func() { l.repairStep(round, i, claim) })
 		}
 	}
 	return Extended, answers
 }
 
-// extendLane runs the extend step on node i, whose seat is busy already.
-func (h *Hold) extendLane(round *span, i int, claim ballot.Claim) ballot.Answer {
-	a := h.engine.voters[i].Extend(round, claim)
-	h.leave(i, func(s *seat) {
+// extendStep runs the extend step on node i, whose node is busy already.
+func (l *Lease) extendStep(round *roundContext, i int, claim vote.Claim) vote.Answer {
+	a := l.engine.voters[i].Extend(round, claim)
+	l.leave(i, func(s *nodeState) {
 		s.answer = a
 		switch a.Verdict {
-		case ballot.Granted:
+		case vote.Granted:
 			s.ours, s.gone, s.missing = true, false, false
-		case ballot.NotOurs, ballot.Held:
-			s.ours, s.gone, s.missing = false, true, a.Verdict == ballot.NotOurs
+		case vote.NotOurs, vote.Held:
+			s.ours, s.gone, s.missing = false, true, a.Verdict == vote.NotOurs
 		}
 	})
 	return a
 }
 
-// repairLane gives the record back to node i if round was confirmed and the
+// repairStep gives the record back to node i if round was confirmed and the
 // validity still runs. Whichever of the node's answer and the decision comes
 // second calls it to effect.
-func (h *Hold) repairLane(round *span, i int, claim ballot.Claim) {
-	h.mu.Lock()
-	s := &h.seats[i]
-	due := h.confirmed == round && s.missing && !s.busy && !h.over && !h.engine.clock.Now().Reached(h.until)
+func (l *Lease) repairStep(round *roundContext, i int, claim vote.Claim) {
+	l.mu.Lock()
+	s := &l.nodes[i]
+	due := l.confirmed == round && s.missing && !s.busy && !l.over && !l.engine.clock.Now().Reached(l.until)
 	if due {
 		s.busy = true
 	}
-	h.mu.Unlock()
+	l.mu.Unlock()
 	if !due {
 		return
 	}
-	own := new(span)
-	own.begin(h.engine, h.engine.clock.Mono(), h.engine.timeout)
-	a := h.engine.voters[i].Repair(own, claim)
+	own := new(roundContext)
+	own.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout)
+	a := l.engine.voters[i].Repair(own, claim)
 	own.unlimit()
-	h.leave(i, func(s *seat) {
+	l.leave(i, func(s *nodeState) {
 		s.ours = a.MayHold()
 		if s.ours {
 			s.gone = false // where no answer came, the next round tells
 		}
-		if a.Verdict == ballot.Granted {
+		if a.Verdict == vote.Granted {
 			s.missing = false
 		}
 	})
 }
 
 // beginExtension waits for its turn. decided is nil when ctx ended first (ok) or
-// the hold is over (not ok).
-func (h *Hold) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
+// the lease is over (not ok).
+func (l *Lease) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
 	for {
-		h.mu.Lock()
-		if h.over {
-			h.mu.Unlock()
+		l.mu.Lock()
+		if l.over {
+			l.mu.Unlock()
 			return nil, false
 		}
-		current := h.extension
+		current := l.extension
 		if current == nil {
-			h.extension = make(chan struct{})
-			defer h.mu.Unlock()
-			return h.extension, true
+			l.extension = make(chan struct{})
+			defer l.mu.Unlock()
+			return l.extension, true
 		}
-		h.mu.Unlock()
+		l.mu.Unlock()
 		select {
 		case <-current:
 		case <-ctx.Done():
@@ -173,9 +173,9 @@ func (h *Hold) beginExtension(ctx context.Context) (decided chan struct{}, ok bo
 	}
 }
 
-func (h *Hold) endExtension(decided chan struct{}) {
-	h.mu.Lock()
-	h.extension = nil
-	h.mu.Unlock()
+func (l *Lease) endExtension(decided chan struct{}) {
+	l.mu.Lock()
+	l.extension = nil
+	l.mu.Unlock()
 	close(decided)
 }

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // loss is what happened to a held lock's record on one node before an
@@ -87,9 +87,9 @@ func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
 	}
 }
 
-// heldBefore returns nodes that all have the record of a hold under id, to which mask is to
+// heldBefore returns nodes that all have the record of a lease under id, to which mask is to
 // happen, and what the mask is called. end ends them.
-func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name string, e *Engine, hold *Hold, end func()) {
+func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name string, e *Engine, lease *Lease, end func()) {
 	t.Helper()
 	var names []string
 	for _, l := range mask {
@@ -97,9 +97,9 @@ func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name str
 		names = append(names, l.name)
 	}
 	e = New(voters(nodes), newBubbleClock(), stepTime)
-	hold = acquired(t, e, id)
+	lease = acquired(t, e, id)
 	rest()
-	return nodes, strings.Join(names, " "), e, hold, func() {
+	return nodes, strings.Join(names, " "), e, lease, func() {
 		e.Close()
 		for _, s := range nodes {
 			s.close()
@@ -125,14 +125,14 @@ func extendOnce(t *testing.T, mask []loss) {
 	}
 	e := New(voters(nodes), newBubbleClock(), stepTime)
 	defer e.Close()
-	hold := acquired(t, e, "mine")
+	lease := acquired(t, e, "mine")
 	rest()
-	before := hold.Until()
+	before := lease.Until()
 	for i, l := range mask {
 		nodes[i].set(l.set)
 	}
 	start := time.Now()
-	end, answers := hold.Extend(t.Context(), 10*time.Second)
+	end, answers := lease.Extend(t.Context(), 10*time.Second)
 	rest()
 
 	want := Missed
@@ -142,14 +142,14 @@ func extendOnce(t *testing.T, mask []loss) {
 	if end != want {
 		t.Errorf("%s: %v, want %v: %v", name, end, want, answers)
 	}
-	valid := hold.Until().Mono.Sub(start)
+	valid := lease.Until().Mono.Sub(start)
 	switch {
 	case want == Extended && valid != 10*time.Second-Drift(10*time.Second):
 		t.Errorf("%s: valid for %v from the send of the extension", name, valid)
-	case want != Extended && hold.Until() != before:
-		t.Errorf("%s: valid until %v, was %v before a round that no quorum confirmed", name, hold.Until(), before)
+	case want != Extended && lease.Until() != before:
+		t.Errorf("%s: valid until %v, was %v before a round that no quorum confirmed", name, lease.Until(), before)
 	}
-	if got, want := hold.Impossible(), gone-countRepaired(mask, want) > len(mask)-need; got != want {
+	if got, want := lease.Impossible(), gone-countRepaired(mask, want) > len(mask)-need; got != want {
 		t.Errorf("%s: impossible is %t, want %t", name, got, want)
 	}
 	for i, l := range mask {
@@ -171,7 +171,7 @@ func extendOnce(t *testing.T, mask []loss) {
 		}
 	}
 
-	hold.Release()
+	lease.Release()
 	rest()
 	for i, l := range mask {
 		if l.name != "down" && l.name != "hung" && nodes[i].record() == "mine" {
@@ -199,7 +199,7 @@ func TestRepairFollowsTheQuorum(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				nodes := servers(t, 3)
-				hold := acquired(t, newEngine(t, nodes), "mine")
+				lease := acquired(t, newEngine(t, nodes), "mine")
 				rest()
 				nodes[0].put("", 0)
 				slow := nodes[1:]
@@ -209,7 +209,7 @@ func TestRepairFollowsTheQuorum(t *testing.T) {
 				for _, s := range slow {
 					s.set(func(s *server) { s.back = 10 * time.Millisecond })
 				}
-				if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+				if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
 					t.Fatalf("%v", end)
 				}
 				if n := nodes[0].executed("repair"); n != 0 {
@@ -219,8 +219,8 @@ func TestRepairFollowsTheQuorum(t *testing.T) {
 				if n, r := nodes[0].executed("repair"), nodes[0].record(); n != 1 || r != "mine" {
 					t.Errorf("repaired %d times, record %q", n, r)
 				}
-				if c := counters(nodes); c[0] != hold.Token() {
-					t.Errorf("the repaired node's counter is %d, the token %d", c[0], hold.Token())
+				if c := counters(nodes); c[0] != lease.Token() {
+					t.Errorf("the repaired node's counter is %d, the token %d", c[0], lease.Token())
 				}
 			})
 		})
@@ -233,12 +233,12 @@ func TestNoRepairAfterTheValidity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[0].put("", 0)
 		nodes[0].set(func(s *server) { s.back = 30 * time.Millisecond })
-		time.Sleep(time.Until(hold.Until().Mono) - 10*time.Millisecond)
-		if end, _ := hold.Extend(t.Context(), 20*time.Millisecond); end != Extended {
+		time.Sleep(time.Until(lease.Until().Mono) - 10*time.Millisecond)
+		if end, _ := lease.Extend(t.Context(), 20*time.Millisecond); end != Extended {
 			t.Fatalf("%v", end)
 		}
 		rest()
@@ -257,18 +257,18 @@ func TestExtendAfterLapse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := servers(t, 3)
 				c := newBubbleClock()
-				hold := acquired(t, engineOn(t, nodes, c), "mine")
+				lease := acquired(t, engineOn(t, nodes, c), "mine")
 				rest()
 				if asleep {
-					c.suspend(time.Until(hold.Until().Mono))
+					c.suspend(time.Until(lease.Until().Mono))
 				} else {
-					time.Sleep(time.Until(hold.Until().Mono))
+					time.Sleep(time.Until(lease.Until().Mono))
 				}
 				// It is free, and stays so.
 				for _, s := range nodes {
 					s.put("", 0)
 				}
-				if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Lapsed {
+				if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Lapsed {
 					t.Errorf("%v", end)
 				}
 				rest()
@@ -290,9 +290,9 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := servers(t, 3)
 				c := newBubbleClock()
-				hold := acquired(t, engineOn(t, nodes, c), "mine")
+				lease := acquired(t, engineOn(t, nodes, c), "mine")
 				rest()
-				until := hold.Until()
+				until := lease.Until()
 				for _, s := range nodes {
 					s.set(func(s *server) { s.back = 20 * time.Millisecond })
 				}
@@ -301,17 +301,17 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 				} else {
 					time.Sleep(time.Until(until.Mono) - 20*time.Millisecond)
 				}
-				if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Lapsed {
+				if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Lapsed {
 					t.Errorf("%v", end)
 				}
-				if hold.Until() != until {
-					t.Errorf("the validity moved from %v to %v", until, hold.Until())
+				if lease.Until() != until {
+					t.Errorf("the validity moved from %v to %v", until, lease.Until())
 				}
 				if n := total(nodes, "extend"); n != 3 {
 					t.Fatalf("%d nodes extended: the case is not made", n)
 				}
 				// What was extended all the same is released.
-				hold.Release()
+				lease.Release()
 				rest()
 				if r := records(nodes); r[0]+r[1]+r[2] != "" {
 					t.Errorf("left: %q", r)
@@ -330,13 +330,13 @@ func TestExtensionAtTheVeryEnd(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				nodes := servers(t, 3) // a round trip takes 2 ms
-				hold := acquired(t, newEngine(t, nodes), "mine")
-				time.Sleep(time.Until(hold.Until().Mono) - left)
+				lease := acquired(t, newEngine(t, nodes), "mine")
+				time.Sleep(time.Until(lease.Until().Mono) - left)
 				want := Lapsed
 				if left > 2*time.Millisecond {
 					want = Extended
 				}
-				if end, _ := hold.Extend(t.Context(), 10*time.Second); end != want {
+				if end, _ := lease.Extend(t.Context(), 10*time.Second); end != want {
 					t.Errorf("%v, want %v", end, want)
 				}
 			})
@@ -349,15 +349,15 @@ func TestExtendNeverShortens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
-		until := hold.Until()
-		if end, _ := hold.Extend(t.Context(), time.Second); end != Extended {
+		until := lease.Until()
+		if end, _ := lease.Extend(t.Context(), time.Second); end != Extended {
 			t.Errorf("%v", end)
 		}
 		rest()
-		if hold.Until() != until {
-			t.Errorf("valid until %v, was %v", hold.Until(), until)
+		if lease.Until() != until {
+			t.Errorf("valid until %v, was %v", lease.Until(), until)
 		}
 		for i, s := range nodes {
 			s.set(func(s *server) {
@@ -375,15 +375,15 @@ func TestImpossibleAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[0].put("", 0)
 		nodes[1].put(theirs, 0)
 		nodes[2].set(func(s *server) { s.lost = true })
 		start := time.Now()
-		end, _ := hold.Extend(t.Context(), 10*time.Second)
-		if took := time.Since(start); end != Missed || took != 2*time.Millisecond || !hold.Impossible() {
-			t.Errorf("%v after %v, impossible %t", end, took, hold.Impossible())
+		end, _ := lease.Extend(t.Context(), 10*time.Second)
+		if took := time.Since(start); end != Missed || took != 2*time.Millisecond || !lease.Impossible() {
+			t.Errorf("%v after %v, impossible %t", end, took, lease.Impossible())
 		}
 		rest()
 		if n := total(nodes, "repair"); n != 0 {
@@ -397,17 +397,17 @@ func TestImpossibleOverSeveralRounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[0].put(theirs, 0)
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended || hold.Impossible() {
-			t.Fatalf("%v, impossible %t", end, hold.Impossible())
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
+			t.Fatalf("%v, impossible %t", end, lease.Impossible())
 		}
 		rest()
 		nodes[0].set(func(s *server) { s.lost = true })
 		nodes[1].put("", 0)
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Missed || !hold.Impossible() {
-			t.Fatalf("%v, impossible %t", end, hold.Impossible())
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || !lease.Impossible() {
+			t.Fatalf("%v, impossible %t", end, lease.Impossible())
 		}
 	})
 }
@@ -417,12 +417,12 @@ func TestRepairedNodeIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		for _, i := range []int{0, 1, 2} {
 			nodes[i].put("", 0)
-			if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended || hold.Impossible() {
-				t.Fatalf("node %d: %v, impossible %t", i, end, hold.Impossible())
+			if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
+				t.Fatalf("node %d: %v, impossible %t", i, end, lease.Impossible())
 			}
 			rest()
 		}
@@ -439,13 +439,13 @@ func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[0].put("", 0)
 		for _, s := range nodes[1:] {
 			s.set(func(s *server) { s.back = 10 * time.Millisecond })
 		}
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
 			t.Fatalf("%v", end)
 		}
 		nodes[0].set(func(s *server) { s.deaf = true })
@@ -454,8 +454,8 @@ func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
 			t.Fatalf("the repaired node has the record %q", r)
 		}
 		nodes[1].put("", 0)
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Missed || hold.Impossible() {
-			t.Errorf("%v, impossible %t, with the records %q", end, hold.Impossible(), records(nodes))
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || lease.Impossible() {
+			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
 		}
 		rest()
 	})
@@ -467,24 +467,24 @@ func TestExtendCallerGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
-		until := hold.Until()
+		until := lease.Until()
 		thaws := []func(){nodes[0].freeze(), nodes[1].freeze()}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if end, _ := hold.Extend(ctx, 10*time.Second); end != Missed || time.Since(start) != 5*time.Millisecond {
+		if end, _ := lease.Extend(ctx, 10*time.Second); end != Missed || time.Since(start) != 5*time.Millisecond {
 			t.Errorf("%v after %v", end, time.Since(start))
 		}
-		if hold.Until() != until {
+		if lease.Until() != until {
 			t.Error("the validity changed")
 		}
 		for _, thaw := range thaws {
 			thaw()
 		}
 		rest()
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
 			t.Errorf("the next one: %v", end)
 		}
 	})
@@ -495,7 +495,7 @@ func TestOneExtensionAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		for _, s := range nodes {
 			s.set(func(s *server) { s.back = 10 * time.Millisecond })
@@ -504,7 +504,7 @@ func TestOneExtensionAtATime(t *testing.T) {
 		ends := make(chan time.Duration, 2)
 		for range 2 {
 			go func() {
-				if end, _ := hold.Extend(context.Background(), 10*time.Second); end != Extended {
+				if end, _ := lease.Extend(context.Background(), 10*time.Second); end != Extended {
 					t.Errorf("%v", end)
 				}
 				ends <- time.Since(start)
@@ -513,7 +513,7 @@ func TestOneExtensionAtATime(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		if end, _ := hold.Extend(ctx, 10*time.Second); end != Missed || time.Since(start) != 5*time.Millisecond {
+		if end, _ := lease.Extend(ctx, 10*time.Second); end != Missed || time.Since(start) != 5*time.Millisecond {
 			t.Errorf("%v after %v", end, time.Since(start))
 		}
 		if first, second := <-ends, <-ends; first != 11*time.Millisecond || second != 22*time.Millisecond {
@@ -538,7 +538,7 @@ func TestReleaseDuringExtension(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					nodes := servers(t, 5)
-					hold := acquired(t, newEngine(t, nodes), "mine")
+					lease := acquired(t, newEngine(t, nodes), "mine")
 					rest()
 					late := 10 * time.Millisecond
 					nodes[0].put("", 0) // to be repaired
@@ -547,17 +547,17 @@ func TestReleaseDuringExtension(t *testing.T) {
 					if !confirmed {
 						nodes[2].set(func(s *server) { s.there = late })
 					}
-					go hold.Extend(context.Background(), 10*time.Second)
+					go lease.Extend(context.Background(), 10*time.Second)
 					synctest.Wait()
 					time.Sleep(moment)
-					hold.Release()
+					lease.Release()
 					rest()
 					for i, s := range nodes {
 						if r := s.record(); r != "" {
 							t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
 						}
 					}
-					if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Over {
+					if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Over {
 						t.Errorf("an extension after the release: %v", end)
 					}
 				})
@@ -569,23 +569,23 @@ func TestReleaseDuringExtension(t *testing.T) {
 // A step that an answer says is not possible is no yes.
 func TestExtendCountsGrantsOnly(t *testing.T) {
 	t.Parallel()
-	for v := ballot.Unknown; v <= ballot.Refused; v++ {
+	for v := vote.Unknown; v <= vote.Refused; v++ {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := servers(t, 3)
-			hold := acquired(t, newEngine(t, nodes), "mine")
+			lease := acquired(t, newEngine(t, nodes), "mine")
 			rest()
 			for _, s := range nodes {
-				s.set(func(s *server) { s.refusal = &ballot.Answer{Verdict: v} })
+				s.set(func(s *server) { s.refusal = &vote.Answer{Verdict: v} })
 			}
 			want := Missed
-			if v == ballot.Granted {
+			if v == vote.Granted {
 				want = Extended
 			}
-			if end, _ := hold.Extend(t.Context(), 10*time.Second); end != want {
+			if end, _ := lease.Extend(t.Context(), 10*time.Second); end != want {
 				t.Errorf("%v: %v", v, end)
 			}
-			if gone := v == ballot.NotOurs || v == ballot.Held; hold.Impossible() != gone {
-				t.Errorf("%v: impossible is %t", v, hold.Impossible())
+			if gone := v == vote.NotOurs || v == vote.Held; lease.Impossible() != gone {
+				t.Errorf("%v: impossible is %t", v, lease.Impossible())
 			}
 		})
 	}

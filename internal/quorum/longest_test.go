@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // deaf is a node that answers an acquire step after a time, whatever becomes of the step's
@@ -34,42 +34,42 @@ func (d *deaf) steps() []string {
 	return slices.Clone(d.did)
 }
 
-func (d *deaf) Acquire(_ context.Context, c ballot.Claim) ballot.Answer {
+func (d *deaf) Acquire(_ context.Context, c vote.Claim) vote.Answer {
 	token := c.Proposed
 	if c.ID != "before" {
 		time.Sleep(d.after)
 		token = max(d.granted, token)
 	}
 	d.note("acquire " + c.ID)
-	return ballot.Answer{Verdict: ballot.Granted, Token: token, HandedOver: c.From != ""}
+	return vote.Answer{Verdict: vote.Granted, Token: token, Transferred: c.From != ""}
 }
 
-func (d *deaf) Confirm(context.Context, ballot.Claim, uint64) ballot.Answer {
+func (d *deaf) Confirm(context.Context, vote.Claim, uint64) vote.Answer {
 	time.Sleep(d.confirms)
-	return ballot.Answer{Verdict: ballot.Granted}
+	return vote.Answer{Verdict: vote.Granted}
 }
 
-func (d *deaf) Release(_ context.Context, c ballot.Claim) ballot.Answer {
+func (d *deaf) Release(_ context.Context, c vote.Claim) vote.Answer {
 	d.note("release " + c.ID)
-	return ballot.Answer{Verdict: ballot.Granted}
+	return vote.Answer{Verdict: vote.Granted}
 }
 
-func (d *deaf) Extend(context.Context, ballot.Claim) ballot.Answer { return ballot.Answer{} }
-func (d *deaf) Repair(context.Context, ballot.Claim) ballot.Answer { return ballot.Answer{} }
+func (d *deaf) Extend(context.Context, vote.Claim) vote.Answer { return vote.Answer{} }
+func (d *deaf) Repair(context.Context, vote.Claim) vote.Answer { return vote.Answer{} }
 
 // What is decided later than the quarantine counts on is no lock, and is undone, however
 // long it would be valid: on one node and on three, in one round and in two, where the
 // machine slept, and where the lock was handed over.
 func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 	t.Parallel()
-	const longest = ballot.LongestAttempt
+	const longest = vote.LongestAttempt
 	for name, c := range map[string]struct {
-		nodes    int
-		after    time.Duration
-		confirms time.Duration // 0: no second round
-		asleep   time.Duration
-		handOver bool
-		held     bool
+		nodes       int
+		after       time.Duration
+		confirms    time.Duration // 0: no second round
+		asleep      time.Duration
+		transferred bool
+		held        bool
 	}{
 		"one node, in time":         {nodes: 1, after: longest - 1, held: true},
 		"one node, late":            {nodes: 1, after: longest},
@@ -79,10 +79,10 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 		"second round, late":        {nodes: 3, after: time.Second, confirms: time.Second},
 		"asleep, in time":           {nodes: 3, after: time.Second, asleep: time.Second - 1, held: true},
 		"asleep, late":              {nodes: 3, after: time.Second, asleep: time.Second},
-		"handed over in time":       {nodes: 3, after: longest - 1, handOver: true, held: true},
-		"handed over late":          {nodes: 3, after: longest, handOver: true},
-		"handed over late, 1 node":  {nodes: 1, after: longest, handOver: true},
-		"handed over after a sleep": {nodes: 1, after: time.Second, asleep: time.Second, handOver: true},
+		"handed over in time":       {nodes: 3, after: longest - 1, transferred: true, held: true},
+		"handed over late":          {nodes: 3, after: longest, transferred: true},
+		"handed over late, 1 node":  {nodes: 1, after: longest, transferred: true},
+		"handed over after a sleep": {nodes: 1, after: time.Second, asleep: time.Second, transferred: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,21 +98,21 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 				machine := newBubbleClock()
 				e := New(v, machine, time.Second)
 				defer e.Close()
-				var before *Hold
-				if c.handOver {
+				var before *Lease
+				if c.transferred {
 					before, _ = e.Acquire(t.Context(), claimOf("before"))
 				}
 				if c.asleep > 0 {
 					time.AfterFunc(time.Millisecond, func() { machine.suspend(c.asleep) })
 				}
-				var hold *Hold
-				if c.handOver {
-					before.HandOver(claimOf("mine"), func(next *Hold) { hold = next })
+				var lease *Lease
+				if c.transferred {
+					before.Transfer(claimOf("mine"), func(next *Lease) { lease = next })
 				} else {
-					hold, _ = e.Acquire(t.Context(), claimOf("mine"))
+					lease, _ = e.Acquire(t.Context(), claimOf("mine"))
 				}
-				if (hold != nil) != c.held {
-					t.Errorf("held is %t", hold != nil)
+				if (lease != nil) != c.held {
+					t.Errorf("held is %t", lease != nil)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -121,8 +121,8 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 						t.Errorf("node %d did %v", i, n.steps())
 					}
 				}
-				if hold != nil {
-					hold.Release()
+				if lease != nil {
+					lease.Release()
 				}
 			})
 		})

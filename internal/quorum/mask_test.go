@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // condition is what a node is in when an attempt meets it.
@@ -24,7 +24,7 @@ type condition struct {
 	// engine gives up at stepTime.
 	yes     bool
 	after   time.Duration
-	verdict ballot.Verdict
+	verdict vote.Verdict
 }
 
 // theirs is the record of a holder that has nothing to do with the test.
@@ -33,16 +33,16 @@ const theirs = "theirs"
 func conditions() []condition {
 	taken := func(s *server) { s.id = theirs }
 	return []condition{
-		{name: "up", set: func(*server) {}, yes: true, after: 2 * time.Millisecond, verdict: ballot.Granted},
-		{name: "taken", set: taken, after: 2 * time.Millisecond, verdict: ballot.Held},
-		{name: "refusing", set: func(s *server) { s.down = true }, verdict: ballot.NotSent},
-		{name: "hung", set: func(s *server) { s.lost = true }, after: stepTime, verdict: ballot.Unknown},
-		{name: "late", set: func(s *server) { s.there, s.back = 25*time.Millisecond, 35*time.Millisecond }, after: stepTime, verdict: ballot.Unknown},
-		{name: "overdue", set: func(s *server) { s.there, s.back = 70*time.Millisecond, time.Millisecond }, after: stepTime, verdict: ballot.Unknown},
-		{name: "slow", set: func(s *server) { s.there, s.back = 20*time.Millisecond, 15*time.Millisecond }, yes: true, after: 35 * time.Millisecond, verdict: ballot.Granted},
-		{name: "deaf", set: func(s *server) { s.deaf = true }, after: stepTime, verdict: ballot.Unknown},
-		{name: "erring", set: func(s *server) { s.refusal = &ballot.Answer{Verdict: ballot.Refused, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: ballot.Refused},
-		{name: "not admitted", set: func(s *server) { s.refusal = &ballot.Answer{Verdict: ballot.NotAdmitted, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: ballot.NotAdmitted},
+		{name: "up", set: func(*server) {}, yes: true, after: 2 * time.Millisecond, verdict: vote.Granted},
+		{name: "taken", set: taken, after: 2 * time.Millisecond, verdict: vote.Held},
+		{name: "refusing", set: func(s *server) { s.down = true }, verdict: vote.NotSent},
+		{name: "hung", set: func(s *server) { s.lost = true }, after: stepTime, verdict: vote.Unknown},
+		{name: "late", set: func(s *server) { s.there, s.back = 25*time.Millisecond, 35*time.Millisecond }, after: stepTime, verdict: vote.Unknown},
+		{name: "overdue", set: func(s *server) { s.there, s.back = 70*time.Millisecond, time.Millisecond }, after: stepTime, verdict: vote.Unknown},
+		{name: "slow", set: func(s *server) { s.there, s.back = 20*time.Millisecond, 15*time.Millisecond }, yes: true, after: 35 * time.Millisecond, verdict: vote.Granted},
+		{name: "deaf", set: func(s *server) { s.deaf = true }, after: stepTime, verdict: vote.Unknown},
+		{name: "erring", set: func(s *server) { s.refusal = &vote.Answer{Verdict: vote.Refused, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: vote.Refused},
+		{name: "not admitted", set: func(s *server) { s.refusal = &vote.Answer{Verdict: vote.NotAdmitted, Err: errSimulated} }, after: 2 * time.Millisecond, verdict: vote.NotAdmitted},
 	}
 }
 
@@ -108,7 +108,7 @@ func decision(mask []condition) (held bool, at [2]time.Duration) {
 func failure(mask []condition, lead int) time.Duration {
 	answers := slices.Clone(mask)
 	refuses := func(c condition) int {
-		if c.verdict == ballot.Refused {
+		if c.verdict == vote.Refused {
 			return lead
 		}
 		return 0
@@ -122,7 +122,7 @@ func failure(mask []condition, lead int) time.Duration {
 		if !c.yes {
 			no++
 		}
-		if c.verdict == ballot.Refused {
+		if c.verdict == vote.Refused {
 			refused++
 		}
 		left := len(answers) - i - 1
@@ -189,25 +189,25 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 			wantAt[i] = min(wantAt[i], cut)
 		}
 	}
-	claim := ballot.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
+	claim := vote.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 
 	start := time.Now()
-	hold, answers := engine.Acquire(ctx, claim)
+	lease, answers := engine.Acquire(ctx, claim)
 	at := time.Since(start)
 	switch name := maskName(mask); {
-	case (hold != nil) != wantHeld:
-		t.Errorf("%s, cut at %v: held is %t, want %t: %v", name, cut, hold != nil, wantHeld, answers)
+	case (lease != nil) != wantHeld:
+		t.Errorf("%s, cut at %v: held is %t, want %t: %v", name, cut, lease != nil, wantHeld, answers)
 	case at != wantAt[0] && at != wantAt[1]:
 		t.Errorf("%s, cut at %v: decided after %v, want %v", name, cut, at, wantAt)
-	case hold != nil && !hold.Until().Mono.Equal(start.Add(claim.TTL-Drift(claim.TTL))):
-		t.Errorf("%s: valid for %v from the first send", name, hold.Until().Mono.Sub(start))
+	case lease != nil && !lease.Until().Mono.Equal(start.Add(claim.TTL-Drift(claim.TTL))):
+		t.Errorf("%s: valid for %v from the first send", name, lease.Until().Mono.Sub(start))
 	}
-	if hold == nil {
+	if lease == nil {
 		checkAnswers(t, mask, answers, at)
 	}
 
-	if hold != nil {
-		released(t, mask, nodes, hold)
+	if lease != nil {
+		released(t, mask, nodes, lease)
 	}
 	// A hundred milliseconds later nothing of it is on a node that a message
 	// reaches within that time; in the end, on none.
@@ -219,9 +219,9 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 }
 
 // released unlocks what was held, and checks when and with what answers.
-func released(t *testing.T, mask []condition, nodes []*server, hold *Hold) {
+func released(t *testing.T, mask []condition, nodes []*server, lease *Lease) {
 	t.Helper()
-	if hold.Token() == 0 {
+	if lease.Token() == 0 {
 		t.Errorf("%s: held without a token", maskName(mask))
 	}
 	time.Sleep(settled) // the stragglers come to rest
@@ -231,7 +231,7 @@ func released(t *testing.T, mask []condition, nodes []*server, hold *Hold) {
 		}
 	}
 	start := time.Now()
-	answers, ok := hold.Release()
+	answers, ok := lease.Release()
 	var deletions []time.Duration
 	for _, c := range mask {
 		if c.yes {
@@ -242,20 +242,20 @@ func released(t *testing.T, mask []condition, nodes []*server, hold *Hold) {
 	want := deletions[Majority(len(mask))-1]
 	deleted := 0
 	for _, a := range answers {
-		if a.Verdict == ballot.Granted {
+		if a.Verdict == vote.Granted {
 			deleted++
 		}
 	}
 	if !ok || deleted < Majority(len(mask)) || time.Since(start) != want {
 		t.Errorf("%s: released %t, %d deleted, after %v, want %v", maskName(mask), ok, deleted, time.Since(start), want)
 	}
-	if _, ok := hold.Release(); ok {
+	if _, ok := lease.Release(); ok {
 		t.Errorf("%s: released twice", maskName(mask))
 	}
 }
 
 // checkAnswers compares the answers with what was known at that time.
-func checkAnswers(t *testing.T, mask []condition, answers []ballot.Answer, at time.Duration) {
+func checkAnswers(t *testing.T, mask []condition, answers []vote.Answer, at time.Duration) {
 	t.Helper()
 	if len(answers) != len(mask) {
 		t.Errorf("%s: %d answers", maskName(mask), len(answers))
@@ -264,13 +264,13 @@ func checkAnswers(t *testing.T, mask []condition, answers []ballot.Answer, at ti
 	for i, c := range mask {
 		a := answers[i]
 		// With a single node it is its own answer that ends with the caller.
-		unanswered := a.Verdict == ballot.Unknown && (a.Err == nil || len(mask) == 1)
+		unanswered := a.Verdict == vote.Unknown && (a.Err == nil || len(mask) == 1)
 		switch {
 		case c.after < at && a.Verdict != c.verdict,
 			c.after == at && a.Verdict != c.verdict && !unanswered,
 			c.after > at && !unanswered:
 			t.Errorf("%s: node %d (%s) answered %v (%v) at %v", maskName(mask), i, c.name, a.Verdict, a.Err, at)
-		case a.Verdict == ballot.Held && a.Holder != theirs:
+		case a.Verdict == vote.Held && a.Holder != theirs:
 			t.Errorf("%s: node %d is held by %q", maskName(mask), i, a.Holder)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // stepTime is the engine's time for one step on one node in these tests.
@@ -62,7 +62,7 @@ type server struct {
 	// waiting: somebody stands in a line here, and is called by who hands on.
 	waiting bool
 	// refusal, if any, is what every step but a release is answered with.
-	refusal *ballot.Answer
+	refusal *vote.Answer
 
 	id      string
 	expires time.Time // zero for never
@@ -72,8 +72,8 @@ type server struct {
 
 type request struct {
 	arrives time.Time
-	execute func() ballot.Answer
-	answers chan ballot.Answer
+	execute func() vote.Answer
+	answers chan vote.Answer
 }
 
 var errSimulated = errors.New("simulated")
@@ -195,16 +195,16 @@ func (s *server) order() []string {
 }
 
 // do carries one step to the node and its answer back.
-func (s *server) do(ctx context.Context, kind string, execute func() ballot.Answer) ballot.Answer {
+func (s *server) do(ctx context.Context, kind string, execute func() vote.Answer) vote.Answer {
 	s.mu.Lock()
 	arrives, lost, down := time.Now().Add(s.there), s.lost, s.down
 	s.mu.Unlock()
 	if ctx.Err() != nil || down {
-		return ballot.Answer{Verdict: ballot.NotSent, Err: errSimulated}
+		return vote.Answer{Verdict: vote.NotSent, Err: errSimulated}
 	}
-	answers := make(chan ballot.Answer, 1)
+	answers := make(chan vote.Answer, 1)
 	if !lost {
-		s.requests <- request{arrives: arrives, answers: answers, execute: func() ballot.Answer {
+		s.requests <- request{arrives: arrives, answers: answers, execute: func() vote.Answer {
 			s.steps = append(s.steps, kind)
 			if s.refusal != nil && kind != "release" {
 				return *s.refusal
@@ -216,25 +216,25 @@ func (s *server) do(ctx context.Context, kind string, execute func() ballot.Answ
 	case a := <-answers:
 		return a
 	case <-ctx.Done():
-		return ballot.Answer{Verdict: ballot.Unknown, Err: errSimulated}
+		return vote.Answer{Verdict: vote.Unknown, Err: errSimulated}
 	}
 }
 
 // held is the answer when another has the record. The caller holds s.mu.
-func (s *server) held() ballot.Answer {
+func (s *server) held() vote.Answer {
 	left := time.Duration(-1)
 	if !s.expires.IsZero() {
 		left = time.Until(s.expires)
 	}
-	return ballot.Answer{Verdict: ballot.Held, Holder: s.id, Left: left}
+	return vote.Answer{Verdict: vote.Held, Holder: s.id, Left: left}
 }
 
 func (s *server) grant(id string, ttl time.Duration) {
 	s.id, s.expires = id, time.Now().Add(ttl)
 }
 
-func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
-	return s.do(ctx, "acquire", func() ballot.Answer {
+func (s *server) Acquire(ctx context.Context, c vote.Claim) vote.Answer {
+	return s.do(ctx, "acquire", func() vote.Answer {
 		handed := false
 		switch id := s.present(); {
 		case id == c.ID:
@@ -245,59 +245,59 @@ func (s *server) Acquire(ctx context.Context, c ballot.Claim) ballot.Answer {
 		default:
 			return s.held()
 		}
-		return ballot.Answer{Verdict: ballot.Granted, Token: s.counter, HandedOver: handed, Waiting: s.waiting}
+		return vote.Answer{Verdict: vote.Granted, Token: s.counter, Transferred: handed, Waiting: s.waiting}
 	})
 }
 
-func (s *server) Extend(ctx context.Context, c ballot.Claim) ballot.Answer {
-	return s.do(ctx, "extend", func() ballot.Answer {
+func (s *server) Extend(ctx context.Context, c vote.Claim) vote.Answer {
+	return s.do(ctx, "extend", func() vote.Answer {
 		switch s.present() {
 		case c.ID:
 			if end := time.Now().Add(c.TTL); end.After(s.expires) {
 				s.expires = end
 			}
 			s.counter = max(s.counter, c.Token)
-			return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+			return vote.Answer{Verdict: vote.Granted, Token: 1}
 		case "":
-			return ballot.Answer{Verdict: ballot.NotOurs}
+			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		return s.held()
 	})
 }
 
-func (s *server) Confirm(ctx context.Context, c ballot.Claim, granted uint64) ballot.Answer {
-	return s.do(ctx, "confirm", func() ballot.Answer {
+func (s *server) Confirm(ctx context.Context, c vote.Claim, granted uint64) vote.Answer {
+	return s.do(ctx, "confirm", func() vote.Answer {
 		if s.present() != c.ID || s.counter != granted {
-			return ballot.Answer{Verdict: ballot.NotOurs}
+			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		s.counter = c.Token
-		return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+		return vote.Answer{Verdict: vote.Granted, Token: 1}
 	})
 }
 
-func (s *server) Repair(ctx context.Context, c ballot.Claim) ballot.Answer {
-	return s.do(ctx, "repair", func() ballot.Answer {
+func (s *server) Repair(ctx context.Context, c vote.Claim) vote.Answer {
+	return s.do(ctx, "repair", func() vote.Answer {
 		switch {
 		case s.present() == c.ID:
 		case s.id != "" || s.counter > c.Token:
-			return ballot.Answer{Verdict: ballot.NotOurs}
+			return vote.Answer{Verdict: vote.NotOurs}
 		default:
 			s.grant(c.ID, c.TTL)
 			s.counter = c.Token
 		}
-		return ballot.Answer{Verdict: ballot.Granted, Token: 1}
+		return vote.Answer{Verdict: vote.Granted, Token: 1}
 	})
 }
 
-func (s *server) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
-	return s.do(ctx, "release", func() ballot.Answer {
+func (s *server) Release(ctx context.Context, c vote.Claim) vote.Answer {
+	return s.do(ctx, "release", func() vote.Answer {
 		switch s.present() {
 		case c.ID:
 			s.counter = max(s.counter, c.Token)
 			s.id, s.expires = "", time.Time{}
-			return ballot.Answer{Verdict: ballot.Granted, Token: 1, Waiting: s.waiting && c.HandOn}
+			return vote.Answer{Verdict: vote.Granted, Token: 1, Waiting: s.waiting && c.Transfer}
 		case "":
-			return ballot.Answer{Verdict: ballot.NotOurs}
+			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		return s.held()
 	})

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // part is one node's in an attempt: how far its counter is ahead, and when
@@ -109,32 +109,32 @@ func splitAttempt(t *testing.T, parts []part) int {
 		})
 	}
 	start := time.Now()
-	hold, answers := engine.Acquire(t.Context(), claimOf("mine"))
+	lease, answers := engine.Acquire(t.Context(), claimOf("mine"))
 	took := time.Since(start)
 	want, rounds := agreed, 0
 	if agreed == 0 {
 		want, rounds = second+2*time.Millisecond, 1
 	}
 	switch {
-	case hold == nil:
+	case lease == nil:
 		t.Fatalf("%v: not held: %v", parts, answers)
 	case took != want || engine.SecondRounds() != uint64(rounds):
 		t.Errorf("%v: held after %v and %d second rounds, want %v and %d", parts, took, engine.SecondRounds(), want, rounds)
-	case hold.Token() != 1e18+token+1:
-		t.Errorf("%v: token %d, want %d", parts, hold.Token(), uint64(1e18+token+1))
+	case lease.Token() != 1e18+token+1:
+		t.Errorf("%v: token %d, want %d", parts, lease.Token(), uint64(1e18+token+1))
 	case rounds == 0 && total(nodes, "confirm") > 0:
 		t.Errorf("%v: a confirmation without a second round", parts)
 	}
 	stored := 0
 	for _, counter := range counters(nodes) {
-		if counter == hold.Token() {
+		if counter == lease.Token() {
 			stored++
 		}
 	}
 	if stored < Majority(len(nodes)) {
-		t.Errorf("%v: token %d is stored on %d nodes: %v", parts, hold.Token(), stored, counters(nodes))
+		t.Errorf("%v: token %d is stored on %d nodes: %v", parts, lease.Token(), stored, counters(nodes))
 	}
-	hold.Release()
+	lease.Release()
 	rest()
 	for i, r := range records(nodes) {
 		if r != "" && r != theirs {
@@ -204,11 +204,11 @@ func TestPatienceIsBounded(t *testing.T) {
 					s.set(func(s *server) { s.back = c.quorum - s.there })
 				}
 				start := time.Now()
-				hold := acquired(t, newEngine(t, nodes), "mine")
+				lease := acquired(t, newEngine(t, nodes), "mine")
 				if took := time.Since(start); took != c.second+c.quorum {
 					t.Errorf("held after %v, want a second round at %v", took, c.second)
 				}
-				hold.Release()
+				lease.Release()
 			})
 		})
 	}
@@ -224,9 +224,9 @@ func TestCallerGoneWhileSplit(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		hold, _ := newEngine(t, nodes).Acquire(ctx, claimOf("mine"))
-		if took := time.Since(start); hold != nil || took != 3*time.Millisecond {
-			t.Errorf("held is %t after %v", hold != nil, took)
+		lease, _ := newEngine(t, nodes).Acquire(ctx, claimOf("mine"))
+		if took := time.Since(start); lease != nil || took != 3*time.Millisecond {
+			t.Errorf("held is %t after %v", lease != nil, took)
 		}
 		rest()
 		if r := records(nodes); r[0]+r[1]+r[2] != "" || total(nodes, "confirm") > 0 {
@@ -254,11 +254,11 @@ func TestSecondRoundIsOne(t *testing.T) {
 		})
 		engine := newEngine(t, nodes)
 		start := time.Now()
-		hold, answers := engine.Acquire(t.Context(), claimOf("mine"))
-		if took := time.Since(start); hold != nil || took != 4*time.Millisecond+stepTime {
-			t.Fatalf("held is %t after %v: %v", hold != nil, took, answers)
+		lease, answers := engine.Acquire(t.Context(), claimOf("mine"))
+		if took := time.Since(start); lease != nil || took != 4*time.Millisecond+stepTime {
+			t.Fatalf("held is %t after %v: %v", lease != nil, took, answers)
 		}
-		if engine.SecondRounds() != 1 || answers[3].Verdict != ballot.Unknown {
+		if engine.SecondRounds() != 1 || answers[3].Verdict != vote.Unknown {
 			t.Errorf("%d second rounds; node 3 answered %v", engine.SecondRounds(), answers[3].Verdict)
 		}
 	})

@@ -5,17 +5,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Poll is one question to every node, that no Hold comes of.
+// Poll is one question to every node, that no Lease comes of.
 type Poll struct {
 	// Ask puts the question to node i.
-	Ask func(ctx context.Context, i int) ballot.Answer
+	Ask func(ctx context.Context, i int) vote.Answer
 	// Enough reports whether the answers so far, with those not come yet
 	// Unknown without an error, decide the poll. It is nil where all are waited
 	// for.
-	Enough func(answers []ballot.Answer) bool
+	Enough func(answers []vote.Answer) bool
 	// Undo takes back what node i granted when the poll is lost.
 	Undo func(ctx context.Context, i int)
 	// TTL, if not zero, is what the nodes keep a record for: a quorum that comes
@@ -33,20 +33,20 @@ type Poll struct {
 // then finish in the background. What a lost poll was granted is undone: where
 // the node has answered before Put returns, where it answers later in the
 // background. Nothing is undone where no answer tells that there is something.
-func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
+func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	start := e.clock.Now()
 	n := len(e.voters)
-	round := new(span)
+	round := new(roundContext)
 	round.begin(e, start.Mono, time.Duration(p.Patience)*e.timeout)
-	votes := make(chan vote, n)
+	votes := make(chan stepAnswer, n)
 	settled := &settlement{poll: p, engine: e}
 	for i := range n {
-		e.crew.run(func() {
+		e.workers.run(func() {
 			a := p.Ask(round, i)
-			if a.Verdict == ballot.Granted || a.Verdict == ballot.NotReplicated {
+			if a.Verdict == vote.Granted || a.Verdict == vote.NotReplicated {
 				settled.granted(i)
 			}
-			votes <- vote{seat: i, answer: a}
+			votes <- stepAnswer{node: i, answer: a}
 		})
 	}
 	decided := false
@@ -55,13 +55,13 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 			settled.lose(round)
 		}
 	}()
-	answers := make([]ballot.Answer, n)
+	answers := make([]vote.Answer, n)
 	answered := 0
 	for answered < n && ctx.Err() == nil && (p.Enough == nil || !p.Enough(answers)) {
 		select {
 		case v := <-votes:
 			answered++
-			answers[v.seat] = v.answer
+			answers[v.node] = v.answer
 		case <-ctx.Done():
 		}
 	}
@@ -71,7 +71,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 	decided = true
 	now := e.clock.Now()
 	late := p.TTL != 0 && now.Reached(start.Add(p.TTL-Drift(p.TTL))) || p.Longest != 0 && now.Reached(start.Add(p.Longest))
-	if Count(answers, ballot.Granted) >= Majority(n) && !late {
+	if Count(answers, vote.Granted) >= Majority(n) && !late {
 		return true, answers
 	}
 	settled.lose(ctx)
@@ -79,7 +79,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []ballot.Answer) {
 }
 
 // Count counts the answers that have one of the verdicts.
-func Count(answers []ballot.Answer, verdicts ...ballot.Verdict) int {
+func Count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 	n := 0
 	for _, a := range answers {
 		for _, v := range verdicts {
@@ -99,14 +99,14 @@ type settlement struct {
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
 	lost  bool
-	seats []int // that granted, before it was lost
+	nodes []int // that granted, before it was lost
 }
 
 func (s *settlement) granted(i int) {
 	s.mu.Lock()
 	lost := s.lost
 	if !lost {
-		s.seats = append(s.seats, i)
+		s.nodes = append(s.nodes, i)
 	}
 	s.mu.Unlock()
 	if lost {
@@ -118,19 +118,19 @@ func (s *settlement) granted(i int) {
 func (s *settlement) lose(ctx context.Context) {
 	s.mu.Lock()
 	s.lost = true
-	seats := s.seats
+	nodes := s.nodes
 	s.mu.Unlock()
-	if s.poll.Undo == nil || len(seats) == 0 {
+	if s.poll.Undo == nil || len(nodes) == 0 {
 		return
 	}
-	undone := make(chan struct{}, len(seats))
-	for _, i := range seats {
-		s.engine.crew.run(func() {
+	undone := make(chan struct{}, len(nodes))
+	for _, i := range nodes {
+		s.engine.workers.run(func() {
 			s.undo(i)
 			undone <- struct{}{}
 		})
 	}
-	for range seats {
+	for range nodes {
 		select {
 		case <-undone:
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (s *settlement) undo(i int) {
 	if s.poll.Undo == nil {
 		return
 	}
-	round := new(span)
+	round := new(roundContext)
 	round.begin(s.engine, s.engine.clock.Mono(), releasePatience*s.engine.timeout)
 	defer round.unlimit()
 	s.poll.Undo(round, i)

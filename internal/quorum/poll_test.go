@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // reply is what a node answers to a poll, and when.
 type reply struct {
 	after   time.Duration
-	verdict ballot.Verdict
+	verdict vote.Verdict
 }
 
 // longest is how long the polls here may take.
@@ -26,26 +26,26 @@ func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...rep
 	t.Helper()
 	e := New(make([]Voter, len(replies)), newBubbleClock(), stepTime)
 	var mu sync.Mutex
-	var seats []int
+	var nodes []int
 	start := time.Now()
 	granted, _ = e.Put(ctx, Poll{
-		Ask: func(ctx context.Context, i int) ballot.Answer {
+		Ask: func(ctx context.Context, i int) vote.Answer {
 			select {
 			case <-time.After(replies[i].after):
-				return ballot.Answer{Verdict: replies[i].verdict}
+				return vote.Answer{Verdict: replies[i].verdict}
 			case <-ctx.Done():
-				return ballot.Answer{Verdict: ballot.Unknown, Err: errSimulated}
+				return vote.Answer{Verdict: vote.Unknown, Err: errSimulated}
 			}
 		},
-		Enough: func(answers []ballot.Answer) bool {
+		Enough: func(answers []vote.Answer) bool {
 			need := Majority(len(answers))
-			return Count(answers, ballot.Granted) >= need || Count(answers, ballot.Held) > len(answers)-need
+			return Count(answers, vote.Granted) >= need || Count(answers, vote.Held) > len(answers)-need
 		},
 		Undo: func(_ context.Context, i int) {
 			time.Sleep(time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
-			seats = append(seats, i)
+			nodes = append(nodes, i)
 		},
 		TTL:      ttl,
 		Longest:  longest,
@@ -53,8 +53,8 @@ func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...rep
 	})
 	return granted, time.Since(start), func() []int {
 		e.Close()
-		slices.Sort(seats)
-		return seats
+		slices.Sort(nodes)
+		return nodes
 	}
 }
 
@@ -64,7 +64,7 @@ func polled(ctx context.Context, t *testing.T, ttl time.Duration, replies ...rep
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	const ms, hung = time.Millisecond, time.Hour
-	yes, no, out := ballot.Granted, ballot.Held, ballot.NotSent
+	yes, no, out := vote.Granted, vote.Held, vote.NotSent
 	for name, c := range map[string]struct {
 		ttl     time.Duration
 		cancel  time.Duration

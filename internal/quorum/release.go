@@ -3,31 +3,31 @@ package quorum
 import (
 	"sync/atomic"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Release deletes the records, and reports what each node said: Granted where
 // one was deleted, or left to one who waits and was called. It waits until a quorum
 // has answered so, or the rest could not make one, for a few steps' time at most;
 // what is still under way then goes on in the background. It asks no ctx: a caller
-// that has gone wants its lock released all the same. ok is false when the hold was
+// that has gone wants its lock released all the same. ok is false when the lease was
 // given up before.
-func (h *Hold) Release() (answers []ballot.Answer, ok bool) {
-	if keeper := h.keeper(); keeper >= 0 {
-		ok = h.handOn(keeper)
+func (l *Lease) Release() (answers []vote.Answer, ok bool) {
+	if arbiter := l.arbiter(); arbiter >= 0 {
+		ok = l.releaseToQueue(arbiter)
 	} else {
-		ok = h.giveUp(true)
+		ok = l.giveUp(true)
 	}
 	if !ok {
 		return nil, false
 	}
-	return h.collect(), true
+	return l.collect(), true
 }
 
 // collect waits for the answers of a quorum that deleted, or of all. Whoever was
 // called may have taken over what is not there any more.
-func (h *Hold) collect() []ballot.Answer {
-	r := &h.release
+func (l *Lease) collect() []vote.Answer {
+	r := &l.release
 	if r.votes == nil {
 		return r.answers
 	}
@@ -35,19 +35,19 @@ func (h *Hold) collect() []ballot.Answer {
 	called := r.offered
 	for deleted < need && !(called && deleted+gone >= need) && left > 0 {
 		v := <-r.votes
-		r.answers[v.seat] = v.answer
+		r.answers[v.node] = v.answer
 		left--
 		switch v.answer.Verdict {
-		case ballot.Granted:
+		case vote.Granted:
 			deleted++
-		case ballot.NotOurs, ballot.Held:
+		case vote.NotOurs, vote.Held:
 			gone++
 		}
 		called = called || v.answer.Waiting
 	}
 	for i := range r.answers {
-		if a := &r.answers[i]; called && (a.Verdict == ballot.NotOurs || a.Verdict == ballot.Held) {
-			a.Verdict = ballot.Granted
+		if a := &r.answers[i]; called && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
+			a.Verdict = vote.Granted
 		}
 	}
 	return r.answers
@@ -58,75 +58,75 @@ func (h *Hold) collect() []ballot.Answer {
 // than none.
 const releasePatience = 4
 
-// releasing is the round that ends a hold.
+// releasing is the round that ends a lease.
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// offered: the node that keeps the line may have called somebody, and has not said
+	// offered: the node that keeps the queue may have called somebody, and has not said
 	// so.
 	offered bool
-	// left is how many of the seats that are to be released are not yet, and asked how
+	// left is how many of the nodes that are to be released are not yet, and asked how
 	// many they were.
 	left  atomic.Int32
 	asked int
 	// round is begun if any are.
-	round span
-	// votes gets one vote for each seat asked, if wanted; nil where the caller's own
+	round roundContext
+	// votes gets one vote for each node asked, if wanted; nil where the caller's own
 	// goroutine does the release, and notes its answer.
-	votes chan vote
+	votes chan stepAnswer
 	// answers belongs to who wants them. single is room for one.
-	answers []ballot.Answer
-	single  [1]ballot.Answer
-	// freed, if any, is called in place of the release, for a seat whose step was
+	answers []vote.Answer
+	single  [1]vote.Answer
+	// freed, if any, is called in place of the release, for a node whose step was
 	// under way and is over.
 	freed func(i int)
 }
 
-// giveUp ends the hold, and releases every record that may be there: at once
+// giveUp ends the lease, and releases every record that may be there: at once
 // where no step is under way, else from the goroutine of the step, so that it
-// comes after it. It reports false when the hold was over before.
-func (h *Hold) giveUp(wanted bool) bool {
+// comes after it. It reports false when the lease was over before.
+func (l *Lease) giveUp(wanted bool) bool {
 	var room [8]int
-	idle, ok := h.finish(room[:0], wanted, nil)
+	idle, ok := l.finish(room[:0], wanted, nil)
 	if !ok {
 		return false
 	}
-	if r := &h.release; wanted && r.votes == nil && len(idle) > 0 {
-		r.answers[idle[0]] = h.releaseLane(idle[0])
+	if r := &l.release; wanted && r.votes == nil && len(idle) > 0 {
+		r.answers[idle[0]] = l.releaseStep(idle[0])
 		return true
 	}
-	h.releaseAll(idle)
+	l.releaseAll(idle)
 	return true
 }
 
-// releaseAll releases the records on idle seats, in the background.
-func (h *Hold) releaseAll(idle []int) {
+// releaseAll releases the records on idle nodes, in the background.
+func (l *Lease) releaseAll(idle []int) {
 	for _, i := range idle {
-		h.engine.crew.run(func() { h.releaseLane(i) })
+		l.engine.workers.run(func() { l.releaseStep(i) })
 	}
 }
 
-// finish ends the hold, has freed called, or by default the release done, for each
-// seat where a step is under way when that is over, and appends the others that are
+// finish ends the lease, has freed called, or by default the release done, for each
+// node where a step is under way when that is over, and appends the others that are
 // to be released to idle: those that a record may be on, and after a lock that was
 // held those too that said there is none: a waiter may stand in line there.
-func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) {
-	h.mu.Lock()
-	if h.over {
-		h.mu.Unlock()
+func (l *Lease) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) {
+	l.mu.Lock()
+	if l.over {
+		l.mu.Unlock()
 		return nil, false
 	}
-	h.over = true
-	r := &h.release
+	l.over = true
+	r := &l.release
 	r.wanted, r.freed = wanted, freed
 	if wanted {
-		if r.answers = r.single[:]; len(h.seats) != len(r.single) {
-			r.answers = make([]ballot.Answer, len(h.seats))
+		if r.answers = r.single[:]; len(l.nodes) != len(r.single) {
+			r.answers = make([]vote.Answer, len(l.nodes))
 		}
 	}
-	for i := range h.seats {
-		s := &h.seats[i]
-		s.asked = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == ballot.Held)
+	for i := range l.nodes {
+		s := &l.nodes[i]
+		s.asked = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == vote.Held)
 		switch {
 		case s.asked:
 			r.asked++
@@ -134,91 +134,91 @@ func (h *Hold) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) 
 				idle = append(idle, i)
 			}
 		case wanted:
-			r.answers[i].Verdict = ballot.NotOurs
+			r.answers[i].Verdict = vote.NotOurs
 		}
 	}
 	r.left.Store(int32(r.asked))
 	// With one to ask there is nobody else to wait for.
 	if alone := r.asked == 1 && len(idle) == 1 && freed == nil; wanted && r.asked > 0 && !alone {
-		r.votes = make(chan vote, r.asked)
+		r.votes = make(chan stepAnswer, r.asked)
 	}
 	if r.asked > 0 {
-		r.round.begin(h.engine, h.engine.clock.Mono(), releasePatience*h.engine.timeout)
+		r.round.begin(l.engine, l.engine.clock.Mono(), releasePatience*l.engine.timeout)
 	}
-	extending := h.extending
-	h.mu.Unlock()
+	extending := l.extending
+	l.mu.Unlock()
 
 	if len(idle) < r.asked {
-		h.hurry(extending)
+		l.abandonSteps(extending)
 	}
 	return idle, true
 }
 
-// hurry tells the steps under way to wait no longer. After a lock that was held, and of an
+// abandonSteps tells the steps under way to wait no longer. After a lock that was held, and of an
 // attempt to which one was handed over, they get a moment first: their answers are likely to
 // be on their way, what they say is missed, and an abandoned command costs another to learn
 // when it is over.
-func (h *Hold) hurry(extending *span) {
+func (l *Lease) abandonSteps(extending *roundContext) {
 	end := func() {
-		h.attempt.end()
+		l.attempt.end()
 		if extending != nil {
 			extending.end()
 		}
 	}
-	if !h.release.wanted && h.claim.From == "" {
+	if !l.release.wanted && l.claim.From == "" {
 		end()
 		return
 	}
-	h.engine.clock.AfterFunc(h.engine.timeout/10, end)
+	l.engine.clock.AfterFunc(l.engine.timeout/10, end)
 }
 
 // freed goes on with the release of node i, where the step under way is over.
-func (h *Hold) freed(i int) {
-	if h.release.freed != nil {
-		h.release.freed(i)
+func (l *Lease) freed(i int) {
+	if l.release.freed != nil {
+		l.release.freed(i)
 		return
 	}
-	h.releaseLane(i)
+	l.releaseStep(i)
 }
 
-// releaseLane releases the record on node i, if the step before it may have left
+// releaseStep releases the record on node i, if the step before it may have left
 // one or somebody may wait there.
-func (h *Hold) releaseLane(i int) ballot.Answer {
-	a := h.releaseOn(i)
-	h.released(i, a)
+func (l *Lease) releaseStep(i int) vote.Answer {
+	a := l.releaseOn(i)
+	l.released(i, a)
 	return a
 }
 
-func (h *Hold) releaseOn(i int) ballot.Answer {
-	claim, ours := h.releasable(i)
-	if !ours && !h.release.wanted {
-		return ballot.Answer{Verdict: ballot.NotOurs}
+func (l *Lease) releaseOn(i int) vote.Answer {
+	claim, ours := l.releasable(i)
+	if !ours && !l.release.wanted {
+		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	return h.engine.voters[i].Release(&h.release.round, claim)
+	return l.engine.voters[i].Release(&l.release.round, claim)
 }
 
 // releasable is what node i is asked to release; ours, that it may have the record.
-func (h *Hold) releasable(i int) (claim ballot.Claim, ours bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	claim = at(i, h.known())
-	if claim.Token <= h.seats[i].stored {
+func (l *Lease) releasable(i int) (claim vote.Claim, ours bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	claim = at(i, l.known())
+	if claim.Token <= l.nodes[i].stored {
 		claim.Token = 0 // nothing to repair
 	}
 	// Whoever is called may come to a node before the release does.
-	claim.HandOn = h.release.wanted && len(h.seats) > 1
-	claim.Queued = h.seats[i].waiting
-	return claim, h.seats[i].ours
+	claim.Transfer = l.release.wanted && len(l.nodes) > 1
+	claim.Queued = l.nodes[i].waiting
+	return claim, l.nodes[i].ours
 }
 
 // released takes in what became of the record on node i.
-func (h *Hold) released(i int, answer ballot.Answer) {
-	r := &h.release
+func (l *Lease) released(i int, answer vote.Answer) {
+	r := &l.release
 	if answer.Waiting {
-		h.engine.waiting(h.claim.Record)
+		l.engine.waiting(l.claim.Record)
 	}
 	if r.votes != nil {
-		r.votes <- vote{seat: i, answer: answer}
+		r.votes <- stepAnswer{node: i, answer: answer}
 	}
 	if r.left.Add(-1) == 0 {
 		r.round.unlimit()

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Every mask of what may have happened to the records before the release: each
@@ -31,13 +31,13 @@ func releaseOnce(t *testing.T, mask []loss) {
 	}
 	e := New(voters(nodes), newBubbleClock(), stepTime)
 	defer e.Close()
-	hold := acquired(t, e, "mine")
+	lease := acquired(t, e, "mine")
 	rest()
 	for i, l := range mask {
 		nodes[i].set(l.set)
 	}
 	start := time.Now()
-	answers, ok := hold.Release()
+	answers, ok := lease.Release()
 	took := time.Since(start)
 	want := 2 * time.Millisecond
 	if deletable < Majority(len(mask)) && waits {
@@ -50,14 +50,14 @@ func releaseOnce(t *testing.T, mask []loss) {
 	deleted := 0
 	for i, l := range mask {
 		a := answers[i]
-		if a.Verdict == ballot.Granted {
+		if a.Verdict == vote.Granted {
 			deleted++
 		}
-		right := map[string]ballot.Verdict{
-			"kept": ballot.Granted, "lost": ballot.NotOurs, "another's": ballot.Held,
-			"had another's": ballot.NotOurs, "down": ballot.NotSent, "hung": ballot.Unknown,
+		right := map[string]vote.Verdict{
+			"kept": vote.Granted, "lost": vote.NotOurs, "another's": vote.Held,
+			"had another's": vote.NotOurs, "down": vote.NotSent, "hung": vote.Unknown,
 		}[l.name]
-		if a.Verdict != right && !(quorum && a.Verdict == ballot.Unknown) {
+		if a.Verdict != right && !(quorum && a.Verdict == vote.Unknown) {
 			t.Errorf("%s: node %d answered %v", name, i, a.Verdict)
 		}
 	}
@@ -87,17 +87,17 @@ func TestReleaseAsksWhoMayHoldTheRecord(t *testing.T) {
 		nodes := servers(t, 5)
 		nodes[0].put(theirs, 0)
 		nodes[1].set(func(s *server) { s.down = true })
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[1].set(func(s *server) { s.down = false })
-		answers, _ := hold.Release()
+		answers, _ := lease.Release()
 		rest()
 		for i, want := range []int{1, 0, 1, 1, 1} {
 			if got := nodes[i].executed("release"); got != want {
 				t.Errorf("node %d was released %d times, want %d", i, got, want)
 			}
 		}
-		if answers[0].Verdict == ballot.Granted || answers[1].Verdict != ballot.NotOurs {
+		if answers[0].Verdict == vote.Granted || answers[1].Verdict != vote.NotOurs {
 			t.Errorf("nodes without the record answered %v and %v", answers[0].Verdict, answers[1].Verdict)
 		}
 	})
@@ -108,12 +108,12 @@ func TestReleasedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		results := make(chan bool, 8)
 		for range cap(results) {
 			go func() {
-				_, ok := hold.Release()
+				_, ok := lease.Release()
 				results <- ok
 			}()
 		}
@@ -140,8 +140,8 @@ func TestReleaseRightAfterTheQuorum(t *testing.T) {
 			for _, s := range nodes[3:] {
 				s.set(func(s *server) { s.there, s.back = 10*time.Millisecond, time.Duration(back)*20*time.Millisecond })
 			}
-			hold := acquired(t, newEngine(t, nodes), "mine")
-			hold.Release()
+			lease := acquired(t, newEngine(t, nodes), "mine")
+			lease.Release()
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			for i, s := range nodes {

@@ -1,14 +1,14 @@
 package quorum
 
-import "github.com/redlatch/redlatch/internal/ballot"
+import "github.com/redlatch/redlatch/internal/vote"
 
-// tally counts the votes of one acquisition, one seat a node.
+// tally counts the votes of one acquisition, one node a node.
 //
 // A lock is held when a quorum C of nodes has stored the attempt's token T, each
 // while it held the attempt's record without a break since its grant. A grant
 // stores its counter, so a quorum that granted under one counter has stored T as
 // it is. Where none does, T is the largest counter granted, and nodes that gave
-// less are asked to confirm it, in a second round. Votes belong to seats, so a
+// less are asked to confirm it, in a second round. Votes belong to nodes, so a
 // repeated answer is one vote.
 //
 // T need not be the largest counter granted. Of two attempts that held, take a
@@ -21,7 +21,7 @@ import "github.com/redlatch/redlatch/internal/ballot"
 // back to T: extend and release store what is larger, repair refuses.
 type tally struct {
 	need  int
-	seats []seatVote
+	nodes []nodeVote
 	// token is T once fixed is true: a quorum agreed on it or, where none did,
 	// fix was called.
 	token uint64
@@ -30,7 +30,7 @@ type tally struct {
 	refused int
 }
 
-type seatVote struct {
+type nodeVote struct {
 	state   voteState
 	granted uint64
 }
@@ -46,7 +46,7 @@ const (
 )
 
 func newTally(nodes int) *tally {
-	return &tally{need: Majority(nodes), seats: make([]seatVote, nodes)}
+	return &tally{need: Majority(nodes), nodes: make([]nodeVote, nodes)}
 }
 
 // Majority is the quorum of n configured nodes: more than half, so that any two
@@ -54,16 +54,16 @@ func newTally(nodes int) *tally {
 func Majority(n int) int { return n/2 + 1 }
 
 // acquired takes in node i's answer to the acquire step.
-func (t *tally) acquired(i int, a ballot.Answer) {
-	seat := &t.seats[i]
-	if seat.state != pending {
+func (t *tally) acquired(i int, a vote.Answer) {
+	node := &t.nodes[i]
+	if node.state != pending {
 		return
 	}
-	seat.state = against
+	node.state = against
 	switch a.Verdict {
-	case ballot.Granted:
-		seat.state, seat.granted = granted, a.Token
-	case ballot.Refused:
+	case vote.Granted:
+		node.state, node.granted = granted, a.Token
+	case vote.Refused:
 		t.refused++
 	}
 	counter, nodes := t.agreement()
@@ -80,12 +80,12 @@ func (t *tally) acquired(i int, a ballot.Answer) {
 // agreement returns the counter that most nodes granted under, and how many they
 // are.
 func (t *tally) agreement() (counter uint64, nodes int) {
-	for _, one := range t.seats {
+	for _, one := range t.nodes {
 		if one.state != granted {
 			continue
 		}
 		same := 0
-		for _, other := range t.seats {
+		for _, other := range t.nodes {
 			if other.state == granted && other.granted == one.granted {
 				same++
 			}
@@ -108,42 +108,42 @@ func (t *tally) fix() {
 		return
 	}
 	t.fixed = true
-	for _, seat := range t.seats {
-		if seat.state == granted {
-			t.token = max(t.token, seat.granted)
+	for _, node := range t.nodes {
+		if node.state == granted {
+			t.token = max(t.token, node.granted)
 		}
 	}
 	t.settle()
 }
 
-// settle sorts the granted seats, once the token is fixed, into those that count,
+// settle sorts the granted nodes, once the token is fixed, into those that count,
 // those to confirm and, where the counter is past the token, those that never can.
 func (t *tally) settle() {
 	if !t.fixed {
 		return
 	}
-	for i := range t.seats {
-		seat := &t.seats[i]
+	for i := range t.nodes {
+		node := &t.nodes[i]
 		switch {
-		case seat.state != granted:
-		case seat.granted == t.token:
-			seat.state = counted
-		case seat.granted > t.token:
-			seat.state = against
+		case node.state != granted:
+		case node.granted == t.token:
+			node.state = counted
+		case node.granted > t.token:
+			node.state = against
 		}
 	}
 }
 
-// confirmations returns the seats that must now be asked to store the token. It
+// confirmations returns the nodes that must now be asked to store the token. It
 // is empty while the lock is held without them, and when it cannot be.
 func (t *tally) confirmations() []int {
 	if !t.fixed || t.held() || t.failed() {
 		return nil
 	}
 	var ask []int
-	for i := range t.seats {
-		if t.seats[i].state == granted {
-			t.seats[i].state = confirming
+	for i := range t.nodes {
+		if t.nodes[i].state == granted {
+			t.nodes[i].state = confirming
 			ask = append(ask, i)
 		}
 	}
@@ -151,21 +151,21 @@ func (t *tally) confirmations() []int {
 }
 
 // confirmed takes in node i's answer to the confirm step.
-func (t *tally) confirmed(i int, a ballot.Answer) {
-	if t.seats[i].state != confirming {
+func (t *tally) confirmed(i int, a vote.Answer) {
+	if t.nodes[i].state != confirming {
 		return
 	}
-	t.seats[i].state = against
-	if a.Verdict == ballot.Granted {
-		t.seats[i].state = counted
+	t.nodes[i].state = against
+	if a.Verdict == vote.Granted {
+		t.nodes[i].state = counted
 	}
 }
 
 func (t *tally) count(states ...voteState) int {
 	n := 0
-	for _, seat := range t.seats {
+	for _, node := range t.nodes {
 		for _, state := range states {
-			if seat.state == state {
+			if node.state == state {
 				n++
 			}
 		}
@@ -190,7 +190,7 @@ func (t *tally) decided() bool {
 	if t.held() {
 		return true
 	}
-	spare := len(t.seats) - t.need
+	spare := len(t.nodes) - t.need
 	mixed := t.refused > 0 && t.refused <= spare && t.refused+t.count(pending) > spare
 	return t.failed() && !mixed
 }

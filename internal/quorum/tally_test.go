@@ -6,15 +6,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/ballot"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
-func yes(counter uint64) ballot.Answer {
-	return ballot.Answer{Verdict: ballot.Granted, Token: counter}
+func yes(counter uint64) vote.Answer {
+	return vote.Answer{Verdict: vote.Granted, Token: counter}
 }
 
-var no = ballot.Answer{Verdict: ballot.Held, Holder: theirs}
+var no = vote.Answer{Verdict: vote.Held, Holder: theirs}
 
 // The quorum is of the configured nodes, and any two of them meet.
 func TestMajority(t *testing.T) {
@@ -36,22 +36,22 @@ func TestTallyDecidesAsSoonAsItCan(t *testing.T) {
 	cases := []struct {
 		name    string
 		nodes   int
-		answers []ballot.Answer // of nodes 0, 1, …
-		decided int             // number of answers it takes
+		answers []vote.Answer // of nodes 0, 1, …
+		decided int           // number of answers it takes
 		held    bool
 	}{
-		{"one says yes", 1, []ballot.Answer{yes(7)}, 1, true},
-		{"one says no", 1, []ballot.Answer{no}, 1, false},
-		{"two of two", 2, []ballot.Answer{yes(7), yes(7)}, 2, true},
-		{"one of two is no quorum", 2, []ballot.Answer{yes(7), no}, 2, false},
-		{"one no of two is enough", 2, []ballot.Answer{no, yes(7)}, 1, false},
-		{"two of three, third not waited for", 3, []ballot.Answer{yes(7), yes(7), no}, 2, true},
-		{"two no of three", 3, []ballot.Answer{no, no, yes(7)}, 2, false},
-		{"two-two split of four ends", 4, []ballot.Answer{yes(7), no, yes(7), no}, 4, false},
-		{"three of four", 4, []ballot.Answer{yes(7), no, yes(7), yes(7)}, 4, true},
-		{"two no of four", 4, []ballot.Answer{no, no, yes(7), yes(7)}, 2, false},
-		{"three of five", 5, []ballot.Answer{yes(7), no, yes(7), no, yes(7)}, 5, true},
-		{"three no of five", 5, []ballot.Answer{no, yes(7), no, yes(7), no}, 5, false},
+		{"one says yes", 1, []vote.Answer{yes(7)}, 1, true},
+		{"one says no", 1, []vote.Answer{no}, 1, false},
+		{"two of two", 2, []vote.Answer{yes(7), yes(7)}, 2, true},
+		{"one of two is no quorum", 2, []vote.Answer{yes(7), no}, 2, false},
+		{"one no of two is enough", 2, []vote.Answer{no, yes(7)}, 1, false},
+		{"two of three, third not waited for", 3, []vote.Answer{yes(7), yes(7), no}, 2, true},
+		{"two no of three", 3, []vote.Answer{no, no, yes(7)}, 2, false},
+		{"two-two split of four ends", 4, []vote.Answer{yes(7), no, yes(7), no}, 4, false},
+		{"three of four", 4, []vote.Answer{yes(7), no, yes(7), yes(7)}, 4, true},
+		{"two no of four", 4, []vote.Answer{no, no, yes(7), yes(7)}, 2, false},
+		{"three of five", 5, []vote.Answer{yes(7), no, yes(7), no, yes(7)}, 5, true},
+		{"three no of five", 5, []vote.Answer{no, yes(7), no, yes(7), no}, 5, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,10 +76,10 @@ func TestTallyDecidesAsSoonAsItCan(t *testing.T) {
 // Only a grant is a vote.
 func TestTallyCountsGrantsOnly(t *testing.T) {
 	t.Parallel()
-	for v := ballot.Unknown; v <= ballot.Refused; v++ {
+	for v := vote.Unknown; v <= vote.Refused; v++ {
 		tally := newTally(1)
-		tally.acquired(0, ballot.Answer{Verdict: v, Token: 7})
-		if granted := v == ballot.Granted; tally.held() != granted || tally.failed() == granted {
+		tally.acquired(0, vote.Answer{Verdict: v, Token: 7})
+		if granted := v == vote.Granted; tally.held() != granted || tally.failed() == granted {
 			t.Errorf("%v: held %t, failed %t", v, tally.held(), tally.failed())
 		}
 	}
@@ -122,28 +122,28 @@ func TestTallySettles(t *testing.T) {
 	cases := []struct {
 		name    string
 		nodes   int
-		answers []ballot.Answer // of nodes 0, 1, …
+		answers []vote.Answer // of nodes 0, 1, …
 		held    bool
 		split   bool
 		token   uint64
 		ask     []int
 	}{
-		{name: "agreed", nodes: 3, answers: []ballot.Answer{yes(7), yes(7)}, held: true, token: 7},
-		{name: "split", nodes: 3, answers: []ballot.Answer{yes(8), yes(7)}, split: true},
-		{name: "agreed on the smaller", nodes: 3, answers: []ballot.Answer{yes(8), yes(7), yes(7)}, held: true, token: 7},
-		{name: "agreed on the larger", nodes: 3, answers: []ballot.Answer{yes(7), yes(8), yes(8)}, held: true, token: 8},
-		{name: "three counters", nodes: 3, answers: []ballot.Answer{yes(7), yes(9), yes(8)}, token: 9, ask: []int{0, 2}},
-		{name: "the third is another's", nodes: 3, answers: []ballot.Answer{yes(7), yes(8), no}, token: 8, ask: []int{0}},
-		{name: "another's comes first", nodes: 3, answers: []ballot.Answer{no, yes(8), yes(7)}, token: 8, ask: []int{2}},
-		{name: "two nodes", nodes: 2, answers: []ballot.Answer{yes(8), yes(7)}, token: 8, ask: []int{1}},
-		{name: "no quorum yet", nodes: 5, answers: []ballot.Answer{yes(8), yes(7)}},
-		{name: "five, one differs", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7)}, split: true},
-		{name: "five, one differs, one more agrees", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7), yes(7)}, held: true, token: 7},
-		{name: "five, two and two", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(7), yes(8)}, split: true},
-		{name: "five, three counters", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(9)}, split: true},
-		{name: "five, three counters and another's", nodes: 5, answers: []ballot.Answer{yes(8), yes(7), yes(9), no}, token: 9, ask: []int{0, 1}},
-		{name: "five, two agree, two are another's", nodes: 5, answers: []ballot.Answer{no, yes(7), no, yes(8), yes(7)}, token: 8, ask: []int{1, 4}},
-		{name: "four, two and two", nodes: 4, answers: []ballot.Answer{yes(7), yes(8), yes(8), yes(7)}, token: 8, ask: []int{0, 3}},
+		{name: "agreed", nodes: 3, answers: []vote.Answer{yes(7), yes(7)}, held: true, token: 7},
+		{name: "split", nodes: 3, answers: []vote.Answer{yes(8), yes(7)}, split: true},
+		{name: "agreed on the smaller", nodes: 3, answers: []vote.Answer{yes(8), yes(7), yes(7)}, held: true, token: 7},
+		{name: "agreed on the larger", nodes: 3, answers: []vote.Answer{yes(7), yes(8), yes(8)}, held: true, token: 8},
+		{name: "three counters", nodes: 3, answers: []vote.Answer{yes(7), yes(9), yes(8)}, token: 9, ask: []int{0, 2}},
+		{name: "the third is another's", nodes: 3, answers: []vote.Answer{yes(7), yes(8), no}, token: 8, ask: []int{0}},
+		{name: "another's comes first", nodes: 3, answers: []vote.Answer{no, yes(8), yes(7)}, token: 8, ask: []int{2}},
+		{name: "two nodes", nodes: 2, answers: []vote.Answer{yes(8), yes(7)}, token: 8, ask: []int{1}},
+		{name: "no quorum yet", nodes: 5, answers: []vote.Answer{yes(8), yes(7)}},
+		{name: "five, one differs", nodes: 5, answers: []vote.Answer{yes(8), yes(7), yes(7)}, split: true},
+		{name: "five, one differs, one more agrees", nodes: 5, answers: []vote.Answer{yes(8), yes(7), yes(7), yes(7)}, held: true, token: 7},
+		{name: "five, two and two", nodes: 5, answers: []vote.Answer{yes(8), yes(7), yes(7), yes(8)}, split: true},
+		{name: "five, three counters", nodes: 5, answers: []vote.Answer{yes(8), yes(7), yes(9)}, split: true},
+		{name: "five, three counters and another's", nodes: 5, answers: []vote.Answer{yes(8), yes(7), yes(9), no}, token: 9, ask: []int{0, 1}},
+		{name: "five, two agree, two are another's", nodes: 5, answers: []vote.Answer{no, yes(7), no, yes(8), yes(7)}, token: 8, ask: []int{1, 4}},
+		{name: "four, two and two", nodes: 4, answers: []vote.Answer{yes(7), yes(8), yes(8), yes(7)}, token: 8, ask: []int{0, 3}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,13 +203,13 @@ func TestTallyAsksForConfirmation(t *testing.T) {
 
 func TestTallyFailsWhenAConfirmationDoes(t *testing.T) {
 	t.Parallel()
-	for v := ballot.Unknown; v <= ballot.Refused; v++ {
-		if v == ballot.Granted {
+	for v := vote.Unknown; v <= vote.Refused; v++ {
+		if v == vote.Granted {
 			continue
 		}
 		tally := splitTally()
 		tally.confirmations()
-		tally.confirmed(1, ballot.Answer{Verdict: v})
+		tally.confirmed(1, vote.Answer{Verdict: v})
 		if tally.held() || tally.failed() {
 			t.Fatalf("%v: decided while a node has not answered", v)
 		}
@@ -266,9 +266,9 @@ func TestTallyIgnoresUnaskedConfirmations(t *testing.T) {
 
 // event is one message that reaches a tally.
 type event struct {
-	seat    int
+	node    int
 	confirm bool
-	answer  ballot.Answer
+	answer  vote.Answer
 }
 
 // Every assignment of answers to nodes, in every order, with every moment at
@@ -279,11 +279,11 @@ func TestTallyInEveryOrder(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
-			options := []ballot.Answer{no, yes(1), yes(2), yes(3)}
+			options := []vote.Answer{no, yes(1), yes(2), yes(3)}
 			if n > 3 {
 				options = options[:3]
 			}
-			answers := make([]ballot.Answer, n)
+			answers := make([]vote.Answer, n)
 			runs := 0
 			var assign func(i int)
 			assign = func(i int) {
@@ -314,7 +314,7 @@ func TestTallyAtRandom(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for range 10_000 {
-		answers := make([]ballot.Answer, 5)
+		answers := make([]vote.Answer, 5)
 		for i := range answers {
 			answers[i] = yes(uint64(1 + rng.IntN(4)))
 			if rng.IntN(4) == 0 {
@@ -332,7 +332,7 @@ func TestTallyAtRandom(t *testing.T) {
 // after it was asked for or, with rng, at some later time. Split nodes are waited
 // for until as many answers have come as patience says. It checks what must
 // hold at every step.
-func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, outcome int, rng *rand.Rand) {
+func playTally(t *testing.T, answers []vote.Answer, order []int, patience, outcome int, rng *rand.Rand) {
 	t.Helper()
 	n, need := len(answers), len(answers)/2+1
 	tally := newTally(n)
@@ -342,7 +342,7 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, out
 	granted, answered, needed := 0, 0, false
 	var queue []event
 	for _, i := range order {
-		queue = append(queue, event{seat: i, answer: answers[i]})
+		queue = append(queue, event{node: i, answer: answers[i]})
 	}
 	where := func() string {
 		return fmt.Sprintf("answers %v in order %v, patience %d, confirming %b", answers, order, patience, outcome)
@@ -355,18 +355,18 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, out
 			queue = append(queue, e) // it comes twice
 		}
 		if e.confirm {
-			tally.confirmed(e.seat, e.answer)
+			tally.confirmed(e.node, e.answer)
 		} else {
-			if !came[e.seat] {
-				came[e.seat] = true
+			if !came[e.node] {
+				came[e.node] = true
 				answered++
-				if e.answer.Verdict == ballot.Granted {
-					stored[e.seat] = e.answer.Token
+				if e.answer.Verdict == vote.Granted {
+					stored[e.node] = e.answer.Token
 					same[e.answer.Token]++
 					granted++
 				}
 			}
-			tally.acquired(e.seat, e.answer)
+			tally.acquired(e.node, e.answer)
 			if answered >= patience {
 				tally.fix()
 			}
@@ -390,12 +390,12 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, out
 				t.Errorf("%s: node %d was asked to confirm %d, has %d, asked before: %t", where(), i, tally.token, stored[i], asked[i])
 			}
 			asked[i] = true
-			answer := ballot.Answer{Verdict: ballot.NotOurs}
+			answer := vote.Answer{Verdict: vote.NotOurs}
 			if outcome>>i&1 == 1 {
 				answer = yes(1)
 				stored[i] = tally.token
 			}
-			confirmation := event{seat: i, confirm: true, answer: answer}
+			confirmation := event{node: i, confirm: true, answer: answer}
 			if rng == nil {
 				queue = append([]event{confirmation}, queue...)
 			} else {
@@ -427,7 +427,7 @@ func playTally(t *testing.T, answers []ballot.Answer, order []int, patience, out
 	// It fails only where it must: fewer than a quorum can store the token.
 	possible := 0
 	for i, a := range answers {
-		if a.Verdict == ballot.Granted && (a.Token == tally.token || a.Token < tally.token && outcome>>i&1 == 1) {
+		if a.Verdict == vote.Granted && (a.Token == tally.token || a.Token < tally.token && outcome>>i&1 == 1) {
 			possible++
 		}
 	}

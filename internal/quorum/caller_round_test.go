@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// A span that a caller attends ends with either, whether somebody waited for it before
-// or asks afterwards, and with the span alone when the caller has left.
-func TestAttendedSpan(t *testing.T) {
+// A round context that a caller attends ends with either, whether somebody waited for it before
+// or asks afterwards, and with the round context alone when the caller has left.
+func TestCallerRound(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	for name, c := range map[string]struct {
@@ -30,9 +30,9 @@ func TestAttendedSpan(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				round := new(span)
+				round := new(roundContext)
 				round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Now(), limit)
-				a := &attended{span: round, caller: ctx}
+				a := &callerRound{roundContext: round, caller: ctx}
 				if c.wait {
 					a.Done()
 				}
@@ -55,16 +55,16 @@ func TestAttendedSpan(t *testing.T) {
 	}
 }
 
-// attend returns a span that the caller's ctx ends long before its limit.
-func attend(t *testing.T, ctx context.Context) *attended {
-	round := new(span)
+// attend returns a round context that the caller's ctx ends long before its limit.
+func attend(t *testing.T, ctx context.Context) *callerRound {
+	round := new(roundContext)
 	round.begin(&Engine{clock: clock.NewAlarms(clock.System)}, time.Now(), time.Hour)
 	t.Cleanup(func() { round.unlimit() })
-	return &attended{span: round, caller: ctx}
+	return &callerRound{roundContext: round, caller: ctx}
 }
 
 // Who asks for the error alone, before a command is sent, learns of the caller's end.
-func TestAttendedSpanErr(t *testing.T) {
+func TestCallerRoundErr(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := attend(t, ctx)
@@ -77,8 +77,8 @@ func TestAttendedSpanErr(t *testing.T) {
 	}
 }
 
-// Who is called at the end of the span is called at the caller's end.
-func TestAttendedSpanAfterFunc(t *testing.T) {
+// Who is called at the end of the round context is called at the caller's end.
+func TestCallerRoundAfterFunc(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := attend(t, ctx)

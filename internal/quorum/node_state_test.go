@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // A node is sent no second step while one is under way: its vote is not asked for in an
@@ -18,15 +18,15 @@ func TestOneStepAtATimeOnANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
 		nodes[2].set(func(s *server) { s.there = 20 * time.Millisecond })
-		hold := acquired(t, newEngine(t, nodes), "mine")
-		if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
 			t.Fatal(end)
 		}
 		rest()
 		if got := nodes[2].order(); !slices.Equal(got, []string{"acquire"}) {
 			t.Errorf("node 2 did %v", got)
 		}
-		hold.Release()
+		lease.Release()
 	})
 }
 
@@ -36,14 +36,14 @@ func TestOneRepairAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		nodes[2].put("", 0)
 		time.AfterFunc(1500*time.Microsecond, func() {
 			nodes[2].set(func(s *server) { s.there = 20 * time.Millisecond }) // of the repair
 		})
 		for range 2 {
-			if end, _ := hold.Extend(t.Context(), 10*time.Second); end != Extended {
+			if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
 				t.Fatal(end)
 			}
 			time.Sleep(time.Millisecond)
@@ -52,7 +52,7 @@ func TestOneRepairAtATime(t *testing.T) {
 		if n := nodes[2].executed("repair"); n != 1 || nodes[2].record() != "mine" {
 			t.Errorf("%d repairs: %v", n, nodes[2].order())
 		}
-		hold.Release()
+		lease.Release()
 	})
 }
 
@@ -63,18 +63,18 @@ func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := servers(t, 3)
-			hold := acquired(t, newEngine(t, nodes), "mine")
+			lease := acquired(t, newEngine(t, nodes), "mine")
 			rest()
 			before := nodes[2].expires
 			nodes[2].set(func(s *server) { s.id = ""; s.counter += 1000 })
-			hold.Extend(t.Context(), 10*time.Second)
+			lease.Extend(t.Context(), 10*time.Second)
 			rest()
 			if again {
 				nodes[2].set(func(s *server) { s.id, s.expires = "mine", before; s.counter -= 1000 })
-				hold.Extend(t.Context(), 10*time.Second)
+				lease.Extend(t.Context(), 10*time.Second)
 				rest()
 			}
-			hold.Release()
+			lease.Release()
 			rest()
 			if got := nodes[2].executed("release"); got != 1 {
 				t.Errorf("has it again: %t: node 2 did %v", again, nodes[2].order())
@@ -84,14 +84,14 @@ func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 }
 
 // A lock that is handed on is not released where another has the record.
-func TestHandOnAsksNobodyElse(t *testing.T) {
+func TestReleaseToQueueAsksNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := keptBy(t, 5)
 		nodes[0].put(theirs, 0)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
-		hold.Release()
+		lease.Release()
 		rest()
 		if got := total(nodes, "release"); got != 1 || nodes[4].executed("release") != 1 {
 			t.Errorf("%d releases", got)
@@ -105,13 +105,13 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 5)
-		hold, answers := newEngine(t, nodes).Acquire(t.Context(), waiters("mine", "", 5))
-		if hold == nil {
+		lease, answers := newEngine(t, nodes).Acquire(t.Context(), waiters("mine", "", 5))
+		if lease == nil {
 			t.Fatal(answers)
 		}
 		rest()
 		start := time.Now()
-		hold.Release()
+		lease.Release()
 		if took := time.Since(start); took != 2*time.Millisecond {
 			t.Errorf("released after %v", took)
 		}
@@ -126,19 +126,19 @@ func TestAnotherWasCalled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := servers(t, 3)
 			nodes[2].set(func(s *server) {
-				s.refusal = &ballot.Answer{Verdict: ballot.Held}
+				s.refusal = &vote.Answer{Verdict: vote.Held}
 				s.there = time.Microsecond
 			})
 			claim := claimOf("mine")
 			if waits {
 				claim = waiters("mine", "", 3)
 			}
-			hold, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
-			if (hold != nil) != waits {
-				t.Errorf("waits %t: held is %t: %v", waits, hold != nil, answers)
+			lease, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
+			if (lease != nil) != waits {
+				t.Errorf("waits %t: held is %t: %v", waits, lease != nil, answers)
 			}
-			if hold != nil {
-				hold.Release()
+			if lease != nil {
+				lease.Release()
 			}
 			rest()
 		})
@@ -151,28 +151,28 @@ func TestTakeOverLeavesAnothersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
 		nodes[0].put(theirs, 0)
-		hold, answers := newEngine(t, nodes).Acquire(t.Context(), waiters("mine", "before", 3))
-		if hold == nil {
+		lease, answers := newEngine(t, nodes).Acquire(t.Context(), waiters("mine", "before", 3))
+		if lease == nil {
 			t.Fatal(answers)
 		}
 		rest()
 		if got := total(nodes, "release"); got != 0 {
 			t.Errorf("%d releases", got)
 		}
-		hold.Release()
+		lease.Release()
 	})
 }
 
 // told is a node of which is known with what claims it was released.
 type told struct {
 	*server
-	answer *ballot.Answer // to a release, in place of the node's
+	answer *vote.Answer // to a release, in place of the node's
 
 	mu     sync.Mutex // guards claims
-	claims []ballot.Claim
+	claims []vote.Claim
 }
 
-func (n *told) Release(ctx context.Context, c ballot.Claim) ballot.Answer {
+func (n *told) Release(ctx context.Context, c vote.Claim) vote.Answer {
 	n.mu.Lock()
 	n.claims = append(n.claims, c)
 	n.mu.Unlock()
@@ -202,14 +202,14 @@ func TestReleaseStoresWhatIsMissing(t *testing.T) {
 		all, v := tellers(nodes)
 		e := New(v, newBubbleClock(), stepTime)
 		t.Cleanup(e.Close)
-		hold, answers := e.Acquire(t.Context(), claimOf("mine"))
-		if hold == nil {
+		lease, answers := e.Acquire(t.Context(), claimOf("mine"))
+		if lease == nil {
 			t.Fatal(answers)
 		}
 		rest()
-		hold.Release()
+		lease.Release()
 		rest()
-		for i, want := range []uint64{0, 0, hold.Token()} {
+		for i, want := range []uint64{0, 0, lease.Token()} {
 			if c := all[i].claims; len(c) != 1 || c[0].Token != want {
 				t.Errorf("node %d: %+v, want token %d", i, c, want)
 			}
@@ -217,26 +217,26 @@ func TestReleaseStoresWhatIsMissing(t *testing.T) {
 	})
 }
 
-// The keeper may have called somebody before its answer was lost, or it ran out of memory:
+// The arbiter may have called somebody before its answer was lost, or it ran out of memory:
 // what that one has taken over since is not lost.
-func TestHandOnWithoutAnAnswer(t *testing.T) {
+func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for _, verdict := range []ballot.Verdict{ballot.Unknown, ballot.Unavailable} {
+	for _, verdict := range []vote.Verdict{vote.Unknown, vote.Unavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := keptBy(t, 3)
 			all, v := tellers(nodes)
 			e := New(v, newBubbleClock(), stepTime)
 			t.Cleanup(e.Close)
-			hold, answers := e.Acquire(t.Context(), claimOf("mine"))
-			if hold == nil {
+			lease, answers := e.Acquire(t.Context(), claimOf("mine"))
+			if lease == nil {
 				t.Fatal(answers)
 			}
 			rest()
-			all[2].answer = &ballot.Answer{Verdict: verdict, Err: errSimulated}
+			all[2].answer = &vote.Answer{Verdict: verdict, Err: errSimulated}
 			nodes[0].put("next", 0)
 			nodes[1].put("next", 0)
-			answers, _ = hold.Release()
-			if answers[0].Verdict != ballot.Granted || answers[1].Verdict != ballot.Granted {
+			answers, _ = lease.Release()
+			if answers[0].Verdict != vote.Granted || answers[1].Verdict != vote.Granted {
 				t.Errorf("%v: %v", verdict, answers)
 			}
 			rest()

@@ -1,6 +1,6 @@
-// Package ballot has the words that the vote and a voting node share: what is
+// Package vote has the words that the vote and a voting node share: what is
 // asked of a node, and what it may answer.
-package ballot
+package vote
 
 import (
 	"fmt"
@@ -54,9 +54,9 @@ func (v Verdict) String() string {
 // Answer is one node's answer to one step.
 type Answer struct {
 	Verdict Verdict
-	// HandedOver: of an acquisition that a holder handed over, the node had that
+	// Transferred: of an acquisition that a holder handed over, the node had that
 	// holder's record and replaced it.
-	HandedOver bool
+	Transferred bool
 	// Waiting: others may stand in a line for the lock on this node. Of a release,
 	// one of them was called.
 	Waiting bool
@@ -111,9 +111,9 @@ type Claim struct {
 	// Reused: the ID is a caller's own and may have been used before. A record
 	// under it is then in the way like any other.
 	Reused bool
-	// HandOn, of a release: whoever the node calls may take the holder's records on
+	// Transfer, of a release: whoever the node calls may take the holder's records on
 	// the other nodes over.
-	HandOn bool
+	Transfer bool
 	// Queued, of a release: others were in line for the record on the node.
 	Queued bool
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// Whoever waits for a span learns of its end, however the two meet, and what follows it
+// Whoever waits for a round context learns of its end, however the two meet, and what follows it
 // is called once, unless it was stopped before.
-func TestSpanEnds(t *testing.T) {
+func TestRoundContextEnds(t *testing.T) {
 	t.Parallel()
 	for range 2000 {
-		s := new(span)
+		s := new(roundContext)
 		var all sync.WaitGroup
 		all.Go(s.end)
 		for range 2 {
@@ -39,31 +39,31 @@ func TestSpanEnds(t *testing.T) {
 	}
 }
 
-// The limit of a span is counted from its start, however late somebody first waits for the
+// The limit of a round context is counted from its start, however late somebody first waits for the
 // end, and there is none where that was said before or after.
-func TestSpanLimit(t *testing.T) {
+func TestRoundContextLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 50 * time.Millisecond
 	const never = time.Hour
-	wait := func(s *span) { s.AfterFunc(func() {}) }
+	wait := func(s *roundContext) { s.AfterFunc(func() {}) }
 	for name, c := range map[string]struct {
-		before func(s *span) // takes no time, or pauses
-		want   time.Duration // after before began
+		before func(s *roundContext) // takes no time, or pauses
+		want   time.Duration         // after before began
 	}{
-		"waited for at once":                {func(*span) {}, limit},
-		"waited for later":                  {func(*span) { time.Sleep(limit / 2) }, limit},
-		"waited for too late":               {func(*span) { time.Sleep(2 * limit) }, 2 * limit},
-		"waited for twice":                  {func(s *span) { wait(s); time.Sleep(limit / 2) }, limit},
-		"prolonged before anybody waits":    {func(s *span) { s.prolong(2 * limit) }, 2 * limit},
-		"prolonged when somebody waits":     {func(s *span) { wait(s); time.Sleep(limit / 2); s.prolong(2 * limit) }, 2 * limit},
-		"without limit before any wait":     {func(s *span) { s.unlimit() }, never},
-		"without limit when somebody waits": {func(s *span) { wait(s); s.unlimit() }, never},
+		"waited for at once":                {func(*roundContext) {}, limit},
+		"waited for later":                  {func(*roundContext) { time.Sleep(limit / 2) }, limit},
+		"waited for too late":               {func(*roundContext) { time.Sleep(2 * limit) }, 2 * limit},
+		"waited for twice":                  {func(s *roundContext) { wait(s); time.Sleep(limit / 2) }, limit},
+		"prolonged before anybody waits":    {func(s *roundContext) { s.prolong(2 * limit) }, 2 * limit},
+		"prolonged when somebody waits":     {func(s *roundContext) { wait(s); time.Sleep(limit / 2); s.prolong(2 * limit) }, 2 * limit},
+		"without limit before any wait":     {func(s *roundContext) { s.unlimit() }, never},
+		"without limit when somebody waits": {func(s *roundContext) { wait(s); s.unlimit() }, never},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				s := new(span)
+				s := new(roundContext)
 				s.begin(&Engine{clock: clock.NewAlarms(clock.System)}, start, limit)
 				c.before(s)
 				time.AfterFunc(never-time.Since(start), s.end)
@@ -76,12 +76,12 @@ func TestSpanLimit(t *testing.T) {
 	}
 }
 
-// A span whose limit is taken away while others begin to wait has none, or ends.
-func TestSpanLimitAtTheSameTime(t *testing.T) {
+// A round context whose limit is taken away while others begin to wait has none, or ends.
+func TestRoundContextLimitAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	alarms := clock.NewAlarms(clock.System)
 	for range 2000 {
-		s := new(span)
+		s := new(roundContext)
 		s.begin(&Engine{clock: alarms}, alarms.Mono(), time.Microsecond)
 		var all sync.WaitGroup
 		all.Go(s.unlimit)

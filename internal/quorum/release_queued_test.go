@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // keptBy returns n nodes of which the last keeps a line in which somebody waits.
@@ -19,43 +19,43 @@ func keptBy(t *testing.T, n int) []*server {
 }
 
 // waiters is the claim of one who waits at the last of n nodes and was called by from.
-func waiters(id, from string, n int) ballot.Claim {
+func waiters(id, from string, n int) vote.Claim {
 	claim := claimOf(id)
-	claim.From, claim.Place = from, ballot.Place{Waiter: "w", Voter: n - 1}
+	claim.From, claim.Place = from, vote.Place{Waiter: "w", Voter: n - 1}
 	return claim
 }
 
 func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
 
-// A lock for which others wait is given up on the node that keeps the line, and
+// A lock for which others wait is given up on the node that keeps the queue, and
 // taken over on the others: a command a node and one more.
-func TestHandOn(t *testing.T) {
+func TestReleaseToQueue(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 5; n++ {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := keptBy(t, n)
 			one, other := newEngine(t, nodes), newEngine(t, nodes)
-			hold := acquired(t, one, "0")
+			lease := acquired(t, one, "0")
 			rest()
 			for k := range 6 {
 				id, next := fmt.Sprint(k), fmt.Sprint(k+1)
 				start := time.Now()
-				answers, ok := hold.Release()
+				answers, ok := lease.Release()
 				if took := time.Since(start); !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
 				granted := 0
 				for _, a := range answers {
-					if a.Verdict == ballot.Granted {
+					if a.Verdict == vote.Granted {
 						granted++
 					}
 				}
 				if want := append(repeat(id, n-1), ""); granted < Majority(n) || !slices.Equal(records(nodes), want) {
 					t.Errorf("N=%d: the records are %v, want %v, by the answers %v", n, records(nodes), want, answers)
 				}
-				token := hold.Token()
-				hold, answers = other.Acquire(t.Context(), waiters(next, id, n))
-				if hold == nil || hold.Token() <= token {
+				token := lease.Token()
+				lease, answers = other.Acquire(t.Context(), waiters(next, id, n))
+				if lease == nil || lease.Token() <= token {
 					t.Fatalf("N=%d: not taken over: %v", n, answers)
 				}
 				time.Sleep(stepTime)
@@ -68,8 +68,8 @@ func TestHandOn(t *testing.T) {
 				t.Errorf("N=%d: %d commands", n, got)
 			}
 			nodes[n-1].set(func(s *server) { s.waiting = false })
-			hold.Release()
-			time.Sleep(bequestTime)
+			lease.Release()
+			time.Sleep(transferTime)
 			rest()
 			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
 				t.Errorf("N=%d: left behind: %v", n, got)
@@ -81,22 +81,22 @@ func TestHandOn(t *testing.T) {
 // Whoever is called never comes: what was left to it is removed after a while, and
 // at once when the client is closed. Nobody is called after all: it is removed
 // together with the rest.
-func TestHandOnToNobody(t *testing.T) {
+func TestReleaseToQueueToNobody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		then func(e *Engine)
 	}{
-		{"who was called is gone", func(*Engine) { time.Sleep(bequestTime) }},
+		{"who was called is gone", func(*Engine) { time.Sleep(transferTime) }},
 		{"the client is closed", func(e *Engine) { e.clearAll() }},
 		{"it was the last of too many", func(e *Engine) {
-			for i := range maxBequests {
+			for i := range maxTransfers {
 				claim := claimOf("late")
 				claim.Record = fmt.Sprint(i)
-				e.leaveBehind(claim, nil)
+				e.leaveTo(claim, nil)
 			}
 			rest()
-			if len(e.bequests.of) > maxBequests {
+			if len(e.transfers.of) > maxTransfers {
 				panic("unbounded")
 			}
 			e.clearAll()
@@ -106,9 +106,9 @@ func TestHandOnToNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := keptBy(t, 5)
 				e := newEngine(t, nodes)
-				hold := acquired(t, e, "mine")
+				lease := acquired(t, e, "mine")
 				rest()
-				hold.Release()
+				lease.Release()
 				rest()
 				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
 					t.Errorf("handed on: %v", got)
@@ -124,11 +124,11 @@ func TestHandOnToNobody(t *testing.T) {
 	t.Run("nobody waits any more", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := keptBy(t, 5)
-			hold := acquired(t, newEngine(t, nodes), "mine")
+			lease := acquired(t, newEngine(t, nodes), "mine")
 			rest()
 			nodes[4].set(func(s *server) { s.waiting = false })
 			start := time.Now()
-			if _, ok := hold.Release(); !ok || time.Since(start) != 4*time.Millisecond {
+			if _, ok := lease.Release(); !ok || time.Since(start) != 4*time.Millisecond {
 				t.Errorf("released %t after %v", ok, time.Since(start))
 			}
 			rest()
@@ -140,23 +140,23 @@ func TestHandOnToNobody(t *testing.T) {
 }
 
 // A step is still under way on another node when the lock is handed on: its record
-// is released after it, or left if it ends in time. The node that keeps the line
+// is released after it, or left if it ends in time. The node that keeps the queue
 // does not answer: all is released, and the caller hardly waits.
-func TestHandOnWhileStepsAreUnderWay(t *testing.T) {
+func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		slow  int
 		there time.Duration
-		// keeper is how long a message to the keeper takes by the time of the release.
-		keeper, longest time.Duration
-		want            string
+		// arbiter is how long a message to the arbiter takes by the time of the release.
+		arbiter, longest time.Duration
+		want             string
 	}{
 		{"another", 0, 10 * time.Millisecond, time.Millisecond, 2 * time.Millisecond, ""},
 		{"another, in time", 0, 2500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, "mine"},
 		{"another, given up", 0, 20 * time.Millisecond, 8 * time.Millisecond, 9 * time.Millisecond, ""},
-		{"the keeper", 4, 3 * time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, "mine"},
-		{"the keeper, silent", 4, time.Hour, 0, stepTime/4 + 2*time.Millisecond, ""},
+		{"the arbiter", 4, 3 * time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, "mine"},
+		{"the arbiter, silent", 4, time.Hour, 0, stepTime/4 + 2*time.Millisecond, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,22 +169,22 @@ func TestHandOnWhileStepsAreUnderWay(t *testing.T) {
 				})
 				e := newEngine(t, nodes)
 				claim := claimOf("mine")
-				claim.Place = ballot.Place{Waiter: "w", Voter: 4}
-				hold, answers := e.Acquire(t.Context(), claim)
-				if hold == nil {
+				claim.Place = vote.Place{Waiter: "w", Voter: 4}
+				lease, answers := e.Acquire(t.Context(), claim)
+				if lease == nil {
 					t.Fatal(answers)
 				}
-				nodes[4].set(func(s *server) { s.there = c.keeper })
+				nodes[4].set(func(s *server) { s.there = c.arbiter })
 				start := time.Now()
-				if _, ok := hold.Release(); !ok || time.Since(start) > c.longest {
+				if _, ok := lease.Release(); !ok || time.Since(start) > c.longest {
 					t.Errorf("released %t after %v, want %v at most", ok, time.Since(start), c.longest)
 				}
-				time.Sleep(bequestTime / 2)
+				time.Sleep(transferTime / 2)
 				if got := records(nodes)[0]; got != c.want {
 					t.Errorf("node 0 has the record %q, want %q", got, c.want)
 				}
 				if got := records(nodes)[4]; got != "" {
-					t.Errorf("the keeper has the record %q", got)
+					t.Errorf("the arbiter has the record %q", got)
 				}
 			})
 		})
@@ -201,11 +201,11 @@ func TestTakeOverEveryMask(t *testing.T) {
 
 func takeOverOnce(t *testing.T, mask []loss) {
 	t.Helper()
-	nodes, name, e, hold, end := heldBefore(t, mask, "mine")
+	nodes, name, e, lease, end := heldBefore(t, mask, "mine")
 	defer end()
-	hold.Leave()
-	keeper := len(mask) - 1 // has called the waiter when it released the record
-	nodes[keeper].put("", 0)
+	lease.Leave()
+	arbiter := len(mask) - 1 // has called the waiter when it released the record
+	nodes[arbiter].put("", 0)
 	grants := 0
 	for i, l := range mask {
 		nodes[i].set(l.set)
@@ -217,8 +217,8 @@ func takeOverOnce(t *testing.T, mask []loss) {
 	if (next != nil) != (grants >= Majority(len(mask))) {
 		t.Errorf("%s: the next holds: %t, %d of its records were granted: %v", name, next != nil, grants, answers)
 	}
-	if next != nil && next.Token() <= hold.Token() {
-		t.Errorf("%s: token %d follows %d", name, next.Token(), hold.Token())
+	if next != nil && next.Token() <= lease.Token() {
+		t.Errorf("%s: token %d follows %d", name, next.Token(), lease.Token())
 	}
 	rest()
 	for i, l := range mask {
@@ -226,7 +226,7 @@ func takeOverOnce(t *testing.T, mask []loss) {
 		switch {
 		case l.name == "another's":
 			want = theirs
-		case (l.name == "down" || l.name == "hung") && i != keeper:
+		case (l.name == "down" || l.name == "hung") && i != arbiter:
 			want = "mine" // no message reaches it
 		case next != nil && l.name != "down" && l.name != "hung":
 			want = "next"

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// maxIdle bounds the goroutines that a crew keeps for the next lane: enough for a
+// maxIdle bounds the goroutines that a workers keeps for the next step: enough for a
 // hundred callers over five nodes, in some 4 MB of stacks. Of those that have
 // nothing to do, all but fewIdle are let go after idleTime.
 const (
@@ -17,9 +17,9 @@ const (
 	idleTime = time.Second
 )
 
-// crew runs lanes on goroutines that it keeps: a fresh one would grow its stack
+// workers runs steps on goroutines that it keeps: a fresh one would grow its stack
 // anew for every command, which costs more than the command.
-type crew struct {
+type workers struct {
 	clock   clock.Clock
 	work    chan func()
 	idle    chan struct{} // one for each goroutine that waits for work
@@ -29,26 +29,26 @@ type crew struct {
 	members sync.WaitGroup
 }
 
-func newCrew(c clock.Clock) *crew {
-	return &crew{
+func newWorkers(c clock.Clock) *workers {
+	return &workers{
 		clock: c, work: make(chan func()), idle: make(chan struct{}, maxIdle),
 		enough: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
-// run has lane run by a goroutine that is free, or by a new one. It does not
+// run has step run by a goroutine that is free, or by a new one. It does not
 // block.
-func (c *crew) run(lane func()) {
+func (c *workers) run(step func()) {
 	select {
-	case c.work <- lane:
+	case c.work <- step:
 	default:
-		c.members.Go(func() { c.serve(lane) })
+		c.members.Go(func() { c.serve(step) })
 	}
 }
 
-func (c *crew) serve(lane func()) {
+func (c *workers) serve(step func()) {
 	for {
-		lane()
+		step()
 		select {
 		case c.idle <- struct{}{}:
 		default:
@@ -56,7 +56,7 @@ func (c *crew) serve(lane func()) {
 		}
 		c.wane()
 		select {
-		case lane = <-c.work:
+		case step = <-c.work:
 			<-c.idle
 		case <-c.enough:
 			<-c.idle
@@ -69,7 +69,7 @@ func (c *crew) serve(lane func()) {
 
 // wane sees to it that those who are too many are let go, unless there is work for
 // them before.
-func (c *crew) wane() {
+func (c *workers) wane() {
 	if len(c.idle) > fewIdle && c.waning.CompareAndSwap(false, true) {
 		c.clock.AfterFunc(idleTime, func() {
 			for range len(c.idle) - fewIdle {
@@ -83,8 +83,8 @@ func (c *crew) wane() {
 	}
 }
 
-// dismiss waits for all lanes. None may be run any more, but by other lanes.
-func (c *crew) dismiss() {
+// dismiss waits for all steps. None may be run any more, but by other steps.
+func (c *workers) dismiss() {
 	close(c.over)
 	c.members.Wait()
 }

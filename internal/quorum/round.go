@@ -9,16 +9,16 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// span is the context of one round's commands: it ends when the round does,
+// roundContext is the context of one round's commands: it ends when the round does,
 // whatever the caller's own context does. It is part of something else, and costs
 // neither an allocation nor an alarm until somebody waits for it: steps that go with
 // others do not.
-type span struct {
+type roundContext struct {
 	once atomic.Bool
 
 	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
 	// limit is how long after began the alarm is to ring, set when somebody first waits for
-	// the end; 0 before the span begins, once it is set, and when there is no limit any more.
+	// the end; 0 before the round context begins, once it is set, and when there is no limit any more.
 	limit  time.Duration
 	began  time.Time
 	alarm  clock.Alarm
@@ -26,16 +26,16 @@ type span struct {
 	follow []func()      // what is called when it ends; nil where that was stopped
 }
 
-// begin has the span end limit after start, on the monotonic clock, or when it is told to.
+// begin has the round context end limit after start, on the monotonic clock, or when it is told to.
 // The time until somebody first waits for it counts: a step that first went with others has
 // what they left of its time.
-func (s *span) begin(e *Engine, start time.Time, limit time.Duration) {
+func (s *roundContext) begin(e *Engine, start time.Time, limit time.Duration) {
 	e.clock.Prepare(&s.alarm, s)
 	s.began, s.limit = start, limit
 }
 
-// prolong has the span, if it has not ended yet, end limit after it began.
-func (s *span) prolong(limit time.Duration) {
+// prolong has the round context, if it has not ended yet, end limit after it began.
+func (s *roundContext) prolong(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit > 0 {
@@ -45,8 +45,8 @@ func (s *span) prolong(limit time.Duration) {
 	}
 }
 
-// unlimit has the span end when it is told to, only.
-func (s *span) unlimit() {
+// unlimit has the round context end when it is told to, only.
+func (s *roundContext) unlimit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limit = 0
@@ -54,7 +54,7 @@ func (s *span) unlimit() {
 }
 
 // await takes in that somebody waits for the end. The caller holds s.mu.
-func (s *span) await() {
+func (s *roundContext) await() {
 	if s.limit > 0 {
 		s.alarm.ResetSince(s.began, s.limit)
 		s.limit = 0
@@ -62,9 +62,9 @@ func (s *span) await() {
 }
 
 // Ring implements clock.Ringer.
-func (s *span) Ring() { s.end() }
+func (s *roundContext) Ring() { s.end() }
 
-func (s *span) end() {
+func (s *roundContext) end() {
 	if !s.once.CompareAndSwap(false, true) {
 		return
 	}
@@ -82,12 +82,12 @@ func (s *span) end() {
 	}
 }
 
-func (s *span) Done() <-chan struct{} {
+func (s *roundContext) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over == nil {
 		if s.once.Load() {
-			return ended // who ends the span says so before it looks for over
+			return ended // who ends the round context says so before it looks for over
 		}
 		s.over = make(chan struct{})
 		s.await()
@@ -103,8 +103,8 @@ var ended = func() chan struct{} {
 }()
 
 // AfterFunc is what context.AfterFunc is for other contexts, but that f does not block and
-// is called by who ends the span, if it has not ended yet.
-func (s *span) AfterFunc(f func()) (stop func() bool) {
+// is called by who ends the round context, if it has not ended yet.
+func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
 	s.mu.Lock()
 	if s.once.Load() {
 		s.mu.Unlock()
@@ -126,10 +126,10 @@ func (s *span) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-func (s *span) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (s *span) Value(any) any               { return nil }
+func (s *roundContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (s *roundContext) Value(any) any               { return nil }
 
-func (s *span) Err() error {
+func (s *roundContext) Err() error {
 	if s.once.Load() {
 		return context.Canceled
 	}

@@ -7,46 +7,46 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/ballot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// handOver is HandOver with the next hold as a result.
-func handOver(h *Hold, claim ballot.Claim) (next *Hold, answers []ballot.Answer, ok bool) {
-	answers, ok = h.HandOver(claim, func(decided *Hold) { next = decided })
+// transferred is Transfer with the next lease as a result.
+func transferred(h *Lease, claim vote.Claim) (next *Lease, answers []vote.Answer, ok bool) {
+	answers, ok = h.Transfer(claim, func(decided *Lease) { next = decided })
 	return next, answers, ok
 }
 
-// A hold is handed over in one step on each node, with a larger token, and is
+// A lease is handed over in one step on each node, with a larger token, and is
 // over itself.
-func TestHandOver(t *testing.T) {
+func TestTransfer(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := servers(t, n)
 			e := newEngine(t, nodes)
-			hold := acquired(t, e, "0")
+			lease := acquired(t, e, "0")
 			rest()
 			for k := range 5 {
 				start := time.Now()
 				claim := claimOf(fmt.Sprint(k + 1))
 				claim.TTL = time.Minute
-				next, answers, ok := handOver(hold, claim)
+				next, answers, ok := transferred(lease, claim)
 				if took := time.Since(start); next == nil || !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
 				if !next.Until().Mono.Equal(start.Add(claim.TTL - Drift(claim.TTL))) {
 					t.Errorf("N=%d: valid for %v", n, next.Until().Mono.Sub(start))
 				}
-				if next.Token() <= hold.Token() {
-					t.Errorf("N=%d: token %d follows %d", n, next.Token(), hold.Token())
+				if next.Token() <= lease.Token() {
+					t.Errorf("N=%d: token %d follows %d", n, next.Token(), lease.Token())
 				}
-				if again, _, ok := handOver(hold, claimOf("again")); again != nil || ok {
+				if again, _, ok := transferred(lease, claimOf("again")); again != nil || ok {
 					t.Errorf("N=%d: it was handed over twice", n)
 				}
-				if _, ok := hold.Release(); ok {
+				if _, ok := lease.Release(); ok {
 					t.Errorf("N=%d: it was released, too", n)
 				}
-				if end, _ := hold.Extend(t.Context(), time.Minute); end != Over {
+				if end, _ := lease.Extend(t.Context(), time.Minute); end != Over {
 					t.Errorf("N=%d: what was handed over is extended: %v", n, end)
 				}
 				rest()
@@ -55,12 +55,12 @@ func TestHandOver(t *testing.T) {
 						t.Errorf("N=%d: the records are %v", n, records(nodes))
 					}
 				}
-				hold = next
+				lease = next
 			}
 			if acquires, others := total(nodes, "acquire"), total(nodes, "release")+total(nodes, "confirm"); acquires != 6*n || others != 0 {
 				t.Errorf("N=%d: %d acquired in %d steps, with %d others", n, 6, acquires, others)
 			}
-			hold.Release()
+			lease.Release()
 			rest()
 		})
 	}
@@ -69,14 +69,14 @@ func TestHandOver(t *testing.T) {
 // Every mask of what may have happened to the records before: the next holds
 // when a quorum has its record, what is another's stays, and of a hand-over that
 // failed nothing is left.
-func TestHandOverEveryMask(t *testing.T) {
+func TestTransferEveryMask(t *testing.T) {
 	t.Parallel()
-	everyMask(t, 1, handOverOnce)
+	everyMask(t, 1, transferOnce)
 }
 
-func handOverOnce(t *testing.T, mask []loss) {
+func transferOnce(t *testing.T, mask []loss) {
 	t.Helper()
-	nodes, name, _, hold, end := heldBefore(t, mask, "mine")
+	nodes, name, _, lease, end := heldBefore(t, mask, "mine")
 	defer end()
 	grants, deletable, waits := 0, 0, false
 	for i, l := range mask {
@@ -94,7 +94,7 @@ func handOverOnce(t *testing.T, mask []loss) {
 	}
 	need := Majority(len(mask))
 	start := time.Now()
-	next, answers, ok := handOver(hold, claimOf("next"))
+	next, answers, ok := transferred(lease, claimOf("next"))
 	took := time.Since(start)
 	longest := 4 * time.Millisecond
 	if waits && deletable < need {
@@ -109,21 +109,21 @@ func handOverOnce(t *testing.T, mask []loss) {
 	given := 0
 	for i, l := range mask {
 		a := answers[i]
-		if a.Verdict == ballot.Granted {
+		if a.Verdict == vote.Granted {
 			given++
 		}
-		right := map[string]ballot.Verdict{
-			"kept": ballot.Granted, "lost": ballot.NotOurs, "another's": ballot.Held,
-			"had another's": ballot.NotOurs, "down": ballot.NotSent, "hung": ballot.Unknown,
+		right := map[string]vote.Verdict{
+			"kept": vote.Granted, "lost": vote.NotOurs, "another's": vote.Held,
+			"had another's": vote.NotOurs, "down": vote.NotSent, "hung": vote.Unknown,
 		}[l.name]
 		// An attempt that has failed waits for no more answers.
-		unknown := a.Verdict == ballot.Unknown && (deletable >= need || next == nil)
-		if a.Verdict != right && !unknown && !(l.name == "hung" && a.Verdict == ballot.NotSent) {
+		unknown := a.Verdict == vote.Unknown && (deletable >= need || next == nil)
+		if a.Verdict != right && !unknown && !(l.name == "hung" && a.Verdict == vote.NotSent) {
 			t.Errorf("%s: node %d answered %v, want %v", name, i, a.Verdict, right)
 		}
 	}
 	if (given >= need) != (deletable >= need) {
-		t.Errorf("%s: %d had the hold by the answers", name, given)
+		t.Errorf("%s: %d had the lease by the answers", name, given)
 	}
 	rest()
 	for i, l := range mask {
@@ -141,8 +141,8 @@ func handOverOnce(t *testing.T, mask []loss) {
 		}
 	}
 	if next != nil {
-		if next.Token() <= hold.Token() {
-			t.Errorf("%s: token %d follows %d", name, next.Token(), hold.Token())
+		if next.Token() <= lease.Token() {
+			t.Errorf("%s: token %d follows %d", name, next.Token(), lease.Token())
 		}
 		next.Release()
 		rest()
@@ -151,14 +151,14 @@ func handOverOnce(t *testing.T, mask []loss) {
 
 // The answers are lost after the step was done: the next does not hold where
 // that leaves no quorum, and nothing of either is left.
-func TestHandOverWithLostAnswers(t *testing.T) {
+func TestTransferWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {
 		for deaf := range n + 1 {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := servers(t, n)
 				e := newEngine(t, nodes)
-				hold := acquired(t, e, "mine")
+				lease := acquired(t, e, "mine")
 				rest()
 				for _, s := range nodes[:deaf] {
 					s.set(func(s *server) { s.deaf = true })
@@ -169,7 +169,7 @@ func TestHandOverWithLostAnswers(t *testing.T) {
 						s.set(func(s *server) { s.deaf = false })
 					}
 				})
-				next, _, ok := handOver(hold, claimOf("next"))
+				next, _, ok := transferred(lease, claimOf("next"))
 				if !ok || (next != nil) != (n-deaf >= Majority(n)) {
 					t.Errorf("N=%d, %d deaf: %t, the next holds: %t", n, deaf, ok, next != nil)
 				}
@@ -189,20 +189,20 @@ func TestHandOverWithLostAnswers(t *testing.T) {
 
 // Where an answer was lost, the next was undone and another has the record by now, nobody
 // can say that it was not handed over.
-func TestHandOverUndoneAndTaken(t *testing.T) {
+func TestTransferUndoneAndTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
 		e := newEngine(t, nodes)
-		hold := acquired(t, e, "mine")
+		lease := acquired(t, e, "mine")
 		rest()
 		for _, s := range nodes[1:] {
 			s.put("theirs", 0)
 		}
 		nodes[0].set(func(s *server) { s.deaf = true })
-		done := make(chan []ballot.Answer)
+		done := make(chan []vote.Answer)
 		go func() {
-			_, answers, _ := handOver(hold, claimOf("next"))
+			_, answers, _ := transferred(lease, claimOf("next"))
 			done <- answers
 		}()
 		for nodes[0].record() != "next" {
@@ -213,7 +213,7 @@ func TestHandOverUndoneAndTaken(t *testing.T) {
 			time.Sleep(time.Millisecond / 4)
 		}
 		nodes[0].put("theirs", 0)
-		if answers := <-done; answers[0].Verdict != ballot.Unknown {
+		if answers := <-done; answers[0].Verdict != vote.Unknown {
 			t.Errorf("the answers are %v", answers)
 		}
 		rest()
@@ -222,7 +222,7 @@ func TestHandOverUndoneAndTaken(t *testing.T) {
 
 // It is handed over right after it was acquired, or while it is extended, with
 // steps still under way on some nodes: there the hand-over follows them.
-func TestHandOverFollowsTheStepUnderWay(t *testing.T) {
+func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, extending := range []bool{false, true} {
 		for back := range 5 {
@@ -231,15 +231,15 @@ func TestHandOverFollowsTheStepUnderWay(t *testing.T) {
 				for _, s := range nodes[3:] {
 					s.set(func(s *server) { s.there, s.back = 10*time.Millisecond, time.Duration(back)*20*time.Millisecond })
 				}
-				hold := acquired(t, newEngine(t, nodes), "mine")
+				lease := acquired(t, newEngine(t, nodes), "mine")
 				if extending {
 					rest()
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					go hold.Extend(ctx, time.Minute)
+					go lease.Extend(ctx, time.Minute)
 					synctest.Wait()
 				}
-				next, answers, ok := handOver(hold, claimOf("next"))
+				next, answers, ok := transferred(lease, claimOf("next"))
 				if next == nil || !ok {
 					t.Fatalf("extending %t, back %d: %v", extending, back, answers)
 				}
@@ -266,10 +266,10 @@ func TestHandedOverOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)
-		hold := acquired(t, newEngine(t, nodes), "mine")
+		lease := acquired(t, newEngine(t, nodes), "mine")
 		rest()
 		type outcome struct {
-			next *Hold
+			next *Lease
 			ok   bool
 		}
 		outcomes := make(chan outcome, 8)
@@ -277,15 +277,15 @@ func TestHandedOverOnce(t *testing.T) {
 			go func() {
 				var o outcome
 				if k%2 == 0 {
-					o.next, _, o.ok = handOver(hold, claimOf(fmt.Sprint(k)))
+					o.next, _, o.ok = transferred(lease, claimOf(fmt.Sprint(k)))
 				} else {
-					_, o.ok = hold.Release()
+					_, o.ok = lease.Release()
 				}
 				outcomes <- o
 			}()
 		}
 		done := 0
-		var next *Hold
+		var next *Lease
 		for range cap(outcomes) {
 			if o := <-outcomes; o.ok {
 				done++
