@@ -210,7 +210,7 @@ func (c Config) stepTimeout() time.Duration {
 // quorum of them, and nothing but knowledge depends on the rest: one that hangs is to cost
 // next to nothing.
 func (c Config) aLittle(took time.Duration) time.Duration {
-	return min(took/2+time.Millisecond, c.NodeTimeout)
+	return min(took/4+time.Millisecond/2, c.NodeTimeout)
 }
 
 // acknowledged reports whether votes are to be acknowledged.

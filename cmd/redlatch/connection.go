@@ -47,8 +47,6 @@ type connection struct {
 
 	// assumed: nobody named nodes.
 	assumed bool
-	// contact is how long it took to open the client.
-	contact time.Duration
 }
 
 // The node that is used when none is named, and what stands for that.
@@ -111,9 +109,7 @@ func (c *connection) config() (redlatch.Config, error) {
 // open connects; the caller closes the client.
 func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, error) {
 	c.sayNodes(out)
-	start := time.Now()
 	client, err := redlatch.Open(cfg)
-	c.contact = time.Since(start)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return nil, &outcome{code: exitUsage, err: err}
@@ -123,23 +119,11 @@ func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, 
 	return client, nil
 }
 
-// close closes the client of a command that did what it was to do, which a quorum of nodes
-// has answered. Where a node has not answered yet at all, what is still to be done there gets
-// a moment, and then is left to the TTL: a node that hangs is to cost next to nothing.
+// close closes the client, which leaves what is still to be done on nodes that do not answer
+// to the TTL.
 func (c *connection) close(client *redlatch.Client, out *printer) {
-	done := make(chan error, 1)
-	go func() { done <- client.Close() }()
-	var over <-chan time.Time
-	if client.Stats().Contacted < len(c.Nodes) {
-		over = time.After(min(c.contact+time.Millisecond, defaultNodeTimeout))
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			out.detail("closing: %v", err)
-		}
-	case <-over:
-		out.detail("a node that has not answered is left to itself")
+	if err := client.Close(); err != nil {
+		out.detail("closing: %v", err)
 	}
 }
 
