@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -95,18 +94,18 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		return nil, err
 	}
 	defer c.calls.Done()
-	record, err := c.record(name)
+	key, err := c.key(name)
 	if err != nil {
 		return nil, err
 	}
-	call := &call{client: c, ctx: ctx, binding: b, name: name, record: record}
-	if err := c.request(&call.request, options); err != nil {
+	call := &call{client: c, ctx: ctx, binding: b, name: name, key: key}
+	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err
 	}
 	switch {
 	case !wait:
 		return call.once()
-	case call.request.queue:
+	case call.settings.queue:
 		return call.queue()
 	}
 	return call.insist()
@@ -119,12 +118,12 @@ func checkContext(ctx context.Context) error {
 
 // call is one call of Lock, TryLock, Do or TryDo. What it asks for does not change.
 type call struct {
-	client  *Client
-	ctx     context.Context
-	binding binding
-	name    string
-	record  string
-	request request
+	client   *Client
+	ctx      context.Context
+	binding  binding
+	name     string
+	key      string
+	settings settings
 	// failure is what stood in the way of the last whole try, and reported when it
 	// was last reported.
 	failure  *QuorumError
@@ -151,7 +150,7 @@ func (c *call) once() (*Lock, error) {
 	if err := c.may(); err != nil {
 		return nil, err
 	}
-	lock, err := c.try(c.claim())
+	lock, err := c.try(c.request())
 	if lock != nil {
 		c.client.queues.acquired(lock, false, false)
 	}
@@ -165,9 +164,9 @@ func (c *call) insist() (*Lock, error) {
 		if err := c.may(); err != nil {
 			return nil, err
 		}
-		claim := c.claim()
-		claim.PushIn = true
-		lock, err := c.try(claim)
+		request := c.request()
+		request.Barge = true
+		lock, err := c.try(request)
 		if lock != nil {
 			c.client.queues.acquired(lock, false, false)
 		}
@@ -200,9 +199,9 @@ func (c *call) sleep(d time.Duration) error {
 
 // report tells whoever wants to know why the call waits, about once a second.
 func (c *call) report() {
-	if c.request.report != nil && c.failure != nil && time.Since(c.reported) > time.Second {
+	if c.settings.report != nil && c.failure != nil && time.Since(c.reported) > time.Second {
 		c.reported = time.Now()
-		c.request.report(c.failure)
+		c.settings.report(c.failure)
 	}
 }
 
@@ -223,28 +222,23 @@ func (c *call) closed() error {
 	return fmt.Errorf("%w; %w", ErrClosed, c.failure)
 }
 
-// claim is what the call's next attempt asks for.
-func (c *call) claim() vote.Claim { return c.client.claim(c.record, &c.request) }
+// request is what the call's next attempt asks for.
+func (c *call) request() vote.Acquire { return c.client.request(c.key, &c.settings) }
 
-// claim is what an attempt asks for that begins now, under a holder id of its own.
-func (c *Client) claim(record string, r *request) vote.Claim {
+// request is what an attempt asks for that begins now, under a holder id of its own.
+func (c *Client) request(key string, s *settings) vote.Acquire {
 	now := c.clock.Wall()
-	claim := claimOf(record, newHolderID(now, r.label), c.firstTTL(r))
-	claim.Proposed = uint64(now.UnixMicro())
-	return claim
-}
-
-func claimOf(record, id string, ttl time.Duration) vote.Claim {
-	counter, next := node.ClaimKeys(record)
-	return vote.Claim{Record: record, Counter: counter, Next: next, ID: id, TTL: ttl}
+	return vote.Acquire{
+		Key: key, ID: newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
+	}
 }
 
 // try makes one attempt.
-func (c *call) try(claim vote.Claim) (*Lock, error) {
+func (c *call) try(request vote.Acquire) (*Lock, error) {
 	c.client.counters.tries.Add(1)
-	hold, votes := c.client.engine.Acquire(c.ctx, claim)
-	if hold != nil {
-		return c.hold(turnOf(hold)), nil
+	lease, votes := c.client.engine.Acquire(c.ctx, request)
+	if lease != nil {
+		return c.hold(turnOf(lease)), nil
 	}
 	if c.failure == nil || c.ctx.Err() == nil {
 		// One that ctx cut short says less than the one before.

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// withMaxTTL is fenced with another MaxTTL, and that TTL.
+// withMaxTTL is withQuarantine with another MaxTTL, and that TTL.
 func withMaxTTL(c redlatch.Config, maxTTL time.Duration) redlatch.Config {
 	c.TTL, c.MaxTTL = maxTTL, maxTTL
 	return c
@@ -59,7 +59,7 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 	quarantine := maxTTL + 4*time.Second
 	others := map[string]func(*redlatch.Config){
 		"a shorter MaxTTL": func(c *redlatch.Config) { c.TTL, c.MaxTTL = time.Second, time.Second },
-		"no fence":         func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOff },
+		"no quarantine":         func(c *redlatch.Config) { c.NoQuarantine = true },
 	}
 	visits := map[string]func(*testing.T, redlatch.Config){
 		"looking": func(t *testing.T, c redlatch.Config) {
@@ -96,7 +96,7 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 					t.Parallel()
 					servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
 					proxies := redistest.Proxies(t, servers[1:])
-					c := withMaxTTL(fenced(redistest.URLs(servers)...), maxTTL)
+					c := withMaxTTL(withQuarantine(redistest.URLs(servers)...), maxTTL)
 					other := c
 					change(&other)
 					vouch(t, open(t, c), "n0", "n1", "n2")
@@ -175,7 +175,7 @@ func newcomers() []newcomer {
 	return []newcomer{
 		{"a larger MaxTTL", func(c *redlatch.Config) { *c = withMaxTTL(*c, 20*time.Second) }, []string{"MaxTTL 6s", "MaxTTL 20s", "--max-ttl 20s"}},
 		{"a smaller MaxTTL", func(c *redlatch.Config) { *c = withMaxTTL(*c, 1500*time.Millisecond) }, []string{"MaxTTL 6s", "MaxTTL 1.5s"}},
-		{"no fence", func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOff }, []string{"MaxTTL 6s", "RestartFence off", "--no-fence"}},
+		{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }, []string{"MaxTTL 6s", "NoQuarantine", "--no-quarantine"}},
 		{"Durable", func(c *redlatch.Config) { c.Durable = true }, []string{"MaxTTL 6s", "Durable", "--durable"}},
 		{"fewer nodes", func(c *redlatch.Config) { c.Nodes = c.Nodes[:2] }, []string{"[n0 n1 n2]", "[n0 n1]"}},
 	}
@@ -212,7 +212,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-		c := withMaxTTL(fenced(redistest.URLs(servers)...), 6*time.Second)
+		c := withMaxTTL(withQuarantine(redistest.URLs(servers)...), 6*time.Second)
 		c.NodeTimeout = time.Second // the last of three answers is waited for
 		resident := open(t, c)
 		vouch(t, resident, "n0", "n1", "n2")
@@ -279,7 +279,7 @@ func TestANewcomerThatDiffersStopsNobody(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-		c := withMaxTTL(fenced(redistest.URLs(servers)...), 6*time.Second)
+		c := withMaxTTL(withQuarantine(redistest.URLs(servers)...), 6*time.Second)
 		resident := open(t, c)
 		vouch(t, resident, "n0", "n1", "n2")
 		held := tryLock(t, resident, "held")

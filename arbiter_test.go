@@ -66,7 +66,7 @@ func TestArbiterRestartsUnderWay(t *testing.T) {
 			t.Parallel()
 			var args []string
 			if n == 1 {
-				// Of one node that forgets, the lock's safety is the fence's affair.
+				// Of one node that forgets, the lock's safety is the affair of the quarantine.
 				args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 			}
 			nodes := redistest.Nodes(t, n, redistest.Options{Args: args})
@@ -120,11 +120,11 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
 	urls := redistest.URLs(nodes)
-	holder := fencedClient(t, urls, redlatch.FenceOn, true)
+	holder := quarantineClient(t, urls, true, true)
 	first := tryLock(t, holder, "x")
 	var clients []*redlatch.Client
 	for range 3 {
-		clients = append(clients, fencedClient(t, urls, redlatch.FenceOn, false))
+		clients = append(clients, quarantineClient(t, urls, true, false))
 	}
 	outs := queueUp(t, nodes, clients, "x", 0)
 	arbiter := awaitStanding(t, nodes, "x", 3)

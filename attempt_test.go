@@ -95,13 +95,13 @@ func TestTimeOfTryLock(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var next int64
 					urls := []string{"redis://a", "redis://b", "redis://c", "redis://d", "redis://e"}[:n]
-					conf := redlatch.InCrowd(config(urls...))
+					conf := redlatch.Batched(config(urls...))
 					conf.NodeTimeout = timeout
 					draw := func(below time.Duration) time.Duration { return rand.N(below) }
 					client, err := redlatch.OpenIn(conf, clock.System, draw, func(string) (driver.Conn, error) {
 						next++
 						return slowConn{fmt.Sprint("run", next), map[string]slowStep{
-							script.Several: c.batch, script.Acquire: c.acquire(next), script.Confirm: c.confirm, "release": {0, number(1)},
+							script.Batch: c.batch, script.Acquire: c.acquire(next), script.Confirm: c.confirm, "release": {0, number(1)},
 						}}, nil
 					})
 					if err != nil {

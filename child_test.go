@@ -35,7 +35,7 @@ func child() {
 	client, err := redlatch.Open(redlatch.Config{
 		Nodes:        strings.Fields(os.Getenv(childNodes)),
 		Deployment:   os.Getenv(childDeployment),
-		RestartFence: redlatch.FenceOff,
+		NoQuarantine: true,
 		TTL:          childTTL,
 		NodeTimeout:  500 * time.Millisecond,
 	})

@@ -15,10 +15,10 @@ import (
 	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // maxName bounds a lock's name, in bytes.
@@ -27,13 +27,13 @@ const maxName = 512
 // Client holds locks on one set of nodes. It keeps one connection to each. It
 // is safe for concurrent use; a program needs one.
 type Client struct {
-	config Config
-	clock  *clock.Alarms
-	nodes  []member
-	census *node.Census
-	engine *quorum.Engine
-	line   *line.Line
-	queues *queues
+	config    Config
+	clock     *clock.Alarms
+	nodes     []member
+	census    *node.Census
+	engine    *quorum.Engine
+	waitqueue *waitqueue.Queue
+	queues    *queues
 
 	// draw returns a random duration below d, which is positive.
 	draw     func(d time.Duration) time.Duration
@@ -58,11 +58,11 @@ type Client struct {
 // member is a node that votes: a server, or a whole Cluster.
 type member interface {
 	quorum.Voter
-	line.Keeper
-	Take(ctx context.Context, c vote.Claim) vote.Answer
-	Prolong(ctx context.Context, c vote.Claim) vote.Answer
-	Drop(ctx context.Context, c vote.Claim) vote.Answer
-	Query(ctx context.Context, record string) vote.Answer
+	waitqueue.Node
+	Take(ctx context.Context, r vote.Acquire) vote.Answer
+	Prolong(ctx context.Context, r vote.Extend) vote.Answer
+	Drop(ctx context.Context, r vote.Release) vote.Answer
+	Query(ctx context.Context, key string) vote.Answer
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -113,14 +113,14 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.queues = newQueues()
 	waiter := crand.Text() + labelMark + url.QueryEscape(config.Label)
-	c.line = line.New(line.Options{
+	c.waitqueue = waitqueue.New(waitqueue.Options{
 		Waiter:  waiter,
 		Timeout: config.NodeTimeout,
 		Foreign: isForeign,
-		Forgo:   func(record, from string) { c.engine.Remove(claimOf(record, from, config.MaxTTL)) },
+		CleanUp: func(key, from string) { c.engine.Remove(vote.Release{Key: key, ID: from, TTL: config.MaxTTL}) },
 		Draw:    func(d time.Duration) time.Duration { return c.draw(d) },
 	})
-	voters, keepers := make([]quorum.Voter, len(endpoints)), make([]line.Keeper, len(endpoints))
+	voters, queueNodes := make([]quorum.Voter, len(endpoints)), make([]waitqueue.Node, len(endpoints))
 	for i, e := range endpoints {
 		n, err := c.newNode(i, e, waiter, dial)
 		if err != nil {
@@ -128,11 +128,11 @@ func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, 
 			return nil, err
 		}
 		c.nodes = append(c.nodes, n)
-		voters[i], keepers[i] = n, n
+		voters[i], queueNodes[i] = n, n
 	}
-	c.line.Use(keepers)
+	c.waitqueue.Use(queueNodes)
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
-	c.engine.OnWaiting(c.queues.crowd)
+	c.engine.OnWaiting(c.queues.markContended)
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.Close()
@@ -148,8 +148,8 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
 	}
 	o := c.config.nodeOptions(i, e, c.census)
-	o.Waiter, o.Changed = waiter, c.line.Changed
-	o.Called = func(call vote.Call) { c.line.Called(i, call) }
+	o.Waiter, o.Changed = waiter, c.waitqueue.Changed
+	o.Woken = func(w vote.WakeUp) { c.waitqueue.Wake(i, w) }
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()
@@ -214,7 +214,7 @@ func (c *Client) usable() error {
 // other nodes gets one NodeTimeout, and next to nothing on one that has never answered. Keys
 // on nodes that do not answer expire with their TTL, as do locks whose WithMinHold is not over.
 // It returns an error that wraps
-// ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of records were seen
+// ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were seen
 // deleted. A second call does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -242,7 +242,7 @@ func (c *Client) Close() error {
 	releases.Wait()
 	c.calls.Wait()
 	defer c.cutOff()()
-	c.line.Close()
+	c.waitqueue.Close()
 	if c.engine != nil {
 		c.engine.Close()
 	}
@@ -294,8 +294,8 @@ func (c *Client) enterWith(l *Lock) error {
 	return nil
 }
 
-// record returns the key of the lock name.
-func (c *Client) record(name string) (string, error) {
+// key returns the key of the lock name.
+func (c *Client) key(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", invalid("the lock's name is empty")

@@ -23,7 +23,7 @@ var (
 )
 
 // hurtCluster is a Cluster of three masters, to which things happen, and a
-// deployment on it with the restart fence.
+// deployment on it with the quarantine.
 type hurtCluster struct {
 	*redistest.Cluster
 	config redlatch.Config

@@ -79,11 +79,11 @@ func TestCluster(t *testing.T) {
 }
 
 // Each server is judged by itself, and each slot on it.
-func TestClusterRestartFence(t *testing.T) {
+func TestClusterQuarantine(t *testing.T) {
 	t.Parallel()
 	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-require-full-coverage", "no"}})
 	conf := config(clusterURL(servers))
-	conf.RestartFence = redlatch.FenceOn
+	conf.NoQuarantine = false
 	conf.Deployment = nameAt(0) // whose word is kept at a master that loses nothing
 	client := open(t, conf)
 	if _, err := awaitAnswer(t, client, nameAt(0)); !errors.Is(err, redlatch.ErrNotAdmitted) {
@@ -146,7 +146,7 @@ func TestClusterSlotMovesWhileHeld(t *testing.T) {
 func moveSlotWhileHeld(t *testing.T, binary string, contended bool) {
 	servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
 	conf := config(clusterURL(servers))
-	conf.RestartFence = redlatch.FenceOn
+	conf.NoQuarantine = false
 	holder, other := open(t, conf), open(t, conf)
 	await(t, "the Cluster is vouched for", func() bool { return holder.Admit(t.Context(), "n0") == nil })
 	name := nameAt(0)
@@ -203,23 +203,23 @@ func moveSlotWhileHeld(t *testing.T, binary string, contended bool) {
 }
 
 // A replica acknowledges a lock, takes its master's place in the Cluster, and has
-// it still: with the restart fence it votes for nobody for a while, without it
+// it still: with the quarantine it votes for nobody for a while, without it
 // the holder goes on.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
-		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
+	for _, quarantine := range []bool{true, false} {
+		t.Run(fmt.Sprintf("quarantine=%t", quarantine), func(t *testing.T) {
 			t.Parallel()
 			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "1000"}})
 			replica := newClusterReplica(t, servers[0])
 			conf := config(clusterURL(servers))
 			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
 			conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
-			conf.RestartFence = fence
+			conf.NoQuarantine = !quarantine
 			other := open(t, conf)
 			conf.Replicas = 1
 			holder := open(t, conf)
-			if fence == redlatch.FenceOn {
+			if quarantine {
 				await(t, "the Cluster is vouched for", func() bool { return other.Admit(t.Context(), "n0") == nil })
 			}
 			if _, err := awaitAnswer(t, other, nameAt(1)); err != nil {
@@ -242,7 +242,7 @@ func TestClusterFailover(t *testing.T) {
 				t.Error("the promoted replica does not have the lock")
 			}
 			_, err = awaitAnswer(t, other, nameAt(0))
-			if fence == redlatch.FenceOff {
+			if !quarantine {
 				if !errors.Is(err, redlatch.ErrHeld) {
 					t.Errorf("another: %v, want ErrHeld", err)
 				}

@@ -20,25 +20,12 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// FenceMode switches the restart fence.
-type FenceMode uint8
-
-const (
-	// FenceOn keeps a node that restarted, was promoted or lost its data from
-	// voting for longer than any lock it may have forgotten.
-	FenceOn FenceMode = iota
-	// FenceOff lets every node vote at once. A node that restarts empty then
-	// votes for locks that it has already given away, and two holders are
-	// possible. All clients of a deployment must choose the same.
-	FenceOff
-)
-
 // Commands is what the one-shot calls are made of on a node.
 type Commands = node.Way
 
 // The values of Config.Commands.
 const (
-	// CommandsAuto is scripts where the node runs them. With FenceOff, one that
+	// CommandsAuto is scripts where the node runs them. with NoQuarantine, one that
 	// forbids them gets CommandsNative or else CommandsWatch, by what it turns
 	// out to know.
 	CommandsAuto = node.AnyWay
@@ -149,7 +136,15 @@ type Config struct {
 	// digits, dots and dashes. Defaults to "default".
 	Deployment string
 
-	// RestartFence is FenceOn or FenceOff. Defaults to FenceOn.
+	// NoQuarantine lets every node vote at once. A node that restarts empty then votes
+	// for locks that it has already given away, and two holders are possible. All clients
+	// of a deployment must choose the same. Defaults to false: a node that restarted, was
+	// promoted or lost its data is kept out for longer than any lock it may have forgotten.
+	NoQuarantine bool
+
+	// RestartFence set to FenceOff is NoQuarantine.
+	//
+	// Deprecated: use NoQuarantine.
 	RestartFence FenceMode
 
 	// Durable is your word that no node ever forgets an answered write, so that one
@@ -159,13 +154,13 @@ type Config struct {
 	// out from the settings of today, so it is not guessed. A node that is seen with
 	// other settings is not believed any more, until the deployment is set
 	// anew (redlatch deployment set --durable). All clients must say the same. It is
-	// refused with FenceOff, which asks for no such word, and for nodes that
+	// refused with NoQuarantine, which asks for no such word, and for nodes that
 	// Sentinels or a Cluster replace by replicas. Defaults to false.
 	Durable bool
 
 	// Commands is what Take, ExtendTake and Release send; everything else sends
 	// scripts. CommandsNative and CommandsWatch cannot tell whether a node is
-	// admitted and are refused unless RestartFence is FenceOff. Defaults to
+	// admitted and are refused unless NoQuarantine is set. Defaults to
 	// CommandsAuto.
 	Commands Commands
 
@@ -183,8 +178,8 @@ type Config struct {
 
 	// attached are nodes in place of URLs.
 	attached []attach.Node
-	// crowd is node.Options.Crowd.
-	crowd int
+	// batchAbove is node.Options.BatchAbove.
+	batchAbove int
 }
 
 const (
@@ -247,13 +242,13 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		Deployment: node.Deployment{
 			Name:         c.Deployment,
 			MaxTTL:       c.MaxTTL,
-			NoQuarantine: c.RestartFence == FenceOff,
+			NoQuarantine: c.NoQuarantine,
 			Durable:      c.Durable,
 			Strict:       c.Strict,
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
-		Crowd:          c.crowd,
+		BatchAbove:     c.batchAbove,
 		Logger:         c.Logger,
 	}
 }
@@ -298,6 +293,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	orDefault(&c.ReplicaTimeout, defaultReplicaWait)
 	orDefault(&c.KeyTemplate, nameMark)
 	orDefault(&c.Deployment, "default")
+	c.NoQuarantine = c.NoQuarantine || c.RestartFence == FenceOff
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -316,11 +312,10 @@ func (c Config) complete() (Config, []endpoint, error) {
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
 		check(c.Commands <= CommandsWatch, "Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", c.Commands),
-		check(c.RestartFence != FenceOn || c.Commands <= CommandsScript, "Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set RestartFence to FenceOff"),
+		check(c.NoQuarantine || c.Commands <= CommandsScript, "Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set NoQuarantine"),
 		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted stays out for so long; a lock is renewed for as long as it is held", c.MaxTTL, admission.MaxMaxTTL),
-		check(!c.Durable || c.RestartFence == FenceOn, "Config.Durable: with FenceOff every node votes at once: leave one of the two out"),
+		check(!c.Durable || !c.NoQuarantine, "Config.Durable: with NoQuarantine every node votes at once: leave one of the two out"),
 		checkDurable(c.Durable, endpoints),
-		check(c.RestartFence <= FenceOff, "Config.RestartFence is %d: use FenceOn or FenceOff", c.RestartFence),
 	)
 }
 

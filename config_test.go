@@ -52,7 +52,6 @@ func TestInvalidConfig(t *testing.T) {
 		{"label that is no UTF-8", redlatch.Config{Nodes: []string{url}, Label: "a\xff"}, []string{"Config.Label", "printable"}},
 		{"label with a line break", redlatch.Config{Nodes: []string{url}, Label: "a\nb"}, []string{"Config.Label", "printable"}},
 		{"deployment", redlatch.Config{Nodes: []string{url}, Deployment: "a b"}, []string{"Config.Deployment", "letters"}},
-		{"fence", redlatch.Config{Nodes: []string{url}, RestartFence: 7}, []string{"Config.RestartFence", "FenceOn"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestForeignCounter(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		server := sharedOf(t, binary, 1)[0]
-		for what, conf := range map[string]redlatch.Config{"alone": config(server.URL()), "together": redlatch.InCrowd(config(server.URL()))} {
+		for what, conf := range map[string]redlatch.Config{"alone": config(server.URL()), "together": redlatch.Batched(config(server.URL()))} {
 			client := open(t, conf)
 			for i, value := range foreignCounters {
 				name := fmt.Sprint(t.Name(), what, i)
@@ -93,7 +93,7 @@ func TestForeignCounterOnOneNode(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		nodes := sharedOf(t, binary, 3)
-		for what, conf := range map[string]redlatch.Config{"alone": config(redistest.URLs(nodes)...), "together": redlatch.InCrowd(config(redistest.URLs(nodes)...))} {
+		for what, conf := range map[string]redlatch.Config{"alone": config(redistest.URLs(nodes)...), "together": redlatch.Batched(config(redistest.URLs(nodes)...))} {
 			client := open(t, conf)
 			for i, value := range foreignCounters {
 				if i == 0 {

@@ -21,7 +21,7 @@ func TestMaxTTLIsChangedForAll(t *testing.T) {
 			t.Run(fmt.Sprintf("from %v to %v", ttl[0], ttl[1]), func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				before := withMaxTTL(fenced(redistest.URLs(servers)...), ttl[0])
+				before := withMaxTTL(withQuarantine(redistest.URLs(servers)...), ttl[0])
 				after := withMaxTTL(before, ttl[1])
 				old, next := open(t, before), open(t, after)
 				vouch(t, old, "n0", "n1", "n2")

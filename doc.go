@@ -75,20 +75,20 @@
 // a TTL later. A Cluster's master counts while a majority of all its masters says that
 // it has the slot. What a failover does to a lock depends on who was promoted:
 //
-//   - With the restart fence, which is on by default, a promoted server votes for
+//   - With the quarantine, which is on by default, a promoted server votes for
 //     nobody until the locks that it may have missed have run out, or somebody
 //     vouches for it. There are no two holders, and no locks for MaxTTL and 4 s;
 //     the one that is held is not extended, and ends.
 //   - A slot of a Cluster that was moved with its keys votes on at its new master. One
 //     that was given away without them votes when the same time is over.
 //   - With Config.Replicas, a lock is held only when so many replicas have it. As
-//     long as one of these is promoted, and the restart fence is off, holders and
+//     long as one of these is promoted, and the quarantine is off, holders and
 //     waiters go on. Redis and Valkey do not promise that: the servers promote
 //     whoever seems to have most.
 //   - With neither, the lock has two holders when its replica had not heard of it,
 //     and only the token tells.
 //
-// # Restart fence
+// # Quarantine
 //
 // A node that restarts without its keys would vote again for locks that it gave
 // away. It is kept out for longer than the longest TTL, MaxTTL and 4 s, by the
@@ -99,7 +99,7 @@
 // redlatch admit.
 //
 // Each node records what the clients of its deployment agreed on: the nodes,
-// MaxTTL, RestartFence and Durable. A client that differs changes nothing there
+// MaxTTL, NoQuarantine and Durable. A client that differs changes nothing there
 // and gets no vote: its error wraps ErrInvalid and has both values. Reset, or the
 // command redlatch deployment set, changes them, and begins the wait of the
 // longer settings. Open, Query, Inspect and Examine write nothing; the first lock
@@ -133,7 +133,7 @@
 //	transactions    WATCH        WATCH                Redis 7.0, Valkey 8.0, 8.1, 9.1
 //
 // DELEX came with Redis 8.4, which was not at hand. Scripts alone can tell
-// whether a node is admitted, so that the others need FenceOff. They raise no
+// whether a node is admitted, so that the others need NoQuarantine. They raise no
 // fence counter, and a release by them calls nobody from the line: who waits
 // learns of it from the server's notice of the changed key, or by its timer.
 //

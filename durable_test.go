@@ -63,7 +63,7 @@ func TestDurable(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				s := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				conf := withMaxTTL(fenced(s.URL()), 30*time.Second)
+				conf := withMaxTTL(withQuarantine(s.URL()), 30*time.Second)
 				conf.Durable = c.durable
 				client := open(t, conf)
 				vouch(t, client, "n0")
@@ -124,7 +124,7 @@ func TestDurableUnseen(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		s := redistest.New(t, redistest.Options{Binary: binary, Args: onDisk, Users: []string{"app on >p ~* &* +@all -config"}})
-		c := withMaxTTL(fenced(s.URLAs("app", "p")), 30*time.Second)
+		c := withMaxTTL(withQuarantine(s.URLAs("app", "p")), 30*time.Second)
 		c.Durable = true
 		client := open(t, c)
 		vouch(t, client, "n0")
@@ -141,7 +141,7 @@ func TestDurableIsAgreedOn(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		s := redistest.New(t, redistest.Options{Binary: binary, Args: onDisk})
-		plain := withMaxTTL(fenced(s.URL()), 30*time.Second)
+		plain := withMaxTTL(withQuarantine(s.URL()), 30*time.Second)
 		durable := plain
 		durable.Durable = true
 		for i, first := range []redlatch.Config{plain, durable} {
@@ -172,12 +172,12 @@ func TestDurableIsRefused(t *testing.T) {
 	s := shared(t, 1)[0]
 	proxy := redistest.NewProxy(t, s.Addr())
 	for what, change := range map[string]func(*redlatch.Config){
-		"FenceOff":   func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOff },
-		"Sentinel":   func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?master_set=m"} },
-		"Cluster":    func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?cluster"} },
-		"by members": func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?addr=127.0.0.1:1"} },
+		"NoQuarantine": func(c *redlatch.Config) { c.NoQuarantine = true },
+		"Sentinel":     func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?master_set=m"} },
+		"Cluster":      func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?cluster"} },
+		"by members":   func(c *redlatch.Config) { c.Nodes = []string{proxy.URL() + "?addr=127.0.0.1:1"} },
 	} {
-		c := fenced(proxy.URL())
+		c := withQuarantine(proxy.URL())
 		c.Durable = true
 		change(&c)
 		client, err := redlatch.Open(c)

@@ -45,7 +45,7 @@ type NodeReport struct {
 	// Uptime is counted by the server, in whole seconds.
 	Uptime time.Duration
 
-	// Standing says whether the node votes, as the restart fence would decide it
+	// Standing says whether the node votes, as the quarantine would decide it
 	// now; Reason, why not; Left, how long it is Waiting still.
 	Standing Standing
 	Reason   error
@@ -102,7 +102,7 @@ type Recorded struct {
 	// the servers that the Config names.
 	Nodes        []string
 	MaxTTL       time.Duration
-	RestartFence FenceMode
+	NoQuarantine bool
 	Durable      bool
 	// Void is why Durable is not believed any more, "" where it is or was never said.
 	Void string
@@ -155,7 +155,7 @@ func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport,
 	}
 	records := make([]string, len(names))
 	for i, name := range names {
-		if records[i], err = (&Client{config: config}).record(name); err != nil {
+		if records[i], err = (&Client{config: config}).key(name); err != nil {
 			return nil, fmt.Errorf("redlatch: %w", err)
 		}
 	}
@@ -262,12 +262,8 @@ func recordedOf(r *node.Record) *Recorded {
 	if r == nil {
 		return nil
 	}
-	fence := FenceOn
-	if r.NoQuarantine {
-		fence = FenceOff
-	}
 	return &Recorded{
-		Nodes: r.Nodes, MaxTTL: r.MaxTTL, RestartFence: fence, Durable: r.Durable, Void: r.Void,
+		Nodes: r.Nodes, MaxTTL: r.MaxTTL, NoQuarantine: r.NoQuarantine, Durable: r.Durable, Void: r.Void,
 		RunID: r.RunID, Agrees: r.Agrees, Standing: r.Standing, Reason: r.Reason, Left: r.Left,
 	}
 }

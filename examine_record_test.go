@@ -15,7 +15,7 @@ import (
 func TestExamineTellsWhatIsRecorded(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, binary string) {
 		s := redistest.New(t, redistest.Options{Binary: binary})
-		c := fenced(s.URL())
+		c := withQuarantine(s.URL())
 		c.Deployment = "recorded"
 		if r := examine(t, c)[0]; r.Recorded != nil || r.Unreadable != nil {
 			t.Errorf("a fresh node has %+v, %v", r.Recorded, r.Unreadable)
@@ -28,7 +28,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 		}{
 			{func(*redlatch.Config) {}, true},
 			{func(c *redlatch.Config) { c.MaxTTL = time.Minute }, false},
-			{func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOff }, false},
+			{func(c *redlatch.Config) { c.NoQuarantine = true }, false},
 			{func(c *redlatch.Config) { c.Durable = true }, false},
 			{func(c *redlatch.Config) { c.Nodes = []string{s.URL() + "#b"} }, true}, // the same server
 		} {
@@ -36,7 +36,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			other.change(&changed)
 			report := examine(t, changed)[0]
 			r := report.Recorded
-			if r == nil || r.MaxTTL != c.MaxTTL || r.RestartFence != redlatch.FenceOn || r.Durable || r.Void != "" ||
+			if r == nil || r.MaxTTL != c.MaxTTL || r.NoQuarantine || r.Durable || r.Void != "" ||
 				len(r.Nodes) != 1 || r.RunID != report.RunID || r.Standing != redlatch.Admitted || r.Agrees != other.agrees {
 				t.Errorf("%+v: recorded %+v, want agrees %t", changed, r, other.agrees)
 			}

@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// fenced is config with the restart fence on, whose quarantine is over
+// withQuarantine is config with the quarantine on, whose quarantine is over
 // restartQuarantine after a server's start.
-func fenced(urls ...string) redlatch.Config {
+func withQuarantine(urls ...string) redlatch.Config {
 	c := config(urls...)
-	c.TTL, c.MaxTTL, c.RestartFence = restartTTL, restartTTL, redlatch.FenceOn
+	c.TTL, c.MaxTTL, c.NoQuarantine = restartTTL, restartTTL, false
 	return c
 }
 
@@ -87,7 +87,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				cfg := fenced(server.URL())
+				cfg := withQuarantine(server.URL())
 				cfg.Strict, cfg.Durable = c.strict, c.durable
 				client := open(t, cfg)
 				if c.happen != nil {
@@ -150,7 +150,7 @@ func TestExamineTellsWhatTheServerIs(t *testing.T) {
 			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				node := examine(t, fenced(server.URL()))[0]
+				node := examine(t, withQuarantine(server.URL()))[0]
 				want, _, _ := strings.Cut(binary[strings.LastIndexByte(binary, '/')+1:], "-")
 				if node.Server != want || node.Version != server.Version() {
 					t.Errorf("got %s %s, want %s %s", node.Server, node.Version, want, server.Version())
@@ -172,7 +172,7 @@ func TestExamineChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		server := redistest.New(t, redistest.Options{Binary: binary})
-		c := fenced(server.URL())
+		c := withQuarantine(server.URL())
 		changes := func() string {
 			t.Helper()
 			info, err := server.Info("persistence")
@@ -224,7 +224,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			users = append(users, fmt.Sprintf("u%d on >p resetchannels -@all +subscribe %s", i, strings.Join(rest, " ")))
 		}
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
-		as := func(user string) redlatch.Config { return fenced(server.URLAs(user, "p")) }
+		as := func(user string) redlatch.Config { return withQuarantine(server.URLAs(user, "p")) }
 
 		without := as(fmt.Sprint("u", slices.Index(needed, "+wait")))
 		if node := examine(t, without, "job/1")[0]; node.Missing != nil {
@@ -257,7 +257,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			t.Errorf("without all: %v", node.Standing)
 		}
 
-		if node := examine(t, fenced(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
+		if node := examine(t, withQuarantine(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
 			t.Errorf("of two nodes: %q is missing, and there is no second connection", node.Missing)
 		}
 		c := as("app")
@@ -293,7 +293,7 @@ func TestExamineUnreachableNodes(t *testing.T) {
 	if err := servers[1].Pause(); err != nil {
 		t.Fatal(err)
 	}
-	c := fenced(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
+	c := withQuarantine(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
 	reports := examine(t, c)
 	for i, word := range []string{"refused", "", "NOAUTH"} {
 		if node := reports[i]; node.Err == nil || node.Standing != redlatch.Unclear || !strings.Contains(node.Err.Error(), word) {
@@ -328,7 +328,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	replica := redistest.NewReplica(t, servers[0])
 	proxy := redistest.NewProxy(t, servers[1].Addr())
 
-	reports := examine(t, fenced(replica.URL(), servers[1].URL(), proxy.URL()))
+	reports := examine(t, withQuarantine(replica.URL(), servers[1].URL(), proxy.URL()))
 	if node := reports[0]; node.Role != "slave" || node.Standing != redlatch.Unfit || node.Refusal != nil {
 		t.Errorf("a replica: got %+v", node)
 	}
@@ -339,7 +339,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 		t.Errorf("the first address: got %+v", node)
 	}
 
-	three := fenced(redistest.URLs(servers)...)
+	three := withQuarantine(redistest.URLs(servers)...)
 	vouch(t, open(t, three), three.Nodes...)
 	two := three
 	two.Nodes = three.Nodes[:2]
@@ -359,7 +359,7 @@ func TestExamineMeasuresTheClock(t *testing.T) {
 		}
 	}
 	const want = -30 * time.Second
-	node := examine(t, fenced(server.URL()))[0]
+	node := examine(t, withQuarantine(server.URL()))[0]
 	if off := (node.ClockOffset - want).Abs(); !node.ClockKnown || node.ClockError <= 0 || off > node.ClockError+time.Millisecond {
 		t.Errorf("got %v ± %v, want %v", node.ClockOffset, node.ClockError, want)
 	}

@@ -30,7 +30,7 @@ func ExampleClient_Do() {
 	defer stop()
 	client, err := redlatch.Open(redlatch.Config{
 		Nodes:        urls,
-		RestartFence: redlatch.FenceOff, // these servers have only just started
+		NoQuarantine: true, // these servers have only just started
 	})
 	if err != nil {
 		panic(err)
@@ -53,7 +53,7 @@ func ExampleClient_TryDo() {
 	urls, stop := exampleNodes()
 	defer stop()
 	run := func(machine string) {
-		client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff, Label: machine})
+		client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, NoQuarantine: true, Label: machine})
 		if err != nil {
 			panic(err)
 		}
@@ -79,7 +79,7 @@ func ExampleClient_TryDo() {
 func ExampleClient_TryLock() {
 	urls, stop := exampleNodes()
 	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff, Label: "web-3"})
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, NoQuarantine: true, Label: "web-3"})
 	if err != nil {
 		panic(err)
 	}
@@ -135,7 +135,7 @@ func ExampleClient_Admit() {
 func ExampleClient_Take() {
 	urls, stop := exampleNodes()
 	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff})
+	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, NoQuarantine: true})
 	if err != nil {
 		panic(err)
 	}

@@ -18,9 +18,9 @@ func OpenIn(config Config, machine clock.Clock, draw func(below time.Duration) t
 	return c, err
 }
 
-// InCrowd is the config of a client whose callers are always taken for many.
-func InCrowd(c Config) Config {
-	c.crowd = -1
+// Batched is the config of a client whose callers are always taken for many.
+func Batched(c Config) Config {
+	c.batchAbove = -1
 	return c
 }
 
@@ -28,13 +28,13 @@ func InCrowd(c Config) Config {
 func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
 
 // LockOf is the lock whose context ctx is.
-func LockOf(ctx context.Context) *Lock { return ctx.(*lease).lock }
+func LockOf(ctx context.Context) *Lock { return ctx.(*lockContext).lock }
 
 // HolderID is the value of the lock's keys.
-func (l *Lock) HolderID() string { return l.hold.ID() }
+func (l *Lock) HolderID() string { return l.lease.ID() }
 
 // End is when the lock counts as lost.
-func (l *Lock) End() clock.Instant { return l.until().Add(-l.call.request.guard) }
+func (l *Lock) End() clock.Instant { return l.until().Add(-l.call.settings.guard) }
 
 // Deadline is the end of the validity on both clocks.
 func (l *Lock) Deadline() clock.Instant { return l.until() }

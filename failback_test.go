@@ -59,7 +59,7 @@ func newFailingBack(t *testing.T, binary string, maxTTL time.Duration, busy bool
 	t.Helper()
 	r := newReplicated(t, redistest.Options{Binary: binary})
 	f := &failingBack{replicated: r, config: r.config(), stop: func() {}}
-	f.config.TTL, f.config.MaxTTL, f.config.RestartFence = maxTTL, maxTTL, redlatch.FenceOn
+	f.config.TTL, f.config.MaxTTL, f.config.NoQuarantine = maxTTL, maxTTL, false
 	f.client = open(t, f.config)
 	vouch(t, f.client, "n0")
 	unlock(t, tryLock(t, f.client, "warm"))
@@ -263,7 +263,7 @@ func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		master := redistest.New(t, redistest.Options{Binary: binary})
-		c := withMaxTTL(fenced(master.URL()), 20*time.Second)
+		c := withMaxTTL(withQuarantine(master.URL()), 20*time.Second)
 		client, idle := open(t, c), open(t, c)
 		vouch(t, client, "n0")
 		held := tryLock(t, client, "x")

@@ -77,7 +77,7 @@ func TestFailoverTakesTheLockAway(t *testing.T) {
 	}{
 		{"plain", func(*redlatch.Config) {}, true, true},
 		{"an acknowledgement by the replica", func(c *redlatch.Config) { c.Replicas = 1 }, false, false},
-		{"the restart fence", func(c *redlatch.Config) { c.RestartFence = redlatch.FenceOn }, true, false},
+		{"the quarantine", func(c *redlatch.Config) { c.NoQuarantine = false }, true, false},
 	} {
 		eachFlavor(t, func(t *testing.T, binary string) {
 			t.Run(c.name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestFailoverTakesTheLockAway(t *testing.T) {
 				a := open(t, conf)
 				conf.Replicas = 0 // the promoted one has no replica to acknowledge
 				b := open(t, conf)
-				if conf.RestartFence == redlatch.FenceOn {
+				if !conf.NoQuarantine {
 					if err := a.Admit(t.Context(), "n0"); err != nil {
 						t.Fatal(err)
 					}
@@ -379,7 +379,7 @@ func TestMasterAgainIsNotAdmitted(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, binary string) {
 		r := newReplicated(t, redistest.Options{Binary: binary})
 		conf := r.config()
-		conf.MaxTTL, conf.RestartFence = conf.TTL, redlatch.FenceOn
+		conf.MaxTTL, conf.NoQuarantine = conf.TTL, false
 		client := open(t, conf)
 		if err := client.Admit(t.Context(), "n0"); err != nil {
 			t.Fatal(err)

@@ -63,14 +63,14 @@ const (
 	officeClients = 4
 )
 
-func newOffice(t *testing.T, urls []string, fence redlatch.FenceMode) *office {
+func newOffice(t *testing.T, urls []string, quarantine bool) *office {
 	c := config(urls...)
-	c.TTL, c.MaxTTL, c.RestartFence, c.NodeTimeout = officeTTL, officeTTL, fence, 250*time.Millisecond
+	c.TTL, c.MaxTTL, c.NoQuarantine, c.NodeTimeout = officeTTL, officeTTL, !quarantine, 250*time.Millisecond
 	o := &office{ledgers: make([]ledger, officeLedgers), acknowledged: make([][]int64, officeLedgers)}
 	for range officeClients {
 		o.clients = append(o.clients, open(t, c))
 	}
-	if fence == redlatch.FenceOn {
+	if quarantine {
 		vouch(t, o.clients[0], c.Nodes...)
 	}
 	return o
@@ -126,7 +126,7 @@ func (o *office) held() (n int) {
 }
 
 // disaster is nodes that restart empty, so many at a time and no more often than
-// each pause. It waits while no quorum votes, which only the fence can cause: the
+// each pause. It waits while no quorum votes, which only the quarantine can cause: the
 // next disaster is then due after a few acquisitions.
 type disaster struct {
 	nodes int
@@ -162,9 +162,9 @@ func (d disaster) strike(ctx context.Context, t *testing.T, o *office, servers [
 	}
 }
 
-// The measure of the restart fence: five nodes that keep nothing, restarted one
+// The measure of the quarantine: five nodes that keep nothing, restarted one
 // each 300 ms or three each second, and workers that read, change and write
-// ledgers that nothing but the lock protects. Without the fence acknowledged
+// ledgers that nothing but the lock protects. Without the quarantine acknowledged
 // updates are lost; with it none is.
 func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 	if testing.Short() {
@@ -175,12 +175,12 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 		"three each second": {nodes: 3, pause: time.Second},
 	}
 	for name, d := range disasters {
-		for _, fence := range []redlatch.FenceMode{redlatch.FenceOff, redlatch.FenceOn} {
-			t.Run(fmt.Sprintf("%s/fence=%t", name, fence == redlatch.FenceOn), func(t *testing.T) {
+		for _, quarantine := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/quarantine=%t", name, quarantine), func(t *testing.T) {
 				t.Parallel()
 				seed := rand.Uint64()
 				servers := redistest.Nodes(t, 5)
-				o := newOffice(t, redistest.URLs(servers), fence)
+				o := newOffice(t, redistest.URLs(servers), quarantine)
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 22*time.Second, errors.New("the run is over"))
 				defer cancel()
 				var workers sync.WaitGroup
@@ -199,11 +199,11 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 				if acknowledged < 2*officeLedgers || restarts < 3 || met < officeLedgers {
 					t.Errorf("too little happened to prove anything")
 				}
-				if fence == redlatch.FenceOn && lost > 0 {
+				if quarantine && lost > 0 {
 					t.Errorf("%d acknowledged updates were lost", lost)
 				}
-				if fence == redlatch.FenceOff && lost == 0 {
-					t.Errorf("no update was lost without the fence: this test could not fail")
+				if !quarantine && lost == 0 {
+					t.Errorf("no update was lost without the quarantine: this test could not fail")
 				}
 			})
 		}

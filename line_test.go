@@ -205,7 +205,7 @@ func TestCancelledWhileJoining(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, p := range proxies {
 			p.OnCommand(func(c redistest.Command) redistest.Action {
-				if slices.Contains(c.Args, "stand") {
+				if slices.Contains(c.Args, "enqueue") {
 					p.HoldBack(redistest.Replies, true)
 				}
 				return redistest.Pass

@@ -19,7 +19,7 @@ type Lock struct {
 	// call is the one that acquired it.
 	call *call
 	// hold is the lock's until it is given away: then it may be another's.
-	hold    *quorum.Lease
+	lease   *quorum.Lease
 	token   uint64
 	started clock.Instant
 	// queue is where this process waits for the lock; nil before it is known there, and
@@ -31,7 +31,7 @@ type Lock struct {
 	// ErrReleased. It is set once.
 	state error
 	// context is made when it is first asked for.
-	context *lease
+	context *lockContext
 	alarm   clock.Alarm
 	// finalUntil is the end of the validity that the lock had when it was lost or
 	// released.
@@ -48,8 +48,8 @@ type Lock struct {
 
 func (c *Client) newLock(call *call, t turn) *Lock {
 	l := &call.lock
-	l.client, l.call, l.hold, l.token, l.started = c, call, t.hold, t.token, t.since
-	l.renewal = l.started.Add(c.jitter(l.call.request.ttl / 3))
+	l.client, l.call, l.lease, l.token, l.started = c, call, t.lease, t.token, t.since
+	l.renewal = l.started.Add(c.jitter(l.call.settings.ttl / 3))
 
 	c.mu.Lock()
 	closed := c.closed
@@ -96,7 +96,7 @@ func (l *Lock) Until() time.Time { return l.until().Mono }
 // until is the end of the validity. That of a lost lock stays what it was: an
 // extension whose answers came afterwards does not count.
 func (l *Lock) until() clock.Instant {
-	until := l.hold.Until()
+	until := l.lease.Until()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != nil {
@@ -120,7 +120,7 @@ func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.context == nil {
-		l.context = newLease(l.call.binding.parent(l.call.ctx), l)
+		l.context = newLockContext(l.call.binding.parent(l.call.ctx), l)
 		if l.state != nil {
 			l.context.cancel(l.state)
 		}
@@ -154,7 +154,7 @@ var (
 
 // ranOut says why the validity ran out.
 func (l *Lock) ranOut() error {
-	r := &l.call.request
+	r := &l.call.settings
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.renewal && !l.renewing && !l.failing && l.started.Add(r.maxHold).Until(l.renewal) >= 0 {
@@ -164,7 +164,7 @@ func (l *Lock) ranOut() error {
 }
 
 // end is when the lock counts as lost.
-func (l *Lock) end() clock.Instant { return l.hold.Until().Add(-l.call.request.guard) }
+func (l *Lock) end() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
 func (l *Lock) lose(why error) error {
@@ -172,7 +172,7 @@ func (l *Lock) lose(why error) error {
 	if first {
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
-		// records is released after it.
+		// keys is released after it.
 		l.mu.Lock()
 		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		l.mu.Unlock()
@@ -184,7 +184,7 @@ func (l *Lock) lose(why error) error {
 
 // finish gives the lock its last state, unless it has one, and returns that.
 func (l *Lock) finish(state error) (last error, first bool) {
-	until := l.hold.Until()
+	until := l.lease.Until()
 	l.mu.Lock()
 	first = l.state == nil
 	if first {
@@ -218,8 +218,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if l.client.clock.Now().Since(l.started) >= l.call.request.maxHold {
-		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.request.maxHold)
+	if l.client.clock.Now().Since(l.started) >= l.call.settings.maxHold {
+		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
 	}
 	if err := l.client.enter(); err != nil {
 		return err
@@ -229,11 +229,11 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
-	end, votes := l.hold.Extend(ctx, ttl)
+	end, votes := l.lease.Extend(ctx, ttl)
 	switch {
 	case end == quorum.Lapsed:
 		return l.lose(l.ranOut())
-	case l.hold.Impossible():
+	case l.lease.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
 		return l.Err()
@@ -248,7 +248,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // Unlock releases the lock, or hands it over to the next who waits for it. It waits
-// until a quorum of nodes has deleted its records or cannot any more, NodeTimeout
+// until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
 // at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
@@ -257,7 +257,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // is not seen to be lost.
 //
 // Where another client waits, the node that keeps the line is the only one that is
-// asked: the client that it calls takes the other records over, and those that are
+// asked: the client that it calls takes the other keys over, and those that are
 // left are deleted in the background after half a second, or when the client is
 // closed.
 //
@@ -290,7 +290,7 @@ func (l *Lock) give() (first bool) {
 	return first
 }
 
-// release ends the lock, whatever it was, and deletes its records, unless it is to be kept
+// release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
 // for what is left of WithMinHold.
 func (l *Lock) release() error {
 	before := l.Err()
@@ -304,7 +304,7 @@ func (l *Lock) release() error {
 	return l.drop(before, before == nil)
 }
 
-// drop deletes the records of a lock that is over, or hands them on where the lock was
+// drop deletes the keys of a lock that is over, or hands them on where the lock was
 // held. before is why it was over already, and what drop returns then.
 func (l *Lock) drop(before error, held bool) error {
 	if !l.give() {

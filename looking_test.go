@@ -14,19 +14,19 @@ func TestLookingChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		for name, c := range map[string]struct {
-			fence redlatch.FenceMode
-			used  bool
+			quarantine bool
+			used       bool
 		}{
-			"new nodes, no fence":          {fence: redlatch.FenceOff},
-			"new nodes":                    {fence: redlatch.FenceOn},
-			"scripts deleted and no fence": {fence: redlatch.FenceOff, used: true},
-			"scripts deleted":              {fence: redlatch.FenceOn, used: true},
+			"new nodes, no quarantine":          {quarantine: false},
+			"new nodes":                         {quarantine: true},
+			"scripts deleted and no quarantine": {quarantine: false, used: true},
+			"scripts deleted":                   {quarantine: true, used: true},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				conf := fenced(redistest.URLs(servers)...)
-				conf.RestartFence = c.fence
+				conf := withQuarantine(redistest.URLs(servers)...)
+				conf.NoQuarantine = !c.quarantine
 				if c.used {
 					client := open(t, conf)
 					vouch(t, client, "n0", "n1", "n2")
@@ -51,7 +51,7 @@ func TestLookingChangesNothing(t *testing.T) {
 					t.Errorf("inspect: %v", err)
 				}
 				standing := redlatch.Admissible
-				if c.fence == redlatch.FenceOn && !c.used {
+				if c.quarantine && !c.used {
 					standing = redlatch.Waiting
 				}
 				for _, node := range examine(t, conf, "x") {

@@ -115,7 +115,7 @@ var deployments struct {
 }
 
 // config names the nodes n0, n1, … behind urls in a deployment of their own,
-// without the restart fence, and with time enough for a starved machine.
+// without the quarantine, and with time enough for a starved machine.
 func config(urls ...string) redlatch.Config {
 	deployments.mu.Lock()
 	defer deployments.mu.Unlock()
@@ -129,7 +129,7 @@ func config(urls ...string) redlatch.Config {
 		TTL:          20 * time.Second,
 		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("t%d", deployments.n),
-		RestartFence: redlatch.FenceOff,
+		NoQuarantine: true,
 	}
 }
 
@@ -146,7 +146,7 @@ func open(t *testing.T, c redlatch.Config) *redlatch.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	if c.RestartFence == redlatch.FenceOff {
+	if c.NoQuarantine {
 		admitted(t, client, c)
 	}
 	return client

@@ -11,7 +11,7 @@ import (
 )
 
 // checkMinHold refuses a WithMinHold that the servers could not keep by themselves.
-func (c *Client) checkMinHold(r *request) error {
+func (c *Client) checkMinHold(r *settings) error {
 	longest := c.config.MaxTTL - quorum.Drift(c.config.MaxTTL)
 	switch {
 	case r.minHold < 0:
@@ -33,7 +33,7 @@ func (c *Client) ttlFor(d time.Duration) time.Duration {
 // firstTTL is the TTL with which a lock is asked for: with WithMinHold it covers that, so
 // that it is kept though nobody should be left to prolong it. The steps of an attempt come
 // off the validity before the lock is granted.
-func (c *Client) firstTTL(r *request) time.Duration {
+func (c *Client) firstTTL(r *settings) time.Duration {
 	if r.minHold == 0 {
 		return r.ttl
 	}
@@ -41,11 +41,11 @@ func (c *Client) firstTTL(r *request) time.Duration {
 }
 
 // minHoldEnd is when the lock may be released at the earliest.
-func (l *Lock) minHoldEnd() clock.Instant { return l.started.Add(l.call.request.minHold) }
+func (l *Lock) minHoldEnd() clock.Instant { return l.started.Add(l.call.settings.minHold) }
 
 // minHoldLeft is how long until then.
 func (l *Lock) minHoldLeft() time.Duration {
-	if l.call.request.minHold == 0 {
+	if l.call.settings.minHold == 0 {
 		return 0
 	}
 	return l.client.clock.Now().Until(l.minHoldEnd())
@@ -63,7 +63,7 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if closing || l.client.life.Err() != nil {
-		if l.give() && l.hold.Leave() {
+		if l.give() && l.lease.Leave() {
 			l.client.letGo(l)
 		}
 		return errors.Join(before, err)
@@ -80,16 +80,16 @@ func (l *Lock) keep(first bool, before error) error {
 // It waits for a step.
 func (l *Lock) prolong() error {
 	now, end := l.client.clock.Now(), l.minHoldEnd()
-	if l.hold.Until().Until(end) <= 0 {
+	if l.lease.Until().Until(end) <= 0 {
 		return nil
 	}
-	outcome, votes := l.hold.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
+	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
 	switch {
 	case outcome == quorum.Extended, outcome == quorum.Over:
 		return nil
 	case outcome == quorum.Lapsed:
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errRanOut)
-	case l.hold.Impossible():
+	case l.lease.Impossible():
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 	}
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
@@ -106,7 +106,7 @@ func (l *Lock) tickKept(now clock.Instant) {
 		l.mu.Unlock()
 		return
 	}
-	if err := l.drop(nil, !now.Reached(l.hold.Until())); err != nil {
+	if err := l.drop(nil, !now.Reached(l.lease.Until())); err != nil {
 		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
 	}
 }

@@ -52,14 +52,14 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 		return false, err
 	}
 	defer c.calls.Done()
-	if call.claim.TTL, err = wholeTTL("ttl", ttl, c.config.MaxTTL); err != nil {
+	if call.ttl, err = wholeTTL("ttl", ttl, c.config.MaxTTL); err != nil {
 		return false, err
 	}
-	call.claim.Proposed = uint64(c.clock.Wall().UnixMicro())
+	request := vote.Acquire{Key: call.key, ID: id, TTL: call.ttl, Proposed: uint64(c.clock.Wall().UnixMicro()), Reused: true}
 	granted, err := call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, call.claim) },
-		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, call.claim) },
-		TTL:      call.claim.TTL,
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, request) },
+		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, call.release()) },
+		TTL:      call.ttl,
 		Longest:  vote.LongestAttempt,
 		Patience: 1,
 	})
@@ -85,12 +85,14 @@ func (c *Client) ExtendTake(ctx context.Context, name, id string, ttl time.Durat
 		return false, err
 	}
 	defer c.calls.Done()
-	if call.claim.TTL, err = wholeTTL("ttl", ttl, c.config.MaxTTL); err != nil {
+	if call.ttl, err = wholeTTL("ttl", ttl, c.config.MaxTTL); err != nil {
 		return false, err
 	}
 	return call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Prolong(ctx, call.claim) },
-		TTL:      call.claim.TTL,
+		Ask: func(ctx context.Context, i int) vote.Answer {
+			return c.nodes[i].Prolong(ctx, vote.Extend{Key: call.key, ID: id, TTL: call.ttl})
+		},
+		TTL:      call.ttl,
 		Patience: 1,
 	})
 }
@@ -112,7 +114,7 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	}
 	defer c.calls.Done()
 	return call.vote(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Drop(ctx, call.claim) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Drop(ctx, call.release()) },
 		Patience: patient,
 	})
 }
@@ -172,7 +174,7 @@ func (c *Client) look(ctx context.Context, name string, enough func([]vote.Answe
 	}
 	defer c.calls.Done()
 	_, answers := c.engine.Put(ctx, quorum.Poll{
-		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Query(ctx, call.claim.Record) },
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Query(ctx, call.key) },
 		Enough:   enough,
 		Patience: patient, // it takes three round trips
 	})
@@ -229,15 +231,19 @@ func holding(answers []vote.Answer) (id string, left time.Duration, decided bool
 type oneShot struct {
 	client   *Client
 	op, name string
-	claim    vote.Claim
+	key, id  string
+	ttl      time.Duration
 }
+
+// release asks a node to delete what the call left there, or is to delete.
+func (o *oneShot) release() vote.Release { return vote.Release{Key: o.key, ID: o.id, TTL: o.ttl} }
 
 // oneShot begins a call, which c.calls.Done ends.
 func (c *Client) oneShot(ctx context.Context, op, name, id string) (*oneShot, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	record, err := c.record(name)
+	key, err := c.key(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -246,9 +252,7 @@ func (c *Client) oneShot(ctx context.Context, op, name, id string) (*oneShot, er
 	case len(id) > maxID:
 		return nil, invalid("the id has %d bytes: use %d at most", len(id), maxID)
 	}
-	claim := claimOf(record, id, 0)
-	claim.Reused = true
-	call := &oneShot{client: c, op: op, name: name, claim: claim}
+	call := &oneShot{client: c, op: op, name: name, key: key, id: id}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -307,9 +311,9 @@ func (l *Lock) Detach() (id string, err error) {
 	if !first {
 		return "", last
 	}
-	if !l.give() || !l.hold.Leave() { // released at the same time
+	if !l.give() || !l.lease.Leave() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.letGo(l)
-	return l.hold.ID(), nil
+	return l.lease.ID(), nil
 }

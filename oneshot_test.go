@@ -225,9 +225,9 @@ func TestOneShotArguments(t *testing.T) {
 
 	for _, commands := range []redlatch.Commands{redlatch.CommandsNative, redlatch.CommandsWatch, 9} {
 		c := config(server.URL())
-		c.RestartFence, c.Commands = redlatch.FenceOn, commands
+		c.NoQuarantine, c.Commands = false, commands
 		if _, err := redlatch.Open(c); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {
-			t.Errorf("commands %d with the fence on: %v", commands, err)
+			t.Errorf("commands %d with the quarantine on: %v", commands, err)
 		}
 	}
 	ended := within(t, 0)
@@ -444,7 +444,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 	}
 }
 
-// Users who may run no script: commands where the fence is off, an error that
+// Users who may run no script: commands where the quarantine is off, an error that
 // says so where it is on.
 func TestOneShotWithoutScripts(t *testing.T) {
 	t.Parallel()
@@ -471,10 +471,10 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				}
 
 				c := config(server.URLAs(user, "secret"))
-				c.RestartFence = redlatch.FenceOn
+				c.NoQuarantine = false
 				_, err := open(t, c).Take(ctx, name, "x", 20*time.Second)
-				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "RestartFence") || !strings.Contains(err.Error(), "NOPERM") {
-					t.Errorf("with the fence on: %v", err)
+				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NoQuarantine") || !strings.Contains(err.Error(), "NOPERM") {
+					t.Errorf("with the quarantine on: %v", err)
 				}
 			})
 		}
@@ -486,7 +486,7 @@ func TestTakeAtANodeNotAdmitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	c := config(server.URL())
-	c.RestartFence = redlatch.FenceOn
+	c.NoQuarantine = false
 	client := open(t, c)
 	if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("got %t, %v", ok, err)

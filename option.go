@@ -7,10 +7,10 @@ import (
 )
 
 // Option changes one call of Lock, TryLock, Do or TryDo.
-type Option func(*request)
+type Option func(*settings)
 
-// request is what one call asks for.
-type request struct {
+// settings is what one call asks for.
+type settings struct {
 	ttl, maxHold time.Duration
 	minHold      time.Duration
 	guard        time.Duration
@@ -24,20 +24,20 @@ type request struct {
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard
 // of. At most Config.MaxTTL. Defaults to Config.TTL.
-func WithTTL(d time.Duration) Option { return func(r *request) { r.ttl = d } }
+func WithTTL(d time.Duration) Option { return func(r *settings) { r.ttl = d } }
 
 // WithoutRenewal leaves it to the caller to extend the lock; otherwise it is
 // renewed in the background until MaxHold.
-func WithoutRenewal() Option { return func(r *request) { r.renewal = false } }
+func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
 
 // WithoutQueue has Lock try again at random times, as in the paper, in place of
 // standing in line: it may push in before those who do, and has no place that it
 // could keep. It costs as many commands for each try as there are nodes.
-func WithoutQueue() Option { return func(r *request) { r.queue = false } }
+func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 
 // WithMaxHold bounds the renewal of this lock, which then ends with ErrMaxHold. Defaults
 // to Config.MaxHold.
-func WithMaxHold(d time.Duration) Option { return func(r *request) { r.maxHold = d } }
+func WithMaxHold(d time.Duration) Option { return func(r *settings) { r.maxHold = d } }
 
 // WithMinHold has the lock kept for at least d after it was granted, also when fn has
 // returned or Unlock was called before, or when the process has died: for a job that
@@ -60,27 +60,27 @@ func WithMaxHold(d time.Duration) Option { return func(r *request) { r.maxHold =
 //
 // d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; else the
 // error wraps ErrInvalid.
-func WithMinHold(d time.Duration) Option { return func(r *request) { r.minHold = d } }
+func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold = d } }
 
 // WithLabel sets who this lock's holder says it is. Defaults to Config.Label.
-func WithLabel(s string) Option { return func(r *request) { r.label = s } }
+func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
 // WithGuard sets how long before the end of its validity the lock counts as
 // lost: the time to stop the work that it protects. Defaults to a tenth of the
 // TTL.
-func WithGuard(d time.Duration) Option { return func(r *request) { r.guard, r.guarded = d, true } }
+func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
 
 // WithWaitReport has fn called with a *QuorumError that says what Lock waits for,
 // at once and then every second or two. It is called on the waiting goroutine,
 // which waits for it. If it panics or calls runtime.Goexit, that call of Lock ends so, and
 // the next caller takes its place.
 func WithWaitReport(fn func(error)) Option {
-	return func(r *request) { r.report, r.reported = fn, true }
+	return func(r *settings) { r.report, r.reported = fn, true }
 }
 
-// request sets what a call with these options asks for.
-func (c *Client) request(r *request, options []Option) error {
-	*r = request{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
+// settings sets what a call with these options asks for.
+func (c *Client) settings(r *settings, options []Option) error {
+	*r = settings{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
 	for i, option := range options {
 		if option == nil {
 			return invalid("options[%d] is nil: leave it out", i)

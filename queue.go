@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
-	"github.com/redlatch/redlatch/internal/line"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // Between processes the line is kept by a node. Inside one, the callers for a
 // lock stand in a line here, in the order of their calls: one of them contends
 // for all, and a holder hands over to the next without letting go.
 
-// maxHandOvers is how often in a row a process may hand a lock over inside itself
+// maxTransfers is how often in a row a process may hand a lock over inside itself
 // while others wait for it elsewhere.
-const maxHandOvers = 8
+const maxTransfers = 8
 
 // maxBlock is how many callers in a row may hold by one attempt. Tokens must not run
 // ahead of the clocks in µs that stand in for them where a node forgets: no server grants
@@ -26,40 +26,40 @@ const maxBlock = 8
 // queues are the lines of one process.
 type queues struct {
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// of has a queue for each record that somebody here holds, contends or waits
+	// of has a queue for each key that somebody here holds, contends or waits
 	// for.
 	of map[string]*queue
-	// crowded has the records that others were seen waiting for, and until when
+	// contended has the keys that others were seen waiting for, and until when
 	// that is believed: who lets go of one joins the line for it, and does not
 	// push in.
-	crowded map[string]time.Time
+	contended map[string]time.Time
 }
 
-// queue is the line for one record.
+// queue is the line for one key.
 type queue struct {
-	record string
+	key string
 	// holder is the lock that this process holds, if it does.
 	holder *Lock
 	// waiters is nil until there is one.
 	waiters *list.List // of *waiter
-	// place is where the process stands in the line between processes; nil when
-	// it does not. The caller who contends has it.
-	place *line.Place
+	// ticket is the process's place in the wait queue between processes; nil when it has
+	// none. The caller who contends has it.
+	ticket *waitqueue.Ticket
 	// failure is what last stood in the way of the callers who contended.
 	failure *QuorumError
-	// handed counts the hand-overs since the lock was acquired, or since a node last said
+	// transfers counts the hand-overs since the lock was acquired, or since a node last said
 	// that nobody waits elsewhere.
-	handed int
-	// busy: a caller contends, or is being handed the lock.
+	transfers int
+	// busy: a caller contends, or is being transfers the lock.
 	busy bool
-	// others: since the lock was last acquired, others were seen waiting for it
+	// remote: since the lock was last acquired, others were seen waiting for it
 	// elsewhere, or nobody could say. asking: somebody is being asked.
-	others, asking bool
+	remote, asking bool
 }
 
 // waiter is a caller in the line.
 type waiter struct {
-	request *request
+	settings *settings
 	// turn is sent to once, with queues.mu held, after the waiter left the line.
 	turn  chan turn
 	entry *list.Element // nil when it has left the line
@@ -69,33 +69,33 @@ type waiter struct {
 // turn is what comes to a waiter: a hold, and the token to hold by it; without a hold,
 // leave to contend.
 type turn struct {
-	hold  *quorum.Lease
+	lease *quorum.Lease
 	token uint64
 	since clock.Instant
 }
 
 // turnOf is the turn of the first to have hold.
-func turnOf(hold *quorum.Lease) turn {
-	if hold == nil {
+func turnOf(lease *quorum.Lease) turn {
+	if lease == nil {
 		return turn{}
 	}
-	return turn{hold, hold.Token(), hold.Decided()}
+	return turn{lease, lease.Token(), lease.Decided()}
 }
 
 func newQueues() *queues {
-	return &queues{of: make(map[string]*queue), crowded: make(map[string]time.Time)}
+	return &queues{of: make(map[string]*queue), contended: make(map[string]time.Time)}
 }
 
 // enter lets a caller in: to contend, when w is nil, or to wait for w.turn.
-func (s *queues) enter(record string, r *request) (q *queue, w *waiter) {
+func (s *queues) enter(key string, r *settings) (q *queue, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q = s.open(record)
+	q = s.open(key)
 	if !q.busy && q.holder == nil {
 		q.busy = true
 		return q, nil
 	}
-	w = &waiter{request: r, turn: make(chan turn, 1)}
+	w = &waiter{settings: r, turn: make(chan turn, 1)}
 	if q.waiters == nil {
 		q.waiters = list.New()
 	}
@@ -103,12 +103,12 @@ func (s *queues) enter(record string, r *request) (q *queue, w *waiter) {
 	return q, w
 }
 
-// open returns the record's queue. The caller holds s.mu.
-func (s *queues) open(record string) *queue {
-	q := s.of[record]
+// open returns the key's queue. The caller holds s.mu.
+func (s *queues) open(key string) *queue {
+	q := s.of[key]
 	if q == nil {
-		q = &queue{record: record}
-		s.of[record] = q
+		q = &queue{key: key}
+		s.of[key] = q
 	}
 	return q
 }
@@ -164,7 +164,7 @@ func (q *queue) pop() *waiter {
 
 // pass ends the turn of the caller who was busy, in favour of the next. It
 // returns the place in the line that nobody here has a use for any more, if any.
-func (s *queues) pass(q *queue) *line.Place {
+func (s *queues) pass(q *queue) *waitqueue.Ticket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q.busy = false
@@ -173,7 +173,7 @@ func (s *queues) pass(q *queue) *line.Place {
 
 // next lets the first waiter contend, if nobody does and nobody holds the lock.
 // The caller holds s.mu.
-func (s *queues) next(q *queue) (unused *line.Place) {
+func (s *queues) next(q *queue) (unused *waitqueue.Ticket) {
 	if q.busy || q.holder != nil {
 		return nil
 	}
@@ -182,35 +182,35 @@ func (s *queues) next(q *queue) (unused *line.Place) {
 		w.turn <- turn{}
 		return nil
 	}
-	unused, q.place = q.place, nil
+	unused, q.ticket = q.ticket, nil
 	s.tidy(q)
 	return unused
 }
 
 func (s *queues) tidy(q *queue) {
 	if !q.busy && q.holder == nil && q.waiting() == 0 {
-		delete(s.of, q.record)
+		delete(s.of, q.key)
 	}
 }
 
-// hold notes that this process holds a record by l, which was handed over to the caller
+// hold notes that this process holds a key by l, which was handed over to the caller
 // who was busy.
 func (s *queues) hold(l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.open(l.call.record)
+	q := s.open(l.call.key)
 	q.busy = false
 	s.held(q, l)
 }
 
-// acquired notes that this process holds a record by l, and whether others wait for it
+// acquired notes that this process holds a key by l, and whether others wait for it
 // elsewhere; served, that the caller who was busy has it.
 func (s *queues) acquired(l *Lock, served, others bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.open(l.call.record)
+	q := s.open(l.call.key)
 	q.busy = q.busy && !served
-	q.handed, q.others = 0, others
+	q.transfers, q.remote = 0, others
 	s.held(q, l)
 }
 
@@ -224,8 +224,8 @@ func (s *queues) held(q *queue, l *Lock) {
 	}
 }
 
-// lost notes that this process holds the record by l no more.
-func (s *queues) lost(l *Lock) (unused *line.Place) {
+// lost notes that this process holds the key by l no more.
+func (s *queues) lost(l *Lock) (unused *waitqueue.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := l.queue
@@ -233,8 +233,8 @@ func (s *queues) lost(l *Lock) (unused *line.Place) {
 		return nil
 	}
 	q.holder = nil
-	if q.others {
-		s.mark(l.call.record)
+	if q.remote {
+		s.mark(l.call.key)
 	}
 	return s.next(q)
 }
@@ -248,7 +248,7 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 	if q == nil || q.holder != l || q.busy {
 		return nil, nil
 	}
-	if q.others && q.handed >= maxHandOvers {
+	if q.remote && q.transfers >= maxTransfers {
 		return nil, nil
 	}
 	w := q.pop()
@@ -256,7 +256,7 @@ func (s *queues) successor(l *Lock) (*queue, *waiter) {
 		return nil, nil
 	}
 	q.holder, q.busy = nil, true
-	q.handed++
+	q.transfers++
 	return q, w
 }
 
@@ -286,7 +286,7 @@ func (s *queues) obstacle(c *call, q *queue) *QuorumError {
 	votes := c.client.answers(nil)
 	left := time.Until(holder.Until())
 	for i := range votes {
-		votes[i].Verdict, votes[i].Holder, votes[i].Left = Held, parseHolder(holder.hold.ID()), left
+		votes[i].Verdict, votes[i].Holder, votes[i].Left = Held, parseHolder(holder.lease.ID()), left
 	}
 	return newQuorumError("lock", c.name, votes)
 }

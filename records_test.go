@@ -17,9 +17,9 @@ func TestMaxTTLBeyondADay(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, shared(t, 1)[0].Addr())
 	for _, maxTTL := range []time.Duration{24*time.Hour + time.Millisecond, 1000 * time.Hour, math.MaxInt64} {
-		for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
+		for _, quarantine := range []bool{true, false} {
 			c := config(proxy.URL())
-			c.MaxTTL, c.RestartFence = maxTTL, fence
+			c.MaxTTL, c.NoQuarantine = maxTTL, !quarantine
 			client, err := redlatch.Open(c)
 			if err == nil {
 				client.Close()
@@ -89,7 +89,7 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				s := sharedOf(t, binary, 1)[0]
-				conf := withMaxTTL(fenced(s.URL()), 20*time.Second)
+				conf := withMaxTTL(withQuarantine(s.URL()), 20*time.Second)
 				client := open(t, conf)
 				vouch(t, client, "n0")
 				unlock(t, tryLock(t, client, conf.Deployment))

@@ -36,7 +36,7 @@ func (l *Lock) tick() {
 		return
 	}
 	l.mu.Lock()
-	renew := l.call.request.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.call.request.maxHold
+	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.call.settings.maxHold
 	l.renewing = l.renewing || renew
 	if l.state == nil {
 		l.alarm.Reset(l.nextTick(now))
@@ -50,7 +50,7 @@ func (l *Lock) tick() {
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	d := min(now.Until(l.end()), longestTick)
-	if l.call.request.renewal && !l.renewing && now.Since(l.started) < l.call.request.maxHold {
+	if l.call.settings.renewal && !l.renewing && now.Since(l.started) < l.call.settings.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
@@ -58,11 +58,11 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 
 // renew makes one round of extension, on the goroutine of a tick.
 func (l *Lock) renew() {
-	err := l.extend(l.client.life, l.call.request.ttl)
+	err := l.extend(l.client.life, l.call.settings.ttl)
 	now := l.client.clock.Now()
-	next := l.client.jitter(l.call.request.ttl / 3)
+	next := l.client.jitter(l.call.settings.ttl / 3)
 	if err != nil {
-		next = l.client.jitter(l.call.request.ttl / 12)
+		next = l.client.jitter(l.call.settings.ttl / 12)
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()

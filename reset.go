@@ -6,14 +6,14 @@ import (
 )
 
 // Reset has one node record the deployment as this client's Config has it: its set of nodes,
-// MaxTTL, RestartFence and Durable, whatever is recorded there, keys of the deployment that
+// MaxTTL, NoQuarantine and Durable, whatever is recorded there, keys of the deployment that
 // are of another type included. Clients with other settings are refused on the node from
 // then on, with both settings in the error. To change a deployment, reset every node of it;
 // the command redlatch deployment set does.
 //
 // Locks that are held go on until their validity ends: the node extends none. It votes for
 // nobody until the longest MaxTTL, the new one or one that is recorded on a node now, and 4 s
-// have passed, unless Admit vouches that no lock is held, or RestartFence is FenceOff.
+// have passed, unless Admit vouches that no lock is held, or NoQuarantine is set.
 //
 // Before the set of nodes is changed, stop all clients of the old set, on every machine: a
 // majority of the old set and one of the new need not meet, so a lock may have two holders

@@ -15,7 +15,7 @@ import (
 func TestResetMovesADeployment(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 5)
-	five := fenced(redistest.URLs(servers)...)
+	five := withQuarantine(redistest.URLs(servers)...)
 	three := five
 	three.Nodes = five.Nodes[:3]
 
@@ -79,7 +79,7 @@ func TestResetMovesADeployment(t *testing.T) {
 func TestVouchAfterReset(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 3)
-	three := fenced(redistest.URLs(servers)...)
+	three := withQuarantine(redistest.URLs(servers)...)
 	vouch(t, open(t, three), three.Nodes...)
 	one := three
 	one.Nodes = three.Nodes[:1]
@@ -97,7 +97,7 @@ func TestVouchAfterReset(t *testing.T) {
 func TestResetToASmallerMaxTTL(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	small := fenced(server.URL())
+	small := withQuarantine(server.URL())
 	large := small
 	large.MaxTTL = time.Minute
 	vouch(t, open(t, large), large.Nodes...)
@@ -127,7 +127,7 @@ func TestResetRefuses(t *testing.T) {
 	if err := down.Refuse(true); err != nil {
 		t.Fatal(err)
 	}
-	c := fenced(servers[1].URL(), replica.URL(), down.URL())
+	c := withQuarantine(servers[1].URL(), replica.URL(), down.URL())
 	client := open(t, c)
 	if err := client.Reset(t.Context(), "redis://127.0.0.1:1"); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("a foreign node: got %v, want ErrInvalid", err)

@@ -20,18 +20,18 @@ const (
 	restartQuarantine = restartTTL + 4*time.Second
 )
 
-// fencedClient opens a client whose nodes are vouched for unless fence is off.
-func fencedClient(t *testing.T, urls []string, fence redlatch.FenceMode, admit bool) *redlatch.Client {
+// quarantineClient opens a client whose nodes are vouched for unless quarantine is off.
+func quarantineClient(t *testing.T, urls []string, quarantine bool, admit bool) *redlatch.Client {
 	t.Helper()
 	client, err := redlatch.Open(redlatch.Config{
-		Nodes: urls, TTL: restartTTL, MaxTTL: restartTTL, RestartFence: fence, Deployment: fmt.Sprint("f", fence),
+		Nodes: urls, TTL: restartTTL, MaxTTL: restartTTL, NoQuarantine: !quarantine, Deployment: fmt.Sprint("f", quarantine),
 		NodeTimeout: 250 * time.Millisecond, // a starved machine is not the subject
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	if admit && fence == redlatch.FenceOn {
+	if admit && quarantine {
 		for _, url := range urls {
 			if err := client.Admit(t.Context(), url); err != nil {
 				t.Fatal(err)
@@ -68,10 +68,10 @@ func awaitVote(t *testing.T, client *redlatch.Client, name string) time.Duration
 }
 
 // A lock is held through three of five nodes, and one of the three restarts
-// empty: without the fence the two others and the forgetful one are a quorum.
+// empty: without the quarantine the two others and the forgetful one are a quorum.
 func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
-	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
-		t.Run(fmt.Sprintf("fence=%t", fence == redlatch.FenceOn), func(t *testing.T) {
+	for _, quarantine := range []bool{true, false} {
+		t.Run(fmt.Sprintf("quarantine=%t", quarantine), func(t *testing.T) {
 			t.Parallel()
 			servers := redistest.Nodes(t, 5)
 			// A cannot reach nodes 3 and 4, which it knows by other addresses.
@@ -88,8 +88,8 @@ func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
 				}
 				through = append(through, fmt.Sprintf("%s#n%d", url, i))
 			}
-			b := fencedClient(t, direct, fence, true)
-			a := fencedClient(t, through, fence, false)
+			b := quarantineClient(t, direct, quarantine, true)
+			a := quarantineClient(t, through, quarantine, false)
 
 			held, err := a.TryLock(t.Context(), "x")
 			if err != nil {
@@ -106,7 +106,7 @@ func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
 					lock.Unlock(t.Context())
 				}
 			}
-			if want := fence == redlatch.FenceOff; violated != want {
+			if want := !quarantine; violated != want {
 				t.Fatalf("two holders at once: %t, want %t", violated, want)
 			}
 		})
@@ -150,7 +150,7 @@ func TestAdmission(t *testing.T) {
 			t.Run(binary+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				client := fencedClient(t, []string{server.URL()}, redlatch.FenceOn, true)
+				client := quarantineClient(t, []string{server.URL()}, true, true)
 				lock, err := client.Lock(within(t, patience/2), "x") // which a starved machine may not do at once
 				if err != nil {
 					t.Fatal(err)
@@ -233,7 +233,7 @@ func TestPromotedReplicaIsNotAdmitted(t *testing.T) {
 	master := redistest.New(t)
 	replica := redistest.NewReplica(t, master)
 	proxy := redistest.NewProxy(t, master.Addr())
-	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
 	if err := tryUntilAnswered(t, client, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestRestartBehindAProxyIsSeen(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.KeepClientOpen(true)
-	client := fencedClient(t, []string{proxy.URL()}, redlatch.FenceOn, true)
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
 	if err := tryUntilAnswered(t, client, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -315,9 +315,9 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 5)
 	urls := redistest.URLs(servers)
-	fencedClient(t, urls, redlatch.FenceOn, true)
+	quarantineClient(t, urls, true, true)
 
-	three := fencedClient(t, urls[:3], redlatch.FenceOn, false)
+	three := quarantineClient(t, urls[:3], true, false)
 	_, err := three.TryLock(t.Context(), "x")
 	if !errors.Is(err, redlatch.ErrRefused) {
 		t.Fatalf("got %v, want ErrRefused", err)
@@ -333,7 +333,7 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 	for _, proxy := range redistest.Proxies(t, servers) {
 		proxied = append(proxied, proxy.URL())
 	}
-	same := fencedClient(t, proxied, redlatch.FenceOn, false)
+	same := quarantineClient(t, proxied, true, false)
 	if _, err := same.TryLock(t.Context(), "y"); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestFlushedBeforeItIsAdmitted(t *testing.T) {
 		s := redistest.New(t, redistest.Options{Binary: binary})
 		proxy := redistest.NewProxy(t, s.Addr())
 		c := config(s.URL())
-		c.RestartFence = redlatch.FenceOn
+		c.NoQuarantine = false
 		first := open(t, c)
 		if err := first.Admit(t.Context(), "n0"); err != nil {
 			t.Fatal(err)

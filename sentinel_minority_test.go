@@ -73,15 +73,15 @@ func (d divided) divide(t *testing.T) (cut time.Time) {
 // promoted a replica. The holder does not renew for as long as that lasts.
 func TestHolderWithAMinorityOfTheSentinels(t *testing.T) {
 	t.Parallel()
-	for _, fence := range []redlatch.FenceMode{redlatch.FenceOn, redlatch.FenceOff} {
-		t.Run(fmt.Sprint("fence ", fence == redlatch.FenceOn), func(t *testing.T) {
+	for _, quarantine := range []bool{true, false} {
+		t.Run(fmt.Sprint("quarantine ", quarantine), func(t *testing.T) {
 			t.Parallel()
 			d := newDivided(t)
 			conf := config(d.minority())
-			conf.TTL, conf.RestartFence = 3*time.Second, fence
+			conf.TTL, conf.NoQuarantine = 3*time.Second, !quarantine
 			conf.MaxTTL = conf.TTL
 			a, b := open(t, conf), open(t, through(conf, d.url()))
-			if fence == redlatch.FenceOn {
+			if quarantine {
 				if err := a.Admit(t.Context(), "n0"); err != nil {
 					t.Fatal(err)
 				}
@@ -100,7 +100,7 @@ func TestHolderWithAMinorityOfTheSentinels(t *testing.T) {
 				if second, err = b.TryLock(t.Context(), "x", redlatch.WithGuard(0)); err != nil {
 					return false
 				}
-				if fence == redlatch.FenceOn && first.Err() == nil {
+				if quarantine && first.Err() == nil {
 					t.Errorf("two holders: A's lock is valid for %v", time.Until(first.Until()))
 				}
 				return true

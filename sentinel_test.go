@@ -119,7 +119,7 @@ func TestSentinelFailoverFromAHungMaster(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, 1, sentinelOptions)
 	conf := config(w.url())
-	conf.RestartFence = redlatch.FenceOn
+	conf.NoQuarantine = false
 	conf.TTL = 30 * time.Second
 	conf.MaxTTL = conf.TTL
 	client := open(t, conf)

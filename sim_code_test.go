@@ -23,13 +23,13 @@ type breach struct {
 var breaches = []breach{
 	{
 		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
-		was: `if !t.held() || now.Reached(h.until) ||`,
-		now: `if !t.held() || now.Reached(h.until) && broken != RULE ||`,
+		was: `if !t.held() || now.Reached(l.until) ||`,
+		now: `if !t.held() || now.Reached(l.until) && broken != RULE ||`,
 	},
 	{
 		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
 		was: "	now := e.clock.Now()\n",
-		now: "	now := e.clock.Now()\n	if broken == RULE {\n		h.until = now.Add(h.claim.TTL - Drift(h.claim.TTL))\n	}\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		l.until = now.Add(l.request.TTL - Drift(l.request.TTL))\n	}\n",
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
@@ -38,8 +38,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: `case e.clock.Now().Reached(h.until):`,
-		now: `case e.clock.Now().Reached(h.until) && broken != RULE:`,
+		was: `case e.clock.Now().Reached(l.until):`,
+		now: `case e.clock.Now().Reached(l.until) && broken != RULE:`,
 	},
 	{
 		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 1000,
@@ -48,13 +48,13 @@ var breaches = []breach{
 	},
 	{
 		rule: "a grant counts under the token alone", file: "internal/quorum/tally.go", within: 1000, weather: "torn",
-		was: "		case seat.granted == t.token:\n",
-		now: "		case seat.granted == t.token, broken == RULE:\n",
+		was: "		case node.granted == t.token:\n",
+		now: "		case node.granted == t.token, broken == RULE:\n",
 	},
 	{
-		rule: "a failure is undone", file: "internal/quorum/hold.go", within: 1000,
-		was: "	h.giveUp(false)\n",
-		now: "	if broken != RULE {\n		h.giveUp(false)\n	}\n",
+		rule: "a failure is undone", file: "internal/quorum/lease.go", within: 1000,
+		was: "	l.giveUp(false)\n",
+		now: "	if broken != RULE {\n		l.giveUp(false)\n	}\n",
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
@@ -77,12 +77,12 @@ var breaches = []breach{
 		now: `if !unheard || broken == RULE {`,
 	},
 	{
-		rule: "a lock is lost when no quorum is left", file: "internal/quorum/hold.go", within: 1000,
-		was: `	return gone > len(h.seats)-Majority(len(h.seats))`,
-		now: `	return gone > len(h.seats)-Majority(len(h.seats)) || gone > 0 && broken == RULE`,
+		rule: "a lock is lost when no quorum is left", file: "internal/quorum/lease.go", within: 1000,
+		was: `	return gone > len(l.nodes)-Majority(len(l.nodes))`,
+		now: `	return gone > len(l.nodes)-Majority(len(l.nodes)) || gone > 0 && broken == RULE`,
 	},
 	{
-		rule: "what may have been handed over is not lost", file: "internal/quorum/handover.go", within: 2000, weather: "torn",
+		rule: "what may have been handed over is not lost", file: "internal/quorum/transfer.go", within: 2000, weather: "torn",
 		was: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:`,
 		now: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held && broken != RULE) && a.Verdict == vote.Unknown:`,
 	},

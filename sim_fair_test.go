@@ -86,7 +86,7 @@ func newSimQueue(seed uint64) *simQueue {
 func (q *simQueue) live() {
 	var callers sync.WaitGroup
 	for _, c := range q.crews {
-		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, RestartFence: redlatch.FenceOff, Label: c.name}
+		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, NoQuarantine: true, Label: c.name}
 		client, err := openInWorld(config, q.world, c.machine)
 		if err != nil {
 			q.world.Judge.Condemn("open: %v", err)

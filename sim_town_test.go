@@ -121,15 +121,14 @@ func (p *simProcess) open() error {
 	plan := p.town.plan
 	config := redlatch.Config{
 		TTL: plan.TTL, MaxTTL: plan.MaxTTL, NodeTimeout: plan.NodeTimeout,
-		RestartFence: redlatch.FenceOn,
-		MaxHold:      3 * plan.MaxTTL,
-		Label:        p.machine.Name,
+		MaxHold: 3 * plan.MaxTTL,
+		Label:   p.machine.Name,
 	}
 	if p.town.world.Mutation == sim.FenceOff {
-		config.RestartFence = redlatch.FenceOff
+		config.NoQuarantine = true
 	}
 	if p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 {
-		config = redlatch.InCrowd(config) // the other steps are what mutations change
+		config = redlatch.Batched(config) // the other steps are what mutations change
 	}
 	client, err := openInWorld(config, p.town.world, p.machine)
 	p.client = client

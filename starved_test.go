@@ -67,7 +67,7 @@ func starvedChild() {
 		client, err := redlatch.Open(redlatch.Config{
 			Nodes:        strings.Fields(os.Getenv(childNodes)),
 			Deployment:   os.Getenv(childDeployment),
-			RestartFence: redlatch.FenceOff,
+			NoQuarantine: true,
 			TTL:          20 * time.Second,
 			NodeTimeout:  time.Second, // the processor's time is short, not the network's
 		})

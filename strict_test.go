@@ -38,7 +38,7 @@ func TestEvictingNode(t *testing.T) {
 		server := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}})
 		proxy := redistest.NewProxy(t, server.Addr())
 		var log logged
-		lenient := fenced(proxy.URL())
+		lenient := withQuarantine(proxy.URL())
 		lenient.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		strict := lenient
 		strict.Strict, strict.Logger = true, nil
@@ -74,7 +74,7 @@ func TestNodeThatBeginsToEvictIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	var log logged
-	c := fenced(server.URL())
+	c := withQuarantine(server.URL())
 	c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := open(t, c)
 	vouch(t, client, c.Nodes...)

@@ -14,7 +14,7 @@ import (
 // and then contends for it with other processes.
 func (c *call) queue() (*Lock, error) {
 	queues := c.client.queues
-	q, w := queues.enter(c.record, &c.request)
+	q, w := queues.enter(c.key, &c.settings)
 	var t turn
 	if w != nil {
 		var err error
@@ -29,7 +29,7 @@ func (c *call) queue() (*Lock, error) {
 			c.client.pass(q)
 		}
 	}()
-	if t.hold != nil {
+	if t.lease != nil {
 		lock := c.hold(t)
 		queues.hold(lock)
 		served = true
@@ -52,11 +52,11 @@ func (c *call) stay(q *queue, w *waiter) (turn, error) {
 			return
 		}
 		if t, ok := c.client.queues.leave(q, w); ok {
-			c.client.decline(q, t.hold)
+			c.client.decline(q, t.lease)
 		}
 	}()
 	var reports <-chan time.Time
-	if c.request.report != nil {
+	if c.settings.report != nil {
 		c.failure = c.client.queues.obstacle(c, q)
 		c.report()
 		ticker := time.NewTicker(time.Second)
@@ -81,9 +81,9 @@ func (c *call) stay(q *queue, w *waiter) (turn, error) {
 }
 
 // decline gives a turn on that came too late.
-func (c *Client) decline(q *queue, hold *quorum.Lease) {
-	if hold != nil {
-		c.serve(q, c.queues.another(q), hold)
+func (c *Client) decline(q *queue, lease *quorum.Lease) {
+	if lease != nil {
+		c.serve(q, c.queues.another(q), lease)
 		return
 	}
 	c.pass(q)
@@ -93,32 +93,32 @@ func (c *Client) decline(q *queue, hold *quorum.Lease) {
 // to wait, and the next when it is this process's turn in the line. others: more wait for
 // the lock elsewhere.
 func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
-	inLine := q.place != nil || c.client.queues.standsInLine(q)
+	inQueue := q.ticket != nil || c.client.queues.hasRemoteWaiters(q)
 	var pause time.Duration
 	for {
 		if err := c.may(); err != nil {
 			return nil, false, err
 		}
-		placed := false
-		if inLine {
-			if placed, err = c.await(q, pause); err != nil {
+		queued := false
+		if inQueue {
+			if queued, err = c.await(q, pause); err != nil {
 				return nil, false, err
 			}
 		}
-		claim := c.claim() // after the wait: the id says since when it is held
-		if placed {
-			claim = q.place.In(claim)
+		request := c.request() // after the wait: the id says since when it is held
+		if queued {
+			request = q.ticket.Attempt(request)
 		}
-		claim.More = c.client.queues.behind(q)
-		lock, err = c.try(claim)
+		request.More = c.client.queues.behind(q)
+		lock, err = c.try(request)
 		if lock != nil {
-			if q.place != nil {
-				arbiter := lock.hold.Answer(q.place.Arbiter())
+			if q.ticket != nil {
+				arbiter := lock.lease.Answer(q.ticket.Arbiter())
 				// Until the node that keeps the line has said otherwise, others wait: by
 				// the time that a slow one does, all callers here could have had the lock.
 				others = arbiter.Waiting || arbiter.Verdict != vote.Granted
-				q.place.Taken(arbiter)
-				q.place = nil
+				q.ticket.Taken(arbiter)
+				q.ticket = nil
 			}
 			return lock, others, nil
 		}
@@ -127,12 +127,12 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 			return nil, false, err
 		}
 		c.report()
-		if errors.Is(c.failure.kind, ErrHeld) && !inLine {
-			inLine = true
+		if errors.Is(c.failure.kind, ErrHeld) && !inQueue {
+			inQueue = true
 			continue
 		}
 		c.failed++
-		if placed && c.failed <= swiftTries {
+		if queued && c.failed <= swiftTries {
 			// Releases, the last holder's or our own, are still on their way.
 			pause = c.client.draw(firstPause / 2)
 			continue
@@ -150,16 +150,16 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 const swiftTries = 4
 
 // await waits for this process's turn, no sooner than after rest unless it is
-// called; placed is false when no node keeps a line.
-func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
+// called; queued is false when no node keeps a line.
+func (c *call) await(q *queue, rest time.Duration) (queued bool, err error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(c.client.life, func() { cancel(ErrClosed) })
 	defer stop()
-	if q.place == nil {
-		q.place = c.client.line.Join(claimOf(c.record, "", c.request.ttl))
+	if q.ticket == nil {
+		q.ticket = c.client.waitqueue.Join(c.key)
 	}
-	err = q.place.Await(ctx, rest, func(s vote.Standing) { c.stands(q, s) })
+	err = q.ticket.Await(ctx, rest, func(s vote.Position) { c.stands(q, s) })
 	if ctx.Err() != nil {
 		return false, c.may()
 	}
@@ -167,10 +167,10 @@ func (c *call) await(q *queue, rest time.Duration) (placed bool, err error) {
 }
 
 // stands takes in what the node that keeps the line says.
-func (c *call) stands(q *queue, s vote.Standing) {
+func (c *call) stands(q *queue, s vote.Position) {
 	if s.Free() {
 		if s.Ahead == 0 {
-			c.client.queues.cleared(c.record)
+			c.client.queues.clearContended(c.key)
 		}
 		return
 	}
@@ -184,7 +184,7 @@ func (c *call) stands(q *queue, s vote.Standing) {
 			votes[i].Verdict = NotSent
 		}
 	}
-	votes[s.Place.Voter].Verdict, votes[s.Place.Voter].Holder, votes[s.Place.Voter].Left = Held, parseHolder(s.Holder), s.Left
+	votes[s.Ticket.Node].Verdict, votes[s.Ticket.Node].Holder, votes[s.Ticket.Node].Left = Held, parseHolder(s.Holder), s.Left
 	c.failure = &QuorumError{Op: "lock", Name: c.name, Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
 	c.client.queues.fail(q, c.failure)
 	c.report()
@@ -199,13 +199,13 @@ func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
 func (c *Client) giveUp(l *Lock, held bool) (votes []vote.Answer, ok bool) {
 	if held && c.life.Err() == nil {
 		if q, w := c.queues.successor(l); w != nil {
-			if c.queues.unheard(q) {
-				c.line.Look(q.record, func(others bool) { c.queues.asked(q, others) })
+			if c.queues.mustAsk(q) {
+				c.waitqueue.Look(q.key, func(others bool) { c.queues.asked(q, others) })
 			}
-			return c.serve(q, w, l.hold)
+			return c.serve(q, w, l.lease)
 		}
 	}
-	votes, ok = l.hold.Release()
+	votes, ok = l.lease.Release()
 	c.letGo(l)
 	return votes, ok
 }
@@ -219,34 +219,34 @@ func (c *Client) letGo(l *Lock) {
 
 // serve gives hold to w, or to the next in line when w has gone; without either it
 // releases it. The next holds by the same attempt if that is as good as one of its own,
-// else the records are handed over. Without votes nothing was asked of the nodes.
-func (c *Client) serve(q *queue, w *waiter, hold *quorum.Lease) (votes []vote.Answer, ok bool) {
+// else the keys are handed over. Without votes nothing was asked of the nodes.
+func (c *Client) serve(q *queue, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && c.life.Err() == nil; w = c.queues.another(q) {
-		token, ok := hold.Successor(c.firstTTL(w.request))
-		if !ok || parseHolder(hold.ID()).Label != w.request.label {
-			return c.handOver(q, w, hold)
+		token, ok := lease.Successor(c.firstTTL(w.settings))
+		if !ok || parseHolder(lease.ID()).Label != w.settings.label {
+			return c.transfer(q, w, lease)
 		}
-		if c.queues.hand(w, turn{hold, token, c.clock.Now()}) {
+		if c.queues.hand(w, turn{lease, token, c.clock.Now()}) {
 			return nil, true
 		}
 	}
-	votes, ok = hold.Release()
+	votes, ok = lease.Release()
 	c.pass(q)
 	return votes, ok
 }
 
-// handOver ends hold in favour of an attempt for w, or for the next in line when w has
+// transfer ends the lease in favour of an attempt for w, or for the next in line when w has
 // gone.
-func (c *Client) handOver(q *queue, w *waiter, hold *quorum.Lease) (votes []vote.Answer, ok bool) {
+func (c *Client) transfer(q *queue, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	c.counters.tries.Add(1)
-	claim := c.claim(q.record, w.request)
-	claim.More = c.queues.behind(q)
-	votes, ok = hold.Transfer(claim, func(next *quorum.Lease) {
+	request := c.request(q.key, w.settings)
+	request.More = c.queues.behind(q)
+	votes, ok = lease.Transfer(request, func(next *quorum.Lease) {
 		if !c.queues.hand(w, turnOf(next)) {
 			c.decline(q, next)
 		}
 	})
-	if ok && votes[c.line.Arbiter(q.record)].Verdict == vote.Granted {
+	if ok && votes[c.waitqueue.Arbiter(q.key)].Verdict == vote.Granted {
 		c.queues.heard(q)
 	}
 	return votes, ok

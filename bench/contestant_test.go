@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-
-	"github.com/redlatch/redlatch"
 )
 
 // locker is a contestant's client, connected.
@@ -26,8 +24,8 @@ type contestant struct {
 // contestants begin with the floor, by which the others are divided.
 var contestants = []contestant{
 	{name: "floor", nodes: 5, key: plain, open: openFloor},
-	{name: "redlatch", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOff)},
-	{name: "redlatch-fenced", nodes: 5, key: plain, open: openRedlatch(redlatch.FenceOn)},
+	{name: "redlatch", nodes: 5, key: plain, open: openRedlatch(false)},
+	{name: "redlatch-quarantine", nodes: 5, key: plain, open: openRedlatch(true)},
 	{name: "scripts", nodes: 5, key: plain, open: openScripts},
 	{name: "redsync", nodes: 5, key: plain, open: openRedsync},
 	{name: "redsync-rueidis", nodes: 5, key: plain, open: openRedsyncRueidis},

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,7 +25,7 @@ type waiter interface {
 // with first, each with the commands that it sends itself: the others that servers
 // count are its scripts'.
 var crowdContestants = []crowdContestant{
-	{contestant{name: "redlatch", nodes: 5, open: openRedlatch(redlatch.FenceOff)}, []string{"evalsha", "eval"}},
+	{contestant{name: "redlatch", nodes: 5, open: openRedlatch(false)}, []string{"evalsha", "eval"}},
 	{contestant{name: "redsync", nodes: 5, open: openRedsync}, []string{"set", "setnx", "evalsha", "eval"}},
 	{contestant{name: "redislock", nodes: 1, open: openRedislockWaiting}, []string{"evalsha", "eval"}},
 	{contestant{name: "rueidislock", nodes: 1, open: openRueidislock}, []string{"evalsha", "eval", "set", "client|caching", "get", "del"}},

@@ -47,7 +47,7 @@ func degraded(b *testing.B, callers int) {
 		entrants = append(entrants, entrant{name: name, base: base, locker: l})
 	}
 	open := func(deployment string, addrs []string) (locker, error) {
-		return openRedlatchWith(redlatch.Config{RestartFence: redlatch.FenceOff, Deployment: deployment}, addrs)
+		return openRedlatchWith(redlatch.Config{NoQuarantine: true, Deployment: deployment}, addrs)
 	}
 	l, err := open("bench-up", up)
 	enter("redlatch, all up", 0, l, err)

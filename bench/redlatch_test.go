@@ -10,12 +10,12 @@ import (
 
 type redlatchLocker struct{ client *redlatch.Client }
 
-func openRedlatch(fence redlatch.FenceMode) func(addrs []string) (locker, error) {
+func openRedlatch(quarantine bool) func(addrs []string) (locker, error) {
 	return func(addrs []string) (locker, error) {
 		return openRedlatchWith(redlatch.Config{
-			RestartFence: fence,
+			NoQuarantine: !quarantine,
 			// Clients with other settings must not share a deployment.
-			Deployment: fmt.Sprintf("bench-%d-fence-%d", len(addrs), fence),
+			Deployment: fmt.Sprintf("bench-%d-quarantine-%t", len(addrs), quarantine),
 		}, addrs)
 	}
 }
@@ -33,7 +33,7 @@ func openRedlatchWith(config redlatch.Config, addrs []string) (locker, error) {
 		return nil, err
 	}
 	l := &redlatchLocker{client}
-	if config.RestartFence == redlatch.FenceOff {
+	if config.NoQuarantine {
 		return l, nil
 	}
 	// Fresh servers have forgotten nothing; left alone they vote after 34 s.

@@ -17,7 +17,7 @@ import (
 )
 
 // scripts is redlatch's own scripts, sent by the floor's client, which does nothing
-// besides. What it takes more than the floor is what tokens, the restart fence and the line
+// besides. What it takes more than the floor is what tokens, the quarantine and the line
 // cost a server; what redlatch takes more than it is the client's. Like the floor it is a
 // measure, not a lock.
 type scripts struct{}
@@ -73,14 +73,14 @@ func (scripts) set(ctx context.Context, node rueidis.Client, name, id string) bo
 }
 
 func acquireByScript(ctx context.Context, to rueidis.Client, name, id string, waiter ...string) rueidis.RedisResult {
-	counter, next := node.ClaimKeys(name)
+	counter, next := node.CounterKey(name), node.NextKey(name)
 	proposed := strconv.FormatInt(time.Now().UnixMicro(), 10)
 	return to.Do(ctx, to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(4).Key(name, counter, "admitted", next).
 		Arg(script.Acquire, id, ttlText, proposed, proposed[:len(proposed)-6], counterTTLText, expected(to)).Arg(waiter...).Build())
 }
 
 func (scripts) delete(ctx context.Context, to rueidis.Client, name, id string) bool {
-	counter, next := node.ClaimKeys(name)
+	counter, next := node.CounterKey(name), node.NextKey(name)
 	n, err := to.Do(ctx, to.B().Evalsha().Sha1(script.Releasing.SHA).Numkeys(3).Key(name, counter, next).
 		Arg(id, "0", counterTTLText).Build()).AsInt64()
 	return err == nil && n > 0
@@ -126,8 +126,8 @@ func (c *calling) lock(ctx context.Context, name string) (func(context.Context) 
 	if c.set(ctx, to, name, id) {
 		return unlock, nil
 	}
-	_, next := node.ClaimKeys(name)
-	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Stand, c.waiter, "0", expected(to)).Build()
+	next := node.NextKey(name)
+	stand := to.B().Evalsha().Sha1(bareVoting.SHA).Numkeys(3).Key(name, "admitted", next).Arg(script.Enqueue, c.waiter, "0", expected(to)).Build()
 	if err := to.Do(ctx, stand).Error(); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
 )
 
 // waitingCallers is how many callers of one process wait for one lock.
@@ -17,12 +16,12 @@ const waitingCallers = 5000
 // a goroutine that waits for a channel, and commands a second of all together.
 func BenchmarkWaitingCallers(b *testing.B) {
 	on := servers(b, 1)
-	holder, err := openRedlatch(redlatch.FenceOff)(addresses(on))
+	holder, err := openRedlatch(false)(addresses(on))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer holder.close()
-	l, err := openRedlatch(redlatch.FenceOff)(addresses(on))
+	l, err := openRedlatch(false)(addresses(on))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestManyCallersGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	acquires := &slow{words: []any{"acquire", "several"}, opened: make(chan struct{})}
+	acquires := &slow{words: []any{"acquire", "batch"}, opened: make(chan struct{})}
 	rdb.AddHook(acquires)
 	// Steps that went together do nothing in a later second than they were made in.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))

@@ -38,7 +38,7 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 			replica := redistest.NewReplica(t, master, redistest.Options{Binary: binary, ReplicaOf: stream.Addr()})
 
 			c := config
-			c.RestartFence, c.MaxTTL, c.Deployment, c.Nodes = redlatch.FenceOn, c.TTL, "failback", nil
+			c.NoQuarantine, c.MaxTTL, c.Deployment, c.Nodes = false, c.TTL, "failback", nil
 			idle, other := open(t, c, dial(t, master.Addr())), open(t, c, dial(t, master.Addr()))
 			if err := idle.Admit(t.Context(), master.Addr()); err != nil {
 				t.Fatal(err)

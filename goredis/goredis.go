@@ -78,7 +78,7 @@ type pipeliner interface {
 // one server, whose address it then is. Config.TLS is not used.
 //
 // Where Sentinels watch the master, it is go-redis that asks them, and believes the first that
-// answers; redlatch.Open believes a majority of them. With the restart fence on such a client
+// answers; redlatch.Open believes a majority of them. With the quarantine on such a client
 // is refused, unless [AnySentinel] accepts that.
 //
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
@@ -96,7 +96,7 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 }
 
 // AnySentinel accepts what Open refuses of a client that redis.NewFailoverClient returned, with
-// the restart fence on: it believes the first Sentinel that answers, and not a majority of
+// the quarantine on: it believes the first Sentinel that answers, and not a majority of
 // them. A holder that is cut off with the former master and one Sentinel goes on with that
 // master, while the others promote a replica, and a lock has two holders for as long as that
 // lasts. Other clients are returned as they are.
@@ -113,7 +113,7 @@ type anySentinel struct{ *redis.Client }
 const failoverAddr = "FailoverClient"
 
 var errAnySentinel = errors.New("a failover client believes the first Sentinel that answers, so that a lock may have two holders while the Sentinels are parted: " +
-	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.RestartFence FenceOff")
+	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.NoQuarantine")
 
 func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, error) {
 	if len(clients) == 0 {
@@ -140,7 +140,7 @@ func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, er
 			// The name is not repeated: a URL would have a password.
 			return nil, fmt.Errorf("client %d needs a name of up to 256 printable characters, without spaces and without @ # ? & =, and not a URL: write it in Config.Nodes[%d]", i, i)
 		}
-		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && config.RestartFence != redlatch.FenceOff {
+		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && !config.NoQuarantine {
 			return nil, fmt.Errorf("client %d: %w", i, errAnySentinel)
 		}
 		nodes[i] = node

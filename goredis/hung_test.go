@@ -27,7 +27,7 @@ func TestClusterOneMasterHangs(t *testing.T) {
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[1].Addr(), servers[2].Addr()}, PoolSize: 200, ReadTimeout: patience / 2})
 			t.Cleanup(func() { rdb.Close() })
 			c := config
-			c.Nodes, c.RestartFence, c.MaxTTL, c.NodeTimeout = []string{"cluster"}, redlatch.FenceOn, c.TTL, 250*time.Millisecond
+			c.Nodes, c.NoQuarantine, c.MaxTTL, c.NodeTimeout = []string{"cluster"}, false, c.TTL, 250*time.Millisecond
 			client := open(t, c, rdb)
 			await(t, "the Cluster is vouched for", func() bool { return client.Admit(t.Context(), "cluster") == nil })
 			hung, healthy := namesBelow(0, hashslot.Slots/3, 2000), namesBelow(hashslot.Slots/3+1, hashslot.Slots, 10)

@@ -20,7 +20,7 @@ import (
 const patience = 20 * time.Second
 
 var config = redlatch.Config{
-	RestartFence: redlatch.FenceOff, TTL: 20 * time.Second,
+	NoQuarantine: true, TTL: 20 * time.Second,
 	NodeTimeout: 400 * time.Millisecond, ReplicaTimeout: 300 * time.Millisecond, // a starved machine is not the subject
 }
 
@@ -137,10 +137,10 @@ func TestSentinels(t *testing.T) {
 	defer client.Close()
 	cycle(t, "x", client, client)
 
-	// With the restart fence on it takes a word more.
-	c.RestartFence, c.Deployment = redlatch.FenceOn, "accepted"
+	// With the quarantine on it takes a word more.
+	c.NoQuarantine, c.Deployment = false, "accepted"
 	if _, err := goredis.Open(c, rdb); !errors.Is(err, redlatch.ErrInvalid) {
-		t.Errorf("with the fence on: %v, want ErrInvalid", err)
+		t.Errorf("with the quarantine on: %v, want ErrInvalid", err)
 	}
 	accepted := open(t, c, goredis.AnySentinel(rdb))
 	defer accepted.Close()
@@ -195,11 +195,11 @@ func TestAbandonedTryIsUndone(t *testing.T) {
 	}
 }
 
-func TestRestartFence(t *testing.T) {
+func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	c := config
-	c.RestartFence, c.TTL, c.MaxTTL = redlatch.FenceOn, time.Second, time.Second
+	c.NoQuarantine, c.TTL, c.MaxTTL = false, time.Second, time.Second
 	client := open(t, c, dial(t, server.Addr()))
 	if err := client.Admit(t.Context(), server.Addr()); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestMisfits(t *testing.T) {
 		{"control characters in a name", redlatch.Config{Nodes: []string{"a\x1b"}}, []goredis.Processor{one}, "printable"},
 		{"a URL for a name", redlatch.Config{Nodes: []string{"redis://localhost:1"}}, []goredis.Processor{one}, "not a URL"},
 		{"failover without a name", redlatch.Config{}, []goredis.Processor{failover}, "Config.Nodes[0]"},
-		{"failover with the fence on", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{failover}, "goredis.AnySentinel"},
+		{"failover with the quarantine on", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{failover}, "goredis.AnySentinel"},
 		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
 		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: 1}, []goredis.Processor{cluster}, "Config.Replicas"},

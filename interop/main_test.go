@@ -83,7 +83,7 @@ func open(t *testing.T, nodes []*redistest.Server, template string) *redlatch.Cl
 		KeyTemplate:  template,
 		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("interop-%d", len(urls)),
-		RestartFence: redlatch.FenceOff,
+		NoQuarantine: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func newWorld(t *testing.T, timeout time.Duration) *world {
 	w.old = w.nodes[0] // the old server is one of the nodes, as it well may be
 	w.locker = open(t, w.old.URL(), timeout)
 	var err error
-	w.client, err = redlatch.Open(redlatch.Config{Nodes: redistest.URLs(w.nodes), TTL: 2 * time.Second, NodeTimeout: time.Second, RestartFence: redlatch.FenceOff})
+	w.client, err = redlatch.Open(redlatch.Config{Nodes: redistest.URLs(w.nodes), TTL: 2 * time.Second, NodeTimeout: time.Second, NoQuarantine: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestMutations(t *testing.T) {
 		breaks  string
 	}{
 		// A node that restarts without its keys votes again at once.
-		{"no restart fence", "lock", []string{"NO_FENCE"}, "exclusive"},
+		{"no quarantine", "lock", []string{"NO_FENCE"}, "exclusive"},
 		// It is admitted one tick before the last validity it may have voted for is over.
 		{"quarantine too short", "lock", []string{"QUARANTINE=2"}, "exclusive"},
 		// It refuses to acquire, but runs a holder's extension and repair.

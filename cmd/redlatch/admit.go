@@ -26,7 +26,7 @@ func (*admitCmd) Help() string {
 
 New servers have never given a lock away: redlatch admit --all, once, saves a new deployment the wait.
 
---nodes, --deployment, --max-ttl, --no-fence and --durable must be those of the clients.
+--nodes, --deployment, --max-ttl, --no-quarantine and --durable must be those of the clients.
 
 Exit codes:
 

@@ -42,7 +42,7 @@ type connection struct {
 	Replicas       int           `env:"REDLATCH_REPLICAS" placeholder:"N" help:"How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0."`
 	Fsync          bool          `env:"REDLATCH_FSYNC" help:"Have them, and the node, acknowledge that it is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes."`
 	ReplicaTimeout time.Duration `env:"REDLATCH_REPLICA_TIMEOUT" placeholder:"D" help:"How long the acknowledgements are waited for. Defaults to 50ms."`
-	NoFence        bool          `env:"REDLATCH_NO_FENCE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
+	NoQuarantine   bool          `aliases:"no-fence" env:"REDLATCH_NO_QUARANTINE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
 	Durable        bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`
 
 	// assumed: nobody named nodes.
@@ -100,9 +100,7 @@ func (c *connection) config() (redlatch.Config, error) {
 	if cfg.TLS, err = c.tls(); err != nil {
 		return redlatch.Config{}, err
 	}
-	if c.NoFence {
-		cfg.RestartFence = redlatch.FenceOff
-	}
+	cfg.NoQuarantine = c.NoQuarantine
 	return cfg, nil
 }
 
@@ -211,7 +209,7 @@ func (c *connection) command(command, nodes []string) string {
 	for _, flag := range []struct {
 		name, variable string
 		value          bool
-	}{{"--no-fence", "REDLATCH_NO_FENCE", c.NoFence}, {"--durable", "REDLATCH_DURABLE", c.Durable}} {
+	}{{"--no-quarantine", "REDLATCH_NO_QUARANTINE", c.NoQuarantine}, {"--durable", "REDLATCH_DURABLE", c.Durable}} {
 		switch told, _ := strconv.ParseBool(os.Getenv(flag.variable)); {
 		case flag.value && !told:
 			words = append(words, flag.name)

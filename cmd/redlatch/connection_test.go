@@ -51,7 +51,7 @@ func TestAdmitCommand(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_FENCE", "DURABLE", "PASSWORD_FILE"} {
+	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_QUARANTINE", "DURABLE", "PASSWORD_FILE"} {
 		t.Setenv("REDLATCH_"+name, "")
 	}
 	check("redlatch admit --nodes redis://a:1,redis://b:2 a:1")
@@ -61,21 +61,21 @@ func TestAdmitCommand(t *testing.T) {
 		c.Nodes[0] = url
 		check("redlatch admit --nodes … a:1 (… stands for --nodes as given here)")
 	}
-	c.Deployment, c.MaxTTL, c.PasswordFile, c.NoFence = "blue", time.Minute, "the file", true
-	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence a:1 (… stands for --nodes as given here)")
-	c.NoFence, c.Durable = false, true
+	c.Deployment, c.MaxTTL, c.PasswordFile, c.NoQuarantine = "blue", time.Minute, "the file", true
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine a:1 (… stands for --nodes as given here)")
+	c.NoQuarantine, c.Durable = false, true
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --durable a:1 (… stands for --nodes as given here)")
-	t.Setenv("REDLATCH_NO_FENCE", "true")
-	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence=false --durable a:1 (… stands for --nodes as given here)")
-	t.Setenv("REDLATCH_NO_FENCE", "false")
-	c.NoFence, c.Durable = true, false
-	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-fence a:1 (… stands for --nodes as given here)")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine=false --durable a:1 (… stands for --nodes as given here)")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "false")
+	c.NoQuarantine, c.Durable = true, false
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine a:1 (… stands for --nodes as given here)")
 	c.Nodes[0] = "redis://u:secret@a:1"
 	t.Setenv("REDLATCH_NODES", strings.Join(c.Nodes, ","))
 	t.Setenv("REDLATCH_DEPLOYMENT", "blue")
 	t.Setenv("REDLATCH_MAX_TTL", "1m")
 	t.Setenv("REDLATCH_PASSWORD_FILE", "the file")
-	t.Setenv("REDLATCH_NO_FENCE", "true")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
 	check("redlatch admit a:1")
 	c.Deployment, c.MaxTTL = defaultDeployment, defaultMaxTTL // by a flag, beside the environment
 	check("redlatch admit --deployment default --max-ttl 30s a:1")

@@ -22,23 +22,22 @@ type deploymentCmd struct {
 
 // settings are what all clients of a deployment must agree on.
 type settings struct {
-	maxTTL  time.Duration
-	fence   redlatch.FenceMode
-	durable bool
+	maxTTL                time.Duration
+	noQuarantine, durable bool
 }
 
 func settingsOf(cfg redlatch.Config) settings {
-	return settings{cfg.MaxTTL, cfg.RestartFence, cfg.Durable}
+	return settings{cfg.MaxTTL, cfg.NoQuarantine, cfg.Durable}
 }
 
 func recordedSettings(r *redlatch.Recorded) settings {
-	return settings{r.MaxTTL, r.RestartFence, r.Durable}
+	return settings{r.MaxTTL, r.NoQuarantine, r.Durable}
 }
 
 func (s settings) String() string {
 	text := "MaxTTL " + s.maxTTL.String()
-	if s.fence == redlatch.FenceOff {
-		text += ", restart fence off"
+	if s.noQuarantine {
+		text += ", no quarantine"
 	}
 	if s.durable {
 		text += ", durable"

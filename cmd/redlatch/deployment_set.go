@@ -21,9 +21,9 @@ type deploymentSetCmd struct {
 
 // Help says what changes, and for whom.
 func (*deploymentSetCmd) Help() string {
-	return `Has the nodes record these settings, in place of those there are: --max-ttl, --no-fence, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
+	return `Has the nodes record these settings, in place of those there are: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
 
-Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-fence, at once. Clients with the old settings are refused from then on.
+Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-quarantine, at once. Clients with the old settings are refused from then on.
 
 A node that has just these settings is left alone. Where some could not be reached, repeat the command when they can be: a majority must have the settings.
 
@@ -141,8 +141,8 @@ func (p *plan) lines() []string {
 		lines = append(lines, "where the record cannot be read, nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that first")
 	}
 	lines = append(lines, "locks held now are extended no more, and end with their TTL")
-	if p.cfg.RestartFence == redlatch.FenceOff {
-		lines = append(lines, "the nodes vote at once, as the restart fence is to be off")
+	if p.cfg.NoQuarantine {
+		lines = append(lines, "the nodes vote at once, as the quarantine is to be off")
 	} else {
 		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, the longer quarantine of the old and the new settings: while a majority does not vote, nobody gets a new lock", short(p.quarantine)))
 	}
@@ -158,7 +158,7 @@ func (p *plan) lines() []string {
 func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 	of := len(p.reports)
 	need := of/2 + 1
-	if len(p.done) >= need && len(p.change) > 0 && p.cfg.RestartFence == redlatch.FenceOn {
+	if len(p.done) >= need && len(p.change) > 0 && !p.cfg.NoQuarantine {
 		out.say("the changed nodes vote in %s; if no lock is held any more: %s", short(p.quarantine), s.admitCommand(p.changed()...))
 	}
 	if len(p.away) == 0 {

@@ -24,7 +24,7 @@ const exitDiffers = 1
 
 // Help explains the exit codes.
 func (*deploymentShowCmd) Help() string {
-	return `Shows what each node has recorded of the deployment: the longest TTL, the restart fence, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-fence, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
+	return `Shows what each node has recorded of the deployment: the longest TTL, the quarantine, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
 
 Exit codes:
 
@@ -111,14 +111,14 @@ func standingText(r *redlatch.Recorded) string {
 
 // settingsJSON are settings in the output of --json. Times are in seconds.
 type settingsJSON struct {
-	MaxTTL  float64  `json:"max_ttl"`
-	Fence   bool     `json:"restart_fence"`
-	Durable bool     `json:"durable"`
-	Nodes   []string `json:"nodes"`
+	MaxTTL     float64  `json:"max_ttl"`
+	Quarantine bool     `json:"quarantine"`
+	Durable    bool     `json:"durable"`
+	Nodes      []string `json:"nodes"`
 }
 
 func (s settings) json(nodes []string) settingsJSON {
-	return settingsJSON{s.maxTTL.Seconds(), s.fence == redlatch.FenceOn, s.durable, nodes}
+	return settingsJSON{s.maxTTL.Seconds(), !s.noQuarantine, s.durable, nodes}
 }
 
 func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []redlatch.NodeReport, code int) error {

@@ -22,7 +22,7 @@ const doctorName = "redlatch-doctor"
 
 // Help says what is looked at.
 func (*doctorCmd) Help() string {
-	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-fence, --durable and --key-template must be those of the clients.
+	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
 
 Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
 

@@ -89,13 +89,13 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: it takes %d, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
 			"name an odd number of nodes; to change a deployment's set see redlatch deployment set --help")
 	}
-	if d.NoFence {
+	if d.NoQuarantine {
 		s := danger
 		if !slices.ContainsFunc(reports, func(node redlatch.NodeReport) bool { return !node.Durable }) {
 			s = warning
 		}
-		f.add(s, "", "the restart fence is off: a node that restarts without its last keys gives locks away that are held",
-			"drop --no-fence and REDLATCH_NO_FENCE, on all clients of the deployment, and change it with redlatch deployment set")
+		f.add(s, "", "the quarantine is off: a node that restarts without its last keys gives locks away that are held",
+			"drop --no-quarantine and REDLATCH_NO_QUARANTINE, on all clients of the deployment, and change it with redlatch deployment set")
 	}
 }
 
@@ -134,7 +134,7 @@ func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
 		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
 			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
 	}
-	if d.NoFence || d.Durable || node.Role != "master" {
+	if d.NoQuarantine || d.Durable || node.Role != "master" {
 		return
 	}
 	out := d.MaxTTL + outOfService

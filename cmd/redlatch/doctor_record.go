@@ -38,11 +38,7 @@ func (d *doctorCmd) diagnoseRecord(f *findings, node redlatch.NodeReport) bool {
 
 // termsText names the settings of an agreement as the tool does.
 func termsText(a admission.Agreement) string {
-	s := settings{maxTTL: a.MaxTTL, durable: a.Durable}
-	if a.NoQuarantine {
-		s.fence = redlatch.FenceOff
-	}
-	return s.String()
+	return settings{maxTTL: a.MaxTTL, noQuarantine: a.NoQuarantine, durable: a.Durable}.String()
 }
 
 // diagnoseDurable compares the word that nodes are durable with what is seen of one.

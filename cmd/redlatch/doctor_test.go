@@ -99,10 +99,10 @@ func TestDiagnose(t *testing.T) {
 				n.ForeignKeys = []redlatch.ForeignKey{{Key: "next", Problem: "it is a list"}, {Key: "token", Problem: "it is a list", Blocks: true}}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the key "token": it is a list: the lock cannot be acquired there`, `warning: a: the key "next": it is a list: it means nothing`}},
-		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoFence: true}}, exit: 1,
-			want: []string{"warning: the restart fence is off"}},
+		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 1,
+			want: []string{"warning: the quarantine is off"}},
 		{name: "no fence, forgetful", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Durable = false }},
-			doctor: doctorCmd{connection: connection{NoFence: true}}, exit: 2, want: []string{"unsafe: the restart fence is off"}},
+			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
 		{name: "a replica", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Role, n.Standing = "slave", redlatch.Unfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
 		{name: "one server twice", change: []func(*redlatch.NodeReport){
@@ -184,7 +184,7 @@ func TestDiagnose(t *testing.T) {
 				}
 				reports = append(reports, node)
 			}
-			c.doctor.Durable = !c.forgetful && !c.doctor.NoFence
+			c.doctor.Durable = !c.forgetful && !c.doctor.NoQuarantine
 			c.doctor.Deployment, c.doctor.MaxTTL, c.doctor.Nodes = "default", 30*time.Second, []string{"redis://a"}
 			found := c.doctor.diagnose(reports)
 			if code := exitCode(found); code != c.exit {
@@ -250,7 +250,7 @@ func TestResetAsks(t *testing.T) {
 func TestDeploymentSetAsks(t *testing.T) {
 	t.Parallel()
 	for answer, outcome := range map[string]string{"yes": `has MaxTTL 1m0s`, "y": "nothing was changed"} {
-		k := onTerminal(t, "sh", "-c", `redlatch deployment set --no-fence=false --max-ttl 1m`)
+		k := onTerminal(t, "sh", "-c", `redlatch deployment set --no-quarantine=false --max-ttl 1m`)
 		k.sees("clients with the old settings are refused")
 		k.sees("type yes to change the deployment: ")
 		k.keys(answer + "\n")

@@ -74,7 +74,7 @@ func TestMessagesEscape(t *testing.T) {
 // show prints what others wrote.
 func TestShowEscapes(t *testing.T) {
 	server := redistest.New(t)
-	t.Setenv("REDLATCH_NO_FENCE", "true")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
 	for _, value := range []string{evil, strings.Repeat("A", 26) + ".m5yq0000." + evil} {
 		if _, err := server.Do("SET", "job", value); err != nil {
 			t.Fatal(err)

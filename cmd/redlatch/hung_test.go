@@ -52,7 +52,7 @@ func BenchmarkOneHung(b *testing.B) {
 		for _, s := range servers {
 			b.Cleanup(func() { s.Close() })
 		}
-		env := append(os.Environ(), "REDLATCH_NODES="+strings.Join(redistest.URLs(servers), ","), "REDLATCH_NO_FENCE=true")
+		env := append(os.Environ(), "REDLATCH_NODES="+strings.Join(redistest.URLs(servers), ","), "REDLATCH_NO_QUARANTINE=true")
 		call := func(want int, args ...string) (string, time.Duration) {
 			cmd := exec.Command(tool, args...)
 			cmd.Env = env
@@ -121,7 +121,7 @@ func TestOneHungServerIsNotWaitedFor(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 	}
 	t.Setenv("REDLATCH_NODES", strings.Join(redistest.URLs(servers), ","))
-	t.Setenv("REDLATCH_NO_FENCE", "true")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
 	t.Setenv("REDLATCH_NODE_TIMEOUT", "1")
 	if code := exitOf(t, []string{"admit", "--all"}); code != 0 {
 		t.Fatalf("admit: %d", code)

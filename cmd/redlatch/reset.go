@@ -17,7 +17,7 @@ import (
 // resetFlags are what `redlatch admit` has for writing a node's record of the deployment anew.
 // For all nodes at once there is `redlatch deployment set`.
 type resetFlags struct {
-	Reset bool `help:"Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-fence, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before."`
+	Reset bool `help:"Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-quarantine, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before."`
 	Yes   bool `help:"Do not ask whether they were. Needed for --reset where nobody can be asked."`
 }
 
@@ -35,7 +35,7 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 	if err := a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset"); err != nil {
 		return err
 	}
-	if !a.NoFence {
+	if !a.NoQuarantine {
 		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
 	}
 	if len(a.Node) < len(cfg.Nodes) {
@@ -51,8 +51,8 @@ func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
 		"to be drained first: stop every client with other settings, on every machine",
 		"a client that is not stopped goes on extending the lock it holds, which can then get a second holder",
 	}
-	if a.NoFence {
-		lines = append(lines, "then wait for the longest TTL they used: with --no-fence the nodes vote at once")
+	if a.NoQuarantine {
+		lines = append(lines, "then wait for the longest TTL they used: with --no-quarantine the nodes vote at once")
 	} else {
 		lines = append(lines, "locks of clients that died are waited for: the nodes do not vote until they have run out")
 	}

@@ -56,7 +56,7 @@ func TestScript(t *testing.T) {
 			env.Defer(w.close)
 			// Where the servers are is the subject of few scripts; the fence is
 			// that of one.
-			env.Setenv("REDLATCH_NO_FENCE", "true")
+			env.Setenv("REDLATCH_NO_QUARANTINE", "true")
 			// Under the race detector a process would sleep for 1 s at its end.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("EACH", strconv.Itoa(increments))

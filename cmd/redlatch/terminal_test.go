@@ -36,7 +36,7 @@ func onTerminal(t *testing.T, name string, args ...string) *keyboard {
 	server := redistest.New(t)
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_FENCE=true", "PS1=$ ", "TERM=dumb", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_QUARANTINE=true", "PS1=$ ", "TERM=dumb", "GORACE=atexit_sleep_ms=0")
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestStopKeyWithoutShell(t *testing.T) {
 // that skips it.
 func TestFirstRunSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	k := onTerminal(t, "sh", "-c", `REDLATCH_NO_FENCE=false redlatch run job -- echo it runs`)
+	k := onTerminal(t, "sh", "-c", `REDLATCH_NO_QUARANTINE=false redlatch run job -- echo it runs`)
 	k.sees("waiting for \"job\": too few nodes are admitted: 1 of 1 may have forgotten locks")
 	k.sees("not asked for its vote until every lock has run out that it may have given away before: --max-ttl and 4s")
 	k.sees("hint: to skip the wait, if no lock was held on")

@@ -10,8 +10,8 @@ import (
 var (
 	nodeSetting = regexp.MustCompile(`Config\.Nodes\[(\d+)\]`)
 	flagNames   = strings.NewReplacer(
-		"Config.RestartFence", "--no-fence",
-		"FenceOff", "--no-fence",
+		"Config.NoQuarantine", "--no-quarantine",
+		"NoQuarantine", "--no-quarantine",
 		"Config.MaxTTL", "--max-ttl",
 		"raise MaxTTL", "raise --max-ttl",
 		"Config.TTL", "--ttl",

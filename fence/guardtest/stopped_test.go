@@ -102,7 +102,7 @@ func holdAndWrite(ctx context.Context, assignment string, say func(any) error) e
 }
 
 func lockConfig(nodes []string, ttl time.Duration) redlatch.Config {
-	return redlatch.Config{Nodes: nodes, TTL: ttl, NodeTimeout: 500 * time.Millisecond, RestartFence: redlatch.FenceOff}
+	return redlatch.Config{Nodes: nodes, TTL: ttl, NodeTimeout: 500 * time.Millisecond, NoQuarantine: true}
 }
 
 // process is the process of client 1 and its two ends.

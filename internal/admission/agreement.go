@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // MaxMaxTTL bounds an agreement's MaxTTL. A node that restarted stays out for that long, and
@@ -61,7 +61,7 @@ func (a Agreement) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MaxTTL %v", a.MaxTTL)
 	if a.NoQuarantine {
-		b.WriteString(", RestartFence off")
+		b.WriteString(", NoQuarantine")
 	}
 	if a.Durable {
 		b.WriteString(", Durable")
@@ -100,7 +100,7 @@ func (e *DisagreementError) Error() string {
 func (e *DisagreementError) flags() string {
 	flags := " --max-ttl " + e.Ours.MaxTTL.String()
 	if e.Ours.NoQuarantine {
-		flags += " --no-fence"
+		flags += " --no-quarantine"
 	}
 	if e.Ours.Durable {
 		flags += " --durable"

@@ -9,6 +9,7 @@
 //	arg:""            it is an argument; optional:"" need not be there; a []string takes all
 //	passthrough:""    of a []string argument: flags behind its first word are words of it, and so is "--"
 //	name:"" short:""  what it is called, where that is not the field's name in lower case with dashes
+//	aliases:"a,b"     what else a flag is called, which is in no help
 //	help:""           a sentence or some; placeholder:"" is what its value is called there
 //	env:""            a variable that stands for the flag
 //	default:""        its value where neither is given
@@ -56,6 +57,7 @@ type Flag struct {
 	Short                     byte
 	Help, Env, Default, Group string
 	Hidden                    bool
+	aliases                   []string
 	placeholder               string
 	value                     reflect.Value
 	given                     bool
@@ -114,6 +116,9 @@ func (c *Command) read(v reflect.Value) {
 		default:
 			f := &Flag{Name: name, Help: help, Env: field.Tag.Get("env"), Default: field.Tag.Get("default"), Group: field.Tag.Get("xor"),
 				Hidden: has("hidden"), placeholder: field.Tag.Get("placeholder"), value: settable(field, value)}
+			if aliases := field.Tag.Get("aliases"); aliases != "" {
+				f.aliases = strings.Split(aliases, ",")
+			}
 			if short := field.Tag.Get("short"); short != "" {
 				f.Short = short[0]
 			}

@@ -19,7 +19,7 @@ type testRun struct {
 	NoWait  bool     `short:"n" xor:"how" help:"Do not wait."`
 	Loud    bool     `short:"l" xor:"how" help:"Be loud."`
 	Code    *int     `short:"E" help:"The code."`
-	Seed    uint64   `help:"The seed."`
+	Seed    uint64   `aliases:"start,origin" help:"The seed."`
 	Name    string   `arg:"" help:"The name."`
 	Command []string `arg:"" optional:"" passthrough:"" help:"The command."`
 }
@@ -65,6 +65,7 @@ func TestParse(t *testing.T) {
 		"run -nw5 x":              {common: common{base.Nodes, 5 * time.Second}, NoWait: true, Name: "x"},
 		"run x -E 3":              {common: base, Code: &three, Name: "x"},
 		"run --seed 7 x":          {common: base, Seed: 7, Name: "x"},
+		"run --origin=7 x":        {common: base, Seed: 7, Name: "x"},
 		"run --nodes a,b x":       {common: common{[]string{"a", "b"}, base.Wait}, Name: "x"},
 		"run --nodes= x":          {common: common{nil, base.Wait}, Name: "x"},
 		"run x -- ls -l --wait 3": {common: base, Name: "x", Command: strings.Fields("-- ls -l --wait 3")},

@@ -120,7 +120,7 @@ func (p *parsing) argument(word string) error {
 func (p *parsing) flag(word string) error {
 	if name, long := strings.CutPrefix(word, "--"); long {
 		name, value, has := strings.Cut(name, "=")
-		f := p.find(func(f *Flag) bool { return f.Name == name })
+		f := p.find(func(f *Flag) bool { return f.Name == name || slices.Contains(f.aliases, name) })
 		if f == nil {
 			var names []string
 			for _, f := range p.command.AllFlags() {

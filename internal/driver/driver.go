@@ -24,7 +24,7 @@ import (
 //
 // At most once: a command that may have been executed is never sent again.
 //
-// ctx ends the caller's wait, not the command; an Expresser may end the command too,
+// ctx ends the caller's wait, not the command; a DirectConn may end the command too,
 // if a later one comes before it. When ctx is done before the
 // command was handed to the connection the error wraps ErrNotSent.
 type Conn interface {
@@ -91,14 +91,14 @@ type Listener interface {
 	OnChange(changed func(key string))
 }
 
-// Expresser is a Conn that can take a second connection to its server, by which a script
+// DirectConn is a Conn that can take a second connection to its server, by which a script
 // that is alone has its reply sooner. The order of Conn holds for both together.
-type Expresser interface {
-	// Express allows it, and reports whether there may be one. same reports whether ask,
+type DirectConn interface {
+	// AllowDirect allows it, and reports whether there may be one. same reports whether ask,
 	// which sends over a second connection, reaches the server that the first one reached
 	// as number connection. It is called before the second is used, on a goroutine of its
 	// own.
-	Express(same func(connection uint64, ask Ask) bool) (possible bool)
+	AllowDirect(same func(connection uint64, ask Ask) bool) (possible bool)
 }
 
 // Ask sends one command and waits for its reply, for a limited time.

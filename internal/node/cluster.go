@@ -18,7 +18,7 @@ import (
 // and a slot is with one master at a time: each slot that is used is a Node of its
 // own, with an admission of its own that lies in it, and moves with it.
 //
-// What the restart fence finds out is of the server that has the slot, and of how it came by
+// What the quarantine finds out is of the server that has the slot, and of how it came by
 // the slot: see shard.go.
 type Cluster struct {
 	conn    driver.Conn
@@ -43,7 +43,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 	if !o.Deployment.NoQuarantine {
 		c.options.view = c.newView()
 	}
-	c.options.voting, c.options.flights = script.ClusterVoting(o.Deployment.Name), &flights{of: make(map[string]*flight)}
+	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c
@@ -76,66 +76,67 @@ func (c *Cluster) used() []*Node {
 	return slices.Clone(c.nodes)
 }
 
-func (c *Cluster) of(record string) *Node { return c.slot(hashslot.Of(hashslot.Tag(record))) }
+func (c *Cluster) of(key string) *Node { return c.slot(hashslot.Of(hashslot.Tag(key))) }
 
-// Acquire is that of the record's slot, as are all steps.
-func (c *Cluster) Acquire(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Acquire(ctx, claim)
+// Acquire is that of the key's slot, as are all steps.
+func (c *Cluster) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	return c.of(r.Key).Acquire(ctx, r)
 }
 
-// Extend prolongs the record.
-func (c *Cluster) Extend(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Extend(ctx, claim)
+// Extend prolongs the key.
+func (c *Cluster) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	return c.of(r.Key).Extend(ctx, r)
 }
 
-// Confirm stores the claim's token where a smaller one was granted.
-func (c *Cluster) Confirm(ctx context.Context, claim vote.Claim, granted uint64) vote.Answer {
-	return c.of(claim.Record).Confirm(ctx, claim, granted)
+// Confirm stores the token where a smaller one was granted.
+func (c *Cluster) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
+	return c.of(r.Key).Confirm(ctx, r)
 }
 
-// Repair gives the record back to its holder.
-func (c *Cluster) Repair(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Repair(ctx, claim)
+// Repair gives the key back to its holder.
+func (c *Cluster) Repair(ctx context.Context, r vote.Extend) vote.Answer {
+	return c.of(r.Key).Repair(ctx, r)
 }
 
-// Release deletes the record if it is the claim's.
-func (c *Cluster) Release(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Release(ctx, claim)
+// Release deletes the key if it is held under the ID.
+func (c *Cluster) Release(ctx context.Context, r vote.Release) vote.Answer {
+	return c.of(r.Key).Release(ctx, r)
 }
 
-// Take sets the record for the claim, whose ID is Reused.
-func (c *Cluster) Take(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Take(ctx, claim)
+// Take sets the key, under an ID that may be Reused.
+func (c *Cluster) Take(ctx context.Context, r vote.Acquire) vote.Answer {
+	return c.of(r.Key).Take(ctx, r)
 }
 
-// Prolong prolongs the record if it is the claim's.
-func (c *Cluster) Prolong(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Prolong(ctx, claim)
+// Prolong prolongs the key if it is held under the ID.
+func (c *Cluster) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
+	return c.of(r.Key).Prolong(ctx, r)
 }
 
-// Drop deletes the record if it is the claim's.
-func (c *Cluster) Drop(ctx context.Context, claim vote.Claim) vote.Answer {
-	return c.of(claim.Record).Drop(ctx, claim)
+// Drop deletes the key if it is held under the ID.
+func (c *Cluster) Drop(ctx context.Context, r vote.Release) vote.Answer {
+	return c.of(r.Key).Drop(ctx, r)
 }
 
-// Query answers who has the record.
-func (c *Cluster) Query(ctx context.Context, record string) vote.Answer {
-	return c.of(record).Query(ctx, record)
+// Query answers who has the key.
+func (c *Cluster) Query(ctx context.Context, key string) vote.Answer {
+	return c.of(key).Query(ctx, key)
 }
 
-// Stand joins the line for the record. The Cluster calls nobody: who waits looks.
-func (c *Cluster) Stand(ctx context.Context, claim vote.Claim, watch bool) vote.Standing {
-	return c.of(claim.Record).Stand(ctx, claim, watch)
+// Enqueue takes a place in the wait queue for the key. The Cluster wakes nobody up: who waits
+// looks.
+func (c *Cluster) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
+	return c.of(r.Key).Enqueue(ctx, r)
 }
 
-// Leave gives a place in the line up.
-func (c *Cluster) Leave(ctx context.Context, record, waiter string) {
-	c.of(record).Leave(ctx, record, waiter)
+// Leave gives a place in the wait queue up.
+func (c *Cluster) Leave(ctx context.Context, key, waiter string) {
+	c.of(key).Leave(ctx, key, waiter)
 }
 
-// Waits reports whether anybody stands in line for the record.
-func (c *Cluster) Waits(ctx context.Context, record string) (somebody bool, err error) {
-	return c.of(record).Waits(ctx, record)
+// HasWaiters reports whether anybody is in the wait queue for the key.
+func (c *Cluster) HasWaiters(ctx context.Context, key string) (somebody bool, err error) {
+	return c.of(key).HasWaiters(ctx, key)
 }
 
 // Connect waits until every master was reached and inspected, or ctx is done.

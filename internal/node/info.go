@@ -49,7 +49,7 @@ func (f info) evicting() bool {
 }
 
 // keepsScripts reports whether scripts may outlive a restart or reach a
-// replica, which the restart fence builds on not being so.
+// replica, which the quarantine builds on not being so.
 func (f info) keepsScripts() bool {
 	major, _, _ := strings.Cut(f["redis_version"], ".")
 	n, err := strconv.Atoi(major)

@@ -23,7 +23,7 @@ var errUnfit = errors.New("the node cannot serve this client")
 // inspection is what is known of a node's right to vote.
 type inspection struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *greeting
+	current *handshake
 	outcome error
 	at      time.Time
 	warned  bool
@@ -41,7 +41,7 @@ func (n *Node) admit(ctx context.Context) error {
 		return outcome
 	}
 	if g == nil {
-		g = &greeting{done: make(chan struct{})}
+		g = &handshake{done: make(chan struct{})}
 		a.current = g
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)

@@ -18,8 +18,8 @@ func SideKeys(record string) []string {
 	return []string{CounterKey(record), NextKey(record), side("line", record), side("beat", record)}
 }
 
-// ClaimKeys are CounterKey and NextKey, named in one go.
-func ClaimKeys(record string) (counter, next string) {
+// sideKeys are CounterKey and NextKey, named in one go.
+func sideKeys(record string) (counter, next string) {
 	tag := hashslot.Tag(record)
 	both := KeyPrefix + "{" + tag + "}:token:" + record + KeyPrefix + "{" + tag + "}:next:" + record
 	end := (len(both) + len("token") - len("next")) / 2

@@ -18,16 +18,16 @@ const redialPause = 50 * time.Millisecond
 // ctx of a caller: an attempt's short time must not end it half-way, or a
 // distant node would never be reached.
 type link struct {
-	// greeted is the number of the connection whose server was inspected, 0
+	// connected is the number of the connection whose server was inspected, 0
 	// when there is none.
-	greeted atomic.Uint64
+	connected atomic.Uint64
 
 	// seen is the run that the last inspection found, and the connection it found
 	// it through.
 	seen atomic.Pointer[sighting]
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *greeting
+	current *handshake
 	failed  error
 	failure time.Time
 }
@@ -42,8 +42,8 @@ type sighting struct {
 	refusal error
 }
 
-// greeting is one attempt to connect and inspect.
-type greeting struct {
+// handshake is one attempt to connect and inspect.
+type handshake struct {
 	done chan struct{}
 	err  error // valid when done is closed
 }
@@ -51,10 +51,10 @@ type greeting struct {
 // connect waits until the connection stands and its server was inspected. The
 // error wraps driver.ErrNotSent.
 func (n *Node) connect(ctx context.Context) error {
-	if greeted := n.link.greeted.Load(); greeted != 0 && greeted == n.conn.Connections() {
+	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
 		return nil
 	}
-	g, err := n.link.join(n.startGreeting)
+	g, err := n.link.join(n.startHandshake)
 	if err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func (n *Node) connect(ctx context.Context) error {
 	}
 }
 
-// join returns the greeting under way, or starts one, unless the last has just
+// join returns the handshake under way, or starts one, unless the last has just
 // failed.
-func (l *link) join(start func(*greeting)) (*greeting, error) {
+func (l *link) join(start func(*handshake)) (*handshake, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != nil {
@@ -77,16 +77,16 @@ func (l *link) join(start func(*greeting)) (*greeting, error) {
 	if l.failed != nil && time.Since(l.failure) < redialPause {
 		return nil, l.failed
 	}
-	l.current = &greeting{done: make(chan struct{})}
+	l.current = &handshake{done: make(chan struct{})}
 	start(l.current)
 	return l.current, nil
 }
 
-func (n *Node) startGreeting(g *greeting) {
+func (n *Node) startHandshake(g *handshake) {
 	n.background.Go(func() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		defer cancel()
-		g.err = n.greet(ctx)
+		g.err = n.shakeHands(ctx)
 		n.link.mu.Lock()
 		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
 		n.link.mu.Unlock()
@@ -94,8 +94,8 @@ func (n *Node) startGreeting(g *greeting) {
 	})
 }
 
-// greet connects and learns whose server answers. It changes nothing there.
-func (n *Node) greet(ctx context.Context) error {
+// shakeHands connects and learns whose server answers. It changes nothing there.
+func (n *Node) shakeHands(ctx context.Context) error {
 	connection, err := n.meet(ctx)
 	switch {
 	case errors.Is(err, driver.ErrNotSent):
@@ -109,12 +109,12 @@ func (n *Node) greet(ctx context.Context) error {
 	if connection != n.conn.Connections() {
 		return driver.NotSent(errors.New("the connection broke as soon as it was made"))
 	}
-	n.link.greeted.Store(connection)
+	n.link.connected.Store(connection)
 	return nil
 }
 
 // broken forgets the connection, so that the next command inspects anew.
-func (l *link) broken() { l.greeted.Store(0) }
+func (l *link) broken() { l.connected.Store(0) }
 
 // isSeen reports whether ask reaches the run that was inspected through the numbered
 // connection.

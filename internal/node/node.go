@@ -37,25 +37,25 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
-	// Crowd is how many callers at once have a step each; those of more are put
+	// BatchAbove is the number of callers above which their steps are batched: put
 	// together. 0 is two a processor, and -1 puts all together. A Drainer's are not.
-	Crowd int
+	BatchAbove int
 	// Waiter is who this client is in the lines that nodes keep.
 	Waiter string
-	// Called is told of the node's calls to waiters of this client; Changed, of those
+	// Woken is told of the node's wake-ups of waiters of this client; Changed, of those
 	// records that were watched and have changed, and of "" when either message may
 	// have been missed. They do not block.
-	Called  func(vote.Call)
+	Woken   func(vote.WakeUp)
 	Changed func(record string)
 	Logger  *slog.Logger
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
 	// node is a server. The others are the Cluster's then; view is nil where nothing is
 	// promised of replaced masters.
-	slotTag string
-	voting  script.Script
-	flights *flights
-	view    *view
+	slotTag  string
+	voting   script.Script
+	inFlight *mastersInFlight
+	view     *view
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -67,18 +67,18 @@ type Node struct {
 	admissionKey, counterTTL string
 
 	link link
-	// flight is another as soon as it is known which master of a Cluster has the slot.
-	flight atomic.Pointer[flight]
-	// gatherer puts steps together where many callers want them.
-	gatherer  *gatherer
+	// inFlight is another as soon as it is known which master of a Cluster has the slot.
+	inFlight atomic.Pointer[inFlight]
+	// batcher puts steps together where many callers want them.
+	batcher   *batcher
 	limit     atomic.Pointer[limit]
-	leftovers leftovers
+	cleanUps  cleanUps
 	admission inspection
 	replicas  *replicas // nil when none are asked for
-	ear       ear
+	wakeUps   wakeUps
 	unable    unable
-	// express: conn takes a second connection for a step that is alone.
-	express bool
+	// direct: conn takes a second connection for a step that is alone.
+	direct bool
 	// voting is the deployment's script.
 	voting script.Script
 
@@ -89,13 +89,13 @@ type Node struct {
 
 // New returns the node behind conn, which it owns. Nothing is sent yet.
 func New(conn driver.Conn, o Options) *Node {
-	if o.Crowd == 0 {
-		o.Crowd = defaultCrowd
+	if o.BatchAbove == 0 {
+		o.BatchAbove = defaultBatchAbove
 	}
 	if _, ok := conn.(driver.Drainer); ok {
 		// It keeps steps with the same first key in order, as a Cluster does: those that go
 		// together have another than the step that undoes one of them.
-		o.Crowd = math.MaxInt
+		o.BatchAbove = math.MaxInt
 	}
 	n := &Node{
 		options:      o,
@@ -103,18 +103,18 @@ func New(conn driver.Conn, o Options) *Node {
 		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 	}
-	n.flight.Store(newFlight())
+	n.inFlight.Store(newInFlight())
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
-	if e, ok := conn.(driver.Expresser); ok && len(o.Census.names) == 1 {
+	if e, ok := conn.(driver.DirectConn); ok && len(o.Census.names) == 1 {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
-		n.express = e.Express(n.isSeen)
+		n.direct = e.AllowDirect(n.isSeen)
 	}
-	n.gatherer = newGatherer(n.sendSeveral, []string{n.admissionKey}, []string{script.Several, n.counterTTL, ""})
+	n.batcher = newBatcher(n.sendBatch, []string{n.admissionKey}, []string{script.Batch, n.counterTTL, ""})
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
-		n.replicas = newReplicas(o.Replicas, n.key("pulse"), n.counterTTL)
+		n.replicas = newReplicas(o.Replicas, n.key("barrier"), n.counterTTL)
 	}
 	if n.voting = o.voting; n.voting.SHA == "" {
 		n.voting = script.Voting(o.Deployment.Name)
@@ -222,7 +222,7 @@ func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, err
 
 // castAt is cast, and returns the server that the command went to, if there is a reply.
 func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
-	flight := n.flight.Load()
+	flight := n.inFlight.Load()
 	if silence := flight.silence(); silence > n.options.Patience {
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}
@@ -230,7 +230,7 @@ func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, e
 		return driver.Reply{}, nil, err
 	}
 	reply, err = n.send(ctx, flight, flight.votes, func() (driver.Reply, error) {
-		connection := n.link.greeted.Load()
+		connection := n.link.connected.Load()
 		seen = n.link.seen.Load()
 		reply, err := eval(seen)
 		if err == nil && connection != n.conn.Connections() {
@@ -253,8 +253,8 @@ var (
 	errAdmissionChanges = &admission.WaitError{Reason: "its admission is changing"}
 )
 
-// send runs call, which sends one command, within the bounds of the flight.
-func (n *Node) send(ctx context.Context, flight *flight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
+// send runs call, which sends one command, within the bounds of flight.
+func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
 	if err := flight.take(ctx, slots); err != nil {
 		return driver.Reply{}, err
 	}
@@ -273,7 +273,7 @@ func (n *Node) send(ctx context.Context, flight *flight, slots chan struct{}, ca
 }
 
 // abandon has the slot of a command that goes on without its caller freed when it is over.
-func (n *Node) abandon(flight *flight, slots chan struct{}) {
+func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
 	if d, ok := n.conn.(driver.Drainer); ok {
 		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })
 		return
@@ -291,18 +291,18 @@ func (n *Node) workOff() {
 	const first, last = 20 * time.Millisecond, time.Second
 	pause := first
 	for {
-		l, ok := n.leftovers.next()
+		l, ok := n.cleanUps.next()
 		if !ok {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.claim)
+		_, err := n.release(ctx, l.request)
 		cancel()
 		if isFinal(err) {
 			pause = first
 			continue
 		}
-		n.leftovers.back(l)
+		n.cleanUps.back(l)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, last)

@@ -88,38 +88,38 @@ func (n *Node) first(all ...means) vote.Answer {
 		refusals = append(refusals, a.Err)
 	}
 	if fenced {
-		refusals = append(refusals, errors.New("RestartFence: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the fence off"))
+		refusals = append(refusals, errors.New("NoQuarantine: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the quarantine off"))
 	}
 	return vote.Answer{Verdict: vote.Refused, Err: errors.Join(refusals...)}
 }
 
-// Take sets the record for the claim, whose ID is Reused.
-func (n *Node) Take(ctx context.Context, c vote.Claim) vote.Answer {
+// Take sets the key, under an ID that may be Reused.
+func (n *Node) Take(ctx context.Context, r vote.Acquire) vote.Answer {
 	set := func() vote.Answer {
-		reply, err := n.write(ctx, "SET", c.Record, c.ID, "NX", "PX", milliseconds(c.TTL))
+		reply, err := n.write(ctx, "SET", r.Key, r.ID, "NX", "PX", milliseconds(r.TTL))
 		if err != nil || reply.Kind != driver.Null {
 			return done(reply, err)
 		}
-		a := n.Query(ctx, c.Record)
+		a := n.Query(ctx, r.Key)
 		if a.Verdict == vote.Refused && !isUnable(a.Err) {
 			return a // NX says nothing of a key of another type
 		}
 		return vote.Answer{Verdict: vote.Held, Holder: a.Holder, Left: a.Left}
 	}
 	return n.first(
-		means{Scripts, "EVALSHA", func() vote.Answer { return n.Acquire(ctx, c) }},
+		means{Scripts, "EVALSHA", func() vote.Answer { return n.Acquire(ctx, r) }},
 		means{Native, "SET NX", set},
 		means{Watch, "SET NX", set},
 	)
 }
 
-// Prolong prolongs the record if it is the claim's.
-func (n *Node) Prolong(ctx context.Context, c vote.Claim) vote.Answer {
-	ttl := milliseconds(c.TTL)
+// Prolong prolongs the key if it is held under the ID.
+func (n *Node) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
+	ttl := milliseconds(r.TTL)
 	return n.first(
-		means{Scripts, "EVALSHA", func() vote.Answer { return n.Extend(ctx, c) }},
+		means{Scripts, "EVALSHA", func() vote.Answer { return n.Extend(ctx, r) }},
 		means{Native, "SET IFEQ", func() vote.Answer {
-			return done(n.write(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", ttl))
+			return done(n.write(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", ttl))
 		}},
 		means{Watch, "WATCH", func() vote.Answer {
 			if n.replicas != nil {
@@ -128,20 +128,20 @@ func (n *Node) Prolong(ctx context.Context, c vote.Claim) vote.Answer {
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
 			}
-			return n.ifOurs(ctx, c, (*flight).forVotes, "PEXPIRE", c.Record, ttl)
+			return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).voteSlots, "PEXPIRE", r.Key, ttl)
 		}},
 	)
 }
 
-// Drop deletes the record if it is the claim's. A reply that was lost makes it
+// Drop deletes the key if it is held under the ID. A reply that was lost makes it
 // ask once more; a node that has nothing then may have done as it was told the
 // first time.
-func (n *Node) Drop(ctx context.Context, c vote.Claim) vote.Answer {
-	a := n.drop(ctx, c)
+func (n *Node) Drop(ctx context.Context, r vote.Release) vote.Answer {
+	a := n.drop(ctx, r)
 	if a.Verdict != vote.Unknown || ctx.Err() != nil {
 		return a
 	}
-	again := n.drop(ctx, c)
+	again := n.drop(ctx, r)
 	switch again.Verdict {
 	case vote.Granted:
 		return again
@@ -151,16 +151,16 @@ func (n *Node) Drop(ctx context.Context, c vote.Claim) vote.Answer {
 	return a
 }
 
-func (n *Node) drop(ctx context.Context, c vote.Claim) vote.Answer {
+func (n *Node) drop(ctx context.Context, r vote.Release) vote.Answer {
 	return n.first(
-		means{Scripts, "EVALSHA", func() vote.Answer { return answer(n.release(ctx, c)) }},
-		means{Native, "DELEX", func() vote.Answer { return done(n.deletion(ctx, "DELEX", c.Record, "IFEQ", c.ID)) }},
-		means{Native, "DELIFEQ", func() vote.Answer { return done(n.deletion(ctx, "DELIFEQ", c.Record, c.ID)) }},
+		means{Scripts, "EVALSHA", func() vote.Answer { return answer(n.release(ctx, r)) }},
+		means{Native, "DELEX", func() vote.Answer { return done(n.deletion(ctx, "DELEX", r.Key, "IFEQ", r.ID)) }},
+		means{Native, "DELIFEQ", func() vote.Answer { return done(n.deletion(ctx, "DELIFEQ", r.Key, r.ID)) }},
 		means{Native, "SET IFEQ", func() vote.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry is one.
-			return done(n.deletion(ctx, "SET", c.Record, c.ID, "IFEQ", c.ID, "PX", "1"))
+			return done(n.deletion(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, c, (*flight).forReleases, "DEL", c.Record) }},
+		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).releaseSlots, "DEL", r.Key) }},
 	)
 }
 
@@ -225,12 +225,12 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	flight := n.flight.Load()
+	flight := n.inFlight.Load()
 	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
-// ifOurs runs a command in a transaction if the record is the claim's.
-func (n *Node) ifOurs(ctx context.Context, c vote.Claim, of func(*flight) chan struct{}, command ...string) vote.Answer {
+// ifOurs runs a command in a transaction if the key is held under id.
+func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) chan struct{}, command ...string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errors.New("this kind of connection has none for a transaction")}
@@ -238,19 +238,19 @@ func (n *Node) ifOurs(ctx context.Context, c vote.Claim, of func(*flight) chan s
 	if err := n.connect(ctx); err != nil {
 		return failure(err)
 	}
-	flight := n.flight.Load()
+	flight := n.inFlight.Load()
 	slots := of(flight)
 	if err := flight.take(ctx, slots); err != nil {
 		return failure(err)
 	}
 	defer flight.free(slots)
-	found, reply, err := comparer.IfEqual(ctx, c.Record, c.ID, command...)
+	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
 	switch {
 	case err != nil:
 		return failure(err)
 	case found.Kind == driver.Null:
 		return vote.Answer{Verdict: vote.NotOurs}
-	case found.Text != c.ID:
+	case found.Text != id:
 		return vote.Answer{Verdict: vote.Held, Holder: found.Text}
 	}
 	return done(reply, nil)

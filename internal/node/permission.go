@@ -176,7 +176,7 @@ func (n *Node) harmless(records []string) []try {
 	if _, ok := n.conn.(driver.Listener); ok {
 		tries = append(tries, try{"", []string{"SUBSCRIBE", callChannel("nobody")}})
 	}
-	if n.express {
+	if n.direct {
 		// No server has come to this number of a connection.
 		tries = append(tries, try{"", []string{"CLIENT", "ID"}}, try{"", []string{"CLIENT", "KILL", "ID", strconv.FormatInt(1<<62, 10)}})
 	}

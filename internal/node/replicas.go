@@ -69,7 +69,7 @@ func (e *ReplicasError) Unwrap() error { return e.Err }
 // the votes.
 type replicas struct {
 	Replicas
-	pulse []string // the write
+	barrier []string // the write
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
 	waiting []acknowledgement
@@ -84,7 +84,7 @@ type acknowledgement struct {
 }
 
 func newReplicas(o Replicas, key, ttl string) *replicas {
-	return &replicas{Replicas: o, pulse: []string{"EVAL", script.Pulse.Text, "1", key, ttl}}
+	return &replicas{Replicas: o, barrier: []string{"EVAL", script.Barrier.Text, "1", key, ttl}}
 }
 
 // probeReplicas makes sure that the server knows the command, before a vote is
@@ -171,7 +171,7 @@ func (r *replicas) asked(err error) bool {
 func (r *replicas) ask(life context.Context) (run string, err error) {
 	ctx, cancel := context.WithTimeout(life, 2*r.Limit+time.Second)
 	defer cancel()
-	replies, errs := r.Conn.Batch(ctx, r.pulse, r.command(r.Want, r.Limit))
+	replies, errs := r.Conn.Batch(ctx, r.barrier, r.command(r.Want, r.Limit))
 	if err := errors.Join(errs...); err != nil {
 		return "", r.unasked(err)
 	}

@@ -106,7 +106,7 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 		return nil, err
 	}
 	e.marker = values[0].Text
-	n.flight.Store(n.options.flights.to(e.run()))
+	n.inFlight.Store(n.options.inFlight.to(e.run()))
 	if !whole || !e.info.inCluster() {
 		return e, nil
 	}

@@ -12,85 +12,85 @@ import (
 
 // Acquire asks the node for the record. A grant under a number that no fence counter can be is
 // undone, and no grant.
-func (n *Node) Acquire(ctx context.Context, c vote.Claim) vote.Answer {
-	a := n.acquire(ctx, c)
+func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	a := n.acquire(ctx, r)
 	if a.Verdict == vote.Granted && !isCounter(a.Token) {
-		c.Place = vote.Place{}
-		n.Release(ctx, c)
-		return badCounter(c.Counter, a.Token)
+		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
+		return badCounter(CounterKey(r.Key), a.Token)
 	}
 	return a
 }
 
 // acquire is Acquire, whatever the counter is.
-func (n *Node) acquire(ctx context.Context, c vote.Claim) vote.Answer {
-	defer n.gatherer.exit()
-	if n.gatherer.enter(n.options.Crowd) && n.isSimple(&c) {
-		if a, ok := n.acquireInCrowd(&c); ok {
+func (n *Node) acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	defer n.batcher.exit()
+	if n.batcher.enter(n.options.BatchAbove) && n.isSimple(&r) {
+		if a, ok := n.acquireInBatch(&r); ok {
 			return a
 		}
 	}
-	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed+c.More)
+	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+r.More)
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual, expected = 4, 14, 6
-	command := append(make([]string, 0, usual), c.Record, c.Counter, n.admissionKey, c.Next,
-		script.Acquire, c.ID, ttl, proposed, seconds, n.counterTTL, "")
+	counter, next := sideKeys(r.Key)
+	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
+		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
 	switch {
-	case c.Reused:
+	case r.Reused:
 		command = append(command, "=")
-	case c.PushIn:
+	case r.Barge:
 		command = append(command, "*")
-	case c.Place.Waiter != "":
-		command = append(command, c.Place.Waiter)
-	case c.From != "" || c.More > 0:
+	case r.Ticket.Waiter != "":
+		command = append(command, r.Ticket.Waiter)
+	case r.From != "" || r.More > 0:
 		command = append(command, "")
 	}
-	if c.From != "" || c.More > 0 {
-		command = append(command, c.From)
+	if r.From != "" || r.More > 0 {
+		command = append(command, r.From)
 	}
-	if c.More > 0 {
-		command = append(command, strconv.FormatUint(c.Proposed, 10))
+	if r.More > 0 {
+		command = append(command, strconv.FormatUint(r.Proposed, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	reply, err := n.voteAdmitted(ctx, keys, args, expected, 0)
 	a := granted(reply, ofAnotherKind(err))
 	// The counter alone is what a hand-over usually is answered with.
-	a.Transferred = a.Transferred || a.Verdict == vote.Granted && c.From != "" && reply.Kind == driver.Int
+	a.Transferred = a.Transferred || a.Verdict == vote.Granted && r.From != "" && reply.Kind == driver.Int
 	return a
 }
 
 // Extend prolongs the record. A node that is kept out extends nothing either: the record of a
 // client with other settings may outlast its quarantine.
-func (n *Node) Extend(ctx context.Context, c vote.Claim) vote.Answer {
-	keys := []string{c.Record, c.Counter, n.admissionKey}
-	args := []string{script.Extend, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL, ""}
+func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
+	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
 }
 
-// Confirm stores the claim's token on a node that granted under a smaller one.
-func (n *Node) Confirm(ctx context.Context, c vote.Claim, granted uint64) vote.Answer {
-	keys := []string{c.Record, c.Counter}
-	args := []string{script.Confirm, c.ID, strconv.FormatUint(granted, 10), strconv.FormatUint(c.Token, 10), n.counterTTL}
+// Confirm stores the token on a node that granted under a smaller one.
+func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
+	keys := []string{r.Key, CounterKey(r.Key)}
+	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
 	return n.standing(n.vote(ctx, keys, args, 0))
 }
 
 // Repair gives the record back to its holder on a node that lost it.
-func (n *Node) Repair(ctx context.Context, c vote.Claim) vote.Answer {
-	keys := []string{c.Record, c.Counter, n.admissionKey}
-	args := []string{script.Repair, c.ID, milliseconds(c.TTL), strconv.FormatUint(c.Token, 10), n.counterTTL, ""}
+func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
+	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
+	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
 }
 
-// Release deletes the record if it is the claim's. When no answer comes, or the server
+// Release deletes the key if it is held under the ID. When no answer comes, or the server
 // cannot do it now, the node goes on trying in the background until the TTL has removed the record.
-func (n *Node) Release(ctx context.Context, c vote.Claim) vote.Answer {
-	reply, err := n.release(ctx, c)
+func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
+	reply, err := n.release(ctx, r)
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable {
-		c.Place, c.Token, c.Transfer = vote.Place{}, 0, false
-		l := leftover{claim: c, gone: time.Now().Add(c.TTL)}
-		if n.life.Err() == nil && n.leftovers.add(l) {
+		again := vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL, Queued: r.Queued}
+		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
+		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.background.Go(n.workOff)
 		}
 	}
@@ -98,27 +98,28 @@ func (n *Node) Release(ctx context.Context, c vote.Claim) vote.Answer {
 }
 
 // release runs the release script.
-func (n *Node) release(ctx context.Context, c vote.Claim) (driver.Reply, error) {
-	defer n.gatherer.exit()
-	if n.gatherer.enter(n.options.Crowd) && isSimpleRelease(&c) {
-		if reply, ok, err := n.releaseInCrowd(&c); ok {
+func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error) {
+	defer n.batcher.exit()
+	if n.batcher.enter(n.options.BatchAbove) && isSimpleRelease(&r) {
+		if reply, ok, err := n.releaseInBatch(&r); ok {
 			return reply, err
 		}
 	}
 	const nkeys, usual = 3, 6
-	command := append(make([]string, 0, usual), c.Record, c.Counter, c.Next,
-		c.ID, strconv.FormatUint(c.Token, 10), n.counterTTL)
+	counter, next := sideKeys(r.Key)
+	command := append(make([]string, 0, usual), r.Key, counter, next,
+		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
 	switch {
-	case c.Transfer:
+	case r.Transfer:
 		command = append(command, ">")
-	case c.Place.Waiter != "":
-		command = append(command, c.Place.Waiter, strconv.FormatUint(c.Place.Ticket, 10))
+	case r.Ticket.Waiter != "":
+		command = append(command, r.Ticket.Waiter, strconv.FormatUint(r.Ticket.Number, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	flight := n.flight.Load()
+	flight := n.inFlight.Load()
 	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) {
 		// It gives nothing away, and any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, script.Releasing.SHA, keys, args)

@@ -32,17 +32,17 @@ func (c *renewed) EvalSHA(ctx context.Context, sha string, keys, args []string) 
 	if c.renew {
 		c.number.Add(1)
 	}
-	if args[0] == script.Several {
+	if args[0] == script.Batch {
 		return driver.Reply{Kind: driver.Text, Text: "1"}, nil
 	}
 	return c.reply, nil
 }
 
-func voter(t *testing.T, conn driver.Conn, crowd int) *Node {
+func voter(t *testing.T, conn driver.Conn, batchAbove int) *Node {
 	t.Helper()
 	n := New(conn, Options{
 		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
-		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Crowd: crowd, Logger: slog.New(slog.DiscardHandler),
+		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, BatchAbove: batchAbove, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(n.Close)
 	return n
@@ -55,11 +55,11 @@ var released = func(string) (driver.Reply, error) { return deleted, nil }
 // together with others.
 func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
 	t.Parallel()
-	for name, crowd := range map[string]int{"by itself": math.MaxInt, "together": -1} {
+	for name, batchAbove := range map[string]int{"by itself": math.MaxInt, "together": -1} {
 		for _, renew := range []bool{false, true} {
 			conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
-			n := voter(t, conn, crowd)
-			a := n.Acquire(t.Context(), vote.Claim{Record: "x", Counter: "c", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+			n := voter(t, conn, batchAbove)
+			a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
 			want := vote.Granted
 			if renew {
 				want = vote.Unknown // it may have been executed
@@ -94,12 +94,12 @@ func TestGrantUnderNoCounter(t *testing.T) {
 	} {
 		conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
 		n := voter(t, conn, math.MaxInt)
-		a := n.Acquire(t.Context(), vote.Claim{Record: "x", Counter: "the-counter", Next: "next", ID: "mine", TTL: time.Second, Proposed: 7})
+		a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
 		undone := conn.tries("mine") == 1
 		if a.Verdict != c.want || undone != (c.want == vote.Refused) {
 			t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
 		}
-		if undone && !strings.Contains(a.Err.Error(), `"the-counter"`) {
+		if undone && !strings.Contains(a.Err.Error(), `"redlatch:{x}:token:x"`) {
 			t.Errorf("%v: %v", c.reply, a.Err)
 		}
 	}

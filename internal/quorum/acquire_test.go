@@ -26,14 +26,14 @@ func engineOn(t *testing.T, nodes []*server, c *bubbleClock) *Engine {
 	return e
 }
 
-func claimOf(id string) vote.Claim {
-	return vote.Claim{Record: "x", ID: id, TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
+func requestOf(id string) vote.Acquire {
+	return vote.Acquire{Key: "x", ID: id, TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 }
 
 // acquired makes one attempt that must hold.
 func acquired(t *testing.T, e *Engine, id string) *Lease {
 	t.Helper()
-	lease, answers := e.Acquire(t.Context(), claimOf(id))
+	lease, answers := e.Acquire(t.Context(), requestOf(id))
 	if lease == nil {
 		t.Fatalf("%s: not held: %v", id, answers)
 	}
@@ -175,7 +175,7 @@ func TestConfirmationIsGuarded(t *testing.T) {
 				nodes[2].set(func(s *server) { s.down = true })
 				// Its grant is on the way back for 1 ms after 1 ms.
 				time.AfterFunc(1500*time.Microsecond, func() { nodes[1].set(c.change) })
-				lease, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
+				lease, answers := newEngine(t, nodes).Acquire(t.Context(), requestOf("mine"))
 				if lease != nil {
 					t.Errorf("held with token %d: %v", lease.Token(), answers)
 				}
@@ -217,7 +217,7 @@ func TestGrantDuringSecondRound(t *testing.T) {
 				nodes[2].set(func(s *server) { s.back = 4 * time.Millisecond }) // 1 ms after patience ends
 				// Node 1 loses its record before it can confirm.
 				time.AfterFunc(1500*time.Microsecond, func() { nodes[1].put("", 0) })
-				lease, answers := newEngine(t, nodes).Acquire(t.Context(), claimOf("mine"))
+				lease, answers := newEngine(t, nodes).Acquire(t.Context(), requestOf("mine"))
 				if (lease != nil) != c.held {
 					t.Fatalf("held is %t: %v", lease != nil, answers)
 				}
@@ -248,9 +248,9 @@ func TestGrantedTooLate(t *testing.T) {
 		for _, s := range nodes {
 			s.set(func(s *server) { s.there, s.back = time.Millisecond, 20*time.Millisecond })
 		}
-		claim := claimOf("mine")
-		claim.TTL = 23 * time.Millisecond // 20.77 ms without the drift
-		lease, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
+		request := requestOf("mine")
+		request.TTL = 23 * time.Millisecond // 20.77 ms without the drift
+		lease, answers := newEngine(t, nodes).Acquire(t.Context(), request)
 		if lease != nil {
 			t.Errorf("held %v before the end of its validity: %v", time.Until(lease.Until().Mono), answers)
 		}
@@ -275,7 +275,7 @@ func TestMachineSleptWhileAcquiring(t *testing.T) {
 		c := newBubbleClock()
 		e := engineOn(t, nodes, c)
 		time.AfterFunc(time.Millisecond, func() { c.suspend(10 * time.Second) })
-		if lease, _ := e.Acquire(t.Context(), claimOf("mine")); lease != nil {
+		if lease, _ := e.Acquire(t.Context(), requestOf("mine")); lease != nil {
 			t.Error("held, though the machine slept for the whole TTL")
 		}
 		rest()
@@ -300,7 +300,7 @@ func TestReleaseOfAnEarlierAttemptSparesALaterOne(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		if lease, _ := e.Acquire(ctx, claimOf("first")); lease != nil {
+		if lease, _ := e.Acquire(ctx, requestOf("first")); lease != nil {
 			t.Fatal("held by nodes that stand still")
 		}
 		synctest.Wait()

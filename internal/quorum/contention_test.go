@@ -100,7 +100,7 @@ func contender(ctx context.Context, w *witness, e *Engine, id string, rng *rand.
 	if rng.IntN(4) == 0 {
 		attempt, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(40_000))*time.Microsecond)
 	}
-	lease, _ := e.Acquire(attempt, vote.Claim{Record: "x", ID: id, TTL: ttl, Proposed: uint64(time.Now().UnixMicro())})
+	lease, _ := e.Acquire(attempt, vote.Acquire{Key: "x", ID: id, TTL: ttl, Proposed: uint64(time.Now().UnixMicro())})
 	cancel()
 	if lease == nil {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)

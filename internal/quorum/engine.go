@@ -23,11 +23,11 @@ import (
 // Voter is one node. Each method waits for the node's answer or for ctx, and
 // answers in either case.
 type Voter interface {
-	Acquire(ctx context.Context, c vote.Claim) vote.Answer
-	Extend(ctx context.Context, c vote.Claim) vote.Answer
-	Confirm(ctx context.Context, c vote.Claim, granted uint64) vote.Answer
-	Repair(ctx context.Context, c vote.Claim) vote.Answer
-	Release(ctx context.Context, c vote.Claim) vote.Answer
+	Acquire(ctx context.Context, r vote.Acquire) vote.Answer
+	Extend(ctx context.Context, r vote.Extend) vote.Answer
+	Confirm(ctx context.Context, r vote.Confirm) vote.Answer
+	Repair(ctx context.Context, r vote.Extend) vote.Answer
+	Release(ctx context.Context, r vote.Release) vote.Answer
 }
 
 // Engine acquires locks over a fixed set of nodes. It is safe for concurrent
@@ -76,8 +76,8 @@ func (e *Engine) Close() {
 // documentation, "Distributed locks with Redis").
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Acquire makes one attempt for claim, whose ID no attempt has used before. Where
-// the holder claim.From, who holds nothing any more, has left its records to the
+// Acquire makes one attempt for request, whose ID no attempt has used before. Where
+// the holder request.From, who holds nothing any more, has left its records to the
 // attempt, it takes their place; what it finds no use for is removed. The lease is nil when
 // the attempt failed: then what it may have left is being undone in the background, and the
 // answers are one a node; those that had not come when the attempt was decided are Unknown
@@ -85,15 +85,15 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // stand in the way. When ctx ends first the attempt has failed. One that was decided when its
 // validity was over, or vote.LongestAttempt after its start, has failed whatever the
 // answers are.
-func (e *Engine) Acquire(ctx context.Context, claim vote.Claim) (*Lease, []vote.Answer) {
+func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []vote.Answer) {
 	start := e.clock.Now()
-	return newLease(e, claim, start).acquire(ctx, start, (*Lease).acquireTransferred)
+	return newLease(e, request, start).acquire(ctx, start, (*Lease).acquireTransferred)
 }
 
 // acquire makes the attempt, which began at start, by running step for each node.
 func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*Lease, []vote.Answer) {
 	e := l.engine
-	l.until = start.Add(l.claim.TTL - Drift(l.claim.TTL))
+	l.until = start.Add(l.request.TTL - Drift(l.request.TTL))
 	t := newTally(len(e.voters))
 	decided := false
 	defer func() {
@@ -138,7 +138,7 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 			}
 			answered++
 			t.acquired(v.node, v.answer)
-			if v.answer.Called() && l.claim.Place.Waiter == "" {
+			if v.answer.Reserved() && l.request.Ticket.Waiter == "" {
 				// The node that keeps the queue has called another.
 				decided = true
 				return nil, l.fail()
@@ -190,8 +190,8 @@ type step func(l *Lease, ctx context.Context, i int) vote.Answer
 func (l *Lease) ask(step step) chan stepAnswer {
 	votes := make(chan stepAnswer, len(l.nodes))
 	first := 0
-	if place := l.claim.Place; place.Waiter != "" {
-		first = place.Voter + 1
+	if ticket := l.request.Ticket; ticket.Waiter != "" {
+		first = ticket.Node + 1
 	}
 	for k := range l.nodes {
 		i := (first + k) % len(l.nodes)
@@ -202,10 +202,9 @@ func (l *Lease) ask(step step) chan stepAnswer {
 
 // askToConfirm has node i, which granted under another, store token.
 func (l *Lease) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	claim := l.claim
-	claim.Token = token
+	request := vote.Confirm{Key: l.request.Key, ID: l.request.ID, Granted: granted, Token: token}
 	l.engine.workers.run(func() {
-		votes <- stepAnswer{node: i, confirm: true, answer: l.confirmStep(i, claim, granted)}
+		votes <- stepAnswer{node: i, confirm: true, answer: l.confirmStep(i, request)}
 	})
 }
 

@@ -50,19 +50,18 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	round.begin(e, start.Mono, e.timeout)
 	l.mu.Lock()
 	l.extending = round
-	claim := l.known()
+	request := vote.Extend{Key: l.request.Key, ID: l.request.ID, TTL: ttl, Token: l.token}
 	l.ttl = max(l.ttl, ttl)
 	l.mu.Unlock()
-	claim.TTL = ttl
 	votes := make(chan stepAnswer, len(e.voters))
 	asked := 0
 	for i := range e.voters {
 		if l.enter(i) {
 			asked++
 			e.workers.run(func() {
-				a := l.extendStep(round, i, claim)
+				a := l.extendStep(round, i, request)
 				votes <- stepAnswer{node: i, answer: a}
-				l.repairStep(round, i, claim)
+				l.repairStep(round, i, request)
 			})
 		}
 	}
@@ -99,15 +98,15 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	l.confirmed = round
 	for i := range l.nodes {
 		if l.nodes[i].missing {
-			e.workers.run(func() { l.repairStep(round, i, claim) })
+			e.workers.run(func() { l.repairStep(round, i, request) })
 		}
 	}
 	return Extended, answers
 }
 
 // extendStep runs the extend step on node i, whose node is busy already.
-func (l *Lease) extendStep(round *roundContext, i int, claim vote.Claim) vote.Answer {
-	a := l.engine.voters[i].Extend(round, claim)
+func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote.Answer {
+	a := l.engine.voters[i].Extend(round, request)
 	l.leave(i, func(s *nodeState) {
 		s.answer = a
 		switch a.Verdict {
@@ -123,7 +122,7 @@ func (l *Lease) extendStep(round *roundContext, i int, claim vote.Claim) vote.An
 // repairStep gives the record back to node i if round was confirmed and the
 // validity still runs. Whichever of the node's answer and the decision comes
 // second calls it to effect.
-func (l *Lease) repairStep(round *roundContext, i int, claim vote.Claim) {
+func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
 	l.mu.Lock()
 	s := &l.nodes[i]
 	due := l.confirmed == round && s.missing && !s.busy && !l.over && !l.engine.clock.Now().Reached(l.until)
@@ -136,7 +135,7 @@ func (l *Lease) repairStep(round *roundContext, i int, claim vote.Claim) {
 	}
 	own := new(roundContext)
 	own.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout)
-	a := l.engine.voters[i].Repair(own, claim)
+	a := l.engine.voters[i].Repair(own, request)
 	own.unlimit()
 	l.leave(i, func(s *nodeState) {
 		s.ours = a.MayHold()

@@ -14,8 +14,8 @@ import (
 type Lease struct {
 	engine *Engine
 
-	// claim is what the attempt asks for.
-	claim vote.Claim
+	// request is what the attempt asks for.
+	request vote.Acquire
 	// attempt is the context of its steps.
 	attempt roundContext
 
@@ -68,9 +68,9 @@ type nodeState struct {
 	asked, due bool
 }
 
-// newLease returns the lease of an attempt that is made for claim and began at start.
-func newLease(e *Engine, claim vote.Claim, start clock.Instant) *Lease {
-	l := &Lease{engine: e, claim: claim, ttl: claim.TTL}
+// newLease returns the lease of an attempt that is made for request and began at start.
+func newLease(e *Engine, request vote.Acquire, start clock.Instant) *Lease {
+	l := &Lease{engine: e, request: request, ttl: request.TTL}
 	l.attempt.begin(e, start.Mono, e.timeout)
 	if l.nodes = l.single[:]; len(e.voters) != len(l.single) {
 		l.nodes = make([]nodeState, len(e.voters))
@@ -78,19 +78,9 @@ func newLease(e *Engine, claim vote.Claim, start clock.Instant) *Lease {
 	return l
 }
 
-// known is the claim with what is known by now. The caller holds l.mu.
-func (l *Lease) known() vote.Claim {
-	claim := l.claim
-	claim.TTL, claim.Token = l.ttl, l.token
-	if l.kept {
-		claim.Place = vote.Place{}
-	}
-	return claim
-}
-
 // Token returns the attempt's fencing token, the first of its block.
 func (l *Lease) Token() uint64 {
-	return l.token - l.claim.More
+	return l.token - l.request.More
 }
 
 // Successor returns a token for one more holder, who comes after all to whom the
@@ -141,7 +131,7 @@ func (l *Lease) Answer(i int) vote.Answer {
 
 // ID returns the holder id.
 func (l *Lease) ID() string {
-	return l.claim.ID
+	return l.request.ID
 }
 
 // Until returns the end of the validity.
@@ -181,34 +171,34 @@ func (l *Lease) acquireStep(ctx context.Context, i int) vote.Answer {
 			s.ours = a.MayHold()
 		})
 	}()
-	a = l.engine.voters[i].Acquire(ctx, at(i, l.claim))
-	if a.Waiting || a.Called() {
-		l.engine.waiting(l.claim.Record) // an answer that is too late for the attempt tells it too
+	a = l.engine.voters[i].Acquire(ctx, l.requestOf(i))
+	if a.Waiting || a.Reserved() {
+		l.engine.waiting(l.request.Key) // an answer that is too late for the attempt tells it too
 	}
 	return a
 }
 
-// at is claim as node i is to see it: only the node that keeps the queue knows of
-// the place in it.
-func at(i int, claim vote.Claim) vote.Claim {
-	if claim.Place.Waiter != "" && claim.Place.Voter != i {
-		claim.Place, claim.PushIn = vote.Place{}, true
+// requestOf is the request as node i is to see it: only the node that keeps the queue
+// knows of the ticket.
+func (l *Lease) requestOf(i int) vote.Acquire {
+	r := l.request
+	if r.Ticket.Waiter != "" && r.Ticket.Node != i {
+		r.Ticket, r.Barge = vote.Ticket{}, true
 	}
-	return claim
+	return r
 }
 
 // confirmStep runs the confirm step on node i. Its node is not busy: the node
 // has answered the acquire step.
-func (l *Lease) confirmStep(i int, claim vote.Claim, granted uint64) vote.Answer {
+func (l *Lease) confirmStep(i int, request vote.Confirm) vote.Answer {
 	if !l.enter(i) {
 		return vote.Answer{Verdict: vote.NotSent}
 	}
-	token := claim.Token
-	a := l.engine.voters[i].Confirm(&l.attempt, claim, granted)
+	a := l.engine.voters[i].Confirm(&l.attempt, request)
 	l.leave(i, func(s *nodeState) {
 		s.answer = a
 		if a.Verdict == vote.Granted {
-			s.stored = token
+			s.stored = request.Token
 		}
 	})
 	return a
@@ -246,7 +236,7 @@ func (l *Lease) leave(i int, note func(*nodeState)) {
 func (l *Lease) keep(token uint64, now clock.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept, l.token, l.unused, l.decided = true, token, l.claim.More, now
+	l.kept, l.token, l.unused, l.decided = true, token, l.request.More, now
 }
 
 // fail gives an attempt up, undoes it in the background, and returns the nodes'

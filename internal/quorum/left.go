@@ -19,8 +19,8 @@ type transfers struct {
 
 // transfer is the records that a holder left on nodes.
 type transfer struct {
-	claim vote.Claim
-	nodes []int
+	request vote.Release
+	nodes   []int
 }
 
 const (
@@ -31,21 +31,21 @@ const (
 	maxTransfers = 1024
 )
 
-// leaveTo leaves claim's records on nodes to whoever was called. What was left
+// leaveTo leaves the keys of request on nodes to whoever was called. What was left
 // of the same record before has been taken over since: it was held again.
-func (e *Engine) leaveTo(claim vote.Claim, nodes []int) {
-	l, s := &transfer{claim: claim, nodes: nodes}, &e.transfers
+func (e *Engine) leaveTo(request vote.Release, nodes []int) {
+	l, s := &transfer{request: request, nodes: nodes}, &e.transfers
 	s.mu.Lock()
-	kept := !s.closed && (len(s.of) < maxTransfers || s.of[claim.Record] != nil)
+	kept := !s.closed && (len(s.of) < maxTransfers || s.of[request.Key] != nil)
 	if kept {
-		s.of[claim.Record] = l
+		s.of[request.Key] = l
 	}
 	s.mu.Unlock()
 	if kept {
 		e.clock.AfterFunc(transferTime, func() { e.clear(l) })
 		return
 	}
-	e.remove(claim, nodes)
+	e.remove(request, nodes)
 }
 
 // clear removes what is left of a transfer whose time is over, unless another has
@@ -53,14 +53,14 @@ func (e *Engine) leaveTo(claim vote.Claim, nodes []int) {
 func (e *Engine) clear(l *transfer) {
 	s := &e.transfers
 	s.mu.Lock()
-	last := s.of[l.claim.Record] == l
+	last := s.of[l.request.Key] == l
 	if last {
-		delete(s.of, l.claim.Record)
+		delete(s.of, l.request.Key)
 		s.removing.Add(1)
 	}
 	s.mu.Unlock()
 	if last {
-		e.remove(l.claim, l.nodes)
+		e.remove(l.request, l.nodes)
 		s.removing.Done()
 	}
 }
@@ -73,23 +73,23 @@ func (e *Engine) clearAll() {
 	s.of, s.closed = nil, true
 	s.mu.Unlock()
 	for _, l := range left {
-		e.remove(l.claim, l.nodes)
+		e.remove(l.request, l.nodes)
 	}
 	s.removing.Wait()
 }
 
 // Remove removes the records of a holder that holds nothing any more. It does not
 // wait.
-func (e *Engine) Remove(claim vote.Claim) {
+func (e *Engine) Remove(request vote.Release) {
 	nodes := make([]int, len(e.voters))
 	for i := range nodes {
 		nodes[i] = i
 	}
-	e.remove(claim, nodes)
+	e.remove(request, nodes)
 }
 
-func (e *Engine) remove(claim vote.Claim, nodes []int) {
-	l := newLease(e, claim, e.clock.Now())
+func (e *Engine) remove(request vote.Release, nodes []int) {
+	l := newLease(e, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, e.clock.Now())
 	for _, i := range nodes {
 		l.nodes[i].ours = true
 	}

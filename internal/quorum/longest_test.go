@@ -34,7 +34,7 @@ func (d *deaf) steps() []string {
 	return slices.Clone(d.did)
 }
 
-func (d *deaf) Acquire(_ context.Context, c vote.Claim) vote.Answer {
+func (d *deaf) Acquire(_ context.Context, c vote.Acquire) vote.Answer {
 	token := c.Proposed
 	if c.ID != "before" {
 		time.Sleep(d.after)
@@ -44,18 +44,18 @@ func (d *deaf) Acquire(_ context.Context, c vote.Claim) vote.Answer {
 	return vote.Answer{Verdict: vote.Granted, Token: token, Transferred: c.From != ""}
 }
 
-func (d *deaf) Confirm(context.Context, vote.Claim, uint64) vote.Answer {
+func (d *deaf) Confirm(context.Context, vote.Confirm) vote.Answer {
 	time.Sleep(d.confirms)
 	return vote.Answer{Verdict: vote.Granted}
 }
 
-func (d *deaf) Release(_ context.Context, c vote.Claim) vote.Answer {
+func (d *deaf) Release(_ context.Context, c vote.Release) vote.Answer {
 	d.note("release " + c.ID)
 	return vote.Answer{Verdict: vote.Granted}
 }
 
-func (d *deaf) Extend(context.Context, vote.Claim) vote.Answer { return vote.Answer{} }
-func (d *deaf) Repair(context.Context, vote.Claim) vote.Answer { return vote.Answer{} }
+func (d *deaf) Extend(context.Context, vote.Extend) vote.Answer { return vote.Answer{} }
+func (d *deaf) Repair(context.Context, vote.Extend) vote.Answer { return vote.Answer{} }
 
 // What is decided later than the quarantine counts on is no lock, and is undone, however
 // long it would be valid: on one node and on three, in one round and in two, where the
@@ -100,16 +100,16 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 				defer e.Close()
 				var before *Lease
 				if c.transferred {
-					before, _ = e.Acquire(t.Context(), claimOf("before"))
+					before, _ = e.Acquire(t.Context(), requestOf("before"))
 				}
 				if c.asleep > 0 {
 					time.AfterFunc(time.Millisecond, func() { machine.suspend(c.asleep) })
 				}
 				var lease *Lease
 				if c.transferred {
-					before.Transfer(claimOf("mine"), func(next *Lease) { lease = next })
+					before.Transfer(requestOf("mine"), func(next *Lease) { lease = next })
 				} else {
-					lease, _ = e.Acquire(t.Context(), claimOf("mine"))
+					lease, _ = e.Acquire(t.Context(), requestOf("mine"))
 				}
 				if (lease != nil) != c.held {
 					t.Errorf("held is %t", lease != nil)

@@ -189,17 +189,17 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 			wantAt[i] = min(wantAt[i], cut)
 		}
 	}
-	claim := vote.Claim{Record: "x", ID: "mine", TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
+	request := vote.Acquire{Key: "x", ID: "mine", TTL: 10 * time.Second, Proposed: uint64(time.Now().UnixMicro())}
 
 	start := time.Now()
-	lease, answers := engine.Acquire(ctx, claim)
+	lease, answers := engine.Acquire(ctx, request)
 	at := time.Since(start)
 	switch name := maskName(mask); {
 	case (lease != nil) != wantHeld:
 		t.Errorf("%s, cut at %v: held is %t, want %t: %v", name, cut, lease != nil, wantHeld, answers)
 	case at != wantAt[0] && at != wantAt[1]:
 		t.Errorf("%s, cut at %v: decided after %v, want %v", name, cut, at, wantAt)
-	case lease != nil && !lease.Until().Mono.Equal(start.Add(claim.TTL-Drift(claim.TTL))):
+	case lease != nil && !lease.Until().Mono.Equal(start.Add(request.TTL-Drift(request.TTL))):
 		t.Errorf("%s: valid for %v from the first send", name, lease.Until().Mono.Sub(start))
 	}
 	if lease == nil {

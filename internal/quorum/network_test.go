@@ -233,7 +233,7 @@ func (s *server) grant(id string, ttl time.Duration) {
 	s.id, s.expires = id, time.Now().Add(ttl)
 }
 
-func (s *server) Acquire(ctx context.Context, c vote.Claim) vote.Answer {
+func (s *server) Acquire(ctx context.Context, c vote.Acquire) vote.Answer {
 	return s.do(ctx, "acquire", func() vote.Answer {
 		handed := false
 		switch id := s.present(); {
@@ -249,7 +249,7 @@ func (s *server) Acquire(ctx context.Context, c vote.Claim) vote.Answer {
 	})
 }
 
-func (s *server) Extend(ctx context.Context, c vote.Claim) vote.Answer {
+func (s *server) Extend(ctx context.Context, c vote.Extend) vote.Answer {
 	return s.do(ctx, "extend", func() vote.Answer {
 		switch s.present() {
 		case c.ID:
@@ -265,9 +265,9 @@ func (s *server) Extend(ctx context.Context, c vote.Claim) vote.Answer {
 	})
 }
 
-func (s *server) Confirm(ctx context.Context, c vote.Claim, granted uint64) vote.Answer {
+func (s *server) Confirm(ctx context.Context, c vote.Confirm) vote.Answer {
 	return s.do(ctx, "confirm", func() vote.Answer {
-		if s.present() != c.ID || s.counter != granted {
+		if s.present() != c.ID || s.counter != c.Granted {
 			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		s.counter = c.Token
@@ -275,7 +275,7 @@ func (s *server) Confirm(ctx context.Context, c vote.Claim, granted uint64) vote
 	})
 }
 
-func (s *server) Repair(ctx context.Context, c vote.Claim) vote.Answer {
+func (s *server) Repair(ctx context.Context, c vote.Extend) vote.Answer {
 	return s.do(ctx, "repair", func() vote.Answer {
 		switch {
 		case s.present() == c.ID:
@@ -289,7 +289,7 @@ func (s *server) Repair(ctx context.Context, c vote.Claim) vote.Answer {
 	})
 }
 
-func (s *server) Release(ctx context.Context, c vote.Claim) vote.Answer {
+func (s *server) Release(ctx context.Context, c vote.Release) vote.Answer {
 	return s.do(ctx, "release", func() vote.Answer {
 		switch s.present() {
 		case c.ID:

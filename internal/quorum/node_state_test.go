@@ -129,11 +129,11 @@ func TestAnotherWasCalled(t *testing.T) {
 				s.refusal = &vote.Answer{Verdict: vote.Held}
 				s.there = time.Microsecond
 			})
-			claim := claimOf("mine")
+			request := requestOf("mine")
 			if waits {
-				claim = waiters("mine", "", 3)
+				request = waiters("mine", "", 3)
 			}
-			lease, answers := newEngine(t, nodes).Acquire(t.Context(), claim)
+			lease, answers := newEngine(t, nodes).Acquire(t.Context(), request)
 			if (lease != nil) != waits {
 				t.Errorf("waits %t: held is %t: %v", waits, lease != nil, answers)
 			}
@@ -163,18 +163,18 @@ func TestTakeOverLeavesAnothersAlone(t *testing.T) {
 	})
 }
 
-// told is a node of which is known with what claims it was released.
+// told is a node of which is known with what requests it was released.
 type told struct {
 	*server
 	answer *vote.Answer // to a release, in place of the node's
 
-	mu     sync.Mutex // guards claims
-	claims []vote.Claim
+	mu       sync.Mutex // guards requests
+	requests []vote.Release
 }
 
-func (n *told) Release(ctx context.Context, c vote.Claim) vote.Answer {
+func (n *told) Release(ctx context.Context, c vote.Release) vote.Answer {
 	n.mu.Lock()
-	n.claims = append(n.claims, c)
+	n.requests = append(n.requests, c)
 	n.mu.Unlock()
 	a := n.server.Release(ctx, c)
 	if n.answer != nil {
@@ -202,7 +202,7 @@ func TestReleaseStoresWhatIsMissing(t *testing.T) {
 		all, v := tellers(nodes)
 		e := New(v, newBubbleClock(), stepTime)
 		t.Cleanup(e.Close)
-		lease, answers := e.Acquire(t.Context(), claimOf("mine"))
+		lease, answers := e.Acquire(t.Context(), requestOf("mine"))
 		if lease == nil {
 			t.Fatal(answers)
 		}
@@ -210,7 +210,7 @@ func TestReleaseStoresWhatIsMissing(t *testing.T) {
 		lease.Release()
 		rest()
 		for i, want := range []uint64{0, 0, lease.Token()} {
-			if c := all[i].claims; len(c) != 1 || c[0].Token != want {
+			if c := all[i].requests; len(c) != 1 || c[0].Token != want {
 				t.Errorf("node %d: %+v, want token %d", i, c, want)
 			}
 		}
@@ -227,7 +227,7 @@ func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
 			all, v := tellers(nodes)
 			e := New(v, newBubbleClock(), stepTime)
 			t.Cleanup(e.Close)
-			lease, answers := e.Acquire(t.Context(), claimOf("mine"))
+			lease, answers := e.Acquire(t.Context(), requestOf("mine"))
 			if lease == nil {
 				t.Fatal(answers)
 			}

@@ -109,7 +109,7 @@ func splitAttempt(t *testing.T, parts []part) int {
 		})
 	}
 	start := time.Now()
-	lease, answers := engine.Acquire(t.Context(), claimOf("mine"))
+	lease, answers := engine.Acquire(t.Context(), requestOf("mine"))
 	took := time.Since(start)
 	want, rounds := agreed, 0
 	if agreed == 0 {
@@ -224,7 +224,7 @@ func TestCallerGoneWhileSplit(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		lease, _ := newEngine(t, nodes).Acquire(ctx, claimOf("mine"))
+		lease, _ := newEngine(t, nodes).Acquire(ctx, requestOf("mine"))
 		if took := time.Since(start); lease != nil || took != 3*time.Millisecond {
 			t.Errorf("held is %t after %v", lease != nil, took)
 		}
@@ -254,7 +254,7 @@ func TestSecondRoundIsOne(t *testing.T) {
 		})
 		engine := newEngine(t, nodes)
 		start := time.Now()
-		lease, answers := engine.Acquire(t.Context(), claimOf("mine"))
+		lease, answers := engine.Acquire(t.Context(), requestOf("mine"))
 		if took := time.Since(start); lease != nil || took != 4*time.Millisecond+stepTime {
 			t.Fatalf("held is %t after %v: %v", lease != nil, took, answers)
 		}

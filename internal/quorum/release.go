@@ -165,7 +165,7 @@ func (l *Lease) abandonSteps(extending *roundContext) {
 			extending.end()
 		}
 	}
-	if !l.release.wanted && l.claim.From == "" {
+	if !l.release.wanted && l.request.From == "" {
 		end()
 		return
 	}
@@ -190,32 +190,38 @@ func (l *Lease) releaseStep(i int) vote.Answer {
 }
 
 func (l *Lease) releaseOn(i int) vote.Answer {
-	claim, ours := l.releasable(i)
+	request, ours := l.releasable(i)
 	if !ours && !l.release.wanted {
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	return l.engine.voters[i].Release(&l.release.round, claim)
+	return l.engine.voters[i].Release(&l.release.round, request)
 }
 
 // releasable is what node i is asked to release; ours, that it may have the record.
-func (l *Lease) releasable(i int) (claim vote.Claim, ours bool) {
+func (l *Lease) releasable(i int) (request vote.Release, ours bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	claim = at(i, l.known())
-	if claim.Token <= l.nodes[i].stored {
-		claim.Token = 0 // nothing to repair
+	node := &l.nodes[i]
+	request = vote.Release{
+		Key: l.request.Key, ID: l.request.ID, TTL: l.ttl,
+		// Whoever is called may come to a node before the release does.
+		Transfer: l.release.wanted && len(l.nodes) > 1,
+		Queued:   node.waiting,
 	}
-	// Whoever is called may come to a node before the release does.
-	claim.Transfer = l.release.wanted && len(l.nodes) > 1
-	claim.Queued = l.nodes[i].waiting
-	return claim, l.nodes[i].ours
+	if l.token > node.stored {
+		request.Token = l.token // else there is nothing to repair
+	}
+	if ticket := l.request.Ticket; !l.kept && ticket.Waiter != "" && ticket.Node == i {
+		request.Ticket = ticket
+	}
+	return request, node.ours
 }
 
 // released takes in what became of the record on node i.
 func (l *Lease) released(i int, answer vote.Answer) {
 	r := &l.release
 	if answer.Waiting {
-		l.engine.waiting(l.claim.Record)
+		l.engine.waiting(l.request.Key)
 	}
 	if r.votes != nil {
 		r.votes <- stepAnswer{node: i, answer: answer}

@@ -24,8 +24,8 @@ func (l *Lease) arbiter() int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if place := l.claim.Place; place.Waiter != "" && l.nodes[place.Voter].busy {
-		return place.Voter // the place that it has had
+	if ticket := l.request.Ticket; ticket.Waiter != "" && l.nodes[ticket.Node].busy {
+		return ticket.Node // the place that it has had
 	}
 	return slices.IndexFunc(l.nodes, func(s nodeState) bool { return s.waiting })
 }
@@ -106,8 +106,8 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 		l.releaseAll(s.end(-1))
 		return true
 	}
-	claim, _ := l.releasable(arbiter)
-	a := l.engine.voters[arbiter].Release(&short, claim)
+	request, _ := l.releasable(arbiter)
+	a := l.engine.voters[arbiter].Release(&short, request)
 	// A server that is out of memory may have called somebody before it said so.
 	l.release.offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
@@ -125,7 +125,7 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 		left = append(left, i)
 		l.released(i, vote.Answer{Verdict: vote.Granted})
 	}
-	l.engine.leaveTo(claim, left)
+	l.engine.leaveTo(request, left)
 	l.releaseAll(uncertain)
 	return true
 }
@@ -134,9 +134,8 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 // Where it cannot have taken one over it has it removed.
 func (l *Lease) acquireTransferred(ctx context.Context, i int) vote.Answer {
 	a := l.acquireStep(ctx, i)
-	if l.claim.From != "" && a.Verdict != vote.Granted && a.Verdict != vote.Held && i != l.claim.Place.Voter {
-		before := l.claim
-		before.ID, before.Place = before.From, vote.Place{}
+	if l.request.From != "" && a.Verdict != vote.Granted && a.Verdict != vote.Held && i != l.request.Ticket.Node {
+		before := vote.Release{Key: l.request.Key, ID: l.request.From, TTL: l.request.TTL}
 		l.engine.remove(before, []int{i})
 	}
 	return a

@@ -18,11 +18,11 @@ func keptBy(t *testing.T, n int) []*server {
 	return nodes
 }
 
-// waiters is the claim of one who waits at the last of n nodes and was called by from.
-func waiters(id, from string, n int) vote.Claim {
-	claim := claimOf(id)
-	claim.From, claim.Place = from, vote.Place{Waiter: "w", Voter: n - 1}
-	return claim
+// waiters is the request of one who waits at the last of n nodes and was called by from.
+func waiters(id, from string, n int) vote.Acquire {
+	request := requestOf(id)
+	request.From, request.Ticket = from, vote.Ticket{Waiter: "w", Node: n - 1}
+	return request
 }
 
 func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
@@ -91,9 +91,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 		{"the client is closed", func(e *Engine) { e.clearAll() }},
 		{"it was the last of too many", func(e *Engine) {
 			for i := range maxTransfers {
-				claim := claimOf("late")
-				claim.Record = fmt.Sprint(i)
-				e.leaveTo(claim, nil)
+				e.leaveTo(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil)
 			}
 			rest()
 			if len(e.transfers.of) > maxTransfers {
@@ -168,9 +166,9 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 					}
 				})
 				e := newEngine(t, nodes)
-				claim := claimOf("mine")
-				claim.Place = vote.Place{Waiter: "w", Voter: 4}
-				lease, answers := e.Acquire(t.Context(), claim)
+				request := requestOf("mine")
+				request.Ticket = vote.Ticket{Waiter: "w", Node: 4}
+				lease, answers := e.Acquire(t.Context(), request)
 				if lease == nil {
 					t.Fatal(answers)
 				}

@@ -12,9 +12,9 @@ import (
 // inBlock makes an attempt that must hold, for three tokens.
 func inBlock(t *testing.T, e *Engine, id string) *Lease {
 	t.Helper()
-	claim := claimOf(id)
-	claim.More = 2
-	lease, answers := e.Acquire(t.Context(), claim)
+	request := requestOf(id)
+	request.More = 2
+	lease, answers := e.Acquire(t.Context(), request)
 	if lease == nil {
 		t.Fatalf("%s: not held: %v", id, answers)
 	}
@@ -72,7 +72,7 @@ func deleted(t *testing.T, lease *Lease, n int) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	lease.Extend(ctx, lease.claim.TTL)
+	lease.Extend(ctx, lease.request.TTL)
 	time.Sleep(stepTime)
 }
 

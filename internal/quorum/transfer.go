@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Transfer ends the lease, as Release does, and makes an attempt for claim that
+// Transfer ends the lease, as Release does, and makes an attempt for request that
 // may take the place of its records: one step on each node in place of two, and
 // nobody comes between. A node that has no record of the lease, and none of
 // another, grants it as it would any attempt.
@@ -16,7 +16,7 @@ import (
 // what it may have left, and the lease's own records, are released. The answers
 // are those of Release; ok is false when the lease was given up before, and nothing
 // was attempted: next is nil then too.
-func (l *Lease) Transfer(claim vote.Claim, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
+func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
 	free := make([]chan struct{}, len(l.nodes))
 	for i := range free {
 		free[i] = make(chan struct{})
@@ -30,15 +30,15 @@ func (l *Lease) Transfer(claim vote.Claim, decided func(next *Lease)) (answers [
 		close(free[i])
 	}
 	start := l.engine.clock.Now()
-	claim.From, claim.PushIn = l.ID(), true
-	next := newLease(l.engine, claim, start) // the time that the lease's steps take is part of the attempt's
+	request.From, request.Barge = l.ID(), true
+	next := newLease(l.engine, request, start) // the time that the lease's steps take is part of the attempt's
 	next, _ = next.acquire(context.Background(), start, func(attempt *Lease, ctx context.Context, i int) vote.Answer {
 		if !l.nodes[i].asked {
 			return attempt.acquireStep(ctx, i)
 		}
 		<-free[i] // a step of the lease comes first
 		a := attempt.acquireStep(ctx, i)
-		l.released(i, l.releaseUnlessTaken(i, claim.ID, a))
+		l.released(i, l.releaseUnlessTaken(i, request.ID, a))
 		return a
 	})
 	decided(next)

@@ -11,8 +11,8 @@ import (
 )
 
 // transferred is Transfer with the next lease as a result.
-func transferred(h *Lease, claim vote.Claim) (next *Lease, answers []vote.Answer, ok bool) {
-	answers, ok = h.Transfer(claim, func(decided *Lease) { next = decided })
+func transferred(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Answer, ok bool) {
+	answers, ok = h.Transfer(request, func(decided *Lease) { next = decided })
 	return next, answers, ok
 }
 
@@ -28,19 +28,19 @@ func TestTransfer(t *testing.T) {
 			rest()
 			for k := range 5 {
 				start := time.Now()
-				claim := claimOf(fmt.Sprint(k + 1))
-				claim.TTL = time.Minute
-				next, answers, ok := transferred(lease, claim)
+				request := requestOf(fmt.Sprint(k + 1))
+				request.TTL = time.Minute
+				next, answers, ok := transferred(lease, request)
 				if took := time.Since(start); next == nil || !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
-				if !next.Until().Mono.Equal(start.Add(claim.TTL - Drift(claim.TTL))) {
+				if !next.Until().Mono.Equal(start.Add(request.TTL - Drift(request.TTL))) {
 					t.Errorf("N=%d: valid for %v", n, next.Until().Mono.Sub(start))
 				}
 				if next.Token() <= lease.Token() {
 					t.Errorf("N=%d: token %d follows %d", n, next.Token(), lease.Token())
 				}
-				if again, _, ok := transferred(lease, claimOf("again")); again != nil || ok {
+				if again, _, ok := transferred(lease, requestOf("again")); again != nil || ok {
 					t.Errorf("N=%d: it was handed over twice", n)
 				}
 				if _, ok := lease.Release(); ok {
@@ -94,7 +94,7 @@ func transferOnce(t *testing.T, mask []loss) {
 	}
 	need := Majority(len(mask))
 	start := time.Now()
-	next, answers, ok := transferred(lease, claimOf("next"))
+	next, answers, ok := transferred(lease, requestOf("next"))
 	took := time.Since(start)
 	longest := 4 * time.Millisecond
 	if waits && deletable < need {
@@ -169,7 +169,7 @@ func TestTransferWithLostAnswers(t *testing.T) {
 						s.set(func(s *server) { s.deaf = false })
 					}
 				})
-				next, _, ok := transferred(lease, claimOf("next"))
+				next, _, ok := transferred(lease, requestOf("next"))
 				if !ok || (next != nil) != (n-deaf >= Majority(n)) {
 					t.Errorf("N=%d, %d deaf: %t, the next holds: %t", n, deaf, ok, next != nil)
 				}
@@ -202,7 +202,7 @@ func TestTransferUndoneAndTaken(t *testing.T) {
 		nodes[0].set(func(s *server) { s.deaf = true })
 		done := make(chan []vote.Answer)
 		go func() {
-			_, answers, _ := transferred(lease, claimOf("next"))
+			_, answers, _ := transferred(lease, requestOf("next"))
 			done <- answers
 		}()
 		for nodes[0].record() != "next" {
@@ -239,7 +239,7 @@ func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 					go lease.Extend(ctx, time.Minute)
 					synctest.Wait()
 				}
-				next, answers, ok := transferred(lease, claimOf("next"))
+				next, answers, ok := transferred(lease, requestOf("next"))
 				if next == nil || !ok {
 					t.Fatalf("extending %t, back %d: %v", extending, back, answers)
 				}
@@ -277,7 +277,7 @@ func TestHandedOverOnce(t *testing.T) {
 			go func() {
 				var o outcome
 				if k%2 == 0 {
-					o.next, _, o.ok = transferred(lease, claimOf(fmt.Sprint(k)))
+					o.next, _, o.ok = transferred(lease, requestOf(fmt.Sprint(k)))
 				} else {
 					_, o.ok = lease.Release()
 				}

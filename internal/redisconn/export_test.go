@@ -6,13 +6,13 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// Hasty is a Conn with an express, which all commands that are alone go by, and that
+// Hasty is a Conn with a direct connection, which all commands that are alone go by, and that
 // is made anew after each answer that finds none.
 type Hasty struct{ *Conn }
 
-// NewHasty returns c with an express.
+// NewHasty returns c with a direct connection.
 func NewHasty(c *Conn) Hasty {
-	c.Express(func(_ uint64, ask driver.Ask) bool {
+	c.AllowDirect(func(_ uint64, ask driver.Ask) bool {
 		_, err := ask("PING")
 		return err == nil
 	})
@@ -28,8 +28,8 @@ func (h Hasty) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 		return h.sendAlone(ctx, x, h.command(args...))
 	}
 	reply, err := h.Conn.Do(ctx, args...)
-	if err == nil && h.fast.Load() == nil && h.owing.Load() == nil {
-		h.makeExpress()
+	if err == nil && h.fast.Load() == nil && h.unanswered.Load() == nil {
+		h.connectDirectly()
 	}
 	return reply, err
 }

@@ -34,7 +34,7 @@ func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
 func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
 	number := c.depart()
 	var result rueidis.RedisResult
-	if c.owing.Load() == nil {
+	if c.unanswered.Load() == nil {
 		result = c.client.Do(ctx, cmd)
 	} else {
 		result = c.sendTogether(ctx, cmd)[0]
@@ -53,7 +53,7 @@ func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) 
 	}
 	results := c.client.DoMulti(ctx, append(rueidis.Commands{c.kill(x.id)}, commands...)...)
 	if results[0].Error() == nil {
-		c.owing.CompareAndSwap(x, nil)
+		c.unanswered.CompareAndSwap(x, nil)
 	}
 	return results[1:]
 }
@@ -67,17 +67,17 @@ func (c *Conn) depart() (number uint64) {
 }
 
 // arrive takes in what became of the command. Replies come in order, and a number is given
-// before the command is, so that the reply to a number that is larger than adrift comes
-// after those to all that were adrift.
+// before the command is, so that the reply to a number that is larger than abandoned comes
+// after those to all that were abandoned.
 func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
 	if hasReply(err) {
-		if left := c.adrift.Load(); left > 0 && number > left {
-			c.adrift.CompareAndSwap(left, 0)
+		if left := c.abandoned.Load(); left > 0 && number > left {
+			c.abandoned.CompareAndSwap(left, 0)
 		}
 	} else if ctx.Err() != nil {
 		for now := c.sent.Load(); ; {
-			left := c.adrift.Load()
-			if left >= now || c.adrift.CompareAndSwap(left, now) {
+			left := c.abandoned.Load()
+			if left >= now || c.abandoned.CompareAndSwap(left, now) {
 				break
 			}
 		}

@@ -98,17 +98,17 @@ type Conn struct {
 	// changes counts connections made and broken.
 	changes atomic.Uint64
 	// waiting counts the callers who wait for the pipeline, sent the commands given to
-	// it. adrift is how many these were when a caller last left one there: until a later
+	// it. abandoned is how many these were when a caller last left one there: until a later
 	// one has been answered, it may be under way. 0 when none is.
-	waiting      atomic.Int64
-	sent, adrift atomic.Uint64
-	// fast is nil while there is no express. owing is a former one that the server has
+	waiting         atomic.Int64
+	sent, abandoned atomic.Uint64
+	// fast is nil while there is no direct connection. unanswered is a former one that the server has
 	// to close, or nil. same is nil where there is to be none; scripts counts those it
 	// could have taken.
-	fast    atomic.Pointer[express]
-	owing   atomic.Pointer[express]
-	same    atomic.Pointer[func(uint64, driver.Ask) bool]
-	scripts atomic.Uint64
+	fast       atomic.Pointer[direct]
+	unanswered atomic.Pointer[direct]
+	same       atomic.Pointer[func(uint64, driver.Ask) bool]
+	scripts    atomic.Uint64
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool

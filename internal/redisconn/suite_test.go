@@ -28,8 +28,8 @@ func TestSuite(t *testing.T) {
 
 func pipeline(t *testing.T, s drivertest.Stage) driver.Conn { return connect(t, s) }
 
-// What holds for the pipeline holds for the pipeline and the express together.
-func TestSuiteExpress(t *testing.T) {
+// What holds for the pipeline holds for the pipeline and the direct connection together.
+func TestSuiteDirect(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Ends: true, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
 		return redisconn.NewHasty(connect(t, s))

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// wire is the express's connection, which the Redis client does not close: a reply
+// wire is the direct connection's connection, which the Redis client does not close: a reply
 // may be owed.
 type wire struct {
 	net.Conn
 	// socket is what is below TLS, or Conn itself.
 	socket net.Conn
 	raw    syscall.RawConn
-	// answered: bytes came since the last write. It belongs to who uses the express.
+	// answered: bytes came since the last write. It belongs to who uses the direct connection.
 	answered bool
 	peek     func(fd uintptr) bool
 	quiet    bool // what peek found

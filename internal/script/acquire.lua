@@ -1,14 +1,14 @@
--- Grants the record to this attempt if it is free, under a counter larger than
+-- Grants the key to this attempt if it is free, under a counter larger than
 -- every one before it.
--- KEYS  record, counter, admission, next
+-- KEYS  key, counter, admission, next
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
 --       the admission expected; if any: waiter, '' for nobody, '*' for one who pushes in,
 --       '=' for one whose id may have been used before: it then is in its own way;
---       holder who hands the record over, or '' for nobody;
+--       holder who hands the key over, or '' for nobody;
 --       lowest, where a block of counters is wanted, whose largest is the proposed one
 -- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} where
 -- others may wait or nothing was there to be handed over; {holder, remaining ms} when held, the
--- holder '' when a waiter was called to take it; 0 when not admitted.
+-- holder '' when a waiter was woken up to take it; 0 when not admitted.
 local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[8], ARGV[9]
 local lowest = ARGV[10] or proposed
 if from == '' then
@@ -28,11 +28,11 @@ if seen[1] and seen[1] ~= from then
 end
 local who, deadline
 if seen[4] and waiter ~= '*' then
-  who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- where somebody was called
+  who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- where somebody was woken up
 end
 if who then
   local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
-  -- Nobody is called for longer than GRACE.
+  -- Nobody is woken up for longer than GRACE.
   if who ~= waiter and left >= 0 and left <= GRACE then
     return {'', left}
   end
@@ -73,16 +73,16 @@ end
 local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
-  local line, beats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
-  -- A key of another type is no line. It is not to end the step, which has granted.
-  local first = redis.pcall('ZRANGE', line, 0, 1)
+  local queue, heartbeats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
+  -- A key of another type is no queue. It is not to end the step, which has granted.
+  local first = redis.pcall('ZRANGE', queue, 0, 1)
   others = first[1] ~= who and first[1] or first[2]
   if others then
-    redis.call('ZREM', line, who)
-    redis.pcall('ZREM', beats, who)
+    redis.call('ZREM', queue, who)
+    redis.pcall('ZREM', heartbeats, who)
     redis.call('SET', KEYS[4], string.byte(others) == 45 and '-' or '=' .. others, 'PX', PATIENCE)
   else
-    redis.call('DEL', KEYS[4], line, beats)
+    redis.call('DEL', KEYS[4], queue, heartbeats)
   end
 end
 if seen[4] or from and not seen[1] then -- what is rare: a table costs more

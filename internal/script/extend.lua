@@ -1,6 +1,6 @@
--- Prolongs the record if it is this holder's. Never shortens it: a round that
+-- Prolongs the key if it is this holder's. Never shortens it: a round that
 -- misses its quorum must not take time from a validity that still runs.
--- KEYS  record, counter, admission
+-- KEYS  key, counter, admission
 -- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1; {holder, remaining ms} when another's; 0 when there is none; -1 when not admitted.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])

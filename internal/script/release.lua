@@ -1,16 +1,16 @@
--- Deletes the record if it is this holder's. Safe on any node at any time.
--- KEYS  record, counter, next
+-- Deletes the key if it is this holder's. Safe on any node at any time.
+-- KEYS  key, counter, next
 -- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
 --       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave;
---       or '>' to have the first in line told, where the holder's record is deleted, that
+--       or '>' to have the first in the queue told, where the holder's key is deleted, that
 --       it may take those on other nodes over
--- Answers 1, or 2 when one who waits was called; {holder, remaining ms} when another's; 0 when
+-- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when another's; 0 when
 -- there is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[2])
 local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
 if waiter == '>' then
-  -- A holder whose record is not here is not answered that somebody was called, and would
-  -- take its records on other nodes for lost.
+  -- A holder whose key is not here is not answered that somebody was woken up, and would
+  -- take its keys on other nodes for lost.
   waiter, from = nil, ours and ARGV[1] or nil
 end
 if ours then

@@ -1,6 +1,6 @@
--- Gives the record back to a holder whose quorum stands, on a node that lost it.
+-- Gives the key back to a holder whose quorum stands, on a node that lost it.
 -- Not where a later holder has been: its counter is past our token.
--- KEYS  record, counter, admission
+-- KEYS  key, counter, admission
 -- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1 or 0; -1 when not admitted.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])

@@ -24,8 +24,8 @@ const (
 	Confirm = "confirm"
 	Repair  = "repair"
 	Admit   = "admit"
-	Stand   = "stand"
-	Several = "several"
+	Enqueue = "enqueue"
+	Batch   = "batch"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -33,7 +33,7 @@ const (
 const Clamp = time.Second
 
 // A waiter that is called has Grace to take the lock before the next is; one that
-// was not heard of for Patience loses its place in the line.
+// was not heard of for Patience loses its place in the wait queue.
 const (
 	Grace    = 500 * time.Millisecond
 	Patience = 5 * time.Second
@@ -67,16 +67,16 @@ var (
 	releaseLua string
 	//go:embed publish.lua
 	publishLua string
-	//go:embed handon.lua
-	handonLua string
-	//go:embed otherwise.lua
-	otherwiseLua string
-	//go:embed line.lua
-	lineLua string
-	//go:embed stand.lua
-	standLua string
-	//go:embed several.lua
-	severalLua string
+	//go:embed notify.lua
+	notifyLua string
+	//go:embed release_queued.lua
+	releaseQueuedLua string
+	//go:embed queue.lua
+	queueLua string
+	//go:embed enqueue.lua
+	enqueueLua string
+	//go:embed batch.lua
+	batchLua string
 	//go:embed inspect.lua
 	inspectLua string
 	//go:embed nodes.lua
@@ -97,9 +97,9 @@ func New(text string) Script {
 // Releasing is the compare-and-delete. It gives nothing away, so it may be loaded
 // on any node at any time. Functions are made anew in each run: those that the usual ways
 // do without come behind these.
-var Releasing = New(lineTimes + releaseLua + publishLua + handonLua + lineLua + otherwiseLua)
+var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua + releaseQueuedLua)
 
-var lineTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
+var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
@@ -127,14 +127,14 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Confirm, confirmLua},
 		{Repair, admittedLua + repairLua},
 		{Admit, admitLua},
-		{Several, admittedLua + severalLua},
-		// The line's functions are made only for the step that needs them.
-		{Stand, admittedLua + publishLua + lineLua + standLua},
+		{Batch, admittedLua + batchLua},
+		// The queue's functions are made only for the step that needs them.
+		{Enqueue, admittedLua + publishLua + queueLua + enqueueLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))
 	fmt.Fprintf(&text, "local FRESH, RENEW = %d, %d\n", fresh/time.Microsecond, renew.Microseconds())
-	text.WriteString(lineTimes)
+	text.WriteString(queueTimes)
 	word := "if"
 	for _, step := range steps {
 		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)

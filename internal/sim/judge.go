@@ -299,7 +299,7 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 		}
 	case (step[0] == script.Acquire || step[0] == script.Repair) && s.broken:
 		n.world.late[step[1]] = true
-	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Stand || n.world.late[step[1]]:
+	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Enqueue || n.world.late[step[1]]:
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}

@@ -202,7 +202,7 @@ func (c *comparison) opening() [][]string {
 	}
 	several := func(proposed string) []string {
 		return []string{"EVALSHA", voting.SHA, "4", "admission", "b", "redlatch:{b}:token:b", "redlatch:{b}:next:b",
-			script.Several, long, agreed, "1", "one", long, proposed}
+			script.Batch, long, agreed, "1", "one", long, proposed}
 	}
 	return [][]string{
 		several(far), several("1000000000000000"), several(proposal(-3 * time.Second)), several(proposal(3 * time.Second)),
@@ -261,8 +261,8 @@ func (c *comparison) command() []string {
 		}
 		c.planned = [][]string{
 			releasing(id, "0", counterTTL, ">"),
-			vote([]string{record, admission, next}, script.Stand, waiter, "2", expected),
-			vote([]string{record, admission, next}, script.Stand, pick(c, "p/1", "p/2"), "1", expected),
+			vote([]string{record, admission, next}, script.Enqueue, waiter, "2", expected),
+			vote([]string{record, admission, next}, script.Enqueue, pick(c, "p/1", "p/2"), "1", expected),
 			vote([]string{record, counter, admission, next}, script.Acquire, id, long, now, now[:len(now)-6], counterTTL, expected, "*"),
 		}
 		if c.rng.IntN(2) == 0 {
@@ -302,7 +302,7 @@ func (c *comparison) command() []string {
 	case 12:
 		return []string{"EVAL", script.Inspect.Text, "3", admission, deployment, quarantine}
 	case 14, 15, 16:
-		return vote([]string{record, admission, next}, script.Stand, waiter, ticket, expected)
+		return vote([]string{record, admission, next}, script.Enqueue, waiter, ticket, expected)
 	case 17:
 		return releasing(pick(c, id, waiter), "0", counterTTL, waiter, ticket)
 	case 19:
@@ -310,7 +310,7 @@ func (c *comparison) command() []string {
 		otherCounter, otherNext := "redlatch:{"+other+"}:token:"+other, "redlatch:{"+other+"}:next:"+other
 		now := strconv.FormatInt(c.now.UnixMicro(), 10)
 		keys := []string{admission, record, counter, next, other, otherCounter, otherNext, record, counter, next}
-		args := []string{script.Several, counterTTL, expected, "3", id, ttl, pick(c, now, number), "four", ttl, pick(c, now, now, "1"), "five", ttl, now}
+		args := []string{script.Batch, counterTTL, expected, "3", id, ttl, pick(c, now, number), "four", ttl, pick(c, now, now, "1"), "five", ttl, now}
 		acquires := c.rng.IntN(4)
 		args[3] = strconv.Itoa(acquires)
 		return vote(slices.Concat(keys[:1+3*acquires], []string{record, next, other, otherNext}),

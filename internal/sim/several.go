@@ -94,7 +94,7 @@ func apart(args []string) (commands [][]string) {
 	}
 	n, _ := strconv.Atoi(args[2])
 	keys, argv := args[3:3+n], args[3+n:]
-	if len(argv) == 0 || argv[0] != script.Several {
+	if len(argv) == 0 || argv[0] != script.Batch {
 		return nil
 	}
 	b := bundleOf(keys, argv)

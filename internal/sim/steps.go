@@ -62,9 +62,9 @@ func (s *Server) script(now time.Time, body string, args []string) (driver.Reply
 		return c.repair()
 	case script.Admit:
 		return c.admit()
-	case script.Stand:
+	case script.Enqueue:
 		return c.standing()
-	case script.Several:
+	case script.Batch:
 		return c.several()
 	}
 	return refuse("REDLATCH no such step: " + c.argv[0])

@@ -14,7 +14,7 @@ import (
 
 // NewCluster starts three masters, each with that many replicas. No replica is promoted
 // but by order, and what is left of the Cluster serves when a master does not. It
-// returns a config of a deployment on it with the restart fence, which lacks Nodes, and
+// returns a config of a deployment on it with the quarantine, which lacks Nodes, and
 // how long a master is waited for that may have forgotten locks.
 func NewCluster(t *testing.T, binary string, replicasEach int, maxTTL time.Duration, args ...string) (*redistest.Cluster, redlatch.Config, time.Duration) {
 	t.Helper()
@@ -22,11 +22,10 @@ func NewCluster(t *testing.T, binary string, replicasEach int, maxTTL time.Durat
 		"--cluster-replica-no-failover", "yes", "--cluster-require-full-coverage", "no",
 	}, args...)})
 	return cluster, redlatch.Config{
-		TTL:          maxTTL,
-		MaxTTL:       maxTTL,
-		NodeTimeout:  time.Second,
-		RestartFence: redlatch.FenceOn,
-		Deployment:   NameAt(2), // what is kept under its name is at the last master
+		TTL:         maxTTL,
+		MaxTTL:      maxTTL,
+		NodeTimeout: time.Second,
+		Deployment:  NameAt(2), // what is kept under its name is at the last master
 	}, maxTTL + 4*time.Second
 }
 

@@ -51,7 +51,7 @@ func RunSentinels(t *testing.T, binary string, open func(*testing.T, redlatch.Co
 	defer cancel()
 	must(t, s.settle(ctx))
 
-	config := redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: nodeTimeout, RestartFence: redlatch.FenceOn}
+	config := redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: nodeTimeout}
 	for i := range 6 {
 		at := []string{s.watch[0].Addr(), s.watch[1].Addr(), s.watch[2].Addr()}
 		if i%2 == 0 {

@@ -91,7 +91,7 @@ func startReal(ctx context.Context, n int) (*ground, error) {
 	major, _, _ := strings.Cut(servers[0].Version(), ".")
 	if v, err := strconv.Atoi(major); err == nil && v < 7 {
 		g.close()
-		return nil, &unfitError{g.kind + " is older than 7.0, which the restart fence needs"}
+		return nil, &unfitError{g.kind + " is older than 7.0, which the quarantine needs"}
 	}
 	return g, nil
 }

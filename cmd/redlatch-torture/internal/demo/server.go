@@ -75,7 +75,7 @@ func serve(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// facts are what the restart fence asks a server, and miniredis does not say.
+// facts are what the quarantine asks a server, and miniredis does not say.
 // All of it is true of this process: its scripts and its keys end with it.
 type facts struct {
 	run   string

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// The embedded server is enough of one for the library, restart fence included.
+// The embedded server is enough of one for the library, quarantine included.
 func TestEmbeddedServer(t *testing.T) {
 	listener, err := serve("127.0.0.1:0")
 	if err != nil {

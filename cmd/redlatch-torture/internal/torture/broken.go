@@ -15,7 +15,7 @@ import (
 )
 
 // broken is Redlock with a bug: one node less than a quorum is enough for it. What
-// else the library does, a restart fence, fencing tokens, it does not do either,
+// else the library does, a quarantine, fencing tokens, it does not do either,
 // which is its bug where there is one node: its tokens are the time.
 type broken struct {
 	nodes  []*brokenNode

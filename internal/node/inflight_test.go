@@ -16,7 +16,7 @@ import (
 func TestFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFlight()
+		f := newInFlight()
 		for i := range maxInFlight {
 			if err := f.take(t.Context(), f.votes); err != nil {
 				t.Fatalf("slot %d: %v", i, err)
@@ -46,7 +46,7 @@ func TestFlightIsBounded(t *testing.T) {
 func TestAbandonedSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFlight()
+		f := newInFlight()
 		for range 3 {
 			if err := f.take(t.Context(), f.votes); err != nil {
 				t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAbandonedSlots(t *testing.T) {
 func TestFlightUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFlight()
+		f := newInFlight()
 		var callers, probes sync.WaitGroup
 		for i := range 5000 {
 			callers.Go(func() {

@@ -17,55 +17,55 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-func leftoverOf(i int, ttl time.Duration) leftover {
-	return leftover{claim: vote.Claim{Record: fmt.Sprint(i), ID: fmt.Sprint("id", i)}, gone: time.Now().Add(ttl)}
+func cleanUpOf(i int, ttl time.Duration) cleanUp {
+	return cleanUp{request: vote.Release{Key: fmt.Sprint(i), ID: fmt.Sprint("id", i)}, gone: time.Now().Add(ttl)}
 }
 
 // Oldest first, put back at the head, over when empty.
-func TestLeftovers(t *testing.T) {
+func TestCleanUps(t *testing.T) {
 	t.Parallel()
-	var s leftovers
-	if !s.add(leftoverOf(0, time.Hour)) {
+	var s cleanUps
+	if !s.add(cleanUpOf(0, time.Hour)) {
 		t.Error("the first starts no worker")
 	}
-	if s.add(leftoverOf(1, time.Hour)) {
+	if s.add(cleanUpOf(1, time.Hour)) {
 		t.Error("a second worker is started")
 	}
 	l, ok := s.next()
-	if !ok || l.claim.Record != "0" {
+	if !ok || l.request.Key != "0" {
 		t.Fatalf("%+v, %t", l, ok)
 	}
 	s.back(l)
 	for _, want := range []string{"0", "1"} {
-		if l, ok := s.next(); !ok || l.claim.Record != want {
+		if l, ok := s.next(); !ok || l.request.Key != want {
 			t.Fatalf("%+v, %t; want %s", l, ok, want)
 		}
 	}
 	// While the worker has the last one in hand it is not over.
-	if s.add(leftoverOf(2, time.Hour)) {
+	if s.add(cleanUpOf(2, time.Hour)) {
 		t.Error("a second worker is started")
 	}
-	if l, ok := s.next(); !ok || l.claim.Record != "2" {
+	if l, ok := s.next(); !ok || l.request.Key != "2" {
 		t.Fatalf("%+v, %t", l, ok)
 	}
 	if _, ok := s.next(); ok {
 		t.Fatal("there is one more")
 	}
-	if !s.add(leftoverOf(3, time.Hour)) {
+	if !s.add(cleanUpOf(3, time.Hour)) {
 		t.Error("no worker is started after the last one ended")
 	}
 }
 
 // What its TTL has removed is not tried any more.
-func TestLeftoversExpire(t *testing.T) {
+func TestCleanUpsExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s leftovers
-		s.add(leftoverOf(0, time.Second))
-		s.add(leftoverOf(1, 3*time.Second))
-		s.add(leftoverOf(2, time.Second))
+		var s cleanUps
+		s.add(cleanUpOf(0, time.Second))
+		s.add(cleanUpOf(1, 3*time.Second))
+		s.add(cleanUpOf(2, time.Second))
 		time.Sleep(2 * time.Second)
-		if l, ok := s.next(); !ok || l.claim.Record != "1" {
+		if l, ok := s.next(); !ok || l.request.Key != "1" {
 			t.Fatalf("%+v, %t", l, ok)
 		}
 		if l, ok := s.next(); ok {
@@ -75,14 +75,14 @@ func TestLeftoversExpire(t *testing.T) {
 }
 
 // Beyond the bound the oldest is left to its TTL.
-func TestLeftoversAreBounded(t *testing.T) {
+func TestCleanUpsAreBounded(t *testing.T) {
 	t.Parallel()
-	var s leftovers
-	for i := range maxLeftovers + 10 {
-		s.add(leftoverOf(i, time.Hour))
+	var s cleanUps
+	for i := range maxCleanUps + 10 {
+		s.add(cleanUpOf(i, time.Hour))
 	}
-	for i := range maxLeftovers {
-		if l, ok := s.next(); !ok || l.claim.Record != fmt.Sprint(i+10) {
+	for i := range maxCleanUps {
+		if l, ok := s.next(); !ok || l.request.Key != fmt.Sprint(i+10) {
 			t.Fatalf("at %d: %+v, %t", i, l, ok)
 		}
 	}
@@ -171,7 +171,7 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 				}}
 				n := unfenced(conn)
 				defer n.Close()
-				a := n.Release(t.Context(), vote.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second})
+				a := n.Release(t.Context(), vote.Release{Key: "x", ID: "mine", TTL: 30 * time.Second})
 				if want := verdicts[name]; a.Verdict != want {
 					t.Errorf("answered %v", a.Verdict)
 				}
@@ -206,7 +206,7 @@ func TestRefusedReleaseIsNotTriedAgain(t *testing.T) {
 		}}
 		n := unfenced(conn)
 		defer n.Close()
-		if a := n.Release(t.Context(), vote.Claim{Record: "x", ID: "mine", TTL: 30 * time.Second}); a.Verdict != vote.Refused {
+		if a := n.Release(t.Context(), vote.Release{Key: "x", ID: "mine", TTL: 30 * time.Second}); a.Verdict != vote.Refused {
 			t.Errorf("answered %v", a.Verdict)
 		}
 		time.Sleep(time.Minute)
@@ -227,7 +227,7 @@ func TestReleaseIsNotTriedForEver(t *testing.T) {
 				conn := &scripted{answer: func(string) (driver.Reply, error) { return driver.Reply{}, errors.New("reset") }}
 				n := unfenced(conn)
 				for i := range 3 {
-					n.Release(t.Context(), vote.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 3 * time.Second})
+					n.Release(t.Context(), vote.Release{Key: "x", ID: fmt.Sprint(i), TTL: 3 * time.Second})
 				}
 				time.Sleep(time.Second)
 				if closed {
@@ -250,7 +250,7 @@ func TestReleaseIsNotTriedForEver(t *testing.T) {
 
 // A node that is back is rid of everything at once, the oldest first, not at
 // the pace of one that is down.
-func TestLeftoversAreWorkedOffAtOnce(t *testing.T) {
+func TestCleanUpsAreWorkedOffAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		down := true
@@ -266,7 +266,7 @@ func TestLeftoversAreWorkedOffAtOnce(t *testing.T) {
 		n := unfenced(conn)
 		defer n.Close()
 		for i := range 100 {
-			n.Release(t.Context(), vote.Claim{Record: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
+			n.Release(t.Context(), vote.Release{Key: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()

@@ -14,13 +14,13 @@ import (
 // would block without looking at ctx.
 const maxInFlight = 800
 
-// flight keeps count of the commands under way on one connection, or of those to one master of
+// inFlight keeps count of the commands under way on one connection, or of those to one master of
 // a Cluster: what waits for one takes no place from another.
 //
 // A command whose caller stopped waiting is still in the pipe of a node that
 // does not answer, and its slot must not be given to another. Where replies come in
 // order, one PING sent after it tells when it is over.
-type flight struct {
+type inFlight struct {
 	votes, releases chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
@@ -33,15 +33,15 @@ type flight struct {
 	silentSince time.Time
 }
 
-func newFlight() *flight {
-	return &flight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
+func newInFlight() *inFlight {
+	return &inFlight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
 }
 
-func (f *flight) forVotes() chan struct{}    { return f.votes }
-func (f *flight) forReleases() chan struct{} { return f.releases }
+func (f *inFlight) voteSlots() chan struct{}    { return f.votes }
+func (f *inFlight) releaseSlots() chan struct{} { return f.releases }
 
 // take waits for a slot. The error wraps driver.ErrNotSent.
-func (f *flight) take(ctx context.Context, slots chan struct{}) error {
+func (f *inFlight) take(ctx context.Context, slots chan struct{}) error {
 	select {
 	case slots <- struct{}{}:
 		return nil
@@ -55,10 +55,10 @@ func (f *flight) take(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-func (f *flight) free(slots chan struct{}) { <-slots }
+func (f *inFlight) free(slots chan struct{}) { <-slots }
 
 // abandon leaves a slot to the probe, and reports whether one must be started.
-func (f *flight) abandon(slots chan struct{}) (start bool) {
+func (f *inFlight) abandon(slots chan struct{}) (start bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slots == f.votes {
@@ -75,7 +75,7 @@ func (f *flight) abandon(slots chan struct{}) (start bool) {
 
 // probe gives abandoned slots back until there are none. ping returns when all
 // commands sent before it are over: answered, or lost with the connection.
-func (f *flight) probe(ping func()) {
+func (f *inFlight) probe(ping func()) {
 	for {
 		f.mu.Lock()
 		over := f.abandoned
@@ -100,7 +100,7 @@ func (f *flight) probe(ping func()) {
 
 // abandonUntil leaves a slot to the caller until over returns, which it does when the command is
 // over.
-func (f *flight) abandonUntil(slots chan struct{}, over func()) {
+func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
 	f.mu.Lock()
 	f.owed++
 	if f.silentSince.IsZero() {
@@ -118,23 +118,23 @@ func (f *flight) abandonUntil(slots chan struct{}, over func()) {
 	f.mu.Unlock()
 }
 
-// flights are those to the masters of a Cluster, by their runs.
-type flights struct {
+// mastersInFlight are those to the masters of a Cluster, by their runs.
+type mastersInFlight struct {
 	mu sync.Mutex // guards of; nothing is called while it is held
-	of map[string]*flight
+	of map[string]*inFlight
 }
 
-func (f *flights) to(run string) *flight {
+func (f *mastersInFlight) to(run string) *inFlight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.of[run] == nil {
-		f.of[run] = newFlight()
+		f.of[run] = newInFlight()
 	}
 	return f.of[run]
 }
 
 // silence returns for how long the node has owed an answer.
-func (f *flight) silence() time.Duration {
+func (f *inFlight) silence() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.silentSince.IsZero() {

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// ear is the subscription by which the node calls this client.
-type ear struct {
+// wakeUps is the subscription by which the node wakes up waiters of this client.
+type wakeUps struct {
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// attempt is the subscription that stands or is being made; nil when there is
 	// none.
@@ -29,33 +29,33 @@ type subscription struct {
 	settle  sync.Once
 }
 
-// Stand joins the line for the claim's record, or says that the waiter is still
-// there, and reports its place. With watch, a change of the record is told to
+// Enqueue takes a place in the wait queue for the key, or says that the waiter is still
+// there, and reports its position. With r.Watch, a change of the key is told to
 // Options.Changed as far as the server can.
-func (n *Node) Stand(ctx context.Context, c vote.Claim, watch bool) vote.Standing {
+func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	hears := n.listen(ctx)
-	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
+	waiter := strings.TrimPrefix(r.Ticket.Waiter, "-")
 	if !hears {
 		waiter = "-" + waiter
 	}
-	keys := []string{c.Record, n.admissionKey, c.Next}
-	args := []string{script.Stand, waiter, strconv.FormatUint(c.Place.Ticket, 10), ""}
+	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
+	args := []string{script.Enqueue, waiter, strconv.FormatUint(r.Ticket.Number, 10), ""}
 	watched := false
 	reply, err := n.cast(ctx, func(seen *sighting) (reply driver.Reply, err error) {
 		args[3] = seen.expected
-		if l, ok := n.conn.(driver.Listener); ok && watch {
+		if l, ok := n.conn.(driver.Listener); ok && r.Watch {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)
 			return reply, err
 		}
 		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
-	s := vote.Standing{Hears: hears, Watched: watched}
-	s.Place.Waiter = waiter
+	s := vote.Position{Hears: hears, Watched: watched}
+	s.Ticket.Waiter = waiter
 	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {
 		s.Answer = n.standing(reply, err)
 		return s
 	}
-	s.Place.Ticket, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
+	s.Ticket.Number, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
 	s.Answer = vote.Answer{Verdict: vote.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
 	s.Ahead = int(reply.Array[0].Int)
 	if len(reply.Array) > 4 {
@@ -66,19 +66,18 @@ func (n *Node) Stand(ctx context.Context, c vote.Claim, watch bool) vote.Standin
 
 // Leave gives the waiter's place up. It waits for the answer or for ctx; a place
 // that is not given up lapses.
-func (n *Node) Leave(ctx context.Context, record, waiter string) {
-	counter, next := ClaimKeys(record)
-	n.release(ctx, vote.Claim{
-		Record: record, Counter: counter, Next: next,
-		ID:    waiter, // which no record has
-		Place: vote.Place{Waiter: waiter},
+func (n *Node) Leave(ctx context.Context, key, waiter string) {
+	n.release(ctx, vote.Release{
+		Key:    key,
+		ID:     waiter, // which no key has
+		Ticket: vote.Ticket{Waiter: waiter},
 	})
 }
 
-// Waits reports whether anybody stands in line for the record on this node. It waits for
-// the answer or for ctx.
-func (n *Node) Waits(ctx context.Context, record string) (somebody bool, err error) {
-	reply, err := n.command(ctx, "GET", NextKey(record))
+// HasWaiters reports whether anybody is in the wait queue for the key on this node. It waits
+// for the answer or for ctx.
+func (n *Node) HasWaiters(ctx context.Context, key string) (somebody bool, err error) {
+	reply, err := n.command(ctx, "GET", NextKey(key))
 	return err == nil && reply.Kind != driver.Null, err
 }
 
@@ -89,58 +88,58 @@ func (n *Node) listen(ctx context.Context) bool {
 	if !ok || n.connect(ctx) != nil {
 		return false
 	}
-	connection := n.link.greeted.Load()
-	n.ear.mu.Lock()
-	s := n.ear.attempt
-	start := s == nil && n.ear.deaf != connection
+	connection := n.link.connected.Load()
+	n.wakeUps.mu.Lock()
+	s := n.wakeUps.attempt
+	start := s == nil && n.wakeUps.deaf != connection
 	if start {
 		s = &subscription{settled: make(chan struct{})}
-		n.ear.attempt = s
+		n.wakeUps.attempt = s
 	}
-	n.ear.mu.Unlock()
+	n.wakeUps.mu.Unlock()
 	if s == nil {
 		return false
 	}
 	if start {
-		n.background.Go(func() { n.hear(l, s, connection) })
+		n.background.Go(func() { n.receive(l, s, connection) })
 	}
 	select {
 	case <-s.settled:
 	case <-ctx.Done():
 		return false
 	}
-	n.ear.mu.Lock()
-	defer n.ear.mu.Unlock()
-	return n.ear.attempt == s
+	n.wakeUps.mu.Lock()
+	defer n.wakeUps.mu.Unlock()
+	return n.wakeUps.attempt == s
 }
 
-// hear takes in the node's calls until the connection breaks.
-func (n *Node) hear(l driver.Listener, s *subscription, connection uint64) {
+// receive takes in the node's calls until the connection breaks.
+func (n *Node) receive(l driver.Listener, s *subscription, connection uint64) {
 	settle := func() { s.settle.Do(func() { close(s.settled) }) }
 	err := l.Subscribe(n.life, callChannel(n.options.Waiter), settle, func(message string) {
-		if c, ok := parseCall(message); ok {
-			n.options.Called(c)
+		if w, ok := parseWakeUp(message); ok {
+			n.options.Woken(w)
 		}
 	})
-	n.ear.mu.Lock()
-	n.ear.attempt = nil
+	n.wakeUps.mu.Lock()
+	n.wakeUps.attempt = nil
 	if isReply(err) {
-		n.ear.deaf = connection
+		n.wakeUps.deaf = connection
 	}
-	n.ear.mu.Unlock()
+	n.wakeUps.mu.Unlock()
 	settle()
 	if n.life.Err() == nil {
 		n.options.Changed("")
 	}
 }
 
-// parseCall reads what publish.lua publishes.
-func parseCall(message string) (c vote.Call, ok bool) {
+// parseWakeUp reads what publish.lua publishes.
+func parseWakeUp(message string) (w vote.WakeUp, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
 	length, rest, _ := strings.Cut(rest, " ")
 	n, err := strconv.Atoi(length)
 	if err != nil || n < 0 || n > len(rest) {
-		return c, false
+		return w, false
 	}
-	return vote.Call{Waiter: waiter, From: rest[:n], Record: rest[n:]}, true
+	return vote.WakeUp{Waiter: waiter, From: rest[:n], Key: rest[n:]}, true
 }

@@ -23,7 +23,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 			t.Parallel()
 			const callers, names, rounds = 64, 48, 12
 			nodes := redistest.Nodes(t, n)
-			clients := clientsOf(t, redlatch.InCrowd(config(redistest.URLs(nodes)...)), 2)
+			clients := clientsOf(t, redlatch.Batched(config(redistest.URLs(nodes)...)), 2)
 			gates := make([]turnstile, names)
 			for i := range gates {
 				gates[i].t = t
@@ -79,7 +79,7 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~free* ~held ~list ~twice ~redlatch:* &* +@all"}})
 	for _, forbidden := range []bool{false, true} {
-		client := open(t, redlatch.InCrowd(config(server.URLAs("alice", "secret"))))
+		client := open(t, redlatch.Batched(config(server.URLAs("alice", "secret"))))
 		do(t, server, "DEL", "held", "list")
 		do(t, server, "SET", "held", "theirs")
 		do(t, server, "RPUSH", "list", "x")
@@ -147,7 +147,7 @@ func TestLocksWithoutCounters(t *testing.T) {
 	server := redistest.New(t)
 	for name, c := range map[string]redlatch.Config{
 		"alone":    config(server.URL()),
-		"together": redlatch.InCrowd(config(server.URL())),
+		"together": redlatch.Batched(config(server.URL())),
 	} {
 		client := open(t, c)
 		for i := range 20 {
@@ -176,7 +176,7 @@ func TestLocksWithoutCounters(t *testing.T) {
 func TestManyCallersOfANodeThatHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	c := redlatch.InCrowd(config(server.URL()))
+	c := redlatch.Batched(config(server.URL()))
 	c.NodeTimeout = 200 * time.Millisecond
 	client := open(t, c)
 	unlock(t, tryLock(t, client, "before"))

@@ -1,4 +1,4 @@
-package line
+package waitqueue
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 func TestEndOfPlaceIsItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder = "ours" })
-		l := newLine(t, "one", nodes, nil)
-		before := l.Join(claim)
-		p := l.Join(claim)
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "one", nodes, nil)
+		before := q.Join(key)
+		p := q.Join(key)
 		before.Leave()
 		out := awaiting(t.Context(), p, 0)
 		settle()
@@ -37,7 +37,7 @@ func TestEndOfPlaceIsItsOwn(t *testing.T) {
 }
 
 // Who has the lock gives its place up where the arbiter's own vote failed, and nothing else:
-// its record on the arbiter stays, and so do those that were left to it, which are its own by
+// its key on the arbiter stays, and so do those that were left to it, which are its own by
 // now.
 func TestTakenGivesUpThePlaceAlone(t *testing.T) {
 	t.Parallel()
@@ -47,34 +47,34 @@ func TestTakenGivesUpThePlaceAlone(t *testing.T) {
 		{Verdict: vote.NotOurs}, {Verdict: vote.Held}, {Verdict: vote.NotAdmitted},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			k := arbiter(t, nodes)
-			k.set(func(k *keeper) { k.holder = "before" })
-			l := newLine(t, "one", nodes, nil)
-			p := l.Join(claim)
+			k.set(func(k *node) { k.holder = "before" })
+			q := newQueue(t, "one", nodes, nil)
+			p := q.Join(key)
 			out := awaiting(t.Context(), p, 0)
 			settle()
-			k.set(func(k *keeper) { k.from = "before" })
+			k.set(func(k *node) { k.from = "before" })
 			k.release(false)
 			if err := <-out; err != nil {
 				t.Fatal(err)
 			}
-			attempt := claim
+			attempt := request
 			attempt.ID = "mine"
-			if attempt = p.In(attempt); attempt.From != "before" {
+			if attempt = p.Attempt(attempt); attempt.From != "before" {
 				t.Fatalf("it takes over what %q left", attempt.From)
 			}
-			k.set(func(k *keeper) { k.holder = attempt.ID })
+			k.set(func(k *node) { k.holder = attempt.ID })
 			time.Sleep(20 * time.Millisecond) // its caller is held up
 			p.Taken(answer)
 			settle()
-			k.set(func(k *keeper) {
+			k.set(func(k *node) {
 				if k.holder != attempt.ID || len(k.forgone) > 0 {
-					t.Errorf("after %v the record is %q's, and given up were %q", answer.Verdict, k.holder, k.forgone)
+					t.Errorf("after %v the key is %q's, and given up were %q", answer.Verdict, k.holder, k.forgone)
 				}
 			})
 			if left := k.order(); len(left) > 0 {
-				t.Errorf("after %v there are still places: %q", answer.Verdict, left)
+				t.Errorf("after %v there are still tickets: %q", answer.Verdict, left)
 			}
 		})
 	}

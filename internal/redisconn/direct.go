@@ -15,17 +15,17 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// express is a second connection to the server, for a script that is alone. The
+// direct is a second connection to the server, for a script that is alone. The
 // goroutine that wants the script writes it and reads the reply, where the pipeline
 // hands both over to goroutines of its own: most of the time that a step takes when
 // there is nothing else to do.
 //
-// Order. A script goes by the express while no caller waits for the pipeline, and the
+// Order. A script goes by the direct connection while no caller waits for the pipeline, and the
 // pipeline has nothing under way that its caller no longer waited for. Where a script on
-// the express gets no answer, what goes by the pipeline next has the server close the
-// express first: then the script was executed before, or never will be. So what is
+// the direct connection gets no answer, what goes by the pipeline next has the server close the
+// direct connection first: then the script was executed before, or never will be. So what is
 // sent after a call has returned is executed after it, whichever way each went.
-type express struct {
+type direct struct {
 	client rueidis.Client
 	wire   *wire
 	// id is the connection's, on the server.
@@ -35,23 +35,23 @@ type express struct {
 	generation uint64
 	// busy: somebody uses it. One that is at an end stays busy.
 	busy atomic.Bool
-	// hurry ends the write and the wait for a reply.
-	hurry func()
+	// abort ends the write and the wait for a reply.
+	abort func()
 }
 
-// After so many scripts a Conn without an express has one made: a program that
+// After so many scripts a Conn without a direct connection has one made: a program that
 // locks now and then does without.
 const fewScripts = 16
 
-// expressBuffer is room for one script's keys and arguments, or for its reply.
-const expressBuffer = 4 << 10
+// directBuffer is room for one script's keys and arguments, or for its reply.
+const directBuffer = 4 << 10
 
 var errOneWire = errors.New("the connection is not renewed")
 
-// Express implements driver.Expresser. Where Sentinels choose the server, or the
+// AllowDirect implements driver.DirectConn. Where Sentinels choose the server, or the
 // platform cannot tell whether a connection has ended without reading from it,
-// there is no express.
-func (c *Conn) Express(same func(connection uint64, ask driver.Ask) bool) (possible bool) {
+// there is no direct connection.
+func (c *Conn) AllowDirect(same func(connection uint64, ask driver.Ask) bool) (possible bool) {
 	if c.options.Master != "" || !canPeek {
 		return false
 	}
@@ -59,17 +59,17 @@ func (c *Conn) Express(same func(connection uint64, ask driver.Ask) bool) (possi
 	return true
 }
 
-// alone returns the express for a script that may go by it, or nil. Whoever gets it
+// alone returns the direct connection for a script that may go by it, or nil. Whoever gets it
 // uses it once.
-func (c *Conn) alone() *express {
+func (c *Conn) alone() *direct {
 	x := c.fast.Load()
 	switch {
 	case x == nil:
-		if c.same.Load() != nil && c.owing.Load() == nil && c.scripts.Add(1)%fewScripts == 0 {
-			c.inBackground(c.makeExpress)
+		if c.same.Load() != nil && c.unanswered.Load() == nil && c.scripts.Add(1)%fewScripts == 0 {
+			c.inBackground(c.connectDirectly)
 		}
 		return nil
-	case c.waiting.Load() > 0 || c.adrift.Load() > 0 || c.owing.Load() != nil || !x.busy.CompareAndSwap(false, true):
+	case c.waiting.Load() > 0 || c.abandoned.Load() > 0 || c.unanswered.Load() != nil || !x.busy.CompareAndSwap(false, true):
 		return nil
 	case x.generation != c.changes.Load() || !x.wire.silent():
 		c.drop(x)
@@ -80,8 +80,8 @@ func (c *Conn) alone() *express {
 
 // sendAlone sends the script for which alone returned x, and waits for its reply or for
 // ctx.
-func (c *Conn) sendAlone(ctx context.Context, x *express, script rueidis.Completed) (driver.Reply, error) {
-	stop := afterFunc(ctx, x.hurry)
+func (c *Conn) sendAlone(ctx context.Context, x *direct, script rueidis.Completed) (driver.Reply, error) {
+	stop := afterFunc(ctx, x.abort)
 	reply, err := c.reply(x.client.Do(context.Background(), script))
 	hurried := !stop()
 	replied := hasReply(err)
@@ -90,7 +90,7 @@ func (c *Conn) sendAlone(ctx context.Context, x *express, script rueidis.Complet
 	}
 	switch {
 	case !replied && !x.wire.answered:
-		c.owe(x)
+		c.leaveUnanswered(x)
 	case !replied || hurried:
 		c.drop(x)
 	default:
@@ -99,16 +99,16 @@ func (c *Conn) sendAlone(ctx context.Context, x *express, script rueidis.Complet
 	return reply, err
 }
 
-// owe leaves x, whose script may still be on its way, to be closed by the server before
+// leaveUnanswered leaves x, whose script may still be on its way, to be closed by the server before
 // it executes anything else, unless it answers first.
-func (c *Conn) owe(x *express) {
-	c.owing.Store(x)
+func (c *Conn) leaveUnanswered(x *direct) {
+	c.unanswered.Store(x)
 	c.fast.CompareAndSwap(x, nil)
 	settle := func() {
 		// The pipeline gives a silent server up after as long.
 		x.wire.Conn.SetReadDeadline(time.Now().Add(replyTimeout))
 		if n, _ := x.wire.Read(make([]byte, 1)); n > 0 {
-			c.owing.CompareAndSwap(x, nil)
+			c.unanswered.CompareAndSwap(x, nil)
 		}
 		x.close()
 	}
@@ -117,12 +117,12 @@ func (c *Conn) owe(x *express) {
 	}
 }
 
-// closing returns the express that the server is to close before a command that is
+// closing returns the direct connection that the server is to close before a command that is
 // now sent, or nil. The ids of another run of the server are others'.
-func (c *Conn) closing() *express {
-	x := c.owing.Load()
+func (c *Conn) closing() *direct {
+	x := c.unanswered.Load()
 	if x != nil && x.generation != c.changes.Load() {
-		c.owing.CompareAndSwap(x, nil)
+		c.unanswered.CompareAndSwap(x, nil)
 		return nil
 	}
 	return x
@@ -136,8 +136,8 @@ func (c *Conn) kill(id int64) rueidis.Completed {
 // nobody is a connection's id that no server has come to.
 const nobody = 1 << 62
 
-// makeExpress connects once more. Nothing is said of a failure: the pipeline does.
-func (c *Conn) makeExpress() {
+// connectDirectly connects once more. Nothing is said of a failure: the pipeline does.
+func (c *Conn) connectDirectly() {
 	ctx, cancel := context.WithTimeout(c.life, c.options.ConnectTimeout)
 	defer cancel()
 	generation := c.changes.Load()
@@ -153,7 +153,7 @@ func (c *Conn) makeExpress() {
 	deadline, _ := ctx.Deadline()
 	conn.SetDeadline(deadline)
 	defer context.AfterFunc(ctx, w.end)()
-	x := &express{wire: w, generation: generation, hurry: func() { conn.SetDeadline(time.Unix(1, 0)) }}
+	x := &direct{wire: w, generation: generation, abort: func() { conn.SetDeadline(time.Unix(1, 0)) }}
 	ready, used := false, false // one goroutine after the other
 	option := c.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 		if !ready || used {
@@ -163,7 +163,7 @@ func (c *Conn) makeExpress() {
 		return w, nil
 	})
 	option.AlwaysPipelining, option.DisableAutoPipelining, option.BlockingPoolSize = false, true, 1
-	option.ReadBufferEachConn, option.WriteBufferEachConn = expressBuffer, expressBuffer
+	option.ReadBufferEachConn, option.WriteBufferEachConn = directBuffer, directBuffer
 	if x.client, _ = rueidis.NewClient(option); x.client == nil {
 		w.end()
 		return
@@ -175,7 +175,7 @@ func (c *Conn) makeExpress() {
 	reply, err := ask("CLIENT", "ID")
 	x.id = reply.Int
 	if err == nil {
-		_, err = c.send(ctx, c.kill(nobody)) // where that is forbidden there is no express
+		_, err = c.send(ctx, c.kill(nobody)) // where that is forbidden there is no direct connection
 	}
 	if err != nil || !(*c.same.Load())(generation, ask) || conn.SetDeadline(time.Time{}) != nil || !c.fast.CompareAndSwap(nil, x) {
 		x.close()
@@ -194,20 +194,20 @@ func (c *Conn) inBackground(f func()) bool {
 	return true
 }
 
-// drop closes an express that is not to be used again.
-func (c *Conn) drop(x *express) {
+// drop closes a direct connection that is not to be used again.
+func (c *Conn) drop(x *direct) {
 	c.fast.CompareAndSwap(x, nil)
 	x.close()
 }
 
-func (x *express) close() {
+func (x *direct) close() {
 	x.wire.end()
 	x.client.Close()
 }
 
-// hangUp ends what the express has under way.
+// hangUp ends what the direct connection has under way.
 func (c *Conn) hangUp() {
-	for _, x := range []*express{c.fast.Load(), c.owing.Load()} {
+	for _, x := range []*direct{c.fast.Load(), c.unanswered.Load()} {
 		if x != nil {
 			x.wire.end()
 		}

@@ -19,22 +19,22 @@ import (
 // Such a command does what is simple. The rest it leaves undone, to be asked for
 // one by one.
 
-// defaultCrowd is beyond how many callers steps are put together. Measured on two
+// defaultBatchAbove is beyond how many callers steps are put together. Measured on two
 // processors.
-var defaultCrowd = 2 * runtime.GOMAXPROCS(0)
+var defaultBatchAbove = 2 * runtime.GOMAXPROCS(0)
 
 const (
-	// maxBundle is how many steps go in one command: what is behind it at the server
+	// maxBatch is how many steps go in one command: what is behind it at the server
 	// waits for no more.
-	maxBundle = 32
+	maxBatch = 32
 	// While so many commands are under way the next is held back for others to join it,
 	// but not for long: a node may be far away.
-	maxBundles = 2
+	maxBatches = 2
 	heldBack   = 200 * time.Microsecond
 )
 
-// gatherer puts steps together.
-type gatherer struct {
+// batcher puts steps together.
+type batcher struct {
 	// send runs the steps' common command, and keeps neither keys nor args.
 	send func(keys, args []string) (answers string, err error)
 	// keys and args are what the command begins with; the number of acquire steps follows.
@@ -46,11 +46,11 @@ type gatherer struct {
 	underWay chan struct{}
 
 	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
-	open *bundle    // that steps may still be added to; nil when there is none
+	open *batch     // that steps may still be added to; nil when there is none
 }
 
-// bundle is steps that go in one command.
-type bundle struct {
+// batch is steps that go in one command.
+type batch struct {
 	room *room         // until it was sent
 	full chan struct{} // closed when no step can be added for want of room
 	// done is closed when there is an outcome: answers has a 1 for each step that was
@@ -75,34 +75,34 @@ type room [2]struct {
 	keys, args []string
 }
 
-func newGatherer(send func(keys, args []string) (string, error), keys, args []string) *gatherer {
-	return &gatherer{send: send, keys: keys, args: args, underWay: make(chan struct{}, maxBundles)}
+func newBatcher(send func(keys, args []string) (string, error), keys, args []string) *batcher {
+	return &batcher{send: send, keys: keys, args: args, underWay: make(chan struct{}, maxBatches)}
 }
 
-// enter counts a caller in, and reports whether it is one of a crowd. It is followed
+// enter counts a caller in, and reports whether there are more than above. It is followed
 // by exit.
-func (g *gatherer) enter(crowd int) bool { return int(g.callers.Add(1)) > crowd }
+func (g *batcher) enter(above int) bool { return int(g.callers.Add(1)) > above }
 
-func (g *gatherer) exit() { g.callers.Add(-1) }
+func (g *batcher) exit() { g.callers.Add(-1) }
 
 // join has a step sent together with others, by the first of them, and waits until it
 // was answered or is given up: a caller who went before that could not know that what
 // it sends next comes after it. It reports whether the step was executed. An error that
 // is the server's refusal says nothing of the single acquire step, and that no release
 // step was executed.
-func (g *gatherer) join(k kind, keys, args []string) (executed bool, err error) {
+func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
 	g.mu.Lock()
 	b := g.open
 	first := b == nil
 	if first {
-		b = &bundle{room: g.vacant(), full: make(chan struct{}), done: make(chan struct{})}
+		b = &batch{room: g.vacant(), full: make(chan struct{}), done: make(chan struct{})}
 		g.open = b
 	}
 	r := &b.room[k]
 	i := r.steps
 	r.steps++
 	r.keys, r.args = append(r.keys, keys...), append(r.args, args...)
-	if b.room[acquiring].steps+b.room[releasing].steps == maxBundle {
+	if b.room[acquiring].steps+b.room[releasing].steps == maxBatch {
 		g.open = nil
 		close(b.full)
 	}
@@ -121,7 +121,7 @@ func (g *gatherer) join(k kind, keys, args []string) (executed bool, err error) 
 }
 
 // run sends b when others had time to join it.
-func (g *gatherer) run(b *bundle) {
+func (g *batcher) run(b *batch) {
 	runtime.Gosched() // those who are about to do so first
 	counted := g.holdBack(b)
 	g.mu.Lock()
@@ -144,7 +144,7 @@ func (g *gatherer) run(b *bundle) {
 
 // holdBack returns when b may be sent, and whether it counts among the commands that the
 // next is held back for.
-func (g *gatherer) holdBack(b *bundle) bool {
+func (g *batcher) holdBack(b *batch) bool {
 	select {
 	case g.underWay <- struct{}{}:
 		return true
@@ -162,7 +162,7 @@ func (g *gatherer) holdBack(b *bundle) bool {
 }
 
 // vacant is room for a command, with what it begins with.
-func (g *gatherer) vacant() *room {
+func (g *batcher) vacant() *room {
 	r, _ := g.spare.Get().(*room)
 	if r == nil {
 		r = new(room)
@@ -173,7 +173,7 @@ func (g *gatherer) vacant() *room {
 }
 
 // vacate gives b's room to another.
-func (g *gatherer) vacate(b *bundle) {
+func (g *batcher) vacate(b *batch) {
 	r := b.room
 	b.room = nil
 	for k := range r {
@@ -205,43 +205,44 @@ func (n *Node) limited() context.Context {
 	return l
 }
 
-// acquireInCrowd is Acquire for one of many: ok is false when the node is to be asked
+// acquireInBatch is Acquire for one of many: ok is false when the node is to be asked
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
-func (n *Node) acquireInCrowd(c *vote.Claim) (a vote.Answer, ok bool) {
-	ttl, proposed := decimals(uint64(c.TTL.Milliseconds()), c.Proposed)
-	executed, err := n.gatherer.join(acquiring, []string{c.Record, c.Counter, c.Next}, []string{c.ID, ttl, proposed})
+func (n *Node) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
+	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
+	counter, next := sideKeys(r.Key)
+	executed, err := n.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
 	switch {
 	case err != nil:
 		return failure(err), true
 	case executed:
-		return vote.Answer{Verdict: vote.Granted, Token: c.Proposed}, true
+		return vote.Answer{Verdict: vote.Granted, Token: r.Proposed}, true
 	}
 	return a, false
 }
 
-// isSimple reports whether the acquire step of c may go together with others.
-func (n *Node) isSimple(c *vote.Claim) bool {
-	return c.From == "" && c.More == 0 && !c.Reused && !c.PushIn && c.Place.Waiter == "" && n.replicas == nil
+// isSimple reports whether the acquire step of r may go together with others.
+func (n *Node) isSimple(r *vote.Acquire) bool {
+	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.Ticket.Waiter == "" && n.replicas == nil
 }
 
-// releaseInCrowd is release for one of many: ok is false when the node is to be asked
+// releaseInBatch is release for one of many: ok is false when the node is to be asked
 // by a step of its own, which it is also when it is asked for no votes.
-func (n *Node) releaseInCrowd(c *vote.Claim) (reply driver.Reply, ok bool, err error) {
-	executed, err := n.gatherer.join(releasing, []string{c.Record, c.Next}, []string{c.ID})
+func (n *Node) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
+	executed, err := n.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
 	if errors.Is(err, driver.ErrNotSent) {
 		return reply, false, nil
 	}
 	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
 }
 
-// isSimpleRelease reports whether the release step of c may go together with others.
-func isSimpleRelease(c *vote.Claim) bool {
-	return c.Token == 0 && c.Place.Waiter == "" && !c.Queued
+// isSimpleRelease reports whether the release step of r may go together with others.
+func isSimpleRelease(r *vote.Release) bool {
+	return r.Token == 0 && r.Ticket.Waiter == "" && !r.Queued
 }
 
-// sendSeveral runs the common command of several steps.
-func (n *Node) sendSeveral(keys, args []string) (answers string, err error) {
+// sendBatch runs the common command of several steps.
+func (n *Node) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := n.limited()
 	reply, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
 		args[2] = seen.expected

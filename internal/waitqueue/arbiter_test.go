@@ -1,4 +1,4 @@
-package line
+package waitqueue
 
 import (
 	"context"
@@ -22,9 +22,9 @@ const (
 	timeout = 50 * time.Millisecond
 )
 
-// keeper is a node of a bubble that keeps the line for one record. Its steps are
+// node is a node of a bubble that keeps the queue for one key. Its steps are
 // those of the scripts.
-type keeper struct {
+type node struct {
 	name string
 
 	mu sync.Mutex // guards what follows
@@ -34,34 +34,34 @@ type keeper struct {
 	// mute: its calls are lost. deaf: it can call nobody.
 	mute, deaf bool
 
-	holder  string
-	expires time.Time // zero for never
-	line    map[string]uint64
-	beats   map[string]time.Time
-	ticket  uint64
-	called  string
-	until   time.Time
-	// from has left its other records to whoever is called.
+	holder     string
+	expires    time.Time // zero for never
+	queue      map[string]uint64
+	heartbeats map[string]time.Time
+	ticket     uint64
+	called     string
+	until      time.Time
+	// from has left its other keys to whoever is called.
 	from string
 	// forgone is what processes had no use for; the arbiter keeps the list.
 	forgone []string
 	// hear are the processes that it can call, and watching those that hear of
-	// the record's end.
-	hear     map[string]*Line
-	watching []*Line
+	// the key's end.
+	hear     map[string]*Queue
+	watching []*Queue
 
-	stands int
+	enqueued int
 }
 
-func newKeeper(i int) *keeper {
-	return &keeper{name: fmt.Sprint("n", i), line: make(map[string]uint64), beats: make(map[string]time.Time), hear: make(map[string]*Line)}
+func newNode(i int) *node {
+	return &node{name: fmt.Sprint("n", i), queue: make(map[string]uint64), heartbeats: make(map[string]time.Time), hear: make(map[string]*Queue)}
 }
 
 // endpoint is a process's way to a node.
 type endpoint struct {
-	*keeper
+	*node
 	index int
-	line  *Line
+	queue *Queue
 }
 
 var errDown = errors.New("down")
@@ -91,30 +91,30 @@ func (e endpoint) answer(ctx context.Context, step func()) (vote.Verdict, error)
 	}
 }
 
-func (e endpoint) Stand(ctx context.Context, c vote.Claim, watch bool) (s vote.Standing) {
-	var found vote.Standing
+func (e endpoint) Enqueue(ctx context.Context, r vote.Enqueue) (s vote.Position) {
+	var found vote.Position
 	e.mu.Lock()
 	hears := !e.deaf
 	e.mu.Unlock()
-	waiter := strings.TrimPrefix(c.Place.Waiter, "-")
+	waiter := strings.TrimPrefix(r.Ticket.Waiter, "-")
 	if !hears {
 		waiter = "-" + waiter
 	}
 	verdict, err := e.answer(ctx, func() {
-		e.stands++
+		e.enqueued++
 		if hears {
-			e.hear[process(waiter)] = e.line
+			e.hear[process(waiter)] = e.queue
 		}
-		if watch {
-			e.watching = append(e.watching, e.line)
+		if r.Watch {
+			e.watching = append(e.watching, e.queue)
 		}
-		found = e.stand(waiter, c.Place.Ticket)
+		found = e.enqueue(waiter, r.Ticket.Number)
 	})
 	if verdict == vote.Held {
 		s = found
-		s.Watched = watch
+		s.Watched = r.Watch
 	}
-	s.Verdict, s.Err, s.Hears, s.Place.Waiter = verdict, err, hears, waiter
+	s.Verdict, s.Err, s.Hears, s.Ticket.Waiter = verdict, err, hears, waiter
 	return s
 }
 
@@ -122,8 +122,8 @@ func (e endpoint) Leave(ctx context.Context, _, waiter string) {
 	e.answer(ctx, func() { e.leave(waiter) })
 }
 
-func (e endpoint) Waits(ctx context.Context, _ string) (somebody bool, err error) {
-	_, err = e.answer(ctx, func() { somebody = len(e.keeper.line) > 0 })
+func (e endpoint) HasWaiters(ctx context.Context, _ string) (somebody bool, err error) {
+	_, err = e.answer(ctx, func() { somebody = len(e.node.queue) > 0 })
 	return somebody, err
 }
 
@@ -132,30 +132,30 @@ func process(waiter string) string {
 	return name
 }
 
-// present expires the record. The caller holds k.mu, as for what follows.
-func (k *keeper) present() string {
+// present expires the key. The caller holds k.mu, as for what follows.
+func (k *node) present() string {
 	if !k.expires.IsZero() && !time.Now().Before(k.expires) {
 		k.holder, k.expires = "", time.Time{}
 	}
 	return k.holder
 }
 
-func (k *keeper) stand(waiter string, ticket uint64) (s vote.Standing) {
+func (k *node) enqueue(waiter string, ticket uint64) (s vote.Position) {
 	now := time.Now()
-	for other, lapses := range k.beats {
+	for other, lapses := range k.heartbeats {
 		if lapses.Before(now) {
 			k.remove(other)
 		}
 	}
 	if ticket == 0 {
-		if ticket = k.line[waiter]; ticket == 0 {
+		if ticket = k.queue[waiter]; ticket == 0 {
 			k.ticket++
 			ticket = k.ticket
 		}
 	}
 	k.ticket = max(k.ticket, ticket)
-	k.line[waiter], k.beats[waiter] = ticket, now.Add(script.Patience)
-	s.Place.Ticket = ticket
+	k.queue[waiter], k.heartbeats[waiter] = ticket, now.Add(script.Patience)
+	s.Ticket.Number = ticket
 	if s.Holder = k.present(); s.Holder != "" {
 		s.Ahead = slices.Index(k.order(), waiter)
 		s.Left = -1
@@ -172,29 +172,29 @@ func (k *keeper) stand(waiter string, ticket uint64) (s vote.Standing) {
 	return s
 }
 
-func (k *keeper) order() []string {
+func (k *node) order() []string {
 	var all []string
-	for w := range k.line {
+	for w := range k.queue {
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b string) int { return int(k.line[a]) - int(k.line[b]) })
+	slices.SortFunc(all, func(a, b string) int { return int(k.queue[a]) - int(k.queue[b]) })
 	return all
 }
 
-func (k *keeper) remove(waiter string) {
-	delete(k.line, waiter)
-	delete(k.beats, waiter)
+func (k *node) remove(waiter string) {
+	delete(k.queue, waiter)
+	delete(k.heartbeats, waiter)
 }
 
-func (k *keeper) leave(waiter string) {
+func (k *node) leave(waiter string) {
 	k.remove(waiter)
 	if k.present() == "" {
 		k.call("")
 	}
 }
 
-func (k *keeper) call(self string) {
-	if _, there := k.line[k.called]; there && !k.until.Before(time.Now()) {
+func (k *node) call(self string) {
+	if _, there := k.queue[k.called]; there && !k.until.Before(time.Now()) {
 		if self == "" {
 			k.send(k.called)
 		}
@@ -203,42 +203,42 @@ func (k *keeper) call(self string) {
 	k.called = ""
 	if order := k.order(); len(order) > 0 {
 		k.called, k.until = order[0], time.Now().Add(script.Grace)
-		k.beats[k.called] = k.until
+		k.heartbeats[k.called] = k.until
 		if k.called != self {
 			k.send(k.called)
 		}
 	}
 }
 
-func (k *keeper) send(waiter string) {
+func (k *node) send(waiter string) {
 	to := k.hear[process(waiter)]
 	if k.mute || to == nil || strings.HasPrefix(waiter, "-") {
 		return
 	}
 	index := to.indexOf(k.name)
-	call := vote.Call{Waiter: waiter, Record: record, From: k.from}
-	time.AfterFunc(travel, func() { to.Called(index, call) })
+	call := vote.WakeUp{Waiter: waiter, Key: key, From: k.from}
+	time.AfterFunc(travel, func() { to.Wake(index, call) })
 }
 
-// release ends the record, and calls the first in line unless the holder was of
+// release ends the key, and calls the first in the queue unless the holder was of
 // another library.
-func (k *keeper) release(foreign bool) {
+func (k *node) release(foreign bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.holder, k.expires = "", time.Time{}
 	watching := k.watching
 	k.watching = nil
-	for _, l := range watching {
-		time.AfterFunc(travel, func() { l.Changed(record) })
+	for _, q := range watching {
+		time.AfterFunc(travel, func() { q.Changed(key) })
 	}
 	if !foreign {
 		k.call("")
 	}
 }
 
-// take makes holder the record, for an attempt of waiter; another who was called
+// take makes holder the key, for an attempt of waiter; another who was called
 // comes first.
-func (k *keeper) take(holder, waiter string, ttl time.Duration) bool {
+func (k *node) take(holder, waiter string, ttl time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.present() != "" || k.called != "" && k.called != waiter && !k.until.Before(time.Now()) {
@@ -253,66 +253,66 @@ func (k *keeper) take(holder, waiter string, ttl time.Duration) bool {
 	return true
 }
 
-func (k *keeper) set(change func(k *keeper)) {
+func (k *node) set(change func(k *node)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(k)
 }
 
-func (k *keeper) asked() int {
+func (k *node) asked() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.stands
+	return k.enqueued
 }
 
-func (l *Line) indexOf(name string) int {
-	return slices.IndexFunc(l.keepers, func(k Keeper) bool { return k.Name() == name })
+func (q *Queue) indexOf(name string) int {
+	return slices.IndexFunc(q.nodes, func(k Node) bool { return k.Name() == name })
 }
 
-const record = "x"
+const key = "x"
 
-var claim = vote.Claim{Record: record}
+var request = vote.Acquire{Key: key}
 
 // foreign holders of these tests have names that begin so.
 func isForeign(holder string) bool { return strings.HasPrefix(holder, "theirs") }
 
-// newLine returns a process's line over the nodes.
-func newLine(t *testing.T, name string, nodes []*keeper, draw func(time.Duration) time.Duration) *Line {
+// newQueue returns a process's line over the nodes.
+func newQueue(t *testing.T, name string, nodes []*node, draw func(time.Duration) time.Duration) *Queue {
 	t.Helper()
 	if draw == nil {
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
-	var l *Line
-	l = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, Forgo: func(record, from string) {
-		nodes[l.Arbiter(record)].set(func(k *keeper) { k.forgone = append(k.forgone, record+" of "+from) })
+	var q *Queue
+	q = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, CleanUp: func(key, from string) {
+		nodes[q.Arbiter(key)].set(func(k *node) { k.forgone = append(k.forgone, key+" of "+from) })
 	}})
-	var keepers []Keeper
+	var all []Node
 	for i, k := range nodes {
-		keepers = append(keepers, endpoint{k, i, l})
+		all = append(all, endpoint{k, i, q})
 	}
-	l.Use(keepers)
-	t.Cleanup(l.Close)
-	return l
+	q.Use(all)
+	t.Cleanup(q.Close)
+	return q
 }
 
-func newKeepers(n int) []*keeper {
-	nodes := make([]*keeper, n)
+func newNodes(n int) []*node {
+	nodes := make([]*node, n)
 	for i := range nodes {
-		nodes[i] = newKeeper(i)
+		nodes[i] = newNode(i)
 	}
 	return nodes
 }
 
 // arbiter returns the node that is asked first.
-func arbiter(t *testing.T, nodes []*keeper) *keeper {
+func arbiter(t *testing.T, nodes []*node) *node {
 	t.Helper()
-	return nodes[newLine(t, "scout", nodes, nil).order(record)[0]]
+	return nodes[newQueue(t, "scout", nodes, nil).order(key)[0]]
 }
 
-func quiet(vote.Standing) {}
+func quiet(vote.Position) {}
 
 // awaiting starts an Await, and returns where its outcome will be.
-func awaiting(ctx context.Context, p *Place, rest time.Duration) <-chan error {
+func awaiting(ctx context.Context, p *Ticket, rest time.Duration) <-chan error {
 	out := make(chan error, 1)
 	go func() { out <- p.Await(ctx, rest, quiet) }()
 	return out

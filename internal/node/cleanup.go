@@ -7,39 +7,39 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxLeftovers bounds the records a node may owe us the deletion of. Beyond it
+// maxCleanUps bounds the records a node may owe us the deletion of. Beyond it
 // the oldest is left to its TTL.
-const maxLeftovers = 4096
+const maxCleanUps = 4096
 
 // recent is how many are looked at for one that is there already.
 const recent = 32
 
-// leftover is a record that may lie on a node and whose release got no answer.
-type leftover struct {
-	claim vote.Claim
+// cleanUp is a record that may lie on a node and whose release got no answer.
+type cleanUp struct {
+	request vote.Release
 	// gone is when its TTL has removed it at the latest.
 	gone time.Time
 }
 
-// leftovers is the list of what is still to be released on one node.
-type leftovers struct {
+// cleanUps is the list of what is still to be released on one node.
+type cleanUps struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	list    []leftover
+	list    []cleanUp
 	running bool
 }
 
 // add keeps l, and reports whether somebody must start working the list off. One
 // that several tries of a call wanted removed is kept once.
-func (s *leftovers) add(l leftover) (start bool) {
+func (s *cleanUps) add(l cleanUp) (start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := max(0, len(s.list)-recent); i < len(s.list); i++ {
-		if known := &s.list[i]; known.claim.ID == l.claim.ID && known.claim.Record == l.claim.Record {
+		if known := &s.list[i]; known.request.ID == l.request.ID && known.request.Key == l.request.Key {
 			known.gone = later(known.gone, l.gone)
 			return false
 		}
 	}
-	if len(s.list) == maxLeftovers {
+	if len(s.list) == maxCleanUps {
 		s.list = s.list[1:]
 	}
 	s.list = append(s.list, l)
@@ -57,7 +57,7 @@ func later(a, b time.Time) time.Time {
 
 // next takes the oldest that its TTL has not removed yet. When there is none
 // the work is over.
-func (s *leftovers) next() (leftover, bool) {
+func (s *cleanUps) next() (cleanUp, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -69,12 +69,12 @@ func (s *leftovers) next() (leftover, bool) {
 		}
 	}
 	s.list, s.running = nil, false
-	return leftover{}, false
+	return cleanUp{}, false
 }
 
 // back returns what could not be released yet to the head of the list.
-func (s *leftovers) back(l leftover) {
+func (s *cleanUps) back(l cleanUp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append([]leftover{l}, s.list...)
+	s.list = append([]cleanUp{l}, s.list...)
 }

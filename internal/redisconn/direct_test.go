@@ -12,13 +12,13 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// hasty returns a connection that has an express.
+// hasty returns a connection that has a direct connection.
 func hasty(t *testing.T, url string) Hasty {
 	t.Helper()
 	h := NewHasty(connect(t, url))
 	must(t, h, "PING")
 	if h.fast.Load() == nil {
-		t.Fatal("no express was made")
+		t.Fatal("no direct connection was made")
 	}
 	return h
 }
@@ -40,9 +40,9 @@ func (h Hasty) ids(t *testing.T) (pipeline, alone int64) {
 	return must(t, h.Conn, "CLIENT", "ID").Int, must(t, h, "CLIENT", "ID").Int
 }
 
-// What is alone goes by the express, and what comes while somebody waits by the
+// What is alone goes by the direct connection, and what comes while somebody waits by the
 // pipeline.
-func TestExpressIsForOne(t *testing.T) {
+func TestDirectIsForOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	h := hasty(t, server.URL())
@@ -66,13 +66,13 @@ func TestExpressIsForOne(t *testing.T) {
 		t.Error(err)
 	}
 	if id := must(t, h, "CLIENT", "ID").Int; id != alone {
-		t.Errorf("then one went by connection %d, the express is %d", id, alone)
+		t.Errorf("then one went by connection %d, the direct connection is %d", id, alone)
 	}
 }
 
-// Nothing goes by the express while the pipeline may have something under way that
+// Nothing goes by the direct connection while the pipeline may have something under way that
 // nobody waits for, whatever has been answered that was sent before.
-func TestExpressWaitsForThePipeline(t *testing.T) {
+func TestDirectWaitsForThePipeline(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -95,19 +95,19 @@ func TestExpressWaitsForThePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.alone() != nil {
-		t.Error("an express beside an abandoned command")
+		t.Error("a direct connection beside an abandoned command")
 	}
 	if id := must(t, h, "CLIENT", "ID").Int; id != pipeline {
 		t.Errorf("the next command went by connection %d, the pipeline is %d", id, pipeline)
 	}
 	if id := must(t, h, "CLIENT", "ID").Int; id == pipeline {
-		t.Error("no express after the pipeline had answered a later command")
+		t.Error("no direct connection after the pipeline had answered a later command")
 	}
 }
 
-// What goes by the pipeline comes after a command that was abandoned on the express, which
+// What goes by the pipeline comes after a command that was abandoned on the direct connection, which
 // never is executed if it was not before.
-func TestPipelineComesAfterTheExpress(t *testing.T) {
+func TestPipelineComesAfterTheDirect(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -138,13 +138,13 @@ func TestPipelineComesAfterTheExpress(t *testing.T) {
 		if _, err := h.Do(within(t, 10*time.Millisecond), "APPEND", "k", "earlier"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) {
 			t.Fatalf("%s: what was held back: %v", name, err)
 		}
-		if h.owing.Load() == nil {
-			t.Fatal("it was not on the express")
+		if h.unanswered.Load() == nil {
+			t.Fatal("it was not on the direct connection")
 		}
 		if err := later(within(t, patience)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if h.owing.Load() != nil {
+		if h.unanswered.Load() != nil {
 			t.Errorf("%s: it is to be closed once more", name)
 		}
 		close(held)
@@ -159,7 +159,7 @@ func TestPipelineComesAfterTheExpress(t *testing.T) {
 
 // A caller's end is heard while a server that hangs takes nothing in, and what it has of
 // the command is not executed.
-func TestExpressToOneThatDoesNotRead(t *testing.T) {
+func TestDirectToOneThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	h := hasty(t, server.URL())
@@ -188,8 +188,8 @@ func TestExpressToOneThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TLS too has its tickets behind it when the express is first used.
-func TestExpressOverTLS(t *testing.T) {
+// TLS too has its tickets behind it when the direct connection is first used.
+func TestDirectOverTLS(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t, redistest.Options{TLS: true})
 	o, _, err := Parse(server.URL())
@@ -202,25 +202,25 @@ func TestExpressOverTLS(t *testing.T) {
 	pipeline, alone := h.ids(t)
 	for range 3 {
 		if id := must(t, h, "CLIENT", "ID").Int; id != alone || id == pipeline {
-			t.Fatalf("by connection %d, the express is %d, the pipeline %d", id, alone, pipeline)
+			t.Fatalf("by connection %d, the direct connection is %d, the pipeline %d", id, alone, pipeline)
 		}
 	}
 }
 
-// Where connections may not be closed there is no express.
-func TestNoExpressWithoutKill(t *testing.T) {
+// Where connections may not be closed there is no direct connection.
+func TestNoDirectWithoutKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	at(t, server, "ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
 	h := NewHasty(connect(t, "redis://meek:secret@"+server.Addr()))
 	must(t, h, "PING")
 	if h.fast.Load() != nil {
-		t.Error("an express that cannot be closed")
+		t.Error("a direct connection that cannot be closed")
 	}
 }
 
-// An express that the server has closed is found out before anything is sent.
-func TestExpressThatHasEnded(t *testing.T) {
+// A direct connection that the server has closed is found out before anything is sent.
+func TestDirectThatHasEnded(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -245,9 +245,9 @@ func TestExpressThatHasEnded(t *testing.T) {
 	}
 }
 
-// There is no express to a server that is not known to be the pipeline's, nor before
+// There is no direct connection to a server that is not known to be the pipeline's, nor before
 // there is something to gain.
-func TestExpressIsNotTaken(t *testing.T) {
+func TestDirectIsNotTaken(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -256,7 +256,7 @@ func TestExpressIsNotTaken(t *testing.T) {
 		c := connect(t, proxy.URL())
 		asked := make(chan struct{})
 		if same != nil {
-			c.Express(func(n uint64, ask driver.Ask) bool {
+			c.AllowDirect(func(n uint64, ask driver.Ask) bool {
 				defer close(asked)
 				if _, err := ask("PING"); err != nil || n != c.Connections() {
 					t.Errorf("connection %d: %v", n, err)
@@ -274,7 +274,7 @@ func TestExpressIsNotTaken(t *testing.T) {
 		}
 		c.Close()
 		if c.fast.Load() != nil {
-			t.Error("an express all the same")
+			t.Error("a direct connection all the same")
 		}
 	}
 	if s := proxy.Stats(); s.Accepted != 3 {

@@ -1,9 +1,9 @@
--- Grants, of several records, those that are free and that nobody is called to take,
+-- Grants, of several keys, those that are free and that nobody is woken up to take,
 -- under the counters proposed; and deletes, of several others, those that are their
 -- holder's and for which nobody waits. What is not so simple is left as it is, and to be
 -- asked for by itself.
--- KEYS  admission, then of each to be granted: record, counter, next; then of each to be
---       deleted: record, next
+-- KEYS  admission, then of each to be granted: key, counter, next; then of each to be
+--       deleted: key, next
 -- ARGV  step, counter TTL in ms, the admission expected, how many are to be granted, then of each: holder id, TTL
 --       in ms, proposed counter in µs; then of each to be deleted: holder id
 -- Answers a 1 for each that was granted or deleted and a 0 for each that was not, as one

@@ -1,4 +1,4 @@
-package line
+package waitqueue
 
 import (
 	"context"
@@ -21,17 +21,17 @@ import (
 // over the nodes.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	nodes := newKeepers(5)
-	one, other := newLine(t, "one", nodes, nil), newLine(t, "other", []*keeper{nodes[3], nodes[1], nodes[4], nodes[0], nodes[2]}, nil)
+	nodes := newNodes(5)
+	one, other := newQueue(t, "one", nodes, nil), newQueue(t, "other", []*node{nodes[3], nodes[1], nodes[4], nodes[0], nodes[2]}, nil)
 	first := make(map[string]int)
 	for i := range 1000 {
-		name := fmt.Sprint("record", i)
+		name := fmt.Sprint("key", i)
 		var a, b []string
 		for _, k := range one.order(name) {
-			a = append(a, one.keepers[k].Name())
+			a = append(a, one.nodes[k].Name())
 		}
 		for _, k := range other.order(name) {
-			b = append(b, other.keepers[k].Name())
+			b = append(b, other.nodes[k].Name())
 		}
 		if !slices.Equal(a, b) {
 			t.Fatalf("%s: %v and %v", name, a, b)
@@ -40,33 +40,33 @@ func TestOrder(t *testing.T) {
 	}
 	for name, n := range first {
 		if n < 100 || n > 350 {
-			t.Errorf("%s keeps %d of 1000 lines", name, n)
+			t.Errorf("%s keeps %d of 1000 queues", name, n)
 		}
 	}
 	if len(first) != 5 {
-		t.Errorf("lines are kept by %v", first)
+		t.Errorf("queues are kept by %v", first)
 	}
 }
 
-// The first in line is called when the record is released, after one message's
+// The first in the queue is called when the key is released, after one message's
 // time, and nobody asks but to keep the place.
-func TestCalled(t *testing.T) {
+func TestWokenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(3)
+		nodes := newNodes(3)
 		k := arbiter(t, nodes)
-		k.set(func(k *keeper) { k.holder = "ours" })
-		var places []*Place
+		k.set(func(k *node) { k.holder = "ours" })
+		var tickets []*Ticket
 		var outs []<-chan error
 		for i := range 4 {
-			p := newLine(t, fmt.Sprint("p", i), nodes, nil).Join(claim)
-			places, outs = append(places, p), append(outs, awaiting(t.Context(), p, 0))
+			p := newQueue(t, fmt.Sprint("p", i), nodes, nil).Join(key)
+			tickets, outs = append(tickets, p), append(outs, awaiting(t.Context(), p, 0))
 			settle()
 		}
 		const hours = 2
 		time.Sleep(hours * time.Hour)
 		synctest.Wait()
-		if most := 4 * (int(hours*time.Hour/(beat-beat/20)) + 1); k.asked() > most {
+		if most := 4 * (int(hours*time.Hour/(heartbeat-heartbeat/20)) + 1); k.asked() > most {
 			t.Errorf("asked %d times in %d h, want %d at most", k.asked(), hours, most)
 		}
 		for i, out := range outs {
@@ -79,32 +79,32 @@ func TestCalled(t *testing.T) {
 			if took := time.Since(start); took > travel {
 				t.Errorf("waiter %d was called after %v", i, took)
 			}
-			if got := places[i].In(claim).Place; !k.take("ours", got.Waiter, 0) {
+			if got := tickets[i].Attempt(request).Ticket; !k.take("ours", got.Waiter, 0) {
 				t.Errorf("waiter %d may not take it", i)
 			}
-			places[i].Taken(vote.Answer{Verdict: vote.Granted})
+			tickets[i].Taken(vote.Answer{Verdict: vote.Granted})
 			settle()
 			for _, later := range outs[i+1:] {
 				pending(t, later)
 			}
 		}
-		if len(k.line) != 0 {
+		if len(k.queue) != 0 {
 			t.Errorf("left: %v", k.order())
 		}
 	})
 }
 
-// The record expires: the first in line looks within two milliseconds and a
+// The key expires: the first in the queue looks within two milliseconds and a
 // round trip.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for _, left := range []time.Duration{3 * time.Millisecond, 400 * time.Millisecond, 7 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(1)
+			nodes := newNodes(1)
 			k := nodes[0]
 			end := time.Now().Add(left)
-			k.set(func(k *keeper) { k.holder, k.expires = "ours", end })
-			first, second := newLine(t, "first", nodes, nil).Join(claim), newLine(t, "second", nodes, nil).Join(claim)
+			k.set(func(k *node) { k.holder, k.expires = "ours", end })
+			first, second := newQueue(t, "first", nodes, nil).Join(key), newQueue(t, "second", nodes, nil).Join(key)
 			out := awaiting(t.Context(), first, 0)
 			time.Sleep(travel / 2)
 			behind := awaiting(t.Context(), second, 0)
@@ -115,7 +115,7 @@ func TestExpiry(t *testing.T) {
 				t.Errorf("%v left: it came %v after the end", left, late)
 			}
 			pending(t, behind)
-			k.take("ours", first.In(claim).Place.Waiter, time.Second)
+			k.take("ours", first.Attempt(request).Ticket.Waiter, time.Second)
 			first.Taken(vote.Answer{Verdict: vote.Granted})
 			if err := <-behind; err != nil {
 				t.Fatal(err)
@@ -132,22 +132,22 @@ func TestCallIsLost(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(1)
+			nodes := newNodes(1)
 			k := nodes[0]
-			k.set(func(k *keeper) { k.holder = "ours" })
+			k.set(func(k *node) { k.holder = "ours" })
 			ctx, die := context.WithCancel(t.Context())
-			first, second := newLine(t, "first", nodes, nil), newLine(t, "second", nodes, nil)
-			one := first.Join(claim)
+			first, second := newQueue(t, "first", nodes, nil), newQueue(t, "second", nodes, nil)
+			one := first.Join(key)
 			outs := []<-chan error{awaiting(ctx, one, 0)}
 			settle()
-			two := second.Join(claim)
+			two := second.Join(key)
 			outs = append(outs, awaiting(t.Context(), two, 0))
 			settle()
 			if dies {
 				die() // and says nothing: its process is gone
 				<-outs[0]
 			}
-			k.set(func(k *keeper) { k.mute = true })
+			k.set(func(k *node) { k.mute = true })
 			start := time.Now()
 			k.release(false)
 			who := one
@@ -159,10 +159,10 @@ func TestCallIsLost(t *testing.T) {
 			} else if err := <-outs[0]; err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(start); took > script.Grace+beat*11/10 {
+			if took := time.Since(start); took > script.Grace+heartbeat*11/10 {
 				t.Errorf("dies %t: it came after %v", dies, took)
 			}
-			if !k.take("ours", who.In(claim).Place.Waiter, 0) {
+			if !k.take("ours", who.Attempt(request).Ticket.Waiter, 0) {
 				t.Errorf("dies %t: it may not take it", dies)
 			}
 			die()
@@ -184,12 +184,12 @@ func TestCallIsLost(t *testing.T) {
 func TestDeafWaiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder, k.deaf = "ours", true })
-		p := newLine(t, "p", nodes, nil).Join(claim)
+		k.set(func(k *node) { k.holder, k.deaf = "ours", true })
+		p := newQueue(t, "p", nodes, nil).Join(key)
 		out := awaiting(t.Context(), p, 0)
-		time.Sleep(time.Minute + beat/2)
+		time.Sleep(time.Minute + heartbeat/2)
 		start := time.Now()
 		k.release(false)
 		if err := <-out; err != nil {
@@ -203,18 +203,18 @@ func TestDeafWaiter(t *testing.T) {
 	})
 }
 
-// A holder of another library calls nobody: the first in line watches, and comes
+// A holder of another library calls nobody: the first in the queue watches, and comes
 // after one message's time and a round trip.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder = "theirs" })
-		p := newLine(t, "p", nodes, nil).Join(claim)
+		k.set(func(k *node) { k.holder = "theirs" })
+		p := newQueue(t, "p", nodes, nil).Join(key)
 		out := awaiting(t.Context(), p, 0)
 		time.Sleep(time.Hour)
-		if most := int(time.Hour/(beat-beat/20)) + 3; k.asked() > most {
+		if most := int(time.Hour/(heartbeat-heartbeat/20)) + 3; k.asked() > most {
 			t.Errorf("asked %d times in an hour, want %d at most", k.asked(), most)
 		}
 		start := time.Now()
@@ -230,37 +230,37 @@ func TestForeignHolder(t *testing.T) {
 	})
 }
 
-// The arbiter goes down, is slow, and comes back: the next keeps the line with
+// The arbiter goes down, is slow, and comes back: the next keeps the queue with
 // the tickets that were drawn, and it goes back.
 func TestArbiterChanges(t *testing.T) {
 	t.Parallel()
-	for what, trouble := range map[string]func(k *keeper){
-		"down": func(k *keeper) { k.down = true },
-		"slow": func(k *keeper) { k.slow = 2 * timeout },
+	for what, trouble := range map[string]func(k *node){
+		"down": func(k *node) { k.down = true },
+		"slow": func(k *node) { k.slow = 2 * timeout },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			for _, k := range nodes {
-				k.set(func(k *keeper) { k.holder = "ours" })
+				k.set(func(k *node) { k.holder = "ours" })
 			}
 			k := arbiter(t, nodes)
-			var places []*Place
+			var tickets []*Ticket
 			var outs []<-chan error
 			for i := range 4 {
-				p := newLine(t, fmt.Sprint("p", i), nodes, nil).Join(claim)
-				places, outs = append(places, p), append(outs, awaiting(t.Context(), p, 0))
+				p := newQueue(t, fmt.Sprint("p", i), nodes, nil).Join(key)
+				tickets, outs = append(tickets, p), append(outs, awaiting(t.Context(), p, 0))
 				settle()
 			}
 			order := k.order()
 			k.set(trouble)
-			time.Sleep(2 * beat)
+			time.Sleep(2 * heartbeat)
 			synctest.Wait()
-			second := nodes[newLine(t, "scout", nodes, nil).order(record)[1]]
+			second := nodes[newQueue(t, "scout", nodes, nil).order(key)[1]]
 			if got := second.order(); !slices.Equal(got, order) {
 				t.Errorf("%s: the next node's line is %v, was %v", what, got, order)
 			}
-			k.set(func(k *keeper) { k.down, k.slow = false, 0 })
-			time.Sleep(2 * beat)
+			k.set(func(k *node) { k.down, k.slow = false, 0 })
+			time.Sleep(2 * heartbeat)
 			synctest.Wait()
 			if got := k.order(); !slices.Equal(got, order) {
 				t.Errorf("%s: when it is back its line is %v, was %v", what, got, order)
@@ -268,29 +268,29 @@ func TestArbiterChanges(t *testing.T) {
 			if got := second.order(); len(got) > 0 {
 				t.Errorf("%s: the next node's line is still %v", what, got)
 			}
-			for i, p := range places {
+			for i, p := range tickets {
 				k.release(false)
 				if err := <-outs[i]; err != nil {
 					t.Error(err)
 				}
 				p.Leave()
 				settle()
-				k.set(func(k *keeper) { k.holder = "ours" })
+				k.set(func(k *node) { k.holder = "ours" })
 			}
 		})
 	}
 }
 
-// No node keeps the line: Await says so at once, each time that it is asked, and
+// No node keeps the queue: Await says so at once, each time that it is asked, and
 // ctx ends it.
 func TestNoKeeper(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(3)
+		nodes := newNodes(3)
 		for _, k := range nodes {
-			k.set(func(k *keeper) { k.down = true })
+			k.set(func(k *node) { k.down = true })
 		}
-		p := newLine(t, "p", nodes, nil).Join(claim)
+		p := newQueue(t, "p", nodes, nil).Join(key)
 		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, ErrNone) {
 			t.Errorf("%v", err)
 		}
@@ -312,11 +312,11 @@ func TestLeave(t *testing.T) {
 	t.Parallel()
 	for after := range 12 {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			k := arbiter(t, nodes)
-			k.set(func(k *keeper) { k.holder = "ours" })
+			k.set(func(k *node) { k.holder = "ours" })
 			ctx, cancel := context.WithCancel(t.Context())
-			one, two := newLine(t, "one", nodes, nil).Join(claim), newLine(t, "two", nodes, nil).Join(claim)
+			one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
 			first := awaiting(ctx, one, 0)
 			time.Sleep(travel / 4)
 			second := awaiting(t.Context(), two, 0)
@@ -342,16 +342,16 @@ func TestLeave(t *testing.T) {
 }
 
 // One who leaves before it knows of its place is out of the line all the same,
-// while the record is held.
+// while the key is held.
 func TestLeaveWhileJoining(t *testing.T) {
 	t.Parallel()
 	for after := 1; after < 9; after++ {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			k := arbiter(t, nodes)
-			k.set(func(k *keeper) { k.holder = "ours" })
+			k.set(func(k *node) { k.holder = "ours" })
 			ctx, cancel := context.WithCancel(t.Context())
-			p := newLine(t, "p", nodes, nil).Join(claim)
+			p := newQueue(t, "p", nodes, nil).Join(key)
 			out := awaiting(ctx, p, 0)
 			time.Sleep(time.Duration(after) * travel / 2)
 			cancel()
@@ -371,15 +371,15 @@ func TestLeftToTheFirst(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"called", "looks", "leaves", "leaves before it knows", "is forgotten"} {
 		synctest.Test(t, func(t *testing.T) {
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			k := arbiter(t, nodes)
-			k.set(func(k *keeper) { k.holder, k.mute = "ours", way == "looks" })
-			l := newLine(t, "p", nodes, nil)
-			p := l.Join(claim)
+			k.set(func(k *node) { k.holder, k.mute = "ours", way == "looks" })
+			q := newQueue(t, "p", nodes, nil)
+			p := q.Join(key)
 			ctx, cancel := context.WithCancel(t.Context())
 			out := awaiting(ctx, p, 0)
 			settle()
-			k.set(func(k *keeper) { k.from = "before" })
+			k.set(func(k *node) { k.from = "before" })
 			if way == "is forgotten" {
 				p.forget()
 			}
@@ -397,7 +397,7 @@ func TestLeftToTheFirst(t *testing.T) {
 			}
 			switch way {
 			case "called", "looks":
-				if got := p.In(claim).From; got != "before" {
+				if got := p.Attempt(request).From; got != "before" {
 					t.Errorf("%s: it is left to it by %q", way, got)
 				}
 				k.take("ours", p.waiter, 0)
@@ -420,17 +420,17 @@ func TestLeftToTheFirst(t *testing.T) {
 
 // A place whose process has forgotten it is given up when it is called, and the
 // next comes at once.
-func TestForgottenPlaceIsCalled(t *testing.T) {
+func TestForgottenTicketIsWokenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder = "ours" })
-		l := newLine(t, "one", nodes, nil)
-		forgotten := claim
-		forgotten.Place.Waiter = "one/old"
-		l.keepers[0].Stand(t.Context(), forgotten, false)
-		p := newLine(t, "two", nodes, nil).Join(claim)
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "one", nodes, nil)
+		forgotten := request
+		forgotten.Ticket.Waiter = "one/old"
+		q.nodes[0].Enqueue(t.Context(), vote.Enqueue{Key: key, Ticket: forgotten.Ticket})
+		p := newQueue(t, "two", nodes, nil).Join(key)
 		out := awaiting(t.Context(), p, 0)
 		settle()
 		start := time.Now()
@@ -451,10 +451,10 @@ func TestForgottenPlaceIsCalled(t *testing.T) {
 func TestTurnThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder = "ours" })
-		one, two := newLine(t, "one", nodes, nil).Join(claim), newLine(t, "two", nodes, nil).Join(claim)
+		k.set(func(k *node) { k.holder = "ours" })
+		one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
 		first := awaiting(t.Context(), one, 0)
 		settle()
 		second := awaiting(t.Context(), two, 0)
@@ -463,13 +463,13 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Fatal(err)
 		}
-		ticket := one.In(claim).Place.Ticket
+		ticket := one.Attempt(request).Ticket.Number
 		// Its quorum is missing: try after try fails.
 		for range 10 {
 			time.Sleep(script.Grace / 8)
-			one.In(claim)
+			one.Attempt(request)
 		}
-		if got := one.In(claim).Place; got.Ticket == ticket {
+		if got := one.Attempt(request).Ticket; got.Number == ticket {
 			t.Error("it keeps its ticket")
 		}
 		if err := one.Await(t.Context(), 0, quiet); err == nil {
@@ -478,7 +478,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 			}
 		}
 		if order := k.order(); len(order) == 2 && process(order[0]) == "one" {
-			t.Errorf("the line is %v", order)
+			t.Errorf("the queue is %v", order)
 		}
 		one.Leave()
 		two.Leave()
@@ -486,16 +486,16 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	})
 }
 
-// Messages of places that were left are of no effect on the next of the same
+// Messages of tickets that were left are of no effect on the next of the same
 // process.
 func TestLateCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newKeepers(1)
+		nodes := newNodes(1)
 		k := nodes[0]
-		k.set(func(k *keeper) { k.holder = "ours" })
-		l := newLine(t, "p", nodes, nil)
-		old := l.Join(claim)
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "p", nodes, nil)
+		old := q.Join(key)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := awaiting(ctx, old, 0)
 		settle()
@@ -503,12 +503,12 @@ func TestLateCalls(t *testing.T) {
 		<-out
 		waiter := old.waiter
 		old.Leave()
-		next := l.Join(claim)
+		next := q.Join(key)
 		out = awaiting(t.Context(), next, 0)
 		settle()
-		l.Called(0, vote.Call{Waiter: waiter, Record: record})
-		l.Called(0, vote.Call{Waiter: waiter, Record: "another"})
-		l.Changed("another")
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: key})
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: "another"})
+		q.Changed("another")
 		settle()
 		pending(t, out)
 		k.release(false)
@@ -517,21 +517,21 @@ func TestLateCalls(t *testing.T) {
 		}
 		next.Leave()
 		settle()
-		l.Close()
-		l.Called(0, vote.Call{Waiter: waiter, Record: record}) // nothing is sent any more
+		q.Close()
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: key}) // nothing is sent any more
 	})
 }
 
 // Processes that wait, take, leave, die and come again at random, on nodes that
 // go down and lose calls: never is the line stuck for longer than a turn and a
-// beat.
+// heartbeat.
 func TestNeverStuckAtRandom(t *testing.T) {
 	t.Parallel()
 	base := seed.Of(t)
 	for run := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(base, run))
-			nodes := newKeepers(3)
+			nodes := newNodes(3)
 			var mu sync.Mutex // guards rng and the last take
 			last := time.Now()
 			longest := time.Duration(0)
@@ -544,15 +544,15 @@ func TestNeverStuckAtRandom(t *testing.T) {
 			defer cancel()
 			var group sync.WaitGroup
 			for i := range 5 {
-				l := newLine(t, fmt.Sprint("p", i), nodes, draw)
+				q := newQueue(t, fmt.Sprint("p", i), nodes, draw)
 				group.Go(func() {
 					for ctx.Err() == nil {
 						patience, end := context.WithTimeout(ctx, draw(20*time.Second))
-						p := l.Join(claim)
+						p := q.Join(key)
 						err := p.Await(patience, 0, quiet)
 						end()
-						c := p.In(claim)
-						if err != nil || !nodes[p.Arbiter()].take("ours", c.Place.Waiter, time.Second) {
+						c := p.Attempt(request)
+						if err != nil || !nodes[p.Arbiter()].take("ours", c.Ticket.Waiter, time.Second) {
 							p.Leave()
 							time.Sleep(draw(20 * time.Millisecond))
 							continue
@@ -572,12 +572,12 @@ func TestNeverStuckAtRandom(t *testing.T) {
 			}
 			for ctx.Err() == nil {
 				k := nodes[draw(3)]
-				k.set(func(k *keeper) { k.mute = !k.mute })
+				k.set(func(k *node) { k.mute = !k.mute })
 				time.Sleep(draw(3 * time.Second))
 			}
 			group.Wait()
 			settle()
-			if bound := time.Second + script.Grace + 2*beat; longest > bound {
+			if bound := time.Second + script.Grace + 2*heartbeat; longest > bound {
 				t.Errorf("run %d: nobody had it for %v, want %v at most", run, longest, bound)
 			}
 		})

@@ -12,16 +12,16 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// sender is a gatherer that notes its commands, each of which takes as long as reply takes to return.
+// sender is a batcher that notes its commands, each of which takes as long as reply takes to return.
 type sender struct {
-	*gatherer
+	*batcher
 	mu   sync.Mutex
 	sent []string // the commands: keys and args
 }
 
 func newSender(reply func(command int) (answers string, err error)) *sender {
 	s := new(sender)
-	s.gatherer = newGatherer(func(keys, args []string) (string, error) {
+	s.batcher = newBatcher(func(keys, args []string) (string, error) {
 		s.mu.Lock()
 		i := len(s.sent)
 		s.sent = append(s.sent, strings.Join(keys, " ")+" | "+strings.Join(args, " "))
@@ -91,7 +91,7 @@ func TestStepsAreNotHeldBackForLong(t *testing.T) {
 		const far = 50 * heldBack
 		s := newSender(func(int) (string, error) {
 			time.Sleep(far)
-			return strings.Repeat("1", maxBundle), nil
+			return strings.Repeat("1", maxBatch), nil
 		})
 		var group sync.WaitGroup
 		step := func(i int) {
@@ -109,17 +109,17 @@ func TestStepsAreNotHeldBackForLong(t *testing.T) {
 				t.Fatalf("%d commands after %v", len(got), time.Since(start))
 			}
 		}
-		for i := range maxBundles + 1 {
+		for i := range maxBatches + 1 {
 			step(i)
 			synctest.Wait()
 		}
-		sent(maxBundles, 0)
+		sent(maxBatches, 0)
 		time.Sleep(heldBack)
-		sent(maxBundles+1, heldBack)
-		for i := range maxBundle {
+		sent(maxBatches+1, heldBack)
+		for i := range maxBatch {
 			step(i)
 		}
-		sent(maxBundles+2, heldBack)
+		sent(maxBatches+2, heldBack)
 		group.Wait()
 		if took := time.Since(start); took != far+heldBack {
 			t.Errorf("it took %v", took)

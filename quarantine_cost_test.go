@@ -62,11 +62,11 @@ func middle(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// BenchmarkFenceCost compares what a server does for a lock and its release with
-// and without the restart fence. An iteration is a round in which both take
+// BenchmarkQuarantineCost compares what a server does for a lock and its release with
+// and without the quarantine. An iteration is a round in which both take
 // turns twice, the one that begins first ending it, so that what changes with
 // time falls on both; the ratios are medians over the rounds.
-func BenchmarkFenceCost(b *testing.B) {
+func BenchmarkQuarantineCost(b *testing.B) {
 	for _, binary := range redistest.Flavors() {
 		b.Run(binary, func(b *testing.B) {
 			const pairs = 500
@@ -76,10 +76,10 @@ func BenchmarkFenceCost(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer conn.Close()
-			clients := make(map[redlatch.FenceMode]*redlatch.Client)
-			for _, fence := range []redlatch.FenceMode{redlatch.FenceOff, redlatch.FenceOn} {
+			clients := make(map[bool]*redlatch.Client)
+			for _, quarantine := range []bool{false, true} {
 				c := config(server.URL())
-				c.RestartFence = fence
+				c.NoQuarantine = !quarantine
 				client, err := redlatch.Open(c)
 				if err != nil {
 					b.Fatal(err)
@@ -88,12 +88,12 @@ func BenchmarkFenceCost(b *testing.B) {
 				if err := client.Admit(b.Context(), c.Nodes[0]); err != nil {
 					b.Fatal(err)
 				}
-				clients[fence] = client
+				clients[quarantine] = client
 			}
-			turn := func(fence redlatch.FenceMode) serverWork {
+			turn := func(quarantine bool) serverWork {
 				before := workOf(b, conn)
 				for i := range pairs {
-					lock, err := clients[fence].TryLock(b.Context(), fmt.Sprint("job/", i%8))
+					lock, err := clients[quarantine].TryLock(b.Context(), fmt.Sprint("job/", i%8))
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -104,13 +104,13 @@ func BenchmarkFenceCost(b *testing.B) {
 				return workOf(b, conn).since(before)
 			}
 
-			turn(redlatch.FenceOff)
-			turn(redlatch.FenceOn)
+			turn(false)
+			turn(true)
 			var cpu, scripts, each []float64
 			for b.Loop() {
-				on := turn(redlatch.FenceOn)
-				off := turn(redlatch.FenceOff).plus(turn(redlatch.FenceOff))
-				on = on.plus(turn(redlatch.FenceOn))
+				on := turn(true)
+				off := turn(false).plus(turn(false))
+				on = on.plus(turn(true))
 				cpu = append(cpu, float64(on.cpu)/float64(off.cpu))
 				scripts = append(scripts, float64(on.scripts)/float64(off.scripts))
 				each = append(each, float64(on.cpu.Nanoseconds())/(2*pairs)/1e3)

@@ -1,0 +1,97 @@
+-- What next says: nothing where nobody waits; '-' if somebody does; '=who', who was the
+-- first in the queue when last looked at; 'who until from', who was woken up.
+
+-- side names a side key of the queue: it lies beside next, 'redlatch:{tag}:next:key'.
+local function side(key, next, kind)
+  return string.sub(next, 1, -#key - 6) .. kind .. key
+end
+
+-- mend deletes a key of another type, which nobody has a use for: no queue is kept in it.
+local function mend(key)
+  local places = redis.pcall('ZRANGE', key, 0, 0)
+  if places.err and string.find(places.err, 'WRONGTYPE', 1, true) then
+    redis.call('DEL', key)
+  end
+end
+
+-- enqueue gives a waiter its place in the queue.
+local function enqueue(key, next, waiter, ticket, now)
+  local queue, heartbeats = side(key, next, 'line:'), side(key, next, 'beat:')
+  redis.call('ZADD', queue, ticket, waiter)
+  redis.call('ZADD', heartbeats, now + PATIENCE, waiter)
+  redis.call('PEXPIRE', queue, 2 * PATIENCE)
+  redis.call('PEXPIRE', heartbeats, 2 * PATIENCE)
+end
+
+-- leave takes it away, and reports whether it had one.
+local function leave(key, next, waiter)
+  redis.call('ZREM', side(key, next, 'beat:'), waiter)
+  return redis.call('ZREM', side(key, next, 'line:'), waiter) == 1
+end
+
+-- clock is what TIME has answered, in ms and in µs.
+local function clock(time)
+  local microseconds = time[1] * 1000000 + time[2]
+  return math.floor(microseconds / 1000), microseconds
+end
+
+-- keep notes who was woken up, until when, and from.
+local function keep(next, who, deadline, from)
+  redis.call('SET', next, who .. ' ' .. string.format('%.0f', deadline) .. ' ' .. from, 'PX', PATIENCE)
+end
+
+-- first is what next says of the first in the queue. One that hears nothing is not sent for.
+local function first(who)
+  return string.byte(who) == 45 and '-' or '=' .. who
+end
+
+-- wake wakes up the first in the queue to take the key, which is free. Until GRACE ms have
+-- passed nobody else is given it here. One who was woken up, did not take it and was not
+-- heard of since loses its place. One whose place has lapsed, or whose connection nobody
+-- listens on any more, is left out; one that says it hears nothing ('-') comes to look by
+-- itself.
+-- self is who asks, and needs no message; again repeats the message to one who
+-- was woken up already; said is what next has: from is the last holder who left its
+-- keys on other nodes to whoever is woken up, if any did. It holds nothing any more, so
+-- it does no harm if it is out of date.
+-- Answers who was woken up, until when, and from.
+local function wake(key, next, said, now, self, from, again)
+  local queue, heartbeats = side(key, next, 'line:'), side(key, next, 'beat:')
+  local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
+  from = from or before or ''
+  deadline = tonumber(deadline)
+  -- Nobody is woken up for longer than GRACE.
+  if who and deadline >= now and deadline <= now + GRACE and redis.call('ZSCORE', queue, who) then
+    if from ~= before then
+      keep(next, who, deadline, from)
+    end
+    if again and string.byte(who) ~= 45 then
+      publish(key, who, from)
+    end
+    return who, deadline, from
+  end
+  if who and who ~= self then
+    -- A heartbeat is PATIENCE after the waiter was heard of, unless the clock was set back.
+    local heard = (tonumber(redis.call('ZSCORE', heartbeats, who)) or 0) - PATIENCE
+    if heard <= deadline - GRACE or heard > now then
+      leave(key, next, who)
+    end
+  end
+  for _ = 1, 1024 do
+    local head = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not head then
+      break
+    end
+    local heartbeat = tonumber(redis.call('ZSCORE', heartbeats, head)) or 0
+    local there = heartbeat > now and heartbeat <= now + PATIENCE
+    if there and head ~= self and string.byte(head) ~= 45 then
+      there = publish(key, head, from)
+    end
+    if there then
+      keep(next, head, now + GRACE, from)
+      return head, now + GRACE, from
+    end
+    leave(key, next, head)
+  end
+  redis.call('DEL', next)
+end

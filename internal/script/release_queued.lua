@@ -1,0 +1,26 @@
+-- What else a release does where there may be a queue: its attempt was a waiter's, or
+-- nobody is known to be the first.
+local key, next, ticket = KEYS[1], KEYS[3], ARGV[5]
+local woken
+if seen[2] or waiter then
+  local now = clock(redis.call('TIME'))
+  mend(side(key, next, 'line:'))
+  mend(side(key, next, 'beat:'))
+  if waiter and ticket == '0' then
+    leave(key, next, waiter)
+    if seen[2] == '=' .. waiter then
+      redis.call('SET', next, '-', 'PX', PATIENCE)
+    end
+  elseif waiter then
+    enqueue(key, next, waiter, ticket, now)
+  end
+  if ours or not seen[1] then
+    woken = wake(key, next, seen[2], now, nil, from, true)
+  end
+end
+if ours then
+  return woken and 2 or 1
+end
+-- MGET says nothing for a key of another type: let the server say what it is.
+local holder = seen[1] or redis.call('GET', key)
+return holder and {holder, redis.call('PTTL', key)} or 0

@@ -1,0 +1,103 @@
+package vote
+
+import "time"
+
+// What is asked of a node, a type for each step. Key is the lock's key, from which the node
+// makes the names of the keys beside it, and ID the holder id under which it is or is to be
+// held: fresh for every attempt, or a late release of an earlier one could match a later one.
+
+// Acquire asks for the key.
+type Acquire struct {
+	Key, ID string
+	// TTL is how long the node keeps the key.
+	TTL time.Duration
+	// Proposed is the client's wall clock in microseconds when the attempt
+	// started, from which a node that remembers no larger token takes its
+	// counter.
+	Proposed uint64
+	// More is how many counters besides one the attempt wants, all in a row: it is granted
+	// under the last of them.
+	More uint64
+	// From is the holder who transfers its keys to this attempt, if any.
+	From string
+	// Ticket is the attempt's place in the wait queue, if it has one; an attempt without
+	// leaves the key to a waiter that was woken up, unless it may barge.
+	Ticket Ticket
+	Barge  bool
+	// Reused: the ID is a caller's own and may have been used before. A key under it
+	// is then in the way like any other.
+	Reused bool
+}
+
+// Confirm asks a node that granted under Granted to store Token, which is larger.
+type Confirm struct {
+	Key, ID        string
+	Granted, Token uint64
+}
+
+// Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
+type Extend struct {
+	Key, ID string
+	TTL     time.Duration
+	// Token is stored where the node remembers less.
+	Token uint64
+}
+
+// Release asks a node to delete the key if it is held under ID, and to wake up who is next.
+type Release struct {
+	Key, ID string
+	// TTL is how long the node keeps the key at most.
+	TTL time.Duration
+	// Token, if not zero, is stored where the node remembers less.
+	Token uint64
+	// Ticket is the place in the wait queue that is given up, if any.
+	Ticket Ticket
+	// Transfer: whoever the node wakes up may take over the holder's keys on the
+	// other nodes.
+	Transfer bool
+	// Queued: others were in the wait queue for the key on the node.
+	Queued bool
+}
+
+// Enqueue asks for a place in the wait queue for the key, or says that the waiter is still
+// there. Watch asks for news of the key, where the holder wakes nobody up.
+type Enqueue struct {
+	Key    string
+	Ticket Ticket
+	Watch  bool
+}
+
+// Ticket is a waiter's place in the wait queue for a key.
+type Ticket struct {
+	// Waiter is who has it; one whose name begins with a dash hears no messages.
+	Waiter string
+	// Number orders the queue; 0 for a new one, at its end.
+	Number uint64
+	// Node is the index of the node that keeps the queue.
+	Node int
+}
+
+// WakeUp is a node's message to a waiter that the key is its to take.
+type WakeUp struct {
+	Waiter, Key string
+	// From is the holder who leaves its keys on other nodes to the waiter, if any.
+	From string
+}
+
+// Position is a node's answer to one who is in the wait queue: Held, or why it keeps no
+// queue. Left is the remaining time of the key, or when the key is free of the one who was
+// woken up to take it.
+type Position struct {
+	Answer
+	Ticket Ticket
+	// Ahead is how many come first. With none, a free key is the waiter's to take.
+	Ahead int
+	// Hears: the waiter will be woken up. Watched: it will be told when the key changes.
+	Hears, Watched bool
+	// From is the holder who leaves its keys on other nodes to the one who is woken up,
+	// if any.
+	From string
+}
+
+// Free reports that there is no key.
+func (p Position) Free() bool { return p.Reserved() }

@@ -1,0 +1,193 @@
+// Package waitqueue has a process wait for locks in the order in which it came. The
+// wait queue for a lock lives on one node, the arbiter, and has one ticket a process.
+// Fairness needs that one node, safety does not: a waiter whose turn it is only
+// makes an attempt like any other.
+//
+// Whoever releases the lock has the arbiter wake up the first in the queue. Behind every
+// message there is a timer, so that one that is lost costs time and nothing else.
+package waitqueue
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Node is a node that can keep a wait queue. Its methods wait for the node's answer
+// or for ctx.
+type Node interface {
+	Name() string
+	Enqueue(ctx context.Context, r vote.Enqueue) vote.Position
+	Leave(ctx context.Context, key, waiter string)
+	HasWaiters(ctx context.Context, key string) (somebody bool, err error)
+}
+
+// Options says how a Queue waits.
+type Options struct {
+	// Waiter is the name that the nodes call this process by.
+	Waiter string
+	// Timeout is how long a node is waited for in one step.
+	Timeout time.Duration
+	// Foreign reports that a holder does not wake up the first in the queue when it
+	// releases.
+	Foreign func(holder string) bool
+	// CleanUp removes the keys that from left on nodes for a waiter of this process
+	// that has no use for them. It does not block.
+	CleanUp func(key, from string)
+	// Draw returns a random duration below d, which is positive.
+	Draw func(d time.Duration) time.Duration
+}
+
+// Queue is one process's part in the wait queues for all locks. It is safe for
+// concurrent use.
+type Queue struct {
+	options Options
+	nodes   []Node
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// tickets has the keys that this process waits for, and joined counts the
+	// tickets it has had.
+	tickets map[string]*Ticket
+	joined  uint64
+	closed  bool
+	// background is what Close waits for.
+	background sync.WaitGroup
+}
+
+// New returns a Queue with no nodes.
+func New(o Options) *Queue {
+	return &Queue{options: o, tickets: make(map[string]*Ticket)}
+}
+
+// Use names the nodes that may keep a queue, before the first ticket is taken.
+func (q *Queue) Use(nodes []Node) { q.nodes = nodes }
+
+// Close waits for the tickets that are being left. None is left any more.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.background.Wait()
+}
+
+// Join takes a place in the wait queue for key, in which this process has none. Nothing
+// is sent before Await.
+func (q *Queue) Join(key string) *Ticket {
+	t := &Ticket{queue: q, key: key, order: q.order(key), woken: make(chan notice, 1)}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.joined++
+	// No two tickets have one name: what is sent of one that was left may arrive
+	// after the next was taken.
+	t.waiter = q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
+	t.ticket.Waiter = t.waiter
+	q.tickets[key] = t
+	return t
+}
+
+// Arbiter is the index of the node that keeps the key's queue while it can.
+func (q *Queue) Arbiter(key string) int { return q.order(key)[0] }
+
+// order is the nodes that may keep the key's queue, the arbiter first: the same
+// in every process that names the nodes alike, and another for every key
+// (rendezvous hashing: Thaler and Ravishankar, 1998).
+func (q *Queue) order(key string) []int {
+	weights := make([]uint64, len(q.nodes))
+	order := make([]int, len(q.nodes))
+	for i, k := range q.nodes {
+		h := fnv.New64a()
+		h.Write([]byte(key + "\x00" + k.Name()))
+		order[i], weights[i] = i, mix(h.Sum64())
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
+	return order
+}
+
+// mix spreads what the last bytes of FNV's input did over all bits, without which
+// one node would come first for half of the keys (MurmurHash3's finalizer).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// Wake tells that the i-th node has woken up a waiter of this process. It does not block.
+func (q *Queue) Wake(i int, w vote.WakeUp) {
+	q.mu.Lock()
+	t := q.tickets[w.Key]
+	ours := t != nil && t.waiter == w.Waiter
+	if ours {
+		t.signal(notice{turn: true, from: w.From})
+	}
+	q.mu.Unlock()
+	if !ours {
+		// It does not wait any more, and the others should not wait for it.
+		q.leave(i, w)
+	}
+}
+
+// Changed tells that key may have changed, or any that this process waits for where key
+// is "". It does not block.
+func (q *Queue) Changed(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t := q.tickets[key]; t != nil {
+		t.signal(notice{})
+		return
+	}
+	if key == "" {
+		for _, t := range q.tickets {
+			t.signal(notice{})
+		}
+	}
+}
+
+// Look asks whether anybody is in the wait queue for key, in the background, and tells; what
+// no node can say is taken for yes. After Close nothing is asked, nor told.
+func (q *Queue) Look(key string, told func(somebody bool)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.background.Go(func() {
+		somebody := true
+		// The first that answers need not be the one that keeps the queue.
+		for _, i := range q.order(key) {
+			ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
+			waits, err := q.nodes[i].HasWaiters(ctx, key)
+			cancel()
+			if err != nil {
+				continue
+			}
+			if somebody = waits; somebody {
+				break
+			}
+		}
+		told(somebody)
+	})
+}
+
+// leave gives up the place of w in the queue of the i-th node, and what was left to it, in
+// the background.
+func (q *Queue) leave(i int, w vote.WakeUp) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return // it lapses
+	}
+	q.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
+		defer cancel()
+		q.nodes[i].Leave(ctx, w.Key, w.Waiter)
+		if w.From != "" {
+			q.options.CleanUp(w.Key, w.From)
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package waitqueue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// How often the arbiter is asked. A waiter who is woken up needs none of it.
+const (
+	// heartbeat keeps the place: three may be lost before it lapses.
+	heartbeat = script.Patience * 3 / 10
+	// poll is for the first in the queue where the server cannot tell of a release.
+	poll = 30 * time.Millisecond
+	// late is how much after a key's expiry the first in the queue looks.
+	late = time.Millisecond
+)
+
+// ErrNone says that no node keeps the wait queue at present.
+var ErrNone = errors.New("no node keeps the wait queue")
+
+// Ticket is this process's place in the wait queue for one key. One goroutine uses it at a
+// time.
+type Ticket struct {
+	queue  *Queue
+	key    string
+	waiter string
+	order  []int
+	// ticket is what the arbiter knows it by.
+	ticket vote.Ticket
+	// position is the last answer; it is Held where a node keeps the place. begun is when the
+	// present turn began, zero when it is not this process's turn.
+	position vote.Position
+	begun    time.Time
+	// attempt is the holder id of the last attempt. from is the holder who left its
+	// keys to this process, if any did: it holds nothing any more, so that it does
+	// no harm if somebody has taken them over.
+	attempt, from string
+	// watch asks for notice of the key, whose holder wakes nobody up.
+	watch bool
+	// woken gets what concerns this place; the stronger signal stays.
+	woken chan notice
+}
+
+// notice: something may have changed.
+type notice struct {
+	// turn: the key is kept for us. from has left us its other keys.
+	turn bool
+	from string
+}
+
+// signal is called with queue.mu held.
+func (t *Ticket) signal(n notice) {
+	select {
+	case t.woken <- n:
+		return
+	default:
+	}
+	// The reader may take it meanwhile, and then finds this one.
+	select {
+	case old := <-t.woken:
+		if old.turn && !n.turn {
+			n = old
+		}
+	default:
+	}
+	t.woken <- n
+}
+
+// Await returns nil when it is time for an attempt: the process was woken up, or
+// is the first in the queue and the key is free. It returns ErrNone when no node
+// keeps the queue, and ctx's cause when ctx is done. It rests first, unless it is
+// woken up. told is called with each of the arbiter's answers.
+func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.Position)) error {
+	for {
+		if rest > 0 {
+			woken, err := t.wait(ctx, rest)
+			if woken || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-t.woken: // the answer tells as much
+		default:
+		}
+		if err := t.enqueue(ctx); err != nil {
+			return err
+		}
+		s := t.position
+		told(s)
+		first := s.Ahead == 0
+		if first && s.Free() {
+			t.begin(s.From)
+			return nil
+		}
+		if s.Holder != t.attempt {
+			t.begun = time.Time{}
+		}
+		watched := t.watch
+		t.watch = first && !s.Free() && t.queue.options.Foreign(s.Holder)
+		if rest = t.pause(); t.watch && !watched {
+			rest = 0
+		}
+	}
+}
+
+// wait returns after d, or before when something may have changed. With woken the
+// key is kept for this process.
+func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case n := <-t.woken:
+		if n.turn {
+			t.begin(n.from)
+		}
+		return n.turn, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// pause is how long the waiter stays without asking.
+func (t *Ticket) pause() time.Duration {
+	s, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
+	if s.Free() || s.Ahead == 0 && s.Left >= 0 {
+		d = min(d, s.Left+late)
+	}
+	if !s.Hears || t.watch && !s.Watched {
+		d = min(d, poll)
+	}
+	return d
+}
+
+func (t *Ticket) begin(from string) {
+	if t.begun.IsZero() {
+		t.begun = time.Now()
+	}
+	t.from = from
+}
+
+// enqueue asks the nodes in order until one keeps the queue.
+func (t *Ticket) enqueue(ctx context.Context) error {
+	for _, i := range t.order {
+		step, cancel := context.WithTimeout(ctx, t.queue.options.Timeout)
+		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch})
+		cancel()
+		if ctx.Err() != nil {
+			if there := t.queued() && t.ticket.Node == i; !there && (s.Verdict == vote.Held || s.Verdict == vote.Unknown) {
+				t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}) // it may have been given a place
+			}
+			return context.Cause(ctx)
+		}
+		if s.Verdict == vote.Held {
+			if s.Ticket.Node = i; t.queued() && (t.ticket.Node != i || t.ticket.Waiter != s.Ticket.Waiter) {
+				t.abandon()
+			}
+			t.position, t.ticket = s, s.Ticket
+			return nil
+		}
+	}
+	return ErrNone
+}
+
+// Attempt gives an attempt its ticket. A turn lasts no longer than the arbiter
+// keeps the key for one who was woken up: an attempt that fails later loses the
+// place, so that one who cannot get its quorum holds nobody up.
+func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
+	if !t.begun.IsZero() && time.Since(t.begun) > script.Grace {
+		t.ticket.Number = 0
+		t.begun = time.Time{}
+	}
+	t.attempt = r.ID
+	r.Ticket, r.From = t.ticket, t.from
+	return r
+}
+
+// Taken ends the place of a process that has the lock. Where the arbiter's vote
+// was given or is to come, the place ends with it.
+func (t *Ticket) Taken(arbiter vote.Answer) {
+	t.forget()
+	t.from = ""
+	if t.queued() && arbiter.Verdict != vote.Granted && (arbiter.Verdict != vote.Unknown || arbiter.Err != nil) {
+		t.abandon()
+	}
+}
+
+// Leave ends the place, in the background: whoever is next is woken up if
+// it was this process's turn.
+func (t *Ticket) Leave() {
+	t.forget()
+	select {
+	case n := <-t.woken:
+		t.from = cmp.Or(n.from, t.from)
+	default:
+	}
+	if t.queued() {
+		t.abandon()
+	}
+}
+
+// Arbiter is the index of the node that keeps the queue.
+func (t *Ticket) Arbiter() int { return t.ticket.Node }
+
+// queued reports that a node keeps the place.
+func (t *Ticket) queued() bool { return t.position.Verdict == vote.Held }
+
+func (t *Ticket) forget() {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.tickets[t.key] == t { // else the process has taken another since
+		delete(q.tickets, t.key)
+	}
+}
+
+func (t *Ticket) abandon() {
+	t.queue.leave(t.ticket.Node, vote.WakeUp{Key: t.key, Waiter: t.ticket.Waiter, From: t.from})
+}
