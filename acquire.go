@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/vote"
@@ -102,6 +103,9 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err
 	}
+	if c.logs(slog.LevelDebug) {
+		call.site = callSite()
+	}
 	switch {
 	case !wait:
 		return call.once()
@@ -128,6 +132,10 @@ type call struct {
 	// was last reported.
 	failure  *QuorumError
 	reported time.Time
+	// waited is nil while the log has no part in it.
+	waited *waitLog
+	// site is where the program made the call, "" unless the log takes Debug.
+	site string
 	// failed counts the tries of the present turn in the line.
 	failed int
 	// lock is what the call acquires. It is part of it, which saves an allocation.
@@ -197,9 +205,13 @@ func (c *call) sleep(d time.Duration) error {
 	}
 }
 
-// report tells whoever wants to know why the call waits, about once a second.
+// report tells whoever wants to know why the call waits, about once a second, and the log.
 func (c *call) report() {
-	if c.settings.report != nil && c.failure != nil && time.Since(c.reported) > time.Second {
+	if c.failure == nil {
+		return
+	}
+	c.logWait()
+	if c.settings.report != nil && time.Since(c.reported) > time.Second {
 		c.reported = time.Now()
 		c.settings.report(c.failure)
 	}

@@ -70,6 +70,9 @@ type member interface {
 	// could have left something there. Cut ends the connection and what is under way there,
 	// for Close, which waits for that.
 	Reached() bool
+	// InQuarantine and Unreachable are counted by Stats.
+	InQuarantine() bool
+	Unreachable() bool
 	Cut()
 	Close()
 }

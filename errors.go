@@ -99,11 +99,22 @@ type QuorumError struct {
 	Nodes []NodeAnswer
 
 	kind error
+	// here: a lock of this very client is in the way, which was asked for at site, as far as that
+	// is known.
+	here bool
+	site string
 }
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.kind)
+	kind := e.kind.Error()
+	if e.here {
+		kind = "held by this client"
+		if e.site != "" {
+			kind += ", by the call at " + e.site
+		}
+	}
+	fmt.Fprintf(&b, "%s %q: %s", e.Op, e.Name, kind)
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
 		fmt.Fprintf(&b, ": %s", holder)
 		if left >= 0 {

@@ -44,6 +44,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 		c.options.view = c.newView()
 	}
 	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
+	c.options.quarantines = new(quarantines)
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c

@@ -55,7 +55,9 @@ type Options struct {
 	slotTag  string
 	voting   script.Script
 	inFlight *mastersInFlight
-	view     *view
+	// quarantines are those that were met, of all slots together.
+	quarantines *quarantines
+	view        *view
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -104,6 +106,9 @@ func New(conn driver.Conn, o Options) *Node {
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 	}
 	n.inFlight.Store(newInFlight())
+	if n.options.quarantines == nil {
+		n.options.quarantines = new(quarantines)
+	}
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
