@@ -107,7 +107,7 @@ type QuorumError struct {
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	kind := e.kind.Error()
+	kind := fmt.Sprint(e.kind)
 	if e.here {
 		kind = "held by this client"
 		if e.site != "" {
