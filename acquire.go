@@ -10,9 +10,9 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Lock acquires the lock name, and waits in line until it holds it or ctx is done
+// Lock acquires the lock name, and waits in the wait queue until it holds it or ctx is done
 // (package documentation, "Waiting"). When ctx is done the caller is out of the
-// line. The lock is renewed in the background unless an option says otherwise, until it is
+// queue. The lock is renewed in the background unless an option says otherwise, until it is
 // unlocked, lost, or MaxHold has passed.
 //
 // ctx ends the waiting and nothing else: a lock once acquired is not bound to
@@ -136,7 +136,7 @@ type call struct {
 	waited *waitLog
 	// site is where the program made the call, "" unless the log takes Debug.
 	site string
-	// failed counts the tries of the present turn in the line.
+	// failed counts the tries of the present turn in the queue.
 	failed int
 	// lock is what the call acquires. It is part of it, which saves an allocation.
 	lock Lock
@@ -165,8 +165,8 @@ func (c *call) once() (*Lock, error) {
 	return lock, err
 }
 
-// insist makes tries at random times until one holds, and pushes in before those
-// who stand in line.
+// insist makes tries at random times until one holds, and barges in before those
+// who are queued.
 func (c *call) insist() (*Lock, error) {
 	for try := 0; ; try++ {
 		if err := c.may(); err != nil {
@@ -241,7 +241,7 @@ func (c *call) request() vote.Acquire { return c.client.request(c.key, &c.settin
 func (c *Client) request(key string, s *settings) vote.Acquire {
 	now := c.clock.Wall()
 	return vote.Acquire{
-		Key: key, ID: newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
+		Key: key, ID: c.newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
 	}
 }
 

@@ -39,10 +39,10 @@ func TestArbiterDies(t *testing.T) {
 				c := config(redistest.URLs(nodes)...)
 				first := tryLock(t, open(t, c), "x")
 				outs := queueUp(t, nodes, clientsOf(t, c, 6), "x", 0)
-				arbiter := awaitStanding(t, nodes, "x", 6)
+				arbiter := awaitQueued(t, nodes, "x", 6)
 				nodes[arbiter].Kill()
 				rest := append(append([]*redistest.Server(nil), nodes[:arbiter]...), nodes[arbiter+1:]...)
-				awaitStanding(t, rest, "x", 6)
+				awaitQueued(t, rest, "x", 6)
 				gate := &turnstile{t: t}
 				start := time.Now()
 				unlock(t, first)
@@ -51,7 +51,7 @@ func TestArbiterDies(t *testing.T) {
 				if got := gate.whole(); got != "0 1 2 3 4 5" {
 					t.Errorf("the order was %s", got)
 				}
-				awaitStanding(t, rest, "x", 0)
+				awaitQueued(t, rest, "x", 0)
 			})
 		}
 	})
@@ -75,7 +75,7 @@ func TestArbiterRestartsUnderWay(t *testing.T) {
 			first := tryLock(t, open(t, c), "x")
 			clients := clientsOf(t, c, 5)
 			outs := queueUp(t, nodes, clients, "x", 0)
-			arbiter := nodes[awaitStanding(t, nodes, "x", 5)]
+			arbiter := nodes[awaitQueued(t, nodes, "x", 5)]
 			gate := &turnstile{t: t}
 			var group sync.WaitGroup
 			stop := make(chan struct{})
@@ -127,7 +127,7 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 		clients = append(clients, quarantineClient(t, urls, true, false))
 	}
 	outs := queueUp(t, nodes, clients, "x", 0)
-	arbiter := awaitStanding(t, nodes, "x", 3)
+	arbiter := awaitQueued(t, nodes, "x", 3)
 	do(t, nodes[arbiter], "FLUSHALL")
 	await(t, "the line is kept by another", func() bool {
 		for i, n := range standing(t, nodes, "x") {
@@ -152,7 +152,7 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 func TestArbiterIsSlow(t *testing.T) {
 	t.Parallel()
 	for what, trouble := range map[string]func(p *redistest.Proxy){
-		"slow": func(p *redistest.Proxy) { p.Delay(redistest.Both, 400*time.Millisecond, 0) },
+		"slow": func(p *redistest.Proxy) { p.Delay(redistest.Both, 1200*time.Millisecond, 0) },
 		"hung": func(p *redistest.Proxy) { p.HoldBack(redistest.Replies, true) },
 	} {
 		for _, when := range []string{"before", "after"} {
@@ -161,12 +161,12 @@ func TestArbiterIsSlow(t *testing.T) {
 				nodes := shared(t, 3)
 				proxies := redistest.Proxies(t, nodes)
 				c := config(proxyURLs(proxies)...)
-				c.NodeTimeout = 100 * time.Millisecond
+				c.NodeTimeout = 300 * time.Millisecond
 				// Where the line is, somebody finds out who stands in it alone.
 				name := t.Name()
 				scout := tryLock(t, open(t, c), name)
 				out := lockIn(within(t, patience), open(t, c), name)
-				arbiter := awaitStanding(t, nodes, name, 1)
+				arbiter := awaitQueued(t, nodes, name, 1)
 				unlock(t, scout)
 				o := <-out
 				if o.err != nil {
@@ -185,7 +185,7 @@ func TestArbiterIsSlow(t *testing.T) {
 					<-waits
 				}
 				if when == "after" {
-					awaitStanding(t, nodes, name, len(clients))
+					awaitQueued(t, nodes, name, len(clients))
 					trouble(proxies[arbiter])
 				}
 				start := time.Now()
@@ -196,7 +196,7 @@ func TestArbiterIsSlow(t *testing.T) {
 				t.Logf("four had it in %v", time.Since(start).Round(time.Millisecond))
 				proxies[arbiter].HoldBack(redistest.Replies, false)
 				proxies[arbiter].Delay(redistest.Both, 0, 0)
-				awaitStanding(t, nodes, name, 0)
+				awaitQueued(t, nodes, name, 0)
 			})
 		}
 	}
@@ -223,7 +223,7 @@ func TestAllNodesRestartUnderACrowd(t *testing.T) {
 			for i := range outs {
 				outs[i] = lockIn(within(t, 2*patience), clients[i%len(clients)], "x")
 			}
-			awaitStanding(t, nodes, "x", len(clients))
+			awaitQueued(t, nodes, "x", len(clients))
 			for _, s := range nodes {
 				s.Kill()
 			}

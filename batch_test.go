@@ -93,7 +93,7 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 		var group sync.WaitGroup
 		errs, locks := make([]error, len(names)), make([]*redlatch.Lock, len(names))
 		for i, name := range names {
-			group.Go(func() { locks[i], errs[i] = client.TryLock(within(t, patience), name) })
+			group.Go(func() { locks[i], errs[i] = tryInTime(t, client, name) })
 		}
 		group.Wait()
 		twice := 0
@@ -124,7 +124,7 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 				})
 				if forbidden { // what is refused goes together with releases, too
 					group.Go(func() {
-						if _, err := client.TryLock(within(t, patience), "other"); !errors.Is(err, redlatch.ErrRefused) {
+						if _, err := tryInTime(t, client, "other"); !errors.Is(err, redlatch.ErrRefused) {
 							t.Errorf("other, beside a release: %v", err)
 						}
 					})
@@ -156,7 +156,7 @@ func TestLocksWithoutCounters(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 20 {
 			group.Go(func() {
-				lock, err := client.TryLock(within(t, patience), fmt.Sprint(name, i))
+				lock, err := tryInTime(t, client, fmt.Sprint(name, i))
 				if lock != nil || !errors.Is(err, redlatch.ErrRefused) {
 					t.Errorf("%s: %v, %v", name, lock, err)
 				}

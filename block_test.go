@@ -11,6 +11,10 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// blockTTL leaves time for a busy machine: who comes later than the drift, 6 s of it, has an
+// attempt of its own.
+const blockTTL = 10 * time.Minute
+
 // Callers who come one after the other, and want the same, hold by one attempt of
 // the first: the nodes are asked once for eight, and tokens increase all the same,
 // for those who come later from elsewhere too.
@@ -22,9 +26,10 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 			nodes := shared(t, n)
 			proxies := redistest.Proxies(t, nodes)
 			wires := taps(proxies)
-			client, other := open(t, config(proxyURLs(proxies)...)), open(t, config(redistest.URLs(nodes)...))
-			// A long TTL leaves time for a slow machine.
-			long := redlatch.WithTTL(30 * time.Second)
+			c, d := config(proxyURLs(proxies)...), config(redistest.URLs(nodes)...)
+			c.MaxTTL, d.MaxTTL = blockTTL, blockTTL
+			client, other := open(t, c), open(t, d)
+			long := redlatch.WithTTL(blockTTL)
 			lock := tryLock(t, client, t.Name(), long)
 			for _, s := range nodes {
 				await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
@@ -73,10 +78,10 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 					t.Errorf("a detachment after the unlock: %v", err)
 				}
 			}
-			if err := lock.Extend(t.Context(), 30*time.Second); err != nil {
+			if err := lock.Extend(t.Context(), blockTTL); err != nil {
 				t.Error(err)
 			}
-			if _, err := other.TryLock(t.Context(), t.Name()); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := tryInTime(t, other, t.Name()); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("another gets what the last one holds: %v", err)
 			}
 			if s := client.Stats(); s.Held != 1 || s.Acquired != callers+1 || s.Tries != steps {
@@ -100,7 +105,7 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 func TestCallersHoldByAttemptsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	node := shared(t, 1)[0]
-	long := []redlatch.Option{redlatch.WithTTL(30 * time.Second)} // leaves time for a slow machine
+	long := []redlatch.Option{redlatch.WithTTL(blockTTL)}
 	for what, c := range map[string]struct {
 		first, next []redlatch.Option
 		held        time.Duration
@@ -108,16 +113,18 @@ func TestCallersHoldByAttemptsOfTheirOwn(t *testing.T) {
 	}{
 		"the same":      {first: long, next: long, same: true},
 		"another label": {first: long, next: append(slices.Clone(long), redlatch.WithLabel("b"))},
-		"another TTL":   {first: long, next: []redlatch.Option{redlatch.WithTTL(29 * time.Second)}},
+		"another TTL":   {first: long, next: []redlatch.Option{redlatch.WithTTL(blockTTL - time.Second)}},
 		"late": {
-			first: []redlatch.Option{redlatch.WithTTL(time.Second)},
-			next:  []redlatch.Option{redlatch.WithTTL(time.Second)},
-			held:  20 * time.Millisecond, // more than the drift of a second, and far less than a renewal's time
+			first: []redlatch.Option{redlatch.WithTTL(20 * time.Second)},
+			next:  []redlatch.Option{redlatch.WithTTL(20 * time.Second)},
+			held:  250 * time.Millisecond, // more than the drift of 20 s, and far less than a renewal's time
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			client := open(t, config(node.URL()))
+			conf := config(node.URL())
+			conf.MaxTTL = blockTTL
+			client := open(t, conf)
 			// The first of a block has others behind it when it asks.
 			gate := tryLock(t, client, t.Name())
 			var outs []<-chan outcomeOf

@@ -22,7 +22,7 @@ const (
 	childNodes      = "REDLATCH_TEST_CHILD_NODES"
 	childDeployment = "REDLATCH_TEST_CHILD_DEPLOYMENT"
 	childName       = "REDLATCH_TEST_CHILD_NAME"
-	childTTL        = time.Second
+	childTTL        = 3 * time.Second
 )
 
 // child is the program of a child process: it acquires one lock, says so, and
@@ -37,12 +37,15 @@ func child() {
 		Deployment:   os.Getenv(childDeployment),
 		NoQuarantine: true,
 		TTL:          childTTL,
-		NodeTimeout:  500 * time.Millisecond,
+		NodeTimeout:  childTTL / 10,
 	})
 	if err != nil {
 		fail(err)
 	}
 	lock, err := client.TryLock(context.Background(), os.Getenv(childName))
+	for start := time.Now(); err != nil && time.Since(start) < patience; { // nobody else wants it
+		lock, err = client.TryLock(context.Background(), os.Getenv(childName))
+	}
 	if err != nil {
 		fail(err)
 	}

@@ -2,19 +2,17 @@ package redlatch
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -36,7 +34,9 @@ type Client struct {
 	queues    *queues
 
 	// draw returns a random duration below d, which is positive.
-	draw     func(d time.Duration) time.Duration
+	draw func(d time.Duration) time.Duration
+	// random fills b with random bytes.
+	random   func(b []byte)
 	counters counters
 	// contacted is how many nodes have answered the first contact. patience is until when one that
 	// has not is waited for at all.
@@ -86,36 +86,36 @@ type member interface {
 // to one server, or to one Cluster, are found here when it can be reached, else by the first lock
 // that reaches it.
 func Open(config Config) (*Client, error) {
-	c, err := open(config, clock.System, endpoint.dial)
+	c, err := open(config, hook.Surroundings{})
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: %w", err)
 	}
 	return c, nil
 }
 
-func init() {
-	attach.Open = func(config any, nodes []attach.Node) (any, error) {
-		c := config.(Config)
-		c.attached = nodes
-		return Open(c)
+// open is Open in the surroundings given.
+func open(config Config, around hook.Surroundings) (*Client, error) {
+	around = completeSurroundings(around)
+	config.attached = around.Nodes
+	if around.Batches {
+		config.batchAbove = -1
 	}
-}
-
-// open is Open with the machine's parts given: tests bring their own time and
-// network.
-func open(config Config, machine clock.Clock, dial func(endpoint) (driver.Conn, error)) (*Client, error) {
 	config, endpoints, err := config.complete()
 	if err != nil {
 		return nil, err
+	}
+	dial := endpoint.dial
+	if around.Dial != nil {
+		dial = func(e endpoint) (driver.Conn, error) { return around.Dial(e.name) }
 	}
 	names := make([]string, len(endpoints))
 	for i, e := range endpoints {
 		names[i] = e.name
 	}
-	c := &Client{config: config, clock: clock.NewAlarms(machine), draw: rand.N[time.Duration], census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.queues = newQueues()
-	waiter := crand.Text() + labelMark + url.QueryEscape(config.Label)
+	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)
 	c.waitqueue = waitqueue.New(waitqueue.Options{
 		Waiter:  waiter,
 		Timeout: config.NodeTimeout,
@@ -162,7 +162,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	if e.cluster {
 		return node.NewCluster(conn, o), nil
 	}
-	return node.New(conn, o), nil
+	return node.Batch(node.New(conn, o), c.config.batchAbove), nil
 }
 
 // connect waits for the first contact with the nodes: for all of them while it

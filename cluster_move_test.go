@@ -151,3 +151,26 @@ func TestClusterSlotMovesWithReplicas(t *testing.T) {
 		unlock(t, lock)
 	})
 }
+
+// Whether the server knows WAIT is asked of the master that votes: a replica would refuse it.
+func TestClusterWithReplicasIsAlwaysServed(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 1, 2*fixTTL)
+		c.admit(t, open(t, c.config))
+		c.config.Replicas, c.config.NodeTimeout, c.config.ReplicaTimeout = 1, 400*time.Millisecond, 300*time.Millisecond
+		for range 10 {
+			client := open(t, c.config)
+			for i := range c.Masters {
+				lock, err := client.Lock(within(t, patience), nameAt(i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				unlock(t, lock)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -21,7 +21,7 @@ func TestClusterIdleClientWhileAnotherMasterHangs(t *testing.T) {
 			eachFlavor(t, func(t *testing.T, binary string) {
 				replicas := map[string]int{"replaced": 1, "restarted": 0}[what]
 				c := newHurtCluster(t, binary, replicas, restartTTL)
-				c.config.NodeTimeout = 200 * time.Millisecond
+				c.config.NodeTimeout = 500 * time.Millisecond
 				idle := open(t, c.config)
 				c.admit(t, idle)
 				for i := range 3 {

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
@@ -10,8 +11,8 @@ import (
 // it back with the data of the replica. Both processes and all connections live on.
 func TestClusterTakeoverThereAndBack(t *testing.T) {
 	t.Parallel()
-	eachRivals(t, func(t *testing.T, binary string, busy bool) {
-		c := newHurtCluster(t, binary, 1, 2*fixTTL)
+	eachRivals(t, 2*fixTTL, func(t *testing.T, binary string, busy bool, ttl time.Duration) bool {
+		c := newHurtCluster(t, binary, 1, ttl)
 		holder := open(t, c.config)
 		c.admit(t, holder)
 		name := nameAt(0)
@@ -32,15 +33,15 @@ func TestClusterTakeoverThereAndBack(t *testing.T) {
 		if v := value(t, master, name); v != "" {
 			t.Fatalf("the master has not lost the lock: %q", v)
 		}
-		r.chase(t, held, c.d)
+		return r.chase(t, held, c.d)
 	})
 }
 
 // The replica stays the master.
 func TestClusterTakeover(t *testing.T) {
 	t.Parallel()
-	eachRivals(t, func(t *testing.T, binary string, busy bool) {
-		c := newHurtCluster(t, binary, 1, fixTTL)
+	eachRivals(t, fixTTL, func(t *testing.T, binary string, busy bool, ttl time.Duration) bool {
+		c := newHurtCluster(t, binary, 1, ttl)
 		holder := open(t, c.config)
 		c.admit(t, holder)
 		name := nameAt(0)
@@ -49,6 +50,6 @@ func TestClusterTakeover(t *testing.T) {
 		must(t, c.HoldReplication(within(t, patience), c.Masters[0], true))
 		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
 		must(t, c.TakeOver(within(t, patience), c.Replicas[0]))
-		r.chase(t, held, c.d)
+		return r.chase(t, held, c.d)
 	})
 }

@@ -15,7 +15,7 @@ import (
 func TestClusterMasterWakesUpReplaced(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
-		c := newHurtCluster(t, binary, 1, restartTTL)
+		c := newHurtCluster(t, binary, 1, fixTTL)
 		c.config.NodeTimeout = time.Second
 		holder := open(t, c.config)
 		c.admit(t, holder)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -181,8 +181,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// attached are nodes in place of URLs.
-	attached []attach.Node
-	// batchAbove is node.Options.BatchAbove.
+	attached []hook.Node
+	// batchAbove is what node.Batch has: 0 but in tests.
 	batchAbove int
 }
 
@@ -252,7 +252,6 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		},
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
-		BatchAbove:     c.batchAbove,
 		Logger:         c.Logger,
 	}
 }
@@ -367,7 +366,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 	return endpoints, nil
 }
 
-func attachedEndpoints(nodes []attach.Node) ([]endpoint, error) {
+func attachedEndpoints(nodes []hook.Node) ([]endpoint, error) {
 	endpoints := make([]endpoint, len(nodes))
 	first := make(map[string]int)
 	for i, n := range nodes {

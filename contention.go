@@ -2,7 +2,7 @@ package redlatch
 
 import "time"
 
-// What is known of those who wait for a lock elsewhere. The node that keeps the line says
+// What is known of those who wait for a lock elsewhere. The node that keeps the wait queue says
 // with most answers whether there are any; callers here let them in.
 
 // Bounds of contended, in keys and in time.
@@ -49,7 +49,7 @@ func (s *queues) hasRemoteWaiters(q *queue) bool {
 }
 
 // maxUnheard is how often in a row a process may hand a lock over inside itself before
-// it asks whether others wait: mostly the node that keeps the line says so with an
+// it asks whether others wait: mostly the node that keeps the wait queue says so with an
 // attempt, but a slow one is not waited for.
 const maxUnheard = 4 * maxTransfers
 
@@ -75,7 +75,7 @@ func (s *queues) asked(q *queue, others bool) {
 	}
 }
 
-// heard notes that the node that keeps the line has answered a hand-over: if others wait,
+// heard notes that the node that keeps the wait queue has answered a hand-over: if others wait,
 // it has said so.
 func (s *queues) heard(q *queue) {
 	s.mu.Lock()

@@ -83,9 +83,9 @@ func standing(t *testing.T, nodes []*redistest.Server, name string) []int {
 	return all
 }
 
-// awaitStanding waits until there are n places in the line for name on one node
+// awaitQueued waits until there are n places in the line for name on one node
 // and none elsewhere, and returns that node's index.
-func awaitStanding(t *testing.T, nodes []*redistest.Server, name string, n int) (arbiter int) {
+func awaitQueued(t *testing.T, nodes []*redistest.Server, name string, n int) (arbiter int) {
 	t.Helper()
 	await(t, fmt.Sprintf("%d stand in the line for %s", n, name), func() bool {
 		total := 0

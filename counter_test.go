@@ -47,17 +47,20 @@ func TestForeignCounter(t *testing.T) {
 				name := fmt.Sprint(t.Name(), what, i)
 				setCounter(t, server, name, value)
 				tokens := make(map[uint64]bool)
-				refusals := 0
-				var mu sync.Mutex // guards both
+				refusals, anyTardy := 0, false
+				var mu sync.Mutex // guards all
 				var group sync.WaitGroup
 				for range 8 {
 					group.Go(func() {
 						lock, err := client.TryLock(within(t, patience), name)
-						for errors.Is(err, redlatch.ErrHeld) {
+						tardy := false
+						for errors.Is(err, redlatch.ErrHeld) || late(err) {
+							tardy = tardy || late(err)
 							lock, err = client.TryLock(within(t, patience), name)
 						}
 						mu.Lock()
 						defer mu.Unlock()
+						anyTardy = anyTardy || tardy
 						if err != nil {
 							refusals++
 							if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), tokenKey(name)) {
@@ -75,7 +78,8 @@ func TestForeignCounter(t *testing.T) {
 					})
 				}
 				group.Wait()
-				if want := map[bool]int{true: 7, false: 8}[i == 0]; refusals != want {
+				// A try whose answer was late has taken the last token.
+				if want := map[bool]int{true: 7, false: 8}[i == 0]; refusals != want && !(anyTardy && refusals == 8) {
 					t.Errorf("%s: counter %q: %d of 8 were refused, want %d", what, value, refusals, want)
 				}
 				if v, _ := do(t, server, "GET", name).(string); v != "" {

@@ -12,3 +12,29 @@ const (
 	FenceOn  FenceMode = iota // the quarantine
 	FenceOff                  // none, as with NoQuarantine
 )
+
+// The verdicts of a NodeAnswer.
+//
+// Deprecated: use VoteUnknown and so on.
+const (
+	Unknown       = VoteUnknown
+	NotSent       = VoteNotSent
+	Granted       = VoteGranted
+	Held          = VoteHeld
+	NotOurs       = VoteNotOurs
+	NotAdmitted   = VoteNotAdmitted
+	Refused       = VoteRefused
+	NotReplicated = VoteNotReplicated
+	Unavailable   = VoteUnavailable
+)
+
+// The statuses of a NodeReport.
+//
+// Deprecated: use StatusUnclear and so on.
+const (
+	Unclear    = StatusUnclear
+	Admitted   = StatusAdmitted
+	Admissible = StatusAdmissible
+	Waiting    = StatusWaiting
+	Unfit      = StatusUnfit
+)

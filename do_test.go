@@ -30,7 +30,7 @@ func TestDo(t *testing.T) {
 				if _, ok := ctx.Deadline(); !ok {
 					t.Error("the caller's deadline is missing")
 				}
-				if _, err := other.TryLock(t.Context(), t.Name()); !errors.Is(err, redlatch.ErrHeld) {
+				if _, err := tryInTime(t, other, t.Name()); !errors.Is(err, redlatch.ErrHeld) {
 					t.Errorf("inside: %v", err)
 				}
 				return want

@@ -41,10 +41,10 @@
 //
 // # Waiting
 //
-// Lock waits in a line: callers of one client in the order of their calls, and
+// Lock waits in a wait queue: callers of one client in the order of their calls, and
 // clients in that of theirs. One of the nodes, another for each name, keeps the
-// line, and calls whoever is first when the lock is released; nobody polls. Only
-// fairness depends on that node. When it fails the line forms anew on the next;
+// queue, and wakes up whoever is first when the lock is released; nobody polls. Only
+// fairness depends on that node. When it fails the queue forms anew on the next;
 // where a message is lost, or a holder dies or belongs to another library, timers
 // and the servers' own notices of changed keys make up for it. A client that dies
 // or hangs loses its place within seconds.
@@ -134,7 +134,7 @@
 //
 // DELEX came with Redis 8.4, which was not at hand. Scripts alone can tell
 // whether a node is admitted, so that the others need NoQuarantine. They raise no
-// fence counter, and a release by them calls nobody from the line: who waits
+// fence counter, and a release by them wakes nobody up: who waits
 // learns of it from the server's notice of the changed key, or by its timer.
 //
 // # Other lockers

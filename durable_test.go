@@ -155,7 +155,7 @@ func TestDurableIsAgreedOn(t *testing.T) {
 			vouch(t, client, "n0")
 			unlock(t, tryLock(t, client, "x"))
 			for range 2 {
-				if _, err := open(t, other).TryLock(t.Context(), "x"); !isDisagreement(err, "Durable") {
+				if _, err := tryInTime(t, open(t, other), "x"); !isDisagreement(err, "Durable") {
 					t.Errorf("Durable=%t where it is %t: got %v, want ErrInvalid", other.Durable, first.Durable, err)
 				}
 				killAndRestart(t, s)

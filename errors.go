@@ -40,18 +40,18 @@ type Verdict = vote.Verdict
 
 // The verdicts of a NodeAnswer.
 const (
-	Unknown     = vote.Unknown     // sent, no reply: it may have been done or not
-	NotSent     = vote.NotSent     // never left this process
-	Granted     = vote.Granted     // done as asked
-	Held        = vote.Held        // another holder has the lock on this node
-	NotOurs     = vote.NotOurs     // this holder has nothing on this node
-	NotAdmitted = vote.NotAdmitted // may have forgotten locks; does not vote yet
-	Refused     = vote.Refused     // the server answered with an error
-	// NotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
-	NotReplicated = vote.NotReplicated
-	// Unavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
+	VoteUnknown     = vote.Unknown     // sent, no reply: it may have been done or not
+	VoteNotSent     = vote.NotSent     // never left this process
+	VoteGranted     = vote.Granted     // done as asked
+	VoteHeld        = vote.Held        // another holder has the lock on this node
+	VoteNotOurs     = vote.NotOurs     // this holder has nothing on this node
+	VoteNotAdmitted = vote.NotAdmitted // may have forgotten locks; does not vote yet
+	VoteRefused     = vote.Refused     // the server answered with an error
+	// VoteNotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
+	VoteNotReplicated = vote.NotReplicated
+	// VoteUnavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
 	// NOREPLICAS, LOADING or BUSY. A lock that waits goes on waiting.
-	Unavailable = vote.Unavailable
+	VoteUnavailable = vote.Unavailable
 )
 
 // NodeAnswer is one node's part in a vote.
@@ -71,7 +71,7 @@ type NodeAnswer struct {
 func (a NodeAnswer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", a.Node, a.Verdict)
-	if a.Verdict == Held {
+	if a.Verdict == VoteHeld {
 		fmt.Fprintf(&b, " (%s", a.Holder)
 		if a.Left >= 0 {
 			fmt.Fprintf(&b, ", %v left", a.Left)
@@ -124,7 +124,7 @@ func (e *QuorumError) Error() string {
 	}
 	yes := 0
 	for _, a := range e.Nodes {
-		if a.Verdict == Granted {
+		if a.Verdict == VoteGranted {
 			yes++
 		}
 	}
@@ -133,7 +133,7 @@ func (e *QuorumError) Error() string {
 		b.WriteString(", but too late, or not under one token")
 	}
 	for _, a := range e.Nodes {
-		if a.Verdict != Granted {
+		if a.Verdict != VoteGranted {
 			fmt.Fprintf(&b, "; %s", a)
 		}
 	}
@@ -158,7 +158,7 @@ func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 	nodes := make(map[string]int)
 	most := 0
 	for _, a := range e.Nodes {
-		if a.Verdict != Held {
+		if a.Verdict != VoteHeld {
 			continue
 		}
 		nodes[a.Holder.ID]++
@@ -178,25 +178,25 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 		of[a.Verdict]++
 	}
 	if op != "lock" && op != "take" {
-		// Another's record is in nobody's way there: the node is like one that has none.
-		of[NotOurs] += of[Held]
-		of[Held] = 0
+		// Another's key is in nobody's way there: the node is like one that has none.
+		of[VoteNotOurs] += of[VoteHeld]
+		of[VoteHeld] = 0
 	}
 	if op == "unlock" {
-		of[NotAdmitted] = 0 // nodes release without being admitted
+		of[VoteNotAdmitted] = 0 // nodes release without being admitted
 	}
 	// The answers not waited for might have been anything.
 	for _, a := range nodes {
-		if a.Verdict == Unknown && a.Err == nil {
-			of[Granted]++
+		if a.Verdict == VoteUnknown && a.Err == nil {
+			of[VoteGranted]++
 		}
 	}
 	switch {
-	case of[Held] > 0 && of[Granted]+of[Held] >= e.Need:
+	case of[VoteHeld] > 0 && of[VoteGranted]+of[VoteHeld] >= e.Need:
 		e.kind = ErrHeld
-	case of[NotAdmitted] > 0 && of[Granted]+of[Held]+of[NotAdmitted] >= e.Need:
+	case of[VoteNotAdmitted] > 0 && of[VoteGranted]+of[VoteHeld]+of[VoteNotAdmitted] >= e.Need:
 		e.kind = ErrNotAdmitted
-	case of[Refused] > e.Of-e.Need:
+	case of[VoteRefused] > e.Of-e.Need:
 		e.kind = ErrRefused
 	default:
 		e.kind = ErrNoQuorum

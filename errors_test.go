@@ -24,10 +24,10 @@ func TestOnlyDocumentedErrors(t *testing.T) {
 		"query":   {redlatch.ErrNoQuorum, redlatch.ErrNotAdmitted, redlatch.ErrRefused},
 	}
 	var votes []redlatch.NodeAnswer
-	for v := redlatch.Unknown; fmt.Sprint(v) != fmt.Sprintf("Verdict(%d)", v); v++ {
+	for v := redlatch.VoteUnknown; fmt.Sprint(v) != fmt.Sprintf("Verdict(%d)", v); v++ {
 		votes = append(votes, redlatch.NodeAnswer{Verdict: v})
 	}
-	votes = append(votes, redlatch.NodeAnswer{Verdict: redlatch.Unknown, Err: errors.New("no answer")})
+	votes = append(votes, redlatch.NodeAnswer{Verdict: redlatch.VoteUnknown, Err: errors.New("no answer")})
 	for op, kinds := range documented {
 		seen := make(map[error]bool)
 		for _, n := range []int{1, 3, 5} {
@@ -58,12 +58,12 @@ func TestOnlyDocumentedErrors(t *testing.T) {
 func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	e := &redlatch.QuorumError{Op: "lock", Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{
-		{Node: "a", Verdict: redlatch.Granted}, {Node: "b", Verdict: redlatch.Granted}, {Node: "c"},
+		{Node: "a", Verdict: redlatch.VoteGranted}, {Node: "b", Verdict: redlatch.VoteGranted}, {Node: "c"},
 	}}
 	if !strings.Contains(e.Error(), "2 of 3 nodes said yes, 2 needed, but too late") {
 		t.Error(e)
 	}
-	if e.Nodes[1].Verdict = redlatch.NotSent; strings.Contains(e.Error(), "late") {
+	if e.Nodes[1].Verdict = redlatch.VoteNotSent; strings.Contains(e.Error(), "late") {
 		t.Error(e)
 	}
 }

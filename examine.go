@@ -12,16 +12,16 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// Standing is what a node's vote is worth to the client of a Config.
-type Standing = node.Standing
+// NodeStatus is what a node's vote is worth to the client of a Config.
+type NodeStatus = node.Status
 
-// The standings of a NodeReport.
+// The statuses of a node.
 const (
-	Unclear    = node.Unclear    // the node, or another that matters to it, was not reached
-	Admitted   = node.Admitted   // votes
-	Admissible = node.Admissible // votes as soon as a client asks it to
-	Waiting    = node.Waiting    // may have forgotten locks; votes after a time
-	Unfit      = node.Unfit      // does not vote until somebody mends something
+	StatusUnclear    = node.StatusUnclear    // the node, or another that matters to it, was not reached
+	StatusAdmitted   = node.StatusAdmitted   // votes
+	StatusAdmissible = node.StatusAdmissible // votes as soon as a client asks it to
+	StatusWaiting    = node.StatusWaiting    // may have forgotten locks; votes after a time
+	StatusUnfit      = node.StatusUnfit      // does not vote until somebody mends something
 )
 
 // NodeReport is what one look at a node found. Texts that are the server's may
@@ -45,11 +45,11 @@ type NodeReport struct {
 	// Uptime is counted by the server, in whole seconds.
 	Uptime time.Duration
 
-	// Standing says whether the node votes, as the quarantine would decide it
+	// Status says whether the node votes, as the quarantine would decide it
 	// now; Reason, why not; Left, how long it is Waiting still.
-	Standing Standing
-	Reason   error
-	Left     time.Duration
+	Status NodeStatus
+	Reason error
+	Left   time.Duration
 	// OtherSet are the nodes of the deployment as this node has them recorded,
 	// when they are not those of the Config.
 	OtherSet []string
@@ -113,9 +113,9 @@ type Recorded struct {
 	Agrees bool
 	// Standing, Reason and Left are those of the NodeReport for clients with the recorded
 	// settings, whatever the Config's are.
-	Standing Standing
-	Reason   error
-	Left     time.Duration
+	Status NodeStatus
+	Reason error
+	Left   time.Duration
 }
 
 // ForeignKey is a key of a lock that has what no client can have written: it is of another
@@ -249,7 +249,7 @@ func report(name string, x *node.Examination, r *node.Record) NodeReport {
 		Node: name, Err: x.Err,
 		Latency: x.Latency, Server: x.Server, Version: x.Version,
 		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
-		Standing: x.Standing, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
+		Status: x.Status, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
 		Recorded: recordedOf(r), Unreadable: x.Unreadable(),
 		Persistence: x.Persistence, Durable: x.Durable, Replicas: x.Replicas(),
 		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
@@ -264,7 +264,7 @@ func recordedOf(r *node.Record) *Recorded {
 	}
 	return &Recorded{
 		Nodes: r.Nodes, MaxTTL: r.MaxTTL, NoQuarantine: r.NoQuarantine, Durable: r.Durable, Void: r.Void,
-		RunID: r.RunID, Agrees: r.Agrees, Standing: r.Standing, Reason: r.Reason, Left: r.Left,
+		RunID: r.RunID, Agrees: r.Agrees, Status: r.Status, Reason: r.Reason, Left: r.Left,
 	}
 }
 

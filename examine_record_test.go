@@ -37,7 +37,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			report := examine(t, changed)[0]
 			r := report.Recorded
 			if r == nil || r.MaxTTL != c.MaxTTL || r.NoQuarantine || r.Durable || r.Void != "" ||
-				len(r.Nodes) != 1 || r.RunID != report.RunID || r.Standing != redlatch.Admitted || r.Agrees != other.agrees {
+				len(r.Nodes) != 1 || r.RunID != report.RunID || r.Status != redlatch.StatusAdmitted || r.Agrees != other.agrees {
 				t.Errorf("%+v: recorded %+v, want agrees %t", changed, r, other.agrees)
 			}
 		}

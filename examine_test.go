@@ -51,43 +51,43 @@ func TestExamineForetellsTheVote(t *testing.T) {
 		// lock, when it is not nil.
 		happen          func(t *testing.T, c redlatch.Config, s *redistest.Server)
 		strict, durable bool
-		standing        redlatch.Standing
+		standing        redlatch.NodeStatus
 		reason          string
 		verdict         redlatch.Verdict
 	}{
-		{name: "just started", standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
-		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: redlatch.Admitted, verdict: redlatch.Granted},
+		{name: "just started", standing: redlatch.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: redlatch.StatusAdmitted, verdict: redlatch.VoteGranted},
 		{name: "scripts flushed", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "SCRIPT", "FLUSH") },
-			standing: redlatch.Admissible, verdict: redlatch.Granted},
+			standing: redlatch.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
-			standing: redlatch.Waiting, reason: "started", verdict: redlatch.NotAdmitted},
+			standing: redlatch.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
 		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, durable: true,
 			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
-			standing: redlatch.Admissible, verdict: redlatch.Granted},
+			standing: redlatch.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "FLUSHALL") },
-			standing: redlatch.Waiting, reason: "its data was", verdict: redlatch.NotAdmitted},
+			standing: redlatch.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "keys deleted one by one, and nobody counted", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			do(t, s, "DEL", "redlatch:{"+c.Deployment+"}:admitted", "redlatch:{"+c.Deployment+"}:deployment")
-		}, standing: redlatch.Waiting, reason: "its data was", verdict: redlatch.NotAdmitted},
+		}, standing: redlatch.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "may evict", args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, strict: true,
-			standing: redlatch.Unfit, reason: "noeviction", verdict: redlatch.Refused},
+			standing: redlatch.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
 		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			c.MaxTTL = time.Minute
 			if err := open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
 				t.Fatal(err)
 			}
-		}, standing: redlatch.Unfit, reason: "MaxTTL", verdict: redlatch.Refused},
+		}, standing: redlatch.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
 		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
 			do(t, s, "CONFIG", "SET", "maxmemory", "1")
 		},
-			standing: redlatch.Admitted, reason: "OOM", verdict: redlatch.Unavailable},
+			standing: redlatch.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
 	}
 	eachFlavor(t, func(t *testing.T, binary string) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
-				cfg := withQuarantine(server.URL())
+				cfg := withMaxTTL(withQuarantine(server.URL()), patience) // which nobody waits for
 				cfg.Strict, cfg.Durable = c.strict, c.durable
 				client := open(t, cfg)
 				if c.happen != nil {
@@ -103,17 +103,17 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if reason == nil {
 					reason = node.Refusal
 				}
-				if node.Err != nil || node.Standing != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
-					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Standing, reason, node.Err, c.standing, c.reason)
+				if node.Err != nil || node.Status != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
+					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.standing, c.reason)
 				}
-				if left := node.Left; (left > 0) != (c.standing == redlatch.Waiting) || left > restartQuarantine {
+				if left := node.Left; (left > 0) != (c.standing == redlatch.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
 
 				// A client that was there before, and one that comes anew.
 				for _, client := range []*redlatch.Client{client, open(t, cfg)} {
 					err := tryUntilAnswered(t, client, "x")
-					if c.verdict == redlatch.Granted {
+					if c.verdict == redlatch.VoteGranted {
 						// The try that met a restart may stand in the next one's way for a
 						// moment, until it is undone.
 						if err != nil && !errors.Is(err, redlatch.ErrHeld) {
@@ -197,7 +197,7 @@ func TestExamineChangesNothing(t *testing.T) {
 			t.Fatal("a lock was taken and no change counted: the measure is wrong")
 		}
 		node := examine(t, c, "x")[0]
-		if after := changes(); after != before || node.Standing != redlatch.Admitted {
+		if after := changes(); after != before || node.Status != redlatch.StatusAdmitted {
 			t.Fatalf("changes went from %s to %s; %+v", before, after, node)
 		}
 	})
@@ -253,8 +253,8 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 				t.Errorf("without all: %s is not among %q", rule, node.Missing)
 			}
 		}
-		if node.Standing != redlatch.Unfit {
-			t.Errorf("without all: %v", node.Standing)
+		if node.Status != redlatch.StatusUnfit {
+			t.Errorf("without all: %v", node.Status)
 		}
 
 		if node := examine(t, withQuarantine(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
@@ -270,7 +270,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.TryLock(t.Context(), "job/1"); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := tryInTime(t, other, "job/1"); !errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("got %v, want ErrHeld", err)
 		}
 		if err := lock.Extend(t.Context(), restartTTL); err != nil {
@@ -296,8 +296,8 @@ func TestExamineUnreachableNodes(t *testing.T) {
 	c := withQuarantine(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
 	reports := examine(t, c)
 	for i, word := range []string{"refused", "", "NOAUTH"} {
-		if node := reports[i]; node.Err == nil || node.Standing != redlatch.Unclear || !strings.Contains(node.Err.Error(), word) {
-			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Standing, node.Err, word)
+		if node := reports[i]; node.Err == nil || node.Status != redlatch.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
+			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Status, node.Err, word)
 		}
 	}
 
@@ -329,13 +329,13 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	proxy := redistest.NewProxy(t, servers[1].Addr())
 
 	reports := examine(t, withQuarantine(replica.URL(), servers[1].URL(), proxy.URL()))
-	if node := reports[0]; node.Role != "slave" || node.Standing != redlatch.Unfit || node.Refusal != nil {
+	if node := reports[0]; node.Role != "slave" || node.Status != redlatch.StatusUnfit || node.Refusal != nil {
 		t.Errorf("a replica: got %+v", node)
 	}
-	if node := reports[2]; node.SameAs != "n1" || node.Standing != redlatch.Unfit {
+	if node := reports[2]; node.SameAs != "n1" || node.Status != redlatch.StatusUnfit {
 		t.Errorf("a second address: got %+v", node)
 	}
-	if node := reports[1]; node.SameAs != "" || node.Standing != redlatch.Unfit {
+	if node := reports[1]; node.SameAs != "" || node.Status != redlatch.StatusUnfit {
 		t.Errorf("the first address: got %+v", node)
 	}
 
@@ -344,7 +344,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	two := three
 	two.Nodes = three.Nodes[:2]
 	for _, node := range examine(t, two) {
-		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Standing != redlatch.Unfit {
+		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Status != redlatch.StatusUnfit {
 			t.Errorf("another set: got %+v", node)
 		}
 	}

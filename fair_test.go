@@ -70,9 +70,9 @@ func (m manyCallers) play(t *testing.T) {
 	for range m.callers {
 		enter(many, "many")
 	}
-	awaitStanding(t, nodes, "x", 1)
+	awaitQueued(t, nodes, "x", 1)
 	enter(few, "few")
-	arbiter := awaitStanding(t, nodes, "x", 2)
+	arbiter := awaitQueued(t, nodes, "x", 2)
 	proxies[arbiter].Delay(redistest.Replies, m.late, 0)
 	unlock(t, first)
 	group.Wait()

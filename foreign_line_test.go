@@ -141,7 +141,7 @@ func TestForeignKeysOfTheLine(t *testing.T) {
 							}
 						})
 					}
-					awaitStanding(t, []*redistest.Server{server}, name, 2)
+					awaitQueued(t, []*redistest.Server{server}, name, 2)
 					fake(t, server, name)
 					start := time.Now()
 					unlock(t, held)

@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -137,7 +138,7 @@ func TestHolderIDsAreComparedWhole(t *testing.T) {
 			if reply := do(t, node, "GET", name); reply != theirs {
 				t.Errorf("%s: their record is now %v", what, reply)
 			}
-			if _, err := client.TryLock(t.Context(), name); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := tryInTime(t, client, name); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("%s: %v", what, err)
 			}
 			do(t, node, "DEL", name)
@@ -158,9 +159,12 @@ func TestEveryAttemptHasItsOwnID(t *testing.T) {
 	w := tap(proxy)
 	client := open(t, config(proxy.URL()))
 	do(t, server, "SET", t.Name(), "theirs", "PX", "60000")
-	_, err := client.Lock(within(t, 300*time.Millisecond), t.Name(), redlatch.WithoutQueue())
-	if !errors.Is(err, redlatch.ErrHeld) {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	out := lockIn(ctx, client, t.Name(), redlatch.WithoutQueue())
+	await(t, "it has tried several times", func() bool { return w.count("acquire") > 3 })
+	cancel()
+	if o := <-out; !errors.Is(o.err, redlatch.ErrHeld) {
+		t.Fatal(o.err)
 	}
 	for range 20 {
 		client.TryLock(t.Context(), t.Name())

@@ -35,7 +35,7 @@ func TestWaitForAForeignHolder(t *testing.T) {
 							}
 						}
 						out := lockIn(within(t, patience), client, t.Name())
-						arbiter := awaitStanding(t, nodes, t.Name(), 1)
+						arbiter := awaitQueued(t, nodes, t.Name(), 1)
 						// It has told the server to be told: that is one more question.
 						if err := proxies[arbiter].AwaitCommand(within(t, patience), "CLIENT", 2); err != nil {
 							t.Fatal(err)
@@ -65,16 +65,22 @@ func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 	proxy := redistest.NewProxy(t, node.Addr())
 	client := open(t, config(proxy.URL()))
 	do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
-	out := lockIn(within(t, patience), client, t.Name())
-	awaitStanding(t, []*redistest.Server{node}, t.Name(), 1)
+	out := lockIn(within(t, 2*patience), client, t.Name())
+	awaitQueued(t, []*redistest.Server{node}, t.Name(), 1)
 	if err := proxy.AwaitCommand(within(t, patience), "CLIENT", 2); err != nil {
 		t.Fatal(err)
 	}
-	before, start := proxy.Commands()["EVALSHA"], time.Now()
-	<-time.After(3 * time.Second)
-	asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
-	if most := int(passed/leastBeat) + 2; asked > most {
-		t.Errorf("asked %d times in %v", asked, passed)
+	// A busy machine may send what was due before late, but not always.
+	for round := 0; ; round++ {
+		before, start := proxy.Commands()["EVALSHA"], time.Now()
+		<-time.After(3 * time.Second)
+		asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
+		if most := int(passed/leastBeat) + 2; asked <= most {
+			break
+		}
+		if round == 3 {
+			t.Fatalf("asked %d times in %v", asked, passed)
+		}
 	}
 	do(t, node, "DEL", t.Name())
 	if o := <-out; o.err != nil {
@@ -93,7 +99,7 @@ func TestWaitForAForeignHolderElsewhere(t *testing.T) {
 	c := config(redistest.URLs(nodes)...)
 	first := tryLock(t, open(t, c), "x")
 	out := lockIn(within(t, patience), open(t, c), "x")
-	arbiter := awaitStanding(t, nodes, "x", 1)
+	arbiter := awaitQueued(t, nodes, "x", 1)
 	unlock(t, first)
 	o := <-out
 	if o.err != nil {
@@ -110,7 +116,7 @@ func TestWaitForAForeignHolderElsewhere(t *testing.T) {
 	for i, client := range clientsOf(t, c, len(outs)) {
 		outs[i] = lockIn(within(t, 2*patience), client, "x")
 	}
-	awaitStanding(t, nodes, "x", len(outs))
+	awaitQueued(t, nodes, "x", len(outs))
 	before, start := commandsOf(t, nodes), time.Now()
 	<-time.After(3 * time.Second)
 	sent, passed := commandsOf(t, nodes)-before, time.Since(start)
@@ -176,7 +182,7 @@ func TestForeignClientTakesTheTurn(t *testing.T) {
 	c := config(node.URL())
 	first := tryLock(t, open(t, c), t.Name())
 	out := lockIn(within(t, patience), open(t, c), t.Name())
-	awaitStanding(t, []*redistest.Server{node}, t.Name(), 1)
+	awaitQueued(t, []*redistest.Server{node}, t.Name(), 1)
 	// As if it had come between the release and the turn.
 	do(t, node, "SET", t.Name(), "theirs", "PX", "60000")
 	if err := first.Unlock(t.Context()); err == nil {

@@ -41,7 +41,7 @@ func TestReleaseCallsTheFirst(t *testing.T) {
 				c := config(redistest.URLs(nodes)...)
 				lock := tryLock(t, open(t, c), t.Name())
 				out := queueUp(t, nodes, []*redlatch.Client{open(t, through(c, proxyURLs(proxies)...))}, t.Name(), 0)[0]
-				arbiter := awaitStanding(t, nodes, t.Name(), 1)
+				arbiter := awaitQueued(t, nodes, t.Name(), 1)
 				calls, err := nodes[arbiter].Dial(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -93,7 +93,7 @@ func TestHandedOnInOneCommand(t *testing.T) {
 			clients := clientsOf(t, config(redistest.URLs(nodes)...), 6)
 			lock := tryLock(t, clients[0], t.Name())
 			outs := queueUp(t, nodes, clients[1:], t.Name(), 0)
-			arbiter := awaitStanding(t, nodes, t.Name(), len(outs))
+			arbiter := awaitQueued(t, nodes, t.Name(), len(outs))
 			var before []int
 			for i, out := range outs {
 				token := lock.Token()
@@ -214,7 +214,7 @@ func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Cli
 		await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
 	}
 	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
-	arbiter := awaitStanding(t, nodes, t.Name(), 1)
+	arbiter := awaitQueued(t, nodes, t.Name(), 1)
 	if lacking >= 0 {
 		do(t, nodes[lacking], "DEL", t.Name())
 	}
@@ -250,7 +250,7 @@ func TestReleaseWithoutTheKeeper(t *testing.T) {
 		await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })
 	}
 	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
-	arbiter := awaitStanding(t, nodes, t.Name(), 1)
+	arbiter := awaitQueued(t, nodes, t.Name(), 1)
 	do(t, nodes[arbiter], "DEL", t.Name())
 	for i, p := range proxies {
 		p.HoldBack(redistest.Requests, i != arbiter)

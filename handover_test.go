@@ -187,7 +187,7 @@ func TestCallersBehindALostLock(t *testing.T) {
 	if first.Err() == nil {
 		t.Error("the first is held still")
 	}
-	awaitStanding(t, nodes, t.Name(), 0)
+	awaitQueued(t, nodes, t.Name(), 0)
 }
 
 // Callers change their mind while the lock is handed to them.
@@ -218,7 +218,7 @@ func TestCancelledDuringHandOver(t *testing.T) {
 		}
 		group.Wait()
 		t.Logf("N=%d: %d had it", n, gate.passed())
-		awaitStanding(t, nodes, name, 0)
+		awaitQueued(t, nodes, name, 0)
 		lock, err := client.Lock(within(t, patience), name)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestCloseEndsTheWaitingOfAll(t *testing.T) {
 			}
 			next := lockIn(within(t, patience), other, name)
 			if !holds {
-				awaitStanding(t, nodes, name, 1)
+				awaitQueued(t, nodes, name, 1)
 			}
 			if err := closing.Close(); err != nil {
 				t.Error(err)
@@ -271,7 +271,7 @@ func TestCloseEndsTheWaitingOfAll(t *testing.T) {
 				t.Fatal(o.err)
 			}
 			unlock(t, o.lock)
-			awaitStanding(t, nodes, name, 0)
+			awaitQueued(t, nodes, name, 0)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package redlatch
 
 import (
-	"crypto/rand"
 	"encoding/base32"
 	"fmt"
 	"strconv"
@@ -35,14 +34,19 @@ func (h Holder) String() string {
 // secretText writes random bits in capitals and digits.
 var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
+// appendSecret appends 128 random bits, as 26 characters.
+func (c *Client) appendSecret(text []byte) []byte {
+	var secret [16]byte
+	c.random(secret[:])
+	return secretText.AppendEncode(text, secret[:])
+}
+
 // newHolderID returns a value that no other acquisition has: 128 random bits,
 // then the time and the label for those who wait to read. Ids are compared
 // whole, and only the first part makes them differ.
-func newHolderID(now time.Time, label string) string {
-	var secret [16]byte
-	rand.Read(secret[:])
+func (c *Client) newHolderID(now time.Time, label string) string {
 	var room [26 + 1 + 13 + 1 + maxLabel]byte
-	id := secretText.AppendEncode(room[:0], secret[:])
+	id := c.appendSecret(room[:0])
 	id = strconv.AppendInt(append(id, '.'), now.UnixMilli(), 36)
 	return string(append(append(id, '.'), label...))
 }

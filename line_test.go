@@ -25,7 +25,7 @@ func queueUp(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Client
 	outs := make([]<-chan outcomeOf, len(clients))
 	for i, client := range clients {
 		outs[i] = lockIn(within(t, patience), client, name, options...)
-		awaitStanding(t, nodes, name, before+i+1)
+		awaitQueued(t, nodes, name, before+i+1)
 	}
 	return outs
 }
@@ -66,7 +66,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 			if got := gate.whole(); got != "0 1 2 3 4 5" {
 				t.Errorf("N=%d: the order was %s", n, got)
 			}
-			awaitStanding(t, nodes, name, 0)
+			awaitQueued(t, nodes, name, 0)
 		}
 	})
 }
@@ -95,14 +95,14 @@ func TestCallersOfOneProcessStandInOrder(t *testing.T) {
 				}
 				gate.pass(o.lock, fmt.Sprint(i))
 			})
-			awaitStanding(t, nodes, name, 1)
+			awaitQueued(t, nodes, name, 1)
 		}
 		unlock(t, first)
 		group.Wait()
 		if got := gate.whole(); got != strings.Join(want, " ") {
 			t.Errorf("N=%d: the order was %s", n, got)
 		}
-		awaitStanding(t, nodes, name, 0)
+		awaitQueued(t, nodes, name, 0)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestShares(t *testing.T) {
 				}
 			})
 		}
-		awaitStanding(t, nodes, name, clients)
+		awaitQueued(t, nodes, name, clients)
 		unlock(t, first)
 		group.Wait()
 		var sum, squares float64
@@ -167,7 +167,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 		for i, client := range clients {
 			ctx, cancel := context.WithCancelCause(within(t, patience))
 			outs, cancels = append(outs, lockIn(ctx, client, name)), append(cancels, cancel)
-			awaitStanding(t, nodes, name, i+1)
+			awaitQueued(t, nodes, name, i+1)
 		}
 		for k, i := range []int{0, 2} { // the first in line, and one in the middle
 			cancels[i](cause)
@@ -178,7 +178,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 			if who, _, ok := failureOf(t, o.err).Holder(); !ok || who.Label != "the first" {
 				t.Errorf("who held it is not told: %v", o.err)
 			}
-			awaitStanding(t, nodes, name, 3-k)
+			awaitQueued(t, nodes, name, 3-k)
 		}
 		unlock(t, first)
 		for _, i := range []int{1, 3} {
@@ -212,13 +212,13 @@ func TestCancelledWhileJoining(t *testing.T) {
 			})
 		}
 		out := lockIn(ctx, waiter, name)
-		arbiter := awaitStanding(t, nodes, name, 1)
+		arbiter := awaitQueued(t, nodes, name, 1)
 		start := time.Now()
 		cancel()
 		if o := <-out; !errors.Is(o.err, context.Canceled) {
 			t.Errorf("%v, %v", o.lock, o.err)
 		}
-		awaitStanding(t, nodes, name, 0)
+		awaitQueued(t, nodes, name, 0)
 		if took := time.Since(start); took > script.Patience {
 			t.Errorf("N=%d: it was in the line for %v", n, took)
 		}
@@ -262,7 +262,7 @@ func TestCancelledAtRandom(t *testing.T) {
 		}
 		group.Wait()
 		t.Logf("N=%d: %d had it", n, gate.passed())
-		awaitStanding(t, nodes, name, 0)
+		awaitQueued(t, nodes, name, 0)
 		for _, s := range nodes {
 			awaitValue(t, s, name, "")
 		}
@@ -302,7 +302,7 @@ func TestDeadWaiterHoldsNobodyUp(t *testing.T) {
 				first, dying := tryLock(t, open(t, c), t.Name()), open(t, through(c, proxyURLs(proxies)...))
 				ctx, cancel := context.WithCancel(t.Context())
 				out := lockIn(ctx, dying, t.Name())
-				awaitStanding(t, nodes, t.Name(), 1)
+				awaitQueued(t, nodes, t.Name(), 1)
 				next := queueUp(t, nodes, clientsOf(t, c, 2), t.Name(), 1)
 				die(t, proxies)
 				unlock(t, first)
@@ -327,7 +327,7 @@ func TestDeadWaiterHoldsNobodyUp(t *testing.T) {
 					p.BlackHole(redistest.Both, false)
 					p.HoldBack(redistest.Both, false)
 				}
-				awaitStanding(t, nodes, t.Name(), 0)
+				awaitQueued(t, nodes, t.Name(), 0)
 			})
 		}
 	}
@@ -343,18 +343,17 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 			nodes := shared(t, n)
 			c := config(redistest.URLs(nodes)...)
 			clients := clientsOf(t, c, 3)
-			// The best of several: a busy machine may be late for a timer.
+			// The best of many: a busy machine may be late for a timer.
+			const soon = 50 * time.Millisecond
 			best := patience
-			for round := range 5 {
+			for round := 0; round < 5 || best > soon && round < 50; round++ {
 				name := fmt.Sprintf("%s/%d", t.Name(), round)
-				free := time.Now().Add(500 * time.Millisecond) // or a little later
 				first := tryLock(t, clients[0], name, redlatch.WithTTL(500*time.Millisecond), redlatch.WithoutRenewal())
+				free := first.Until() // and a little later
 				head, waits := waiting(nil)
 				outs := []<-chan outcomeOf{lockIn(within(t, patience), clients[1], name, head)}
 				<-waits
-				if time.Now().After(free) {
-					t.Log("a machine too busy to stand in line for half a second")
-				}
+				inTime := time.Now().Before(free) // it stood in line
 				outs = append(outs, lockIn(within(t, patience), clients[2], name))
 				for range outs {
 					var o outcomeOf
@@ -365,7 +364,9 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 					if o.err != nil {
 						t.Fatal(o.err)
 					}
-					best = min(best, time.Since(free))
+					if inTime {
+						best = min(best, time.Since(free))
+					}
 					if first.Err() == nil {
 						t.Error("the first one is held still")
 					}
@@ -373,7 +374,7 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 				}
 			}
 			t.Logf("the head had it %v after the expiry, at best", best.Round(time.Microsecond))
-			if best > 50*time.Millisecond {
+			if best > soon {
 				t.Errorf("the head had it %v after the expiry, at best", best)
 			}
 		})
@@ -436,7 +437,7 @@ func TestWithoutQueue(t *testing.T) {
 		report, waits := waiting(nil)
 		out := lockIn(within(t, patience), open(t, c), name, redlatch.WithoutQueue(), report)
 		<-waits
-		awaitStanding(t, nodes, name, 0)
+		awaitQueued(t, nodes, name, 0)
 		unlock(t, first)
 		if o := <-out; o.err != nil {
 			t.Error(o.err)
@@ -468,7 +469,7 @@ func TestWaitersAreRefused(t *testing.T) {
 				t.Errorf("%v, %v", o.lock, o.err)
 			}
 		}
-		awaitStanding(t, []*redistest.Server{node}, t.Name(), 0)
+		awaitQueued(t, []*redistest.Server{node}, t.Name(), 0)
 		do(t, node, "DEL", t.Name())
 	})
 }

@@ -32,7 +32,7 @@ type Listed struct {
 	// Foreign: the value of the key is not of this library. It may be another library's
 	// lock, or no lock at all.
 	Foreign bool
-	// Waiting are the clients that stand in line for it, in their order.
+	// Waiting are the clients that are in the wait queue for it, in their order.
 	Waiting []Waiter
 }
 
@@ -45,7 +45,7 @@ type Waiter struct {
 // labelMark is between the random part of a waiter's name and its label.
 const labelMark = ":"
 
-// labelOf is the label of a waiter by its name in the line.
+// labelOf is the label of a waiter by its name in the queue.
 func labelOf(waiter string) string {
 	name, _, _ := strings.Cut(waiter, "/")
 	_, escaped, _ := strings.Cut(name, labelMark)
@@ -62,8 +62,8 @@ const (
 	pageOfKeys = 500
 	// longestLine bounds how many waiters are listed.
 	longestLine = 1000
-	// lineKey is the place of the line among node.SideKeys.
-	lineKey = 2
+	// queueKey is the place of the queue among node.SideKeys.
+	queueKey = 2
 )
 
 // List returns the locks whose names match the glob-style pattern, as KEYS has it, by
@@ -106,7 +106,7 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 	})
 }
 
-// Waiters returns the clients that stand in line for the lock name, in their order. It
+// Waiters returns the clients that are in the wait queue for the lock name, in their order. It
 // fails as List does, and asks for this lock alone; where a quorum has answered it waits for
 // the other nodes a quarter as long again, and NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
@@ -124,7 +124,7 @@ func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) 
 type found struct {
 	holder string
 	left   time.Duration
-	line   []string
+	queue  []string
 }
 
 // browse has look done to each node and puts together what they found. Where a quorum has
@@ -170,16 +170,16 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 		select {
 		case r := <-results:
 			on[r.i] = r.locks
-			answers[r.i].Verdict, answers[r.i].Err = Granted, r.err
+			answers[r.i].Verdict, answers[r.i].Err = VoteGranted, r.err
 			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
 			case r.err == nil:
 				heard++
 			case refused:
-				answers[r.i].Verdict = Refused
+				answers[r.i].Verdict = VoteRefused
 			case errors.Is(r.err, driver.ErrNotSent):
-				answers[r.i].Verdict = NotSent
+				answers[r.i].Verdict = VoteNotSent
 			default:
-				answers[r.i].Verdict = Unknown
+				answers[r.i].Verdict = VoteUnknown
 			}
 			if enough == nil && heard >= quorum.Majority(len(endpoints)) {
 				rest := config.aLittle(time.Since(start))
@@ -215,7 +215,7 @@ func together(on []map[string]found) []Listed {
 	var listed []Listed
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		lefts := make(map[string][]time.Duration)
-		var line []string
+		var queue []string
 		for _, locks := range on {
 			lock, ok := locks[name]
 			if !ok {
@@ -224,8 +224,8 @@ func together(on []map[string]found) []Listed {
 			if lock.holder != "" {
 				lefts[lock.holder] = append(lefts[lock.holder], lock.left)
 			}
-			if len(lock.line) > len(line) {
-				line = lock.line // but for a change of its keeper, one node has it
+			if len(lock.queue) > len(queue) {
+				queue = lock.queue // but for a change of its arbiter, one node has it
 			}
 		}
 		l := Listed{Name: name}
@@ -237,7 +237,7 @@ func together(on []map[string]found) []Listed {
 			l.Left = left[len(left)-min(len(left), quorum.Majority(len(on)))]
 			l.Foreign = isForeign(most)
 		}
-		for _, waiter := range line {
+		for _, waiter := range queue {
 			l.Waiting = append(l.Waiting, Waiter{Label: labelOf(waiter)})
 		}
 		listed = append(listed, l)
@@ -255,23 +255,23 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, config Config, names []st
 	for _, name := range names {
 		record := strings.Replace(config.KeyTemplate, nameMark, name, 1)
 		commands = append(commands, []string{"GETRANGE", record, "0", strconv.Itoa(maxID)}, []string{"PTTL", record},
-			[]string{"ZRANGE", node.SideKeys(record)[lineKey], "0", strconv.Itoa(longestLine - 1)})
+			[]string{"ZRANGE", node.SideKeys(record)[queueKey], "0", strconv.Itoa(longestLine - 1)})
 	}
 	replies, err := ask(ctx, conn, commands...)
 	if err != nil {
 		return err
 	}
 	for i, name := range names {
-		value, left, line := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
+		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := found{left: time.Duration(left) * time.Millisecond}
 		// One that never expires and is not ours is data.
 		if len(value) <= maxID && (left >= 0 || !isForeign(value)) {
 			lock.holder = value
 		}
-		for _, waiter := range line {
-			lock.line = append(lock.line, waiter.Text)
+		for _, waiter := range queue {
+			lock.queue = append(lock.queue, waiter.Text)
 		}
-		if lock.holder != "" || len(lock.line) > 0 {
+		if lock.holder != "" || len(lock.queue) > 0 {
 			locks[name] = lock
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/redlatch/redlatch"
@@ -41,10 +42,16 @@ func TestList(t *testing.T) {
 			line, err := redlatch.Waiters(t.Context(), c, "lock:7")
 			return err == nil && len(line) == 1 && line[0].Label == awkward.Label
 		})
-		listed, answers, err := redlatch.List(t.Context(), c, "*")
-		if err != nil || len(answers) != 3 {
-			t.Fatalf("%v, %v", err, answers)
-		}
+		var listed []redlatch.Listed
+		await(t, "all nodes list their locks, none of which takes a second for a step", func() bool {
+			var answers []redlatch.NodeAnswer
+			var err error
+			listed, answers, err = redlatch.List(t.Context(), c, "*")
+			if len(answers) != 3 {
+				t.Fatalf("%v, %v", err, answers)
+			}
+			return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
+		})
 		seen := make(map[string]redlatch.Listed)
 		for _, lock := range listed {
 			if _, twice := seen[lock.Name]; twice {
@@ -62,9 +69,13 @@ func TestList(t *testing.T) {
 		<-out
 
 		nodes[0].Kill()
-		if _, answers, err := redlatch.List(t.Context(), c, "lock:7"); err != nil || answers[0].Err == nil {
-			t.Errorf("one node is down: %v, %v", err, answers)
-		}
+		await(t, "the others list it", func() bool {
+			_, answers, err := redlatch.List(t.Context(), c, "lock:7")
+			if answers[0].Err == nil {
+				t.Fatalf("one node is down: %v, %v", err, answers)
+			}
+			return err == nil
+		})
 		nodes[1].Kill()
 		if _, _, err := redlatch.List(t.Context(), c, "lock:7"); !errors.Is(err, redlatch.ErrNoQuorum) {
 			t.Errorf("two nodes are down: %v", err)

@@ -256,7 +256,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // documentation, "Waiting"), no node is asked, and a lock that somebody has deleted there
 // is not seen to be lost.
 //
-// Where another client waits, the node that keeps the line is the only one that is
+// Where another client waits, the node that keeps the wait queue is the only one that is
 // asked: the client that it calls takes the other keys over, and those that are
 // left are deleted in the background after half a second, or when the client is
 // closed.
@@ -333,7 +333,7 @@ func (l *Lock) drop(before error, held bool) error {
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}
-		// Whoever was not heard may keep the line, and have called another, who has taken
+		// Whoever was not heard may keep the queue, and have called another, who has taken
 		// over what the rest do not have.
 		for i, v := range votes {
 			if v.Verdict != vote.Granted {

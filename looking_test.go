@@ -25,7 +25,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-				conf := withQuarantine(redistest.URLs(servers)...)
+				conf := withMaxTTL(withQuarantine(redistest.URLs(servers)...), patience) // which nobody waits for
 				conf.NoQuarantine = !c.quarantine
 				if c.used {
 					client := open(t, conf)
@@ -50,22 +50,22 @@ func TestLookingChangesNothing(t *testing.T) {
 				if _, err := client.Inspect(t.Context(), "x"); err != nil {
 					t.Errorf("inspect: %v", err)
 				}
-				standing := redlatch.Admissible
+				standing := redlatch.StatusAdmissible
 				if c.quarantine && !c.used {
-					standing = redlatch.Waiting
+					standing = redlatch.StatusWaiting
 				}
 				for _, node := range examine(t, conf, "x") {
-					if node.Standing != standing {
-						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Standing, node.Reason, standing)
+					if node.Status != standing {
+						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Status, node.Reason, standing)
 					}
 				}
 				if after := contents(t, servers); !slices.Equal(after, before) {
 					t.Errorf("there was\n%s\nand there is\n%s", without(before, after), without(after, before))
 				}
-				if standing == redlatch.Admissible {
+				if standing == redlatch.StatusAdmissible {
 					unlock(t, tryLock(t, client, "x"))
 					await(t, "the nodes are admitted by the vote", func() bool {
-						return !slices.ContainsFunc(examine(t, conf), func(node redlatch.NodeReport) bool { return node.Standing != redlatch.Admitted })
+						return !slices.ContainsFunc(examine(t, conf), func(node redlatch.NodeReport) bool { return node.Status != redlatch.StatusAdmitted })
 					})
 				}
 			})

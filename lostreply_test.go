@@ -135,7 +135,7 @@ func TestReplyToAcquireIsLost(t *testing.T) {
 					t.Fatalf("held %t, %v", lock != nil, err)
 				}
 				for _, a := range failureOf(t, err).Nodes[:n/2+1] {
-					if a.Verdict != redlatch.Unknown || a.Err == nil {
+					if a.Verdict != redlatch.VoteUnknown || a.Err == nil {
 						t.Errorf("a lost reply is %v", a)
 					}
 				}

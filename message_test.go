@@ -75,7 +75,7 @@ func TestConnectionsBreakInTheLine(t *testing.T) {
 				t.Error("nothing broke: nothing was shown")
 			}
 			mu.Unlock()
-			awaitStanding(t, nodes, t.Name(), 0)
+			awaitQueued(t, nodes, t.Name(), 0)
 			for _, s := range nodes {
 				awaitValue(t, s, t.Name(), "")
 			}
@@ -96,7 +96,7 @@ func TestWaiterComesBack(t *testing.T) {
 			waiter := open(t, through(c, proxyURLs(proxies)...))
 			first := tryLock(t, open(t, c), t.Name())
 			out := lockIn(within(t, patience), waiter, t.Name())
-			awaitStanding(t, nodes, t.Name(), 1)
+			awaitQueued(t, nodes, t.Name(), 1)
 			for _, p := range proxies {
 				if err := p.Refuse(true); err != nil {
 					t.Fatal(err)
@@ -114,7 +114,7 @@ func TestWaiterComesBack(t *testing.T) {
 				t.Fatal(o.err)
 			}
 			unlock(t, o.lock)
-			awaitStanding(t, nodes, t.Name(), 0)
+			awaitQueued(t, nodes, t.Name(), 0)
 		})
 	}
 }
@@ -182,7 +182,7 @@ func TestServersThatTellNothing(t *testing.T) {
 				// Another library's lock is released.
 				do(t, node, "SET", user, "theirs", "PX", "60000")
 				out := lockIn(within(t, patience), clients[0], user)
-				awaitStanding(t, nodes, user, 1)
+				awaitQueued(t, nodes, user, 1)
 				do(t, node, "DEL", user)
 				o := <-out
 				if o.err != nil {

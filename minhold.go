@@ -63,7 +63,7 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if closing || l.client.life.Err() != nil {
-		if l.give() && l.lease.Leave() {
+		if l.give() && l.lease.Detach() {
 			l.client.letGo(l)
 		}
 		return errors.Join(before, err)

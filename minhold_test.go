@@ -82,7 +82,7 @@ func TestMinHold(t *testing.T) {
 						}
 					}()
 					_, err := other.TryLock(t.Context(), t.Name())
-					if time.Since(before) < hold && !errors.Is(err, redlatch.ErrHeld) {
+					if time.Since(before) < hold && !errors.Is(err, redlatch.ErrHeld) && !late(err) {
 						t.Errorf("tried after the job: %v", err)
 					}
 					if err != nil {
@@ -121,7 +121,7 @@ func TestMinHoldOfEachCaller(t *testing.T) {
 // its WithMinHold all the same.
 func TestMinHoldOfTheNextCaller(t *testing.T) {
 	t.Parallel()
-	const ttl, hold = 2 * time.Second, 20 * time.Second
+	const ttl, hold = 10 * time.Second, 20 * time.Second
 	nodes := shared(t, 3)
 	removed(t, nodes, t.Name())
 	client := open(t, config(redistest.URLs(nodes)...))

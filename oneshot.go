@@ -311,7 +311,7 @@ func (l *Lock) Detach() (id string, err error) {
 	if !first {
 		return "", last
 	}
-	if !l.give() || !l.lease.Leave() { // released at the same time
+	if !l.give() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.letGo(l)

@@ -31,7 +31,7 @@ func WithTTL(d time.Duration) Option { return func(r *settings) { r.ttl = d } }
 func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
 
 // WithoutQueue has Lock try again at random times, as in the paper, in place of
-// standing in line: it may push in before those who do, and has no place that it
+// being queued: it may barge in before those who do, and has no place that it
 // could keep. It costs as many commands for each try as there are nodes.
 func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 

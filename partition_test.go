@@ -26,10 +26,7 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 			c.TTL = ttl
 			holder, other := open(t, c), open(t, through(c, redistest.URLs(nodes)...))
 			// The guard is the time for this test to look at the servers.
-			lock, err := holder.TryLock(t.Context(), t.Name(), redlatch.WithGuard(guard))
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := tryLock(t, holder, t.Name(), redlatch.WithGuard(guard))
 			for _, s := range nodes {
 				await(t, "all nodes have the lock", func() bool { return value(t, s, t.Name()) != "" })
 			}
@@ -97,7 +94,7 @@ func TestNoTwoHoldersAcrossAPartition(t *testing.T) {
 			proxies[(round+1)%3].BlackHole(redistest.Replies, true)
 			deadline := time.Now().Add(patience)
 			for {
-				next, err := other.TryLock(t.Context(), t.Name())
+				next, err := other.TryLock(t.Context(), t.Name(), redlatch.WithTTL(20*time.Second))
 				if err == nil {
 					if lock.Err() == nil || lock.Context().Err() == nil {
 						t.Errorf("two holders: the first is valid until %v", time.Until(lock.Until()))
@@ -120,7 +117,7 @@ func TestMinorityCutOffIsHarmless(t *testing.T) {
 	nodes := shared(t, 5)
 	proxies := redistest.Proxies(t, nodes)
 	c := config(proxyURLs(proxies)...)
-	c.TTL = 2 * time.Second
+	c.TTL = 3 * time.Second
 	client := open(t, c)
 	lock := tryLock(t, client, t.Name())
 	for _, p := range proxies[:2] {

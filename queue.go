@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// Between processes the line is kept by a node. Inside one, the callers for a
-// lock stand in a line here, in the order of their calls: one of them contends
+// Between processes the wait queue is kept by a node. Inside one, the callers for a
+// lock stand in a queue here, in the order of their calls: one of them contends
 // for all, and a holder hands over to the next without letting go.
 
 // maxTransfers is how often in a row a process may hand a lock over inside itself
@@ -23,19 +23,19 @@ const maxTransfers = 8
 // one name every 8 µs.
 const maxBlock = 8
 
-// queues are the lines of one process.
+// queues are the wait queues of one process.
 type queues struct {
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// of has a queue for each key that somebody here holds, contends or waits
 	// for.
 	of map[string]*queue
 	// contended has the keys that others were seen waiting for, and until when
-	// that is believed: who lets go of one joins the line for it, and does not
-	// push in.
+	// that is believed: who lets go of one joins the queue for it, and does not
+	// barge in.
 	contended map[string]time.Time
 }
 
-// queue is the line for one key.
+// queue is the queue for one key.
 type queue struct {
 	key string
 	// holder is the lock that this process holds, if it does.
@@ -57,12 +57,12 @@ type queue struct {
 	remote, asking bool
 }
 
-// waiter is a caller in the line.
+// waiter is a caller in the queue.
 type waiter struct {
 	settings *settings
-	// turn is sent to once, with queues.mu held, after the waiter left the line.
+	// turn is sent to once, with queues.mu held, after the waiter left the queue.
 	turn  chan turn
-	entry *list.Element // nil when it has left the line
+	entry *list.Element // nil when it has left the queue
 	gone  bool          // its caller does not wait for turn any more
 }
 
@@ -152,7 +152,7 @@ func (q *queue) waiting() int {
 	return q.waiters.Len()
 }
 
-// pop takes the first waiter out of the line. The caller holds s.mu.
+// pop takes the first waiter out of the queue. The caller holds s.mu.
 func (q *queue) pop() *waiter {
 	if q.waiting() == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (q *queue) pop() *waiter {
 }
 
 // pass ends the turn of the caller who was busy, in favour of the next. It
-// returns the place in the line that nobody here has a use for any more, if any.
+// returns the place in the queue that nobody here has a use for any more, if any.
 func (s *queues) pass(q *queue) *waitqueue.Ticket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,7 @@ func (s *queues) obstacle(c *call, q *queue) *QuorumError {
 	votes := c.client.answers(nil)
 	left := time.Until(holder.Until())
 	for i := range votes {
-		votes[i].Verdict, votes[i].Holder, votes[i].Left = Held, parseHolder(holder.lease.ID()), left
+		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(holder.lease.ID()), left
 	}
 	e := newQuorumError("lock", c.name, votes)
 	e.here, e.site = true, holder.call.site

@@ -121,8 +121,8 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 					}
 				}
 				node := examine(t, conf)[0]
-				if c.named && (node.Standing != redlatch.Unfit || !strings.Contains(fmt.Sprint(node.Reason), key)) {
-					t.Errorf("examined, it is %v because of %v", node.Standing, node.Reason)
+				if c.named && (node.Status != redlatch.StatusUnfit || !strings.Contains(fmt.Sprint(node.Reason), key)) {
+					t.Errorf("examined, it is %v because of %v", node.Status, node.Reason)
 				}
 
 				if err := client.Reset(t.Context(), "n0"); err != nil {

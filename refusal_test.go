@@ -17,7 +17,7 @@ import (
 func refused(t *testing.T, client *redlatch.Client, name string, words ...string) {
 	t.Helper()
 	attempts := map[string]func() (*redlatch.Lock, error){
-		"TryLock": func() (*redlatch.Lock, error) { return client.TryLock(t.Context(), name) },
+		"TryLock": func() (*redlatch.Lock, error) { return tryInTime(t, client, name) },
 		"Lock":    func() (*redlatch.Lock, error) { return client.Lock(within(t, patience), name) },
 	}
 	for what, attempt := range attempts {
@@ -34,7 +34,7 @@ func refused(t *testing.T, client *redlatch.Client, name string, words ...string
 				t.Errorf("%s does not pass on %q: %v", what, w, err)
 			}
 		}
-		if failure, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failure.Nodes[0].Verdict != redlatch.Refused {
+		if failure, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failure.Nodes[0].Verdict != redlatch.VoteRefused {
 			t.Errorf("%s does not tell of the node: %#v", what, err)
 		}
 	}

@@ -142,7 +142,7 @@ func TestHealthyMasterIsNotLeftOnTheWordOfOne(t *testing.T) {
 	w := newWatched(t, 0, sentinelOptions)
 	other := redistest.New(t, sentinelOptions)
 	conf := config(w.url())
-	conf.TTL = 2 * time.Second
+	conf.TTL = 3 * time.Second
 	client := open(t, conf)
 	lock, err := awaitAnswer(t, client, "x")
 	if err != nil {

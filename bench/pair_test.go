@@ -28,7 +28,12 @@ func BenchmarkPair(b *testing.B) {
 					// A contestant that waits for ever is no reason to.
 					ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 					defer cancel()
-					if err := l.pair(ctx, "bench/0"); err != nil {
+					for range 5 { // a busy machine's may fail
+						if err = l.pair(ctx, "bench/0"); err == nil {
+							break
+						}
+					}
+					if err != nil {
 						b.Fatal(err)
 					}
 					b.ReportAllocs()

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 )
 
 // waitingCallers is how many callers of one process wait for one lock.

@@ -19,7 +19,7 @@
 //   - Nobody is told of a connection that broke. A restart, a failover or another
 //     server behind the address shows when the next step there is refused, which asks
 //     for the server that was admitted.
-//   - Nobody is called when a lock is released: who is first in line looks every
+//   - Nobody is woken up when a lock is released: who is first in the queue looks every
 //     30 ms.
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none
@@ -51,8 +51,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/attach"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
@@ -88,7 +88,7 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 	if err != nil {
 		return nil, fmt.Errorf("goredis: %w: %w", redlatch.ErrInvalid, err)
 	}
-	client, err := attach.Open(config, nodes)
+	client, err := hook.Open(config, hook.Surroundings{Nodes: nodes})
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +115,14 @@ const failoverAddr = "FailoverClient"
 var errAnySentinel = errors.New("a failover client believes the first Sentinel that answers, so that a lock may have two holders while the Sentinels are parted: " +
 	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.NoQuarantine")
 
-func attachments(config redlatch.Config, clients []Processor) ([]attach.Node, error) {
+func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("no client given: give one for each node")
 	}
 	if n := len(config.Nodes); n != 0 && n != len(clients) {
 		return nil, fmt.Errorf("Config.Nodes has %d names for %d clients: give one for each, or none", n, len(clients))
 	}
-	nodes := make([]attach.Node, len(clients))
+	nodes := make([]hook.Node, len(clients))
 	for i, client := range clients {
 		for j, other := range clients[:i] {
 			if same(client, other) {
@@ -163,19 +163,19 @@ func plain(client Processor) Processor {
 	return client
 }
 
-func attachment(client Processor) (attach.Node, error) {
+func attachment(client Processor) (hook.Node, error) {
 	client = plain(client)
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return attach.Node{}, errors.New("it is nil")
+		return hook.Node{}, errors.New("it is nil")
 	}
 	switch c := client.(type) {
 	case *redis.Ring:
-		return attach.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
+		return hook.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
 	case *redis.ClusterClient:
 		if c.Options().ReadOnly {
-			return attach.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
+			return hook.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
 		}
-		return attach.Node{Cluster: true, Dial: func() driver.Conn { return newConn(c) }}, nil
+		return hook.Node{Cluster: true, Dial: func() driver.Conn { return newConn(c) }}, nil
 	case *redis.Client:
 		o := c.Options()
 		name := o.Addr
@@ -185,10 +185,10 @@ func attachment(client Processor) (attach.Node, error) {
 		if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 			name = "" // that of a failover client is the same for all
 		}
-		return attach.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+		return hook.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	case pipeliner:
-		return attach.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+		return hook.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	default:
-		return attach.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
+		return hook.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
 	}
 }

@@ -32,9 +32,11 @@ func TestClusterOneMasterHangs(t *testing.T) {
 			await(t, "the Cluster is vouched for", func() bool { return client.Admit(t.Context(), "cluster") == nil })
 			hung, healthy := namesBelow(0, hashslot.Slots/3, 2000), namesBelow(hashslot.Slots/3+1, hashslot.Slots, 10)
 			for _, name := range slices.Concat(hung[:1], healthy) {
-				if lock, err := tryLock(t, client, name); err != nil || lock.Unlock(t.Context()) != nil {
+				lock, err := tryLock(t, client, name)
+				if err != nil {
 					t.Fatal(err)
 				}
+				unlock(t, lock)
 			}
 			if err := servers[0].Pause(); err != nil {
 				t.Fatal(err)
@@ -92,25 +94,29 @@ func namesBelow(low, high, n int) []string {
 	return names
 }
 
-// nearlyAll wants nearly all of 200 tries granted: a busy machine may be late for one.
+// nearlyAll wants nearly all of 200 tries granted: a busy machine may be late for one, and for
+// many once.
 func nearlyAll(t *testing.T, when string, client *redlatch.Client, names []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	granted := 0
 	var last error
-	for i := range 200 {
-		lock, err := client.TryLock(ctx, names[i%len(names)])
-		if err == nil {
-			err = lock.Unlock(ctx)
+	for round := 0; round < 3 && granted < 190; round++ {
+		granted = 0
+		for i := range 200 {
+			lock, err := client.TryLock(ctx, names[i%len(names)])
+			if err == nil {
+				err = lock.Unlock(ctx)
+			}
+			if err == nil {
+				granted++
+			} else {
+				last = err
+			}
 		}
-		if err == nil {
-			granted++
-		} else {
-			last = err
-		}
+		t.Logf("%s: %d of 200 tries were granted", when, granted)
 	}
-	t.Logf("%s: %d of 200 tries were granted", when, granted)
 	if granted < 190 {
 		t.Errorf("%s: %d of 200 tries were granted; the last error: %v", when, granted, last)
 	}

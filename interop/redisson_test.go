@@ -101,7 +101,7 @@ func checkOtherKind(t *testing.T, err error) {
 	refused := 0
 	for _, a := range failure.Nodes {
 		switch {
-		case a.Verdict == redlatch.Refused:
+		case a.Verdict == redlatch.VoteRefused:
 			refused++
 			if !strings.HasPrefix(a.Err.Error(), "held by a lock of another kind (WRONGTYPE ") {
 				t.Errorf("%s", a)

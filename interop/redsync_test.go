@@ -40,8 +40,8 @@ func (p *redsyncPeer) acquire(ctx context.Context, name string, ttl time.Duratio
 	if _, taken := errors.AsType[*redsync.ErrTaken](err); taken {
 		return false, nil
 	}
-	if _, taken := errors.AsType[*redsync.ErrNodeTaken](err); taken {
-		return false, nil
+	if _, taken := errors.AsType[*redsync.ErrNodeTaken](err); taken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redsync.ErrFailed) {
+		return false, nil // or a node was late
 	}
 	return err == nil, err
 }

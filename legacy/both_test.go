@@ -80,7 +80,7 @@ func TestBothWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 20*time.Second)
 	try(t, w.locker, "foo")
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := legacy.Both(ctx, w.locker, w.client, "foo"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("the old one is held: %v", err)
@@ -109,7 +109,7 @@ func TestBothWait(t *testing.T) {
 // Losing the old lock is losing both.
 func TestOldOneIsLost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, time.Second)
+	w := newWorld(t, 3*time.Second)
 	pair := w.both(t)
 	<-pair.Context().Done()
 	if err := context.Cause(pair.Context()); !errors.Is(err, redlatch.ErrLost) || !errors.Is(pair.Err(), redlatch.ErrLost) {

@@ -110,7 +110,7 @@ func TestReleaseOfAnOverwrittenValue(t *testing.T) {
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	locker := open(t, server.URL(), 2*time.Second)
+	locker := open(t, server.URL(), 4*time.Second)
 	lock := try(t, locker, "foo")
 	first := lock.Until()
 	for time.Since(first) < time.Second { // well beyond what it was taken for
@@ -141,7 +141,7 @@ func TestLockWaits(t *testing.T) {
 	server := redistest.New(t)
 	locker := open(t, server.URL(), 20*time.Second)
 	lock := try(t, locker, "foo")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := locker.Lock(ctx, "foo"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("ctx ended: %v", err)

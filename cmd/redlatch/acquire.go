@@ -141,7 +141,7 @@ func (r *acquisition) acquireFailure(err error) *outcome {
 	}
 	end := &outcome{code: r.ConflictExitCode, err: fmt.Errorf("cannot lock %q: %w", r.Name, err)}
 	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok && r.once() {
-		end.released = !slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return node.Verdict == redlatch.Granted })
+		end.released = !slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return node.Verdict == redlatch.VoteGranted })
 	}
 	if r.Quiet {
 		end.err = nil

@@ -253,11 +253,11 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 	for i, node := range nodes {
 		said := node.Verdict.String()
 		switch {
-		case node.Verdict == redlatch.Unknown && node.Err == nil:
+		case node.Verdict == redlatch.VoteUnknown && node.Err == nil:
 			said = "not waited for"
-		case node.Verdict == redlatch.Held && node.Holder.Label != "":
+		case node.Verdict == redlatch.VoteHeld && node.Holder.Label != "":
 			said += fmt.Sprintf(" (%s, for %s still)", printable.Text(node.Holder.Label), short(node.Left))
-		case node.Verdict == redlatch.NotAdmitted && node.Left > 0:
+		case node.Verdict == redlatch.VoteNotAdmitted && node.Left > 0:
 			said += fmt.Sprintf(" for %s still", short(node.Left))
 		}
 		if node.Err != nil {

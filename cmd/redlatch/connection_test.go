@@ -34,7 +34,7 @@ func TestAnswersNameNoScript(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'. script: d6da50906f840c6673a788d916e96422495ee14b, on @user_script:56.":                      "OOM command not allowed when used memory > 'maxmemory'.",
 		"NOAUTH Authentication required.": "NOAUTH Authentication required.",
 	} {
-		got := answers([]redlatch.NodeAnswer{{Node: "a", Verdict: redlatch.Refused, Err: errors.New(text)}})[0]
+		got := answers([]redlatch.NodeAnswer{{Node: "a", Verdict: redlatch.VoteRefused, Err: errors.New(text)}})[0]
 		if got != "a: refused: "+want {
 			t.Errorf("%s\nwant a: refused: %s", got, want)
 		}

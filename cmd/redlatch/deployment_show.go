@@ -80,7 +80,7 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeRep
 	for _, node := range reports {
 		fmt.Fprintf(&text, "  %s: %s\n", node.Node, recordText(node, names))
 		if r := node.Recorded; r != nil && node.Unreadable == nil {
-			fmt.Fprintf(&text, "    %s\n", standingText(r))
+			fmt.Fprintf(&text, "    %s\n", statusText(r))
 		}
 	}
 	switch code {
@@ -94,14 +94,14 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeRep
 	return text.String()
 }
 
-// standingText says whether the node votes for clients with the recorded settings.
-func standingText(r *redlatch.Recorded) string {
-	switch r.Standing {
-	case redlatch.Admitted:
+// statusText says whether the node votes for clients with the recorded settings.
+func statusText(r *redlatch.Recorded) string {
+	switch r.Status {
+	case redlatch.StatusAdmitted:
 		return "run " + oneLine(r.RunID) + " was admitted and votes"
-	case redlatch.Admissible:
+	case redlatch.StatusAdmissible:
 		return "it votes as soon as a client asks it to"
-	case redlatch.Waiting:
+	case redlatch.StatusWaiting:
 		if r.Left > 0 {
 			return fmt.Sprintf("kept out for %s: %s", short(r.Left), oneLine(r.Reason.Error()))
 		}
@@ -124,12 +124,12 @@ func (s settings) json(nodes []string) settingsJSON {
 func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []redlatch.NodeReport, code int) error {
 	type recordJSON struct {
 		settingsJSON
-		Void     string  `json:"void,omitempty"`
-		RunID    string  `json:"run_id"`
-		Agrees   bool    `json:"agrees"`
-		Standing string  `json:"standing"`
-		Reason   string  `json:"reason,omitempty"`
-		Left     float64 `json:"left"`
+		Void   string  `json:"void,omitempty"`
+		RunID  string  `json:"run_id"`
+		Agrees bool    `json:"agrees"`
+		Status string  `json:"status"`
+		Reason string  `json:"reason,omitempty"`
+		Left   float64 `json:"left"`
 	}
 	type nodeRecord struct {
 		Node       string      `json:"node"`
@@ -146,7 +146,7 @@ func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []red
 	for _, node := range reports {
 		n := nodeRecord{Node: node.Node, Error: words(node.Err), Unreadable: words(node.Unreadable)}
 		if r := node.Recorded; r != nil {
-			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Standing.String(), words(r.Reason), r.Left.Seconds()}
+			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Status.String(), words(r.Reason), r.Left.Seconds()}
 		}
 		answer.Nodes = append(answer.Nodes, n)
 	}

@@ -32,7 +32,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 	}
 	waiting := 0
 	for _, node := range reports {
-		if node.Standing == redlatch.Waiting {
+		if node.Status == redlatch.StatusWaiting {
 			waiting++
 		}
 	}
@@ -64,10 +64,10 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 		if node.Err == nil {
 			reached++
 		}
-		switch node.Standing {
-		case redlatch.Admitted, redlatch.Admissible:
+		switch node.Status {
+		case redlatch.StatusAdmitted, redlatch.StatusAdmissible:
 			vote++
-		case redlatch.Waiting:
+		case redlatch.StatusWaiting:
 			waiting++
 		}
 	}
@@ -108,15 +108,15 @@ func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport, waiting 
 	case node.Role != "" && node.Role != "master":
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
-	case node.Standing == redlatch.Waiting:
+	case node.Status == redlatch.StatusWaiting:
 		remedy := "wait, or if no lock was held on it before: " + d.admitCommand(node.Node)
 		if waiting > 1 {
 			remedy = "wait, or if no lock was held on them before: " + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
-	case node.Standing == redlatch.Unclear:
+	case node.Status == redlatch.StatusUnclear:
 		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
-	case node.Standing == redlatch.Unfit && len(node.Missing) == 0:
+	case node.Status == redlatch.StatusUnfit && len(node.Missing) == 0:
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}
 }

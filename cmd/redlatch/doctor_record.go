@@ -19,7 +19,7 @@ func (d *doctorCmd) diagnoseRecord(f *findings, node redlatch.NodeReport) bool {
 		return true
 	}
 	other, ok := errors.AsType[*admission.DisagreementError](node.Reason)
-	if !ok || node.Standing != redlatch.Unfit {
+	if !ok || node.Status != redlatch.StatusUnfit {
 		return false
 	}
 	at := "there"

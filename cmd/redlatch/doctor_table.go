@@ -68,12 +68,12 @@ func row(node redlatch.NodeReport) []string {
 
 // votes says whether the node votes, in a word or two.
 func votes(node redlatch.NodeReport) string {
-	switch node.Standing {
-	case redlatch.Admitted, redlatch.Admissible:
+	switch node.Status {
+	case redlatch.StatusAdmitted, redlatch.StatusAdmissible:
 		return "yes"
-	case redlatch.Waiting:
+	case redlatch.StatusWaiting:
 		return "in " + short(node.Left).String()
-	case redlatch.Unfit:
+	case redlatch.StatusUnfit:
 		return "no"
 	}
 	return "?"
@@ -126,7 +126,7 @@ type nodeJSON struct {
 	Role      string   `json:"role,omitempty"`
 	RunID     string   `json:"run_id,omitempty"`
 	Uptime    float64  `json:"uptime"`
-	Standing  string   `json:"standing"`
+	Status    string   `json:"status"`
 	Reason    string   `json:"reason,omitempty"`
 	Left      float64  `json:"left"`
 	OtherSet  []string `json:"other_set,omitempty"`
@@ -184,7 +184,7 @@ func asJSON(node redlatch.NodeReport) nodeJSON {
 	n := nodeJSON{
 		Node: node.Node, Error: words(node.Err), Latency: node.Latency.Seconds(),
 		Server: node.Server, Version: node.Version, Role: node.Role, RunID: node.RunID, Uptime: node.Uptime.Seconds(),
-		Standing: node.Standing.String(), Reason: words(node.Reason), Left: node.Left.Seconds(),
+		Status: node.Status.String(), Reason: words(node.Reason), Left: node.Left.Seconds(),
 		OtherSet: node.OtherSet, SameAs: node.SameAs,
 		Persists: node.Persistence, Durable: node.Durable,
 		MaxMemory: node.MaxMemory, Policy: node.Policy, Evicting: node.Evicting,

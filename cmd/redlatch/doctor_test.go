@@ -21,7 +21,7 @@ func sound(name string) redlatch.NodeReport {
 	return redlatch.NodeReport{
 		Node: name, Latency: 100 * time.Microsecond,
 		Server: "valkey", Version: "8.0.1", Role: "master", RunID: name, Uptime: time.Hour,
-		Standing: redlatch.Admitted, Persistence: "AOF always", Durable: true, Policy: "noeviction",
+		Status: redlatch.StatusAdmitted, Persistence: "AOF always", Durable: true, Policy: "noeviction",
 		ClockKnown: true, ClockError: 50 * time.Microsecond, User: "default",
 	}
 }
@@ -31,10 +31,10 @@ func TestDiagnose(t *testing.T) {
 		return func(n *redlatch.NodeReport) { n.ClockOffset = -d }
 	}
 	down := func(n *redlatch.NodeReport) {
-		*n = redlatch.NodeReport{Node: n.Node, Err: errors.New("not sent: connection refused"), Standing: redlatch.Unclear}
+		*n = redlatch.NodeReport{Node: n.Node, Err: errors.New("not sent: connection refused"), Status: redlatch.StatusUnclear}
 	}
 	waiting := func(n *redlatch.NodeReport) {
-		n.Standing, n.Left, n.Reason = redlatch.Waiting, 9*time.Second, errors.New("it started 25s ago")
+		n.Status, n.Left, n.Reason = redlatch.StatusWaiting, 9*time.Second, errors.New("it started 25s ago")
 	}
 	cases := []struct {
 		name string
@@ -84,14 +84,14 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"note: a, b, c: persistence: AOF always"}},
 		{name: "other settings", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
-				n.Standing, n.Reason = redlatch.Unfit, &admission.DisagreementError{
+				n.Status, n.Reason = redlatch.StatusUnfit, &admission.DisagreementError{
 					Recorded: admission.Agreement{MaxTTL: time.Minute}, Ours: admission.Agreement{MaxTTL: 30 * time.Second, Durable: true}}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has MaxTTL 1m0s there, and these settings are MaxTTL 30s, durable: it does not vote`}},
 		{name: "a key of the deployment that is of another type", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
 				n.Unreadable = errors.New("the key is a list")
-				n.Standing, n.Reason = redlatch.Unfit, n.Unreadable
+				n.Status, n.Reason = redlatch.StatusUnfit, n.Unreadable
 			},
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: the key is a list"}},
 		{name: "keys that no client has written", change: []func(*redlatch.NodeReport){
@@ -103,23 +103,23 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"warning: the quarantine is off"}},
 		{name: "no fence, forgetful", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Durable = false }},
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
-		{name: "a replica", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Role, n.Standing = "slave", redlatch.Unfit }},
+		{name: "a replica", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Role, n.Status = "slave", redlatch.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
 		{name: "one server twice", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Standing, n.Reason = redlatch.Unfit, errors.New("twice") },
-			func(n *redlatch.NodeReport) { n.Standing, n.SameAs = redlatch.Unfit, "a" },
+			func(n *redlatch.NodeReport) { n.Status, n.Reason = redlatch.StatusUnfit, errors.New("twice") },
+			func(n *redlatch.NodeReport) { n.Status, n.SameAs = redlatch.StatusUnfit, "a" },
 		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote", "unsafe: b: it is the same server as a"}},
 		{name: "another set", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
-				n.Standing, n.OtherSet, n.Reason = redlatch.Unfit, []string{"x", "y"}, &admission.DisagreementError{}
+				n.Status, n.OtherSet, n.Reason = redlatch.StatusUnfit, []string{"x", "y"}, &admission.DisagreementError{}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has the nodes [x y] there`}},
 		{name: "too old", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Standing, n.Reason = redlatch.Unfit, errors.New("use Redis 7.0") },
+			func(n *redlatch.NodeReport) { n.Status, n.Reason = redlatch.StatusUnfit, errors.New("use Redis 7.0") },
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: use Redis 7.0"}},
 		{name: "whether it votes depends on others", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
-				n.Standing, n.Reason = redlatch.Unclear, errors.New("not all nodes have been reached yet")
+				n.Status, n.Reason = redlatch.StatusUnclear, errors.New("not all nodes have been reached yet")
 			},
 		}, exit: 1, want: []string{"warning: a: whether it votes cannot be told"}},
 		{name: "evicting", change: []func(*redlatch.NodeReport){
@@ -133,7 +133,7 @@ func TestDiagnose(t *testing.T) {
 			doctor: doctorCmd{connection: connection{NodeTimeout: 300 * time.Millisecond}}},
 		{name: "permissions", change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
-				n.Standing, n.Reason, n.User, n.Missing = redlatch.Unfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
+				n.Status, n.Reason, n.User, n.Missing = redlatch.StatusUnfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
 			},
 		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
 		{name: "permissions to be called", change: []func(*redlatch.NodeReport){
@@ -149,7 +149,7 @@ func TestDiagnose(t *testing.T) {
 		}, exit: 1, want: []string{"warning: a: the user app lacks +publish: who waits", "note: one node", "note: a: the user app lacks +client|kill:"}},
 		{name: "permissions for a second connection, and unfit", nodes: 1, change: []func(*redlatch.NodeReport){
 			func(n *redlatch.NodeReport) {
-				n.User, n.Missing, n.Standing, n.Reason = "app", []string{"+client|kill"}, redlatch.Unfit, errors.New("use Redis 7.0")
+				n.User, n.Missing, n.Status, n.Reason = "app", []string{"+client|kill"}, redlatch.StatusUnfit, errors.New("use Redis 7.0")
 			},
 		}, exit: 2, want: []string{"unsafe: only 0 of 1 nodes vote", "unsafe: a: it does not vote: use Redis 7.0", "note: one node", "note: a: the user app lacks +client|kill:"}},
 		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){

@@ -48,7 +48,7 @@ func headline(quorum *redlatch.QuorumError) string {
 	case errors.Is(quorum, redlatch.ErrNotAdmitted):
 		what = "too few nodes are admitted"
 	}
-	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.Granted), quorum.Of, quorum.Need)
+	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.VoteGranted), quorum.Of, quorum.Need)
 }
 
 // hints are what an operator can do about nodes that do not vote, or not for these settings.
@@ -71,7 +71,7 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
 	var out []redlatch.NodeAnswer
 	for _, node := range quorum.Nodes {
-		if node.Verdict == redlatch.NotAdmitted {
+		if node.Verdict == redlatch.VoteNotAdmitted {
 			out = append(out, node)
 		}
 	}

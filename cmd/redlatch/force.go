@@ -29,7 +29,7 @@ func (u *unlockCmd) force(out *printer) error {
 	// A minority of nodes may have what another attempt has left.
 	handles := make(map[string]redlatch.NodeAnswer)
 	for _, node := range holding.Nodes {
-		if node.Verdict == redlatch.Held {
+		if node.Verdict == redlatch.VoteHeld {
 			handles[node.Holder.ID] = node
 		}
 	}

@@ -36,7 +36,7 @@ func checkPrintable(t *testing.T, text string) {
 func TestDoctorEscapes(t *testing.T) {
 	node := redlatch.NodeReport{
 		Node: "a", Server: evil, Version: evil, Role: evil, RunID: evil, Policy: evil, Persistence: evil, User: evil,
-		Missing: []string{evil}, OtherSet: []string{evil}, SameAs: "", Standing: redlatch.Unfit, MaxMemory: 1, Evicting: true,
+		Missing: []string{evil}, OtherSet: []string{evil}, SameAs: "", Status: redlatch.StatusUnfit, MaxMemory: 1, Evicting: true,
 		Reason: errors.New(evil), Refusal: errors.New(evil),
 	}
 	for _, role := range []string{evil, "master"} {
@@ -59,7 +59,7 @@ func TestDoctorEscapes(t *testing.T) {
 func TestMessagesEscape(t *testing.T) {
 	holder := redlatch.Holder{ID: evil, Label: evil, Since: time.Now()}
 	quorum := &redlatch.QuorumError{Op: "lock", Name: evil, Need: 1, Of: 1, Nodes: []redlatch.NodeAnswer{
-		{Node: "a", Verdict: redlatch.Held, Holder: holder}, {Node: "b", Verdict: redlatch.NotAdmitted},
+		{Node: "a", Verdict: redlatch.VoteHeld, Holder: holder}, {Node: "b", Verdict: redlatch.VoteNotAdmitted},
 	}}
 	var out bytes.Buffer
 	p := &printer{level: verbose, out: &out}

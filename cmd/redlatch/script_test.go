@@ -29,7 +29,9 @@ const limit = 3 * time.Minute
 //	kill-node NODE          kill a server
 //	partition NODE          cut a server off from clients, not from the script
 //	redis NODE WANT CMD...  send a command; its reply must match WANT
-//	[!] locked NODE LOCK    whether the lock's key is there
+//	[!] locked NODE LOCK    whether the lock's key is there, or gone, now or a little later
+//	free LOCK NODE...       whether most nodes do not have it
+//	forget LOCK NODE...     delete it on all of them at once
 //	await-locked NODE LOCK  wait until it is
 //	expiry NODE LOCK FILE   wait until the key is gone; write when it was to
 //	                        expire, in ms since 1970
@@ -73,6 +75,7 @@ func TestScript(t *testing.T) {
 			"locked":       locked,
 			"await-locked": awaitLocked,
 			"free":         free,
+			"forget":       forget,
 			"expiry":       expiry,
 
 			"exits":      exits,

@@ -86,11 +86,11 @@ func (s *showCmd) text(h redlatch.Holding, waiting []redlatch.Waiter) string {
 	for _, node := range h.Nodes {
 		said := node.Verdict.String()
 		switch {
-		case node.Verdict == redlatch.NotOurs:
+		case node.Verdict == redlatch.VoteNotOurs:
 			said = "free"
-		case node.Verdict == redlatch.Held && node.Holder.ID == h.Holder.ID:
+		case node.Verdict == redlatch.VoteHeld && node.Holder.ID == h.Holder.ID:
 			said = "held, " + forHowLong(node.Left)
-		case node.Verdict == redlatch.Held:
+		case node.Verdict == redlatch.VoteHeld:
 			said = "held by " + holdingText(node.Holder, node.Left)
 		case node.Err != nil:
 			said += ": " + oneLine(node.Err.Error())
@@ -136,9 +136,9 @@ func (s *showCmd) json(h redlatch.Holding, waiting []redlatch.Waiter) string {
 	for _, node := range h.Nodes {
 		says := node.Verdict.String()
 		switch node.Verdict {
-		case redlatch.Held:
+		case redlatch.VoteHeld:
 			says = "held"
-		case redlatch.NotOurs:
+		case redlatch.VoteNotOurs:
 			says = "free"
 		}
 		answer.Nodes = append(answer.Nodes, nodeAnswer{node.Node, says, holderAsJSON(node.Holder, node.Left), words(node.Err)})

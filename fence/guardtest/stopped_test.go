@@ -20,7 +20,7 @@ import (
 // The two clients' TTLs: short for the one that is stopped, as the other waits for its end; long for the other, which
 // must not lose its lock because the machine is slow.
 const (
-	stoppedTTL = time.Second
+	stoppedTTL = 3 * time.Second
 	otherTTL   = 20 * time.Second
 	// patience bounds what must happen; it says nothing about how fast.
 	patience = 30 * time.Second
@@ -102,7 +102,7 @@ func holdAndWrite(ctx context.Context, assignment string, say func(any) error) e
 }
 
 func lockConfig(nodes []string, ttl time.Duration) redlatch.Config {
-	return redlatch.Config{Nodes: nodes, TTL: ttl, NodeTimeout: 500 * time.Millisecond, NoQuarantine: true}
+	return redlatch.Config{Nodes: nodes, TTL: ttl, NodeTimeout: min(ttl/10, time.Second), NoQuarantine: true}
 }
 
 // process is the process of client 1 and its two ends.

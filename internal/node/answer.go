@@ -137,10 +137,10 @@ func notAdmitted(err error) vote.Answer {
 	return vote.Answer{Verdict: vote.NotAdmitted, Left: waiting.Left, Err: waiting}
 }
 
-// standing answers for a step that only an admitted node can do: one that lost
+// unlessScriptIsGone answers for a step that only an admitted node can do: one that lost
 // its scripts may have lost the record with them, and its vote does not count
 // until somebody's acquire has had it admitted.
-func (n *Node) standing(reply driver.Reply, err error) vote.Answer {
+func (n *Node) unlessScriptIsGone(reply driver.Reply, err error) vote.Answer {
 	if isNoScript(err) {
 		return notAdmitted(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})
 	}

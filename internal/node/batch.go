@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strconv"
 	"sync"
@@ -10,14 +11,61 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Where so many callers want something of a node at once that processors are
-// scarce, the steps of several go in one command: to take in a command and to start
-// a script costs a server more than what a simple step does, and the client, too.
-// Such a command does what is simple. The rest it leaves undone, to be asked for
-// one by one.
+// Batched is a Node of which so many callers want something at once that processors are
+// scarce: the steps of several go in one command then. To take in a command and to start a
+// script costs a server more than what a simple step does, and the client, too. Such a command
+// does what is simple. The rest it leaves undone, to be asked for one by one.
+//
+// It only saves work: a Node alone answers the same.
+type Batched struct {
+	*Node
+	// above is the number of callers above which their steps are batched.
+	above   int
+	batcher *batcher
+	limit   atomic.Pointer[limit]
+}
+
+// Batch returns n with steps that are batched above so many callers: 0 is two a processor,
+// and -1 batches all.
+func Batch(n *Node, above int) *Batched {
+	if above == 0 {
+		above = defaultBatchAbove
+	}
+	if _, ok := n.conn.(driver.Drainer); ok {
+		// It keeps steps with the same first key in order, as a Cluster does: those that go
+		// together have another than the step that undoes one of them.
+		above = math.MaxInt
+	}
+	b := &Batched{Node: n, above: above}
+	b.batcher = newBatcher(b.sendBatch, []string{n.admissionKey}, []string{script.Batch, n.counterTTL, ""})
+	return b
+}
+
+// Acquire is Node.Acquire. Where the step goes with others, ctx is not asked.
+func (b *Batched) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	defer b.batcher.exit()
+	if b.batcher.enter(b.above) && b.isSimple(&r) {
+		if a, ok := b.acquireInBatch(&r); ok {
+			return a
+		}
+	}
+	return b.Node.Acquire(ctx, r)
+}
+
+// Release is Node.Release. Where the step goes with others, ctx is not asked.
+func (b *Batched) Release(ctx context.Context, r vote.Release) vote.Answer {
+	defer b.batcher.exit()
+	if b.batcher.enter(b.above) && isSimpleRelease(&r) {
+		if reply, ok, err := b.releaseInBatch(&r); ok {
+			return b.released(r, reply, err)
+		}
+	}
+	return b.Node.Release(ctx, r)
+}
 
 // defaultBatchAbove is beyond how many callers steps are put together. Measured on two
 // processors.
@@ -193,25 +241,25 @@ type limit struct {
 
 // limited returns a context that ends after Patience, or by an eighth of it earlier,
 // or with the node.
-func (n *Node) limited() context.Context {
+func (b *Batched) limited() context.Context {
 	now := time.Now()
-	if l := n.limit.Load(); l != nil && now.Before(l.full) {
+	if l := b.limit.Load(); l != nil && now.Before(l.full) {
 		return l
 	}
-	ctx, cancel := context.WithCancelCause(n.life)
-	time.AfterFunc(n.options.Patience, func() { cancel(context.DeadlineExceeded) })
-	l := &limit{ctx, now.Add(n.options.Patience / 8)}
-	n.limit.Store(l)
+	ctx, cancel := context.WithCancelCause(b.life)
+	time.AfterFunc(b.options.Patience, func() { cancel(context.DeadlineExceeded) })
+	l := &limit{ctx, now.Add(b.options.Patience / 8)}
+	b.limit.Store(l)
 	return l
 }
 
 // acquireInBatch is Acquire for one of many: ok is false when the node is to be asked
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
-func (n *Node) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
+func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
 	counter, next := sideKeys(r.Key)
-	executed, err := n.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
+	executed, err := b.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
 	switch {
 	case err != nil:
 		return failure(err), true
@@ -222,14 +270,14 @@ func (n *Node) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 }
 
 // isSimple reports whether the acquire step of r may go together with others.
-func (n *Node) isSimple(r *vote.Acquire) bool {
-	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.Ticket.Waiter == "" && n.replicas == nil
+func (b *Batched) isSimple(r *vote.Acquire) bool {
+	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.Ticket.Waiter == "" && b.replicas == nil
 }
 
 // releaseInBatch is release for one of many: ok is false when the node is to be asked
 // by a step of its own, which it is also when it is asked for no votes.
-func (n *Node) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
-	executed, err := n.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
+func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
+	executed, err := b.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
 	if errors.Is(err, driver.ErrNotSent) {
 		return reply, false, nil
 	}
@@ -242,11 +290,11 @@ func isSimpleRelease(r *vote.Release) bool {
 }
 
 // sendBatch runs the common command of several steps.
-func (n *Node) sendBatch(keys, args []string) (answers string, err error) {
-	ctx := n.limited()
-	reply, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
+	ctx := b.limited()
+	reply, err := b.cast(ctx, func(seen *sighting) (driver.Reply, error) {
 		args[2] = seen.expected
-		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
+		return b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
 	})
 	return reply.Text, err
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// Standing is what a node's vote is worth to one client.
-type Standing uint8
+// Status is what a node's vote is worth to one client.
+type Status uint8
 
 const (
-	// Unclear: the node, or another on which it depends, could not be asked.
-	Unclear Standing = iota
-	// Admitted: it votes.
-	Admitted
-	// Admissible: it will be admitted by the first client that asks for a vote.
-	Admissible
-	// Waiting: it may have forgotten locks, and will be admissible after a time.
-	Waiting
-	// Unfit: it does not vote for this client until somebody mends something.
-	Unfit
+	// StatusUnclear: the node, or another on which it depends, could not be asked.
+	StatusUnclear Status = iota
+	// StatusAdmitted: it votes.
+	StatusAdmitted
+	// StatusAdmissible: it will be admitted by the first client that asks for a vote.
+	StatusAdmissible
+	// StatusWaiting: it may have forgotten locks, and will be admissible after a time.
+	StatusWaiting
+	// StatusUnfit: it does not vote for this client until somebody mends something.
+	StatusUnfit
 )
 
-var standings = [...]string{"unclear", "admitted", "admissible", "waiting", "unfit"}
+var statuses = [...]string{"unclear", "admitted", "admissible", "waiting", "unfit"}
 
-func (s Standing) String() string {
-	if int(s) < len(standings) {
-		return standings[s]
+func (s Status) String() string {
+	if int(s) < len(statuses) {
+		return statuses[s]
 	}
-	return "Standing(" + strconv.Itoa(int(s)) + ")"
+	return "Status(" + strconv.Itoa(int(s)) + ")"
 }
 
 // Examination is what one look at a node found.
@@ -71,8 +71,8 @@ type Examination struct {
 	// node answered a harmless command.
 	Refusal error
 
-	Standing Standing
-	// Reason says why the standing is less than Admissible; Left, for how long
+	Status Status
+	// Reason says why the status is less than Admissible; Left, for how long
 	// it is Waiting.
 	Reason error
 	Left   time.Duration
@@ -259,41 +259,41 @@ func (n *Node) lookAtUser(ctx context.Context, x *Examination) error {
 func (n *Node) Judge(ctx context.Context, x *Examination) {
 	switch {
 	case x.Err != nil:
-		x.Standing, x.Reason = Unclear, x.Err
+		x.Status, x.Reason = StatusUnclear, x.Err
 		return
 	case x.refused != nil:
-		x.Standing, x.Reason = Unfit, x.refused
+		x.Status, x.Reason = StatusUnfit, x.refused
 		return
 	case x.evidence.unreadable != nil:
-		x.Standing, x.Reason = Unfit, x.evidence.unreadable
+		x.Status, x.Reason = StatusUnfit, x.evidence.unreadable
 		return
 	}
 	if double, ok := errors.AsType[*DuplicateError](n.options.Census.Err()); ok && double.RunID == x.RunID {
-		x.Standing, x.Reason = Unfit, double
+		x.Status, x.Reason = StatusUnfit, double
 		return
 	}
 	d := n.options.Deployment
 	names, err := d.named(x.evidence.record, n.options.Census)
 	if err != nil {
-		x.Standing, x.Reason = Unclear, err
+		x.Status, x.Reason = StatusUnclear, err
 		return
 	}
 	a := d.agreement(names)
 	decision := admission.Decide(a, n.complete(ctx, a, &x.evidence))
 	switch decision.Outcome {
 	case admission.Admit:
-		x.Standing = Admissible
+		x.Status = StatusAdmissible
 		if x.evidence.admits(x.evidence.expected(a)) && n.hasScript(ctx) {
-			x.Standing = Admitted
+			x.Status = StatusAdmitted
 		}
 		return
 	case admission.Refuse:
-		x.Standing = Unfit
+		x.Status = StatusUnfit
 		if other, ok := errors.AsType[*admission.DisagreementError](decision.Err); ok && !slices.Equal(other.Recorded.Nodes, names) {
 			x.OtherSet = other.Recorded.Nodes
 		}
 	default:
-		x.Standing = Waiting
+		x.Status = StatusWaiting
 		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
 			x.Left = waiting.Left
 		}

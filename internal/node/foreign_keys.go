@@ -127,7 +127,7 @@ func foreignCounter(text string) string {
 // called matches what the key next says of one who was called.
 var called = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
 
-// foreignCall says why line.lua would not believe the key next.
+// foreignCall says why queue.lua would not believe the key next.
 func (x *Examination) foreignCall(text string) string {
 	match := called.FindStringSubmatch(text)
 	if match == nil {

@@ -9,8 +9,8 @@ const KeyPrefix = "redlatch:"
 // the record's Cluster hash slot, so that one script may touch both.
 func CounterKey(record string) string { return side("token", record) }
 
-// NextKey names the side key that says who was called from the lock's line. The
-// scripts name the line's other keys after it.
+// NextKey names the side key that says who was woken up from the lock's wait queue. The
+// scripts name the queue's other keys after it.
 func NextKey(record string) string { return side("next", record) }
 
 // SideKeys names all keys that a lock may have beside its record.

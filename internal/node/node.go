@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,10 +36,7 @@ type Options struct {
 	// Patience is how long a node may owe an answer before it is asked for no
 	// further votes.
 	Patience time.Duration
-	// BatchAbove is the number of callers above which their steps are batched: put
-	// together. 0 is two a processor, and -1 puts all together. A Drainer's are not.
-	BatchAbove int
-	// Waiter is who this client is in the lines that nodes keep.
+	// Waiter is who this client is in the wait queues that nodes keep.
 	Waiter string
 	// Woken is told of the node's wake-ups of waiters of this client; Changed, of those
 	// records that were watched and have changed, and of "" when either message may
@@ -70,10 +66,7 @@ type Node struct {
 
 	link link
 	// inFlight is another as soon as it is known which master of a Cluster has the slot.
-	inFlight atomic.Pointer[inFlight]
-	// batcher puts steps together where many callers want them.
-	batcher   *batcher
-	limit     atomic.Pointer[limit]
+	inFlight  atomic.Pointer[inFlight]
 	cleanUps  cleanUps
 	admission inspection
 	replicas  *replicas // nil when none are asked for
@@ -91,14 +84,6 @@ type Node struct {
 
 // New returns the node behind conn, which it owns. Nothing is sent yet.
 func New(conn driver.Conn, o Options) *Node {
-	if o.BatchAbove == 0 {
-		o.BatchAbove = defaultBatchAbove
-	}
-	if _, ok := conn.(driver.Drainer); ok {
-		// It keeps steps with the same first key in order, as a Cluster does: those that go
-		// together have another than the step that undoes one of them.
-		o.BatchAbove = math.MaxInt
-	}
 	n := &Node{
 		options:      o,
 		conn:         conn,
@@ -116,7 +101,6 @@ func New(conn driver.Conn, o Options) *Node {
 		// With several, a caller waits for other goroutines anyway: nothing was gained.
 		n.direct = e.AllowDirect(n.isSeen)
 	}
-	n.batcher = newBatcher(n.sendBatch, []string{n.admissionKey}, []string{script.Batch, n.counterTTL, ""})
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("barrier"), n.counterTTL)

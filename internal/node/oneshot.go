@@ -16,8 +16,8 @@ type Way uint8
 
 // The ways.
 const (
-	// AnyWay: the first of the following that the node can do. With the restart
-	// fence on these are scripts alone, as no command can ask for an admission.
+	// AnyWay: the first of the following that the node can do. With the
+	// quarantine these are scripts alone, as no command can ask for an admission.
 	AnyWay Way = iota
 	Scripts
 	// Native: single commands that compare.
@@ -69,10 +69,10 @@ func (u *unable) of(command string, connection uint64) error {
 // first does a step by the first means that the node is able to. A command that
 // it does not know, or denies, was not executed, so that the next may follow.
 func (n *Node) first(all ...means) vote.Answer {
-	fenced := !n.options.Deployment.NoQuarantine
+	quarantine := !n.options.Deployment.NoQuarantine
 	var refusals []error
 	for _, m := range all {
-		if n.options.OneShot != AnyWay && n.options.OneShot != m.way || fenced && m.way != Scripts {
+		if n.options.OneShot != AnyWay && n.options.OneShot != m.way || quarantine && m.way != Scripts {
 			continue
 		}
 		connection := n.conn.Connections()
@@ -87,7 +87,7 @@ func (n *Node) first(all ...means) vote.Answer {
 		n.unable.note(m.command, refusal{connection, a.Err})
 		refusals = append(refusals, a.Err)
 	}
-	if fenced {
+	if quarantine {
 		refusals = append(refusals, errors.New("NoQuarantine: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the quarantine off"))
 	}
 	return vote.Answer{Verdict: vote.Refused, Err: errors.Join(refusals...)}

@@ -52,7 +52,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	s := vote.Position{Hears: hears, Watched: watched}
 	s.Ticket.Waiter = waiter
 	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {
-		s.Answer = n.standing(reply, err)
+		s.Answer = n.unlessScriptIsGone(reply, err)
 		return s
 	}
 	s.Ticket.Number, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)

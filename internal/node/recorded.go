@@ -17,10 +17,10 @@ type Record struct {
 	RunID string
 	// Agrees: the client has just these settings.
 	Agrees bool
-	// Standing, Reason and Left are what the node's vote is worth to clients that do.
-	Standing Standing
-	Reason   error
-	Left     time.Duration
+	// Status, Reason and Left are what the node's vote is worth to clients that do.
+	Status Status
+	Reason error
+	Left   time.Duration
 }
 
 // JudgeRecord says what the node's vote is worth to clients that agree with its record, once
@@ -36,21 +36,21 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 		r.Agrees = r.ID() == d.agreement(names).ID()
 	}
 	if err := errors.Join(x.Err, x.refused, x.evidence.unreadable); err != nil {
-		r.Standing, r.Reason = Unclear, err
+		r.Status, r.Reason = StatusUnclear, err
 		return r
 	}
 	decision := admission.Decide(r.Agreement, n.complete(ctx, r.Agreement, &x.evidence))
 	r.Reason = decision.Err
 	switch decision.Outcome {
 	case admission.Admit:
-		r.Standing = Admissible
+		r.Status = StatusAdmissible
 		if x.evidence.admits(x.evidence.expected(r.Agreement)) && n.hasScript(ctx) {
-			r.Standing = Admitted
+			r.Status = StatusAdmitted
 		}
 	case admission.Refuse:
-		r.Standing = Unfit
+		r.Status = StatusUnfit
 	default:
-		r.Standing = Waiting
+		r.Status = StatusWaiting
 		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
 			r.Left = waiting.Left
 		}

@@ -93,7 +93,13 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 	if n.replicas == nil {
 		return nil
 	}
-	_, err := n.replicas.Conn.Do(ctx, n.replicas.command(0, 0)...)
+	// In a Cluster a command without a key goes to any server, be it a replica: the one before
+	// it has a key, and changes nothing.
+	_, errs := n.replicas.Conn.Batch(ctx, []string{"GET", n.replicas.barrier[3]}, n.replicas.command(0, 0))
+	if err := errs[0]; err != nil && !isReply(err) {
+		return err
+	}
+	err := errs[1]
 	if !isReply(err) || !isFinal(err) {
 		return err
 	}

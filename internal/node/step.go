@@ -26,12 +26,6 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 // acquire is Acquire, whatever the counter is.
 func (n *Node) acquire(ctx context.Context, r vote.Acquire) vote.Answer {
-	defer n.batcher.exit()
-	if n.batcher.enter(n.options.BatchAbove) && n.isSimple(&r) {
-		if a, ok := n.acquireInBatch(&r); ok {
-			return a
-		}
-	}
 	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+r.More)
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual, expected = 4, 14, 6
@@ -74,7 +68,7 @@ func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key)}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.standing(n.vote(ctx, keys, args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, keys, args, 0))
 }
 
 // Repair gives the record back to its holder on a node that lost it.
@@ -88,6 +82,11 @@ func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 // cannot do it now, the node goes on trying in the background until the TTL has removed the record.
 func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 	reply, err := n.release(ctx, r)
+	return n.released(r, reply, err)
+}
+
+// released is the answer to a release step. Where none came, the node goes on trying.
+func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answer {
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable {
@@ -102,12 +101,6 @@ func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 
 // release runs the release script.
 func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error) {
-	defer n.batcher.exit()
-	if n.batcher.enter(n.options.BatchAbove) && isSimpleRelease(&r) {
-		if reply, ok, err := n.releaseInBatch(&r); ok {
-			return reply, err
-		}
-	}
 	const nkeys, usual = 3, 6
 	counter, next := sideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, next,

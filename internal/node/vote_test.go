@@ -38,12 +38,12 @@ func (c *renewed) EvalSHA(ctx context.Context, sha string, keys, args []string) 
 	return c.reply, nil
 }
 
-func voter(t *testing.T, conn driver.Conn, batchAbove int) *Node {
+func voter(t *testing.T, conn driver.Conn, batchAbove int) *Batched {
 	t.Helper()
-	n := New(conn, Options{
+	n := Batch(New(conn, Options{
 		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
-		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, BatchAbove: batchAbove, Logger: slog.New(slog.DiscardHandler),
-	})
+		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	}), batchAbove)
 	t.Cleanup(n.Close)
 	return n
 }

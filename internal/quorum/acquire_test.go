@@ -40,7 +40,7 @@ func acquired(t *testing.T, e *Engine, id string) *Lease {
 	return lease
 }
 
-// records returns what is on the nodes.
+// keys returns what is on the nodes.
 func records(nodes []*server) []string {
 	all := make([]string, len(nodes))
 	for i, s := range nodes {
@@ -151,7 +151,7 @@ func TestSecondRound(t *testing.T) {
 	})
 }
 
-// Between its grant and its confirmation node 1 lost the record to another
+// Between its grant and its confirmation node 1 lost the key to another
 // holder, which raised the counter: the confirmation is refused there, and the
 // attempt fails and is undone.
 func TestConfirmationIsGuarded(t *testing.T) {
@@ -215,7 +215,7 @@ func TestGrantDuringSecondRound(t *testing.T) {
 				ahead(nodes[1], 4)
 				ahead(nodes[2], c.counter)
 				nodes[2].set(func(s *server) { s.back = 4 * time.Millisecond }) // 1 ms after patience ends
-				// Node 1 loses its record before it can confirm.
+				// Node 1 loses its key before it can confirm.
 				time.AfterFunc(1500*time.Microsecond, func() { nodes[1].put("", 0) })
 				lease, answers := newEngine(t, nodes).Acquire(t.Context(), requestOf("mine"))
 				if (lease != nil) != c.held {

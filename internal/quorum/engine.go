@@ -39,8 +39,8 @@ type Engine struct {
 
 	workers   *workers
 	transfers transfers
-	// waiting is told of records that a release left to those in line for them.
-	waiting func(record string)
+	// waiting is told of keys that a release left to those in the queues for them.
+	waiting func(key string)
 
 	secondRounds atomic.Uint64
 }
@@ -59,10 +59,10 @@ func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	}
 }
 
-// OnWaiting has told called with each record for which others were seen waiting
+// OnWaiting has told called with each key for which others were seen waiting
 // when it was granted, refused or released. It is set before the first round, and does
 // not block.
-func (e *Engine) OnWaiting(told func(record string)) { e.waiting = told }
+func (e *Engine) OnWaiting(told func(key string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
 // gone. No round may be started any more.
@@ -77,7 +77,7 @@ func (e *Engine) Close() {
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // Acquire makes one attempt for request, whose ID no attempt has used before. Where
-// the holder request.From, who holds nothing any more, has left its records to the
+// the holder request.From, who holds nothing any more, has left its keys to the
 // attempt, it takes their place; what it finds no use for is removed. The lease is nil when
 // the attempt failed: then what it may have left is being undone in the background, and the
 // answers are one a node; those that had not come when the attempt was decided are Unknown
@@ -98,7 +98,7 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 	decided := false
 	defer func() {
 		if !decided { // a method of ctx has panicked
-			l.giveUp(false)
+			l.giveUp()
 		}
 	}()
 
@@ -175,7 +175,7 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 	if !t.held() || now.Reached(l.until) || now.Reached(start.Add(vote.LongestAttempt)) {
 		return nil, l.fail()
 	}
-	l.keep(t.token, now)
+	l.win(t.token, now)
 	return l, nil
 }
 

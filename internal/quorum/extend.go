@@ -23,12 +23,12 @@ const (
 	Over
 )
 
-// Extend makes one round that prolongs the records to ttl from now. It never
+// Extend makes one round that prolongs the keys to ttl from now. It never
 // shortens the validity. One round runs at a time; a further caller waits for
 // it, or for ctx. When ctx ends first the round is Missed, and may have extended
-// records.
+// keys.
 //
-// A node that lost its record is given it back once a quorum has confirmed, and
+// A node that lost its key is given it back once a quorum has confirmed, and
 // not when the validity has run out: a lapsed lock is never resurrected.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
 	decided, ok := l.beginExtension(ctx)
@@ -87,7 +87,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.over:
+	case l.over():
 		return Over, answers
 	case e.clock.Now().Reached(l.until):
 		return Lapsed, answers
@@ -104,7 +104,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	return Extended, answers
 }
 
-// extendStep runs the extend step on node i, whose node is busy already.
+// extendStep runs the extend step on node i, which is busy already.
 func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote.Answer {
 	a := l.engine.voters[i].Extend(round, request)
 	l.leave(i, func(s *nodeState) {
@@ -119,13 +119,13 @@ func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote
 	return a
 }
 
-// repairStep gives the record back to node i if round was confirmed and the
+// repairStep gives the key back to node i if round was confirmed and the
 // validity still runs. Whichever of the node's answer and the decision comes
 // second calls it to effect.
 func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
 	l.mu.Lock()
 	s := &l.nodes[i]
-	due := l.confirmed == round && s.missing && !s.busy && !l.over && !l.engine.clock.Now().Reached(l.until)
+	due := l.confirmed == round && s.missing && !s.busy && !l.over() && !l.engine.clock.Now().Reached(l.until)
 	if due {
 		s.busy = true
 	}
@@ -153,7 +153,7 @@ func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
 func (l *Lease) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
 	for {
 		l.mu.Lock()
-		if l.over {
+		if l.over() {
 			l.mu.Unlock()
 			return nil, false
 		}

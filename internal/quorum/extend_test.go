@@ -14,14 +14,14 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// loss is what happened to a held lock's record on one node before an
+// loss is what happened to a held lock's key on one node before an
 // extension.
 type loss struct {
 	name string
 	set  func(s *server)
 	yes  bool // it extends
 	gone bool // it says that it has no record of ours
-	// repaired: the record is given back when a quorum extends.
+	// repaired: the key is given back when a quorum extends.
 	repaired bool
 }
 
@@ -36,7 +36,7 @@ func losses() []loss {
 	}
 }
 
-// Every mask of what may have happened to the records: extended by a quorum
+// Every mask of what may have happened to the keys: extended by a quorum
 // only, impossible as soon as it is, repaired only after a quorum and only
 // where nobody else has been.
 func TestExtendEveryMask(t *testing.T) {
@@ -87,7 +87,7 @@ func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
 	}
 }
 
-// heldBefore returns nodes that all have the record of a lease under id, to which mask is to
+// heldBefore returns nodes that all have the key of a lease under id, to which mask is to
 // happen, and what the mask is called. end ends them.
 func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name string, e *Engine, lease *Lease, end func()) {
 	t.Helper()
@@ -190,7 +190,7 @@ func countRepaired(mask []loss, end Extension) int {
 	return n
 }
 
-// The node that lost its record says so before the quorum is there, and after
+// The node that lost its key says so before the quorum is there, and after
 // it: it is repaired in both cases, and only then.
 func TestRepairFollowsTheQuorum(t *testing.T) {
 	t.Parallel()
@@ -227,7 +227,7 @@ func TestRepairFollowsTheQuorum(t *testing.T) {
 	}
 }
 
-// The node says late that it lost the record: not before the validity that the
+// The node says late that it lost the key: not before the validity that the
 // quorum confirmed has run out, and then it gets nothing.
 func TestNoRepairAfterTheValidity(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestExtendAfterLapse(t *testing.T) {
 	}
 }
 
-// A quorum extends the records, and its answers come when the validity has run
+// A quorum extends the keys, and its answers come when the validity has run
 // out: that is a lost lock, whether the time was spent on the way or asleep.
 func TestExtensionThatCompletesTooLate(t *testing.T) {
 	t.Parallel()
@@ -412,7 +412,7 @@ func TestImpossibleOverSeveralRounds(t *testing.T) {
 	})
 }
 
-// A node that was given back its record counts again.
+// A node that was given back its key counts again.
 func TestRepairedNodeIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,7 +434,7 @@ func TestRepairedNodeIsNotGone(t *testing.T) {
 	})
 }
 
-// Where the answer to a repair was lost, the node may have the record again.
+// Where the answer to a repair was lost, the node may have the key again.
 func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

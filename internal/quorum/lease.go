@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Lease is one attempt's records on the nodes, from its first command to the
+// Lease is one attempt's keys on the nodes, from its first command to the
 // release of the last. It is safe for concurrent use.
 type Lease struct {
 	engine *Engine
@@ -23,11 +23,8 @@ type Lease struct {
 	// nodes has one for each node: single, where there is one.
 	nodes  []nodeState
 	single [1]nodeState
-	// kept: the attempt succeeded, under token; its place in the line has no meaning
-	// any more.
-	kept bool
-	// over: given up, released or failed. Nothing but releases is sent then.
-	over  bool
+	state  state
+	// token is that of the attempt, once it is held.
 	token uint64
 	// unused is how many of the tokens before that one nobody has yet: the attempt's
 	// block without those that were given out.
@@ -48,17 +45,36 @@ type Lease struct {
 	release releasing
 }
 
-// node is what is known of the record on one node.
+// state is what became of a lease.
+//
+//	acquiring ── win ──→ held ── Release ──→ released
+//	    │                 ├──── Transfer ──→ transferred
+//	    └ giveUp → failed └───── Detach ───→ detached
+type state uint8
+
+const (
+	acquiring   state = iota // its attempt is under way
+	held                     // a quorum stores its token; until is the end of its validity
+	failed                   // the attempt failed: what it may have left is deleted
+	released                 // its keys are deleted, or left to a waiter that was woken up
+	transferred              // its keys are replaced by another lease's, or deleted
+	detached                 // its keys stay, for others to extend and to release
+)
+
+// over reports that nothing but releases is sent for l any more. The caller holds l.mu.
+func (l *Lease) over() bool { return l.state > held }
+
+// nodeState is what is known of the key on one node.
 type nodeState struct {
 	answer vote.Answer
 	// stored is the counter that the node is known to have at least.
 	stored uint64
-	// ours: the node may hold our record.
+	// ours: the node may hold our key.
 	ours bool
 	// gone: asked to extend, the node said that it does not. missing: nor does it
 	// hold another's.
 	gone, missing bool
-	// waiting: others were in the line there when the record was granted.
+	// waiting: others were in the queue there when the key was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other.
@@ -87,7 +103,7 @@ func (l *Lease) Token() uint64 {
 // attempt has given one and wants the lock for ttl: the next of its block. There is none
 // when the block is used up, when an attempt of the successor's own would have a
 // validity that is longer by more than the drift, or another ttl, and when no quorum holds
-// the record any more: an extension whose caller has left may have found that.
+// the key any more: an extension whose caller has left may have found that.
 //
 // A quorum stores the block's last token, so that every other attempt's tokens are
 // larger than all of the block, or smaller.
@@ -96,21 +112,21 @@ func (l *Lease) Successor(ttl time.Duration) (token uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fresh := now.Until(l.until) >= ttl-2*Drift(ttl)
-	if l.over || l.unused == 0 || l.ttl != ttl || !fresh || l.extension != nil || l.impossible() {
+	if l.over() || l.unused == 0 || l.ttl != ttl || !fresh || l.extension != nil || l.impossible() {
 		return 0, false
 	}
 	l.unused--
 	return l.token - l.unused, true
 }
 
-// Leave ends the lease and leaves its records where they are, for somebody else
-// to extend and to release by the holder id. ok is false when it was over
-// before.
-func (l *Lease) Leave() (ok bool) {
+// Detach ends the lease and leaves its keys where they are, for somebody else to extend
+// and to release by the holder id. ok is false when it was over before.
+func (l *Lease) Detach() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ok = !l.over
-	l.over = true
+	if ok = !l.over(); ok {
+		l.state = detached
+	}
 	return ok
 }
 
@@ -141,7 +157,7 @@ func (l *Lease) Until() clock.Instant {
 	return l.until
 }
 
-// Impossible reports that more nodes have said they hold no record of ours than
+// Impossible reports that more nodes have said they hold no key of ours than
 // a quorum can do without.
 func (l *Lease) Impossible() bool {
 	l.mu.Lock()
@@ -160,14 +176,14 @@ func (l *Lease) impossible() bool {
 	return gone > len(l.nodes)-Majority(len(l.nodes))
 }
 
-// acquireStep runs the acquire step on node i, whose node is busy already.
+// acquireStep runs the acquire step on node i, which is busy already.
 func (l *Lease) acquireStep(ctx context.Context, i int) vote.Answer {
 	var a vote.Answer // no reply, should a panic of ctx end the step
 	defer func() {
 		l.leave(i, func(s *nodeState) {
 			s.answer = a
 			s.stored, s.waiting = a.Token, a.Waiting
-			// A node that may have executed the step may hold the record.
+			// A node that may have executed the step may hold the key.
 			s.ours = a.MayHold()
 		})
 	}()
@@ -188,7 +204,7 @@ func (l *Lease) requestOf(i int) vote.Acquire {
 	return r
 }
 
-// confirmStep runs the confirm step on node i. Its node is not busy: the node
+// confirmStep runs the confirm step on node i. It is not busy: the node
 // has answered the acquire step.
 func (l *Lease) confirmStep(i int, request vote.Confirm) vote.Answer {
 	if !l.enter(i) {
@@ -204,12 +220,12 @@ func (l *Lease) confirmStep(i int, request vote.Confirm) vote.Answer {
 	return a
 }
 
-// enter makes node i's node busy, unless a step is under way there or the lease
+// enter makes node i busy, unless a step is under way there or the lease
 // is over.
 func (l *Lease) enter(i int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || l.nodes[i].busy {
+	if l.over() || l.nodes[i].busy {
 		return false
 	}
 	l.nodes[i].busy = true
@@ -231,12 +247,12 @@ func (l *Lease) leave(i int, note func(*nodeState)) {
 	}
 }
 
-// keep ends a successful attempt. Steps that no answer has come to go on in the
+// win ends a successful attempt. Steps that no answer has come to go on in the
 // background.
-func (l *Lease) keep(token uint64, now clock.Instant) {
+func (l *Lease) win(token uint64, now clock.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept, l.token, l.unused, l.decided = true, token, l.request.More, now
+	l.state, l.token, l.unused, l.decided = held, token, l.request.More, now
 }
 
 // fail gives an attempt up, undoes it in the background, and returns the nodes'
@@ -248,6 +264,6 @@ func (l *Lease) fail() []vote.Answer {
 		answers[i] = l.nodes[i].answer
 	}
 	l.mu.Unlock()
-	l.giveUp(false)
+	l.giveUp()
 	return answers
 }

@@ -27,7 +27,7 @@ type condition struct {
 	verdict vote.Verdict
 }
 
-// theirs is the record of a holder that has nothing to do with the test.
+// theirs is the key of a holder that has nothing to do with the test.
 const theirs = "theirs"
 
 func conditions() []condition {
@@ -207,7 +207,7 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 	}
 
 	if lease != nil {
-		released(t, mask, nodes, lease)
+		checkRelease(t, mask, nodes, lease)
 	}
 	// A hundred milliseconds later nothing of it is on a node that a message
 	// reaches within that time; in the end, on none.
@@ -218,8 +218,8 @@ func attempt(t *testing.T, mask []condition, cut time.Duration) {
 	engine.Close()
 }
 
-// released unlocks what was held, and checks when and with what answers.
-func released(t *testing.T, mask []condition, nodes []*server, lease *Lease) {
+// checkRelease unlocks what was held, and checks when and with what answers.
+func checkRelease(t *testing.T, mask []condition, nodes []*server, lease *Lease) {
 	t.Helper()
 	if lease.Token() == 0 {
 		t.Errorf("%s: held without a token", maskName(mask))

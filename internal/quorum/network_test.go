@@ -149,14 +149,14 @@ func (s *server) freeze() (thaw func()) {
 	}
 }
 
-// record returns the holder id on the node, "" for none.
+// key returns the holder id on the node, "" for none.
 func (s *server) record() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.present()
 }
 
-// present expires the record, and returns it. The caller holds s.mu.
+// present expires the key, and returns it. The caller holds s.mu.
 func (s *server) present() string {
 	if !s.expires.IsZero() && !time.Now().Before(s.expires) {
 		s.id, s.expires = "", time.Time{}
@@ -164,7 +164,7 @@ func (s *server) present() string {
 	return s.id
 }
 
-// put makes id the record for ttl, 0 for ever.
+// put makes id the key for ttl, 0 for ever.
 func (s *server) put(id string, ttl time.Duration) {
 	s.set(func(s *server) {
 		s.id, s.expires = id, time.Time{}
@@ -220,7 +220,7 @@ func (s *server) do(ctx context.Context, kind string, execute func() vote.Answer
 	}
 }
 
-// held is the answer when another has the record. The caller holds s.mu.
+// held is the answer when another has the key. The caller holds s.mu.
 func (s *server) held() vote.Answer {
 	left := time.Duration(-1)
 	if !s.expires.IsZero() {

@@ -30,7 +30,7 @@ func TestOneStepAtATimeOnANode(t *testing.T) {
 	})
 }
 
-// A node is given its record back once, though a second round is confirmed before it has
+// A node is given its key back once, though a second round is confirmed before it has
 // answered.
 func TestOneRepairAtATime(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestOneRepairAtATime(t *testing.T) {
 	})
 }
 
-// A node that lost its record, and cannot be given it back, is released all the same: somebody
+// A node that lost its key, and cannot be given it back, is released all the same: somebody
 // may wait there. So is one that has it again by its own means.
 func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 	}
 }
 
-// A lock that is handed on is not released where another has the record.
+// A lock that is handed on is not released where another has the key.
 func TestReleaseToQueueAsksNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 }
 
 // Where a waiter's node has called another meanwhile, the votes of the rest count; who has no
-// place in the line leaves the lock to the one who was called.
+// place in the queue leaves the lock to the one who was called.
 func TestAnotherWasCalled(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{true, false} {
@@ -145,7 +145,7 @@ func TestAnotherWasCalled(t *testing.T) {
 	}
 }
 
-// A waiter does not have a record removed where another holder's is.
+// A waiter does not have a key removed where another holder's is.
 func TestTakeOverLeavesAnothersAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ type Poll struct {
 	Enough func(answers []vote.Answer) bool
 	// Undo takes back what node i granted when the poll is lost.
 	Undo func(ctx context.Context, i int)
-	// TTL, if not zero, is what the nodes keep a record for: a quorum that comes
+	// TTL, if not zero, is what the nodes keep a key for: a quorum that comes
 	// when its validity is over has lost.
 	TTL time.Duration
 	// Longest, if not zero, is how long after its start a quorum may come: a later one has

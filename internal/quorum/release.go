@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Release deletes the records, and reports what each node said: Granted where
+// Release deletes the keys, and reports what each node said: Granted where
 // one was deleted, or left to one who waits and was called. It waits until a quorum
 // has answered so, or the rest could not make one, for a few steps' time at most;
 // what is still under way then goes on in the background. It asks no ctx: a caller
@@ -16,7 +16,7 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	if arbiter := l.arbiter(); arbiter >= 0 {
 		ok = l.releaseToQueue(arbiter)
 	} else {
-		ok = l.giveUp(true)
+		ok = l.releaseEverywhere(released)
 	}
 	if !ok {
 		return nil, false
@@ -82,16 +82,19 @@ type releasing struct {
 	freed func(i int)
 }
 
-// giveUp ends the lease, and releases every record that may be there: at once
+// giveUp ends an attempt that failed, and releases in the background.
+func (l *Lease) giveUp() { l.releaseEverywhere(failed) }
+
+// releaseEverywhere ends the lease, and releases every key that may be there: at once
 // where no step is under way, else from the goroutine of the step, so that it
 // comes after it. It reports false when the lease was over before.
-func (l *Lease) giveUp(wanted bool) bool {
+func (l *Lease) releaseEverywhere(next state) bool {
 	var room [8]int
-	idle, ok := l.finish(room[:0], wanted, nil)
+	idle, ok := l.end(next, room[:0], nil)
 	if !ok {
 		return false
 	}
-	if r := &l.release; wanted && r.votes == nil && len(idle) > 0 {
+	if r := &l.release; r.wanted && r.votes == nil && len(idle) > 0 {
 		r.answers[idle[0]] = l.releaseStep(idle[0])
 		return true
 	}
@@ -99,24 +102,25 @@ func (l *Lease) giveUp(wanted bool) bool {
 	return true
 }
 
-// releaseAll releases the records on idle nodes, in the background.
+// releaseAll releases the keys on idle nodes, in the background.
 func (l *Lease) releaseAll(idle []int) {
 	for _, i := range idle {
 		l.engine.workers.run(func() { l.releaseStep(i) })
 	}
 }
 
-// finish ends the lease, has freed called, or by default the release done, for each
+// end ends the lease, has freed called, or by default the release done, for each
 // node where a step is under way when that is over, and appends the others that are
-// to be released to idle: those that a record may be on, and after a lock that was
-// held those too that said there is none: a waiter may stand in line there.
-func (l *Lease) finish(idle []int, wanted bool, freed func(i int)) ([]int, bool) {
+// to be released to idle: those that a key may be on, and after a lock that was
+// held those too that said there is none: a waiter may be queued there.
+func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	l.mu.Lock()
-	if l.over {
+	if l.over() {
 		l.mu.Unlock()
 		return nil, false
 	}
-	l.over = true
+	l.state = next
+	wanted := next != failed
 	r := &l.release
 	r.wanted, r.freed = wanted, freed
 	if wanted {
@@ -181,7 +185,7 @@ func (l *Lease) freed(i int) {
 	l.releaseStep(i)
 }
 
-// releaseStep releases the record on node i, if the step before it may have left
+// releaseStep releases the key on node i, if the step before it may have left
 // one or somebody may wait there.
 func (l *Lease) releaseStep(i int) vote.Answer {
 	a := l.releaseOn(i)
@@ -197,7 +201,7 @@ func (l *Lease) releaseOn(i int) vote.Answer {
 	return l.engine.voters[i].Release(&l.release.round, request)
 }
 
-// releasable is what node i is asked to release; ours, that it may have the record.
+// releasable is what node i is asked to release; ours, that it may have the key.
 func (l *Lease) releasable(i int) (request vote.Release, ours bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,13 +215,13 @@ func (l *Lease) releasable(i int) (request vote.Release, ours bool) {
 	if l.token > node.stored {
 		request.Token = l.token // else there is nothing to repair
 	}
-	if ticket := l.request.Ticket; !l.kept && ticket.Waiter != "" && ticket.Node == i {
+	if ticket := l.request.Ticket; l.state == failed && ticket.Waiter != "" && ticket.Node == i {
 		request.Ticket = ticket
 	}
 	return request, node.ours
 }
 
-// released takes in what became of the record on node i.
+// released takes in what became of the key on node i.
 func (l *Lease) released(i int, answer vote.Answer) {
 	r := &l.release
 	if answer.Waiting {

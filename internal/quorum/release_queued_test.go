@@ -137,7 +137,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 	})
 }
 
-// A step is still under way on another node when the lock is handed on: its record
+// A step is still under way on another node when the lock is handed on: its key
 // is released after it, or left if it ends in time. The node that keeps the queue
 // does not answer: all is released, and the caller hardly waits.
 func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
@@ -189,7 +189,7 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 	}
 }
 
-// Every mask of what may have happened to the records that were left: whoever was
+// Every mask of what may have happened to the keys that were left: whoever was
 // called holds when a quorum grants, what is another's stays, and nothing of the
 // holder before is left where a message arrives.
 func TestTakeOverEveryMask(t *testing.T) {
@@ -201,7 +201,7 @@ func takeOverOnce(t *testing.T, mask []loss) {
 	t.Helper()
 	nodes, name, e, lease, end := heldBefore(t, mask, "mine")
 	defer end()
-	lease.Leave()
+	lease.Detach()
 	arbiter := len(mask) - 1 // has called the waiter when it released the record
 	nodes[arbiter].put("", 0)
 	grants := 0

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Every mask of what may have happened to the records before the release: each
+// Every mask of what may have happened to the keys before the release: each
 // node that may hold one is asked, what is another's stays, and the caller waits
 // no longer than a quorum takes.
 func TestReleaseEveryMask(t *testing.T) {
@@ -80,7 +80,7 @@ func releaseOnce(t *testing.T, mask []loss) {
 }
 
 // A node that never was sent anything is not asked to release. One that said that
-// another holds it is: a waiter may stand in line there.
+// another holds it is: a waiter may be queued there.
 func TestReleaseAsksWhoMayHoldTheRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

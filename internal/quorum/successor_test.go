@@ -64,7 +64,7 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// deleted has n nodes say that another has the record, to an extension whose caller has
+// deleted has n nodes say that another has the key, to an extension whose caller has
 // left.
 func deleted(t *testing.T, lease *Lease, n int) {
 	for _, v := range lease.engine.voters[len(lease.nodes)-n:] {
@@ -93,7 +93,7 @@ func TestNoSuccessor(t *testing.T) {
 		"shorter TTL":           {before: func(*testing.T, *Lease) {}, ttl: ttl - time.Second},
 		"longer TTL":            {before: func(*testing.T, *Lease) {}, ttl: ttl + time.Second},
 		"released":              {before: func(t *testing.T, lease *Lease) { lease.Release() }, ttl: ttl},
-		"left":                  {before: func(t *testing.T, lease *Lease) { lease.Leave() }, ttl: ttl},
+		"left":                  {before: func(t *testing.T, lease *Lease) { lease.Detach() }, ttl: ttl},
 		"extended":              {before: func(t *testing.T, lease *Lease) { time.Sleep(ttl / 2); lease.Extend(t.Context(), ttl) }, ttl: ttl, ok: true},
 		"extended more":         {before: func(t *testing.T, lease *Lease) { lease.Extend(t.Context(), 2*ttl) }, ttl: ttl},
 		"deleted by a minority": {before: func(t *testing.T, lease *Lease) { deleted(t, lease, 1) }, ttl: ttl, ok: true},

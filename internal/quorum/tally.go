@@ -5,7 +5,7 @@ import "github.com/redlatch/redlatch/internal/vote"
 // tally counts the votes of one acquisition, one node a node.
 //
 // A lock is held when a quorum C of nodes has stored the attempt's token T, each
-// while it held the attempt's record without a break since its grant. A grant
+// while it held the attempt's key without a break since its grant. A grant
 // stores its counter, so a quorum that granted under one counter has stored T as
 // it is. Where none does, T is the largest counter granted, and nodes that gave
 // less are asked to confirm it, in a second round. Votes belong to nodes, so a
@@ -16,7 +16,7 @@ import "github.com/redlatch/redlatch/internal/vote"
 // overlap; when the later one was granted the node's counter was the earlier T at
 // least, its answer was more, and its own T is no less than that answer. Nothing
 // is said of nodes outside C: one that granted under more than T does not count,
-// for what it gave before may be as large as T; but its record keeps others
+// for what it gave before may be as large as T; but its key keeps others
 // out, and counts as any when the lock is extended. No step takes its counter
 // back to T: extend and release store what is larger, repair refuses.
 type tally struct {

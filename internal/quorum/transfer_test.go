@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// transferred is Transfer with the next lease as a result.
-func transferred(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Answer, ok bool) {
+// transferOf is Transfer with the next lease as a result.
+func transferOf(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Answer, ok bool) {
 	answers, ok = h.Transfer(request, func(decided *Lease) { next = decided })
 	return next, answers, ok
 }
@@ -30,7 +30,7 @@ func TestTransfer(t *testing.T) {
 				start := time.Now()
 				request := requestOf(fmt.Sprint(k + 1))
 				request.TTL = time.Minute
-				next, answers, ok := transferred(lease, request)
+				next, answers, ok := transferOf(lease, request)
 				if took := time.Since(start); next == nil || !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
@@ -40,7 +40,7 @@ func TestTransfer(t *testing.T) {
 				if next.Token() <= lease.Token() {
 					t.Errorf("N=%d: token %d follows %d", n, next.Token(), lease.Token())
 				}
-				if again, _, ok := transferred(lease, requestOf("again")); again != nil || ok {
+				if again, _, ok := transferOf(lease, requestOf("again")); again != nil || ok {
 					t.Errorf("N=%d: it was handed over twice", n)
 				}
 				if _, ok := lease.Release(); ok {
@@ -66,8 +66,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// Every mask of what may have happened to the records before: the next holds
-// when a quorum has its record, what is another's stays, and of a hand-over that
+// Every mask of what may have happened to the keys before: the next holds
+// when a quorum has its key, what is another's stays, and of a hand-over that
 // failed nothing is left.
 func TestTransferEveryMask(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func transferOnce(t *testing.T, mask []loss) {
 	}
 	need := Majority(len(mask))
 	start := time.Now()
-	next, answers, ok := transferred(lease, requestOf("next"))
+	next, answers, ok := transferOf(lease, requestOf("next"))
 	took := time.Since(start)
 	longest := 4 * time.Millisecond
 	if waits && deletable < need {
@@ -169,7 +169,7 @@ func TestTransferWithLostAnswers(t *testing.T) {
 						s.set(func(s *server) { s.deaf = false })
 					}
 				})
-				next, _, ok := transferred(lease, requestOf("next"))
+				next, _, ok := transferOf(lease, requestOf("next"))
 				if !ok || (next != nil) != (n-deaf >= Majority(n)) {
 					t.Errorf("N=%d, %d deaf: %t, the next holds: %t", n, deaf, ok, next != nil)
 				}
@@ -187,7 +187,7 @@ func TestTransferWithLostAnswers(t *testing.T) {
 	}
 }
 
-// Where an answer was lost, the next was undone and another has the record by now, nobody
+// Where an answer was lost, the next was undone and another has the key by now, nobody
 // can say that it was not handed over.
 func TestTransferUndoneAndTaken(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestTransferUndoneAndTaken(t *testing.T) {
 		nodes[0].set(func(s *server) { s.deaf = true })
 		done := make(chan []vote.Answer)
 		go func() {
-			_, answers, _ := transferred(lease, requestOf("next"))
+			_, answers, _ := transferOf(lease, requestOf("next"))
 			done <- answers
 		}()
 		for nodes[0].record() != "next" {
@@ -239,7 +239,7 @@ func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 					go lease.Extend(ctx, time.Minute)
 					synctest.Wait()
 				}
-				next, answers, ok := transferred(lease, requestOf("next"))
+				next, answers, ok := transferOf(lease, requestOf("next"))
 				if next == nil || !ok {
 					t.Fatalf("extending %t, back %d: %v", extending, back, answers)
 				}
@@ -277,7 +277,7 @@ func TestHandedOverOnce(t *testing.T) {
 			go func() {
 				var o outcome
 				if k%2 == 0 {
-					o.next, _, o.ok = transferred(lease, requestOf(fmt.Sprint(k)))
+					o.next, _, o.ok = transferOf(lease, requestOf(fmt.Sprint(k)))
 				} else {
 					_, o.ok = lease.Release()
 				}

@@ -75,10 +75,10 @@ const ringScale = 11
 // underWay counts the commands, of all connections, that somebody waits for.
 var underWay atomic.Int64
 
-// crowd is from how many of them on processors are scarce, so that fewer and
+// scarceAbove is the number of them above which processors are scarce, so that fewer and
 // longer writes gain more than early ones. Measured on two processors, over one
 // node and five, with 1 to 64 callers.
-var crowd = int64(6 * runtime.GOMAXPROCS(0))
+var scarceAbove = int64(6 * runtime.GOMAXPROCS(0))
 
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
@@ -272,7 +272,7 @@ func (w *watched) Read(b []byte) (int, error) {
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	if underWay.Load() > crowd {
+	if underWay.Load() > scarceAbove {
 		// Others that are about to send do so first, and the next write carries all
 		// of theirs: that costs both ends less than a write for each.
 		runtime.Gosched()

@@ -114,9 +114,9 @@ func (s *sentinels) fail(err error) (giveUp bool) {
 	return s.failures >= failedChecks
 }
 
-// standing returns an error unless the Sentinels have named a master not long ago, or have not
+// recent returns an error unless the Sentinels have named a master not long ago, or have not
 // been asked yet.
-func (s *sentinels) standing() error {
+func (s *sentinels) recent() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -190,7 +190,7 @@ func (c *Conn) ready(ctx context.Context) error {
 	if c.sentinels == nil {
 		return nil
 	}
-	if err := c.sentinels.standing(); err != nil {
+	if err := c.sentinels.recent(); err != nil {
 		return driver.NotSent(err)
 	}
 	return nil

@@ -185,33 +185,33 @@ func TestOneSentinelNamesAnotherMaster(t *testing.T) {
 func TestMasterStands(t *testing.T) {
 	t.Parallel()
 	s := &sentinels{master: "main"}
-	if err := s.standing(); err != nil {
+	if err := s.recent(); err != nil {
 		t.Errorf("before anybody was asked: %v", err)
 	}
 	now := clock.System.Now()
 	s.confirm(now.Add(-2 * masterStands))
-	if err := s.standing(); err == nil || !strings.Contains(err.Error(), "last asked") {
+	if err := s.recent(); err == nil || !strings.Contains(err.Error(), "last asked") {
 		t.Errorf("long ago: %v", err)
 	}
 	s.confirm(now.Add(time.Hour)) // for as long as this test takes
 	s.confirm(now)                // which was asked before
-	if err := s.standing(); err != nil {
+	if err := s.recent(); err != nil {
 		t.Errorf("just now: %v", err)
 	}
 	missed := errors.New("missed")
 	for i := range failedChecks {
-		if err := s.standing(); err != nil {
+		if err := s.recent(); err != nil {
 			t.Errorf("after %d checks without a majority: %v", i, err)
 		}
 		if last := i == failedChecks-1; s.fail(missed) != last {
 			t.Errorf("after %d checks without a majority: given up %t", i+1, !last)
 		}
 	}
-	if err := s.standing(); err != missed {
+	if err := s.recent(); err != missed {
 		t.Errorf("after %d checks without a majority: %v", failedChecks, err)
 	}
 	s.confirm(now.Add(2 * time.Hour))
-	if err := s.standing(); err != nil {
+	if err := s.recent(); err != nil {
 		t.Errorf("with a majority again: %v", err)
 	}
 }

@@ -133,7 +133,7 @@ func TestIfEqualOfASilentServer(t *testing.T) {
 			return redistest.Pass
 		})
 		proxy.BlackHole(redistest.Both, command == "")
-		_, _, err := c.IfEqual(within(t, 200*time.Millisecond), "k", "mine", "SET", "k", "mine")
+		_, _, err := c.IfEqual(within(t, 2*inTime), "k", "mine", "SET", "k", "mine")
 		if notSent := errors.Is(err, driver.ErrNotSent); err == nil || notSent != (command != "EXEC") {
 			t.Errorf("silent at %q: %v", command, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // StartSentinel starts a Sentinel that watches master under a name, and fails
 // over when so many Sentinels, itself counted, agree that it is down. It takes a
-// master to be down after 500 ms without a word, where Options.Args say nothing
+// master to be down after 2 s without a word, as of a busy machine, where Options.Args say nothing
 // else. It blocks as [Start] does.
 func StartSentinel(ctx context.Context, name string, master *Server, quorum int, opts Options) (*Server, error) {
 	if opts.Binary == "" {
@@ -20,7 +20,7 @@ func StartSentinel(ctx context.Context, name string, master *Server, quorum int,
 	opts.TLS = opts.TLS || master.opts.TLS
 	args := []string{
 		"--sentinel", "monitor", name, "127.0.0.1", strconv.Itoa(master.Port()), strconv.Itoa(quorum),
-		"--sentinel", "down-after-milliseconds", name, "500",
+		"--sentinel", "down-after-milliseconds", name, "2000",
 		"--sentinel", "failover-timeout", name, "3000",
 	}
 	if master.opts.Password != "" {

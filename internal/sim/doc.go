@@ -5,10 +5,9 @@
 // of the world. Each [Machine] has clocks of its own over it, which run at
 // another rate, step, and stand still, and each [Node] has a wall clock. A
 // machine's connections ([Conn]) carry commands to nodes and replies back with
-// delays drawn from the seed, and break. A [Server] does in Go what the scripts
-// of package script do in Lua; a differential test holds it to a real server
-// with the real scripts. [Weather] brings faults. A [Judge] watches the holders
-// and says what was broken.
+// delays drawn from the seed, and break. A node's server (package server) runs the
+// scripts of package script as they are. [Weather] brings faults. A [Judge] watches
+// the holders and says what was broken.
 //
 // # Replay
 //
@@ -19,7 +18,7 @@
 //
 // # Mutations
 //
-// A [Mutation] breaks one rule of the lock, in the servers, the connections or
-// the clocks, without a change to the code under test. A judge that finds
+// A [Mutation] breaks one rule of the lock, in the text of a script, the connections
+// or the clocks, without a change to the code under test. A judge that finds
 // nothing then is of no use.
 package sim

@@ -6,21 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/script"
 )
-
-// Lease is a lock that was acquired, as the judge sees it.
-type Lease interface {
-	// Deadline is the end of the validity, End the moment before it, by the guard, at which
-	// the lock counts as lost.
-	Deadline() clock.Instant
-	End() clock.Instant
-	Token() uint64
-	Err() error
-	HolderID() string
-}
 
 // Judge watches all holders and says what was broken. It is safe for concurrent
 // use.
@@ -56,7 +45,7 @@ type Holding struct {
 	machine  *Machine
 	name     string
 	label    string
-	lease    Lease
+	lease    hook.Lease
 	token    uint64
 	acquired time.Duration
 	lapsed   bool // it was seen after the end of its validity
@@ -68,7 +57,7 @@ type Holding struct {
 func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]*story)} }
 
 // Acquired tells that m's process holds name. label is that of the Lock call.
-func (j *Judge) Acquired(m *Machine, name, label string, l Lease) *Holding {
+func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding {
 	w := j.world
 	h := &Holding{judge: j, machine: m, name: name, label: label, lease: l, token: l.Token(), acquired: w.Now()}
 	began := w.lastAttempt(label)

@@ -1,5 +1,7 @@
 package sim
 
+import "strings"
+
 // Mutation is a rule of the lock that is broken on purpose.
 type Mutation uint8
 
@@ -7,7 +9,7 @@ type Mutation uint8
 const (
 	None Mutation = iota
 
-	// In a server, as if the script said so.
+	// In a script, whose text is edited.
 	ExtendCreates      // extend re-creates a record that is gone
 	ExtendShortens     // extend may shorten a record's life
 	ReleaseBlind       // release deletes without comparing the holder
@@ -67,7 +69,7 @@ var mutationNames = [Mutations]string{
 	ReleaseOvertakes:   "release overtakes acquire",
 	SentAgain:          "an acquire sent again",
 	ReachableQuorum:    "quorum of the reachable nodes",
-	FenceOff:           "no restart fence",
+	FenceOff:           "no quarantine",
 	OneClock:           "suspend not seen",
 	WallDeadline:       "deadline by the wall clock",
 }
@@ -105,4 +107,49 @@ func (m Mutation) Within() int {
 		return 500
 	}
 	return 300
+}
+
+// edit is a change to the text of a script: now replaces was, which occurs once in file.
+type edit struct{ file, was, now string }
+
+var edits = map[Mutation]edit{
+	ExtendCreates: {"extend.lua", `if seen[1] ~= ARGV[2] then
+  return seen[1] and {`, `if not seen[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX')
+elseif seen[1] ~= ARGV[2] then
+  return seen[1] and {`},
+	ExtendShortens:    {"extend.lua", `ARGV[3], 'GT')`, `ARGV[3])`},
+	ReleaseBlind:      {"release.lua", `= seen[1] == ARGV[1], ARGV[4], nil`, `= seen[1] and true, ARGV[4], nil`},
+	AcquireOverwrites: {"acquire.lua", `if seen[1] and seen[1] ~= from then`, `if false then`},
+	ConfirmSkipped: {"confirm.lua", `if seen[1] ~= ARGV[2] or seen[2] ~= ARGV[3] then
+  return 0`, `do
+  return 1`},
+	ConfirmUnguarded:   {"confirm.lua", `if seen[1] ~= ARGV[2] or seen[2] ~= ARGV[3] then`, `if false then`},
+	CounterFromClock:   {"acquire.lua", `number = math.max(number, tonumber(seen[2]) + 1 + room)`, ``},
+	BlockOverlaps:      {"acquire.lua", `tonumber(seen[2]) + 1 + room)`, `tonumber(seen[2]) + 1)`},
+	CounterUnclamped:   {"acquire.lua", `math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)`, `tonumber(proposed)`},
+	MarkerIgnored:      {"acquire.lua", `if not admitted(KEYS[3], seen[3], ARGV[7], now) then`, `if false then`},
+	UptimeLies:         {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(table.concat(info), 'uptime_in_seconds:%d+', 'uptime_in_seconds:1048576'))}`},
+	ReplicationIgnored: {"admitted.lua", `if age < 0 or age > FRESH then`, `if false then`},
+	PromotionHidden:    {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(table.concat(info), 'second_repl_offset:%d+', 'second_repl_offset:-1'))}`},
+	AdmissionBlind: {"admit.lua", `if KEYS[2] and (redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (all or '') .. '+' .. (db or '') ~= ARGV[5] then`,
+		`if false then`},
+	RepairOverwrites: {"repair.lua", `if seen[1] then
+  return seen[1] == ARGV[2] and 1 or 0
+end
+if (tonumber(seen[2]) or 0) > tonumber(ARGV[4]) then
+  return 0
+end
+if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) then`},
+	LeavesUnheld: {"release.lua", `ours and ARGV[1] or nil`, `ARGV[1]`},
+}
+
+// edit returns what the mutation does to the text of a script that a server is sent, nil
+// for nothing.
+func (m Mutation) edit() func(text string) string {
+	e, ok := edits[m]
+	if !ok {
+		return nil
+	}
+	return func(text string) string { return strings.ReplaceAll(text, e.was, e.now) }
 }

@@ -2,12 +2,12 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
 // Durability is what a node's data survives.
@@ -39,12 +39,12 @@ type Node struct {
 	// Guarded by world.mu.
 	rng    *rand.Rand
 	wall   timeline
-	server *Server // nil while it is down
+	server *server.Server // nil while it is down
 	hung   bool
 	inbox  []letter // arrived while it hung
 	disk   saved
 	// restored is what the server came up with.
-	restored map[string]entry
+	restored server.Data
 	// released are the holder ids that a release was executed for.
 	released map[string]bool
 	// listening says over which stream each of listeners, in order, hears.
@@ -69,7 +69,7 @@ type letter struct {
 
 // saved is a copy of the keys as they were at some moment.
 type saved struct {
-	keys map[string]entry
+	data server.Data
 	at   time.Duration
 }
 
@@ -95,10 +95,10 @@ func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age t
 func (n *Node) Index() int { return n.index }
 
 // start brings a server up with these keys.
-func (n *Node) start(keys map[string]entry) {
+func (n *Node) start(data server.Data) {
 	n.runs++
-	s := NewServer(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), n.clock)
-	s.Mutation = n.world.Mutation
+	s := server.New(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), n.clock)
+	s.Edit = n.world.Mutation.edit()
 	switch n.durability {
 	case EverySec:
 		s.AppendFsync = "everysec"
@@ -108,10 +108,10 @@ func (n *Node) start(keys map[string]entry) {
 	if n.replicated {
 		s.Replicas = 1
 	}
-	maps.Copy(s.keys, keys)
+	s.Load(data)
 	s.Publish = n.publish
 	n.listening, n.listeners = make(map[*subscription]*stream), nil
-	n.server, n.restored = s, keys
+	n.server, n.restored = s, data
 }
 
 // receive is the arrival of a request. The caller holds world.mu.
@@ -163,7 +163,7 @@ func (n *Node) execute(s *stream, r *request) {
 			})
 		}
 	}
-	if len(step) > 0 && step[0] == release && n.server.has(r.args[5]) {
+	if len(step) > 0 && step[0] == release && n.server.Has(r.args[5]) {
 		s.strand()
 	}
 	if n.fuse > 0 {
@@ -178,10 +178,10 @@ func (n *Node) execute(s *stream, r *request) {
 func (n *Node) save() {
 	now := n.world.Now()
 	if (n.durability == Snapshot || n.durability == EverySec) && now-n.disk.at >= n.every {
-		n.disk = saved{n.server.snapshot(), now}
+		n.disk = saved{n.server.Snapshot(), now}
 	}
 	if n.replicated && now-n.replica.at >= n.lag {
-		n.replica = saved{n.server.snapshot(), now}
+		n.replica = saved{n.server.Snapshot(), now}
 	}
 }
 
@@ -192,7 +192,7 @@ func (n *Node) crash() {
 		return
 	}
 	if n.durability == Always {
-		n.disk.keys = n.server.snapshot()
+		n.disk.data = n.server.Snapshot()
 	}
 	old := n.server
 	n.server, n.inbox, n.hung, n.fuse = nil, nil, false, 0
@@ -201,7 +201,7 @@ func (n *Node) crash() {
 
 // hangUp has the machines learn that a server is gone, soon or never. The
 // caller holds world.mu.
-func (n *Node) hangUp(old *Server) {
+func (n *Node) hangUp(old *server.Server) {
 	w := n.world
 	for _, m := range w.machines {
 		for _, c := range m.conns {
@@ -246,7 +246,7 @@ func (n *Node) Crash(down time.Duration, lost bool, after int) {
 		w.History.Add(n.Name, "crashes, down for %v (%v, disk lost %t)", down, n.durability, lost)
 		n.crash()
 		if lost {
-			n.disk.keys = nil
+			n.disk.data = nil
 		}
 		w.after(down, n.up)
 	})
@@ -266,8 +266,8 @@ func (n *Node) up() {
 	if n.server != nil {
 		return
 	}
-	n.start(n.disk.keys)
-	n.world.History.Add(n.Name, "is up with %d keys", len(n.server.keys))
+	n.start(n.disk.data)
+	n.world.History.Add(n.Name, "is up with %d keys", n.server.Len())
 }
 
 // Promote replaces the server by its replica, which lacks the last writes; or, by chance, has
@@ -288,7 +288,7 @@ func (n *Node) Promote(after int) {
 		old := n.server
 		n.hung, n.inbox, n.fuse = false, nil, 0
 		started := old.Started
-		n.start(n.replica.keys)
+		n.start(n.replica.data)
 		n.server.Started = started // a replica has been up all the time
 		n.server.Offset = 1 + int64(n.runs)
 		n.hangUp(old)
@@ -300,14 +300,11 @@ func (n *Node) Promote(after int) {
 func (n *Node) failBack() {
 	s := n.server
 	n.runs++
-	s.keys = maps.Clone(n.replica.keys)
-	if s.keys == nil {
-		s.keys = make(map[string]entry)
-	}
+	s.Load(n.replica.data)
 	s.ReplicationID = fmt.Sprintf("%040x", (n.index+1)<<20|n.runs)
 	s.Received += 1000
 	s.Offset = 1 + int64(n.runs)
-	n.restored = n.replica.keys
+	n.restored = n.replica.data
 	n.world.History.Add(n.Name, "demoted and promoted again, %v behind", n.world.Now()-n.replica.at)
 }
 

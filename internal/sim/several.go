@@ -30,62 +30,6 @@ func (b bundle) release(i int) (keys []string, id string) {
 	return b.keys[1+3*b.acquires+2*i:][:2], b.argv[4+3*b.acquires+i]
 }
 
-// several is several.lua.
-func (c *call) several() (driver.Reply, error) {
-	if !c.admitted(c.keys[0], c.argv[2]) {
-		return text(""), nil
-	}
-	b := bundleOf(c.keys, c.argv)
-	simple := make([]bool, b.acquires+b.releases) // as they all are when the script looks
-	writes := false
-	for i := range simple {
-		if i < b.acquires {
-			simple[i] = c.simpleAcquire(b.acquire(i))
-		} else {
-			simple[i] = c.simpleRelease(b.release(i - b.acquires))
-		}
-		writes = writes || simple[i]
-	}
-	if writes && c.server.Replica {
-		return refuse(readOnly)
-	}
-	answers := []byte(strings.Repeat("0", len(simple)))
-	for i, simple := range simple {
-		switch {
-		case !simple:
-		case i >= b.acquires:
-			keys, _ := b.release(i - b.acquires)
-			delete(c.server.keys, keys[0])
-			answers[i] = '1'
-		default:
-			keys, args := b.acquire(i)
-			if e, _ := c.server.find(keys[1], c.ms); e.list {
-				break
-			}
-			if c.putNew(keys[0], args[0], args[1]) {
-				c.put(keys[1], args[2], c.argv[1])
-				answers[i] = '1'
-			}
-		}
-	}
-	return text(string(answers)), nil
-}
-
-func (c *call) simpleAcquire(keys, args []string) bool {
-	_, held := c.seen(keys[0])
-	last, counted := c.seen(keys[1])
-	_, waiting := c.seen(keys[2])
-	second, proposed := strconv.FormatInt(c.now.Unix(), 10), args[2]
-	return !held && !waiting && proposed[:max(0, len(proposed)-6)] == second &&
-		(!counted || len(last) == len(proposed) && last < proposed)
-}
-
-func (c *call) simpleRelease(keys []string, id string) bool {
-	holder, held := c.seen(keys[0])
-	_, waiting := c.seen(keys[1])
-	return held && holder == id && !waiting
-}
-
 // apart returns the single steps, as commands, that a command puts together; none if
 // it is a single one itself.
 func apart(args []string) (commands [][]string) {

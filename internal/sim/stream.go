@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
 // request is one command under way. It is guarded by world.mu until done is
@@ -46,7 +47,7 @@ func (r *request) finish(reply driver.Reply, err error) {
 // stream is one TCP connection. It is guarded by world.mu.
 type stream struct {
 	conn   *Conn
-	server *Server // at the other end
+	server *server.Server // at the other end
 	// waiting are the requests without a reply, in order.
 	waiting []*request
 	// fresh are requests of this moment, not sent yet.

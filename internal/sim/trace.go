@@ -90,12 +90,12 @@ func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
 // has reports whether id has the record of name on the node, or will have when it is up
 // again.
 func (n *Node) has(name, id string) bool {
-	keys := n.disk.keys
 	if n.server != nil {
-		keys = n.server.keys
+		holder, ok := n.server.Value(name)
+		return ok && holder == id
 	}
-	e, ok := keys[name]
-	return ok && e.value == id && !e.list && (e.expires == 0 || n.clock().UnixMilli() <= e.expires)
+	holder, ok := n.disk.data.Value(name, n.clock())
+	return ok && holder == id
 }
 
 // clock is the node's wall clock.

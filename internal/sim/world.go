@@ -104,7 +104,7 @@ func (w *World) Leftovers(names []string) []string {
 	for _, n := range w.nodes {
 		for _, name := range names {
 			id, ok := n.server.Value(name)
-			if ok && !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && n.restored[name].value != id {
+			if ok && !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && !n.restored.Has(name, id) {
 				found = append(found, n.Name+" has "+name+" of "+labelOf(id))
 			}
 		}

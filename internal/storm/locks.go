@@ -69,11 +69,14 @@ func (l *locks) work(ctx context.Context, client *redlatch.Client, luck *rand.Ra
 	}
 }
 
+// enough reports whether there were so many holders that they prove something.
+func (l *locks) enough() bool { return l.holdings.count() >= 10*len(l.names) }
+
 // check fails the test where there were two holders, or a token did not grow.
 func (l *locks) check(t *testing.T, done []string) {
 	t.Helper()
 	t.Logf("%d faults, %d holders, %d of whose locks were lost: %v", len(done), l.holdings.count(), l.holdings.lost, done)
-	if l.holdings.count() < 10*len(l.names) {
+	if !l.enough() {
 		t.Errorf("%d holders are too few to prove anything", l.holdings.count())
 	}
 	wrong := l.holdings.judge()

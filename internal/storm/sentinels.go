@@ -105,7 +105,7 @@ func (s *sentinels) strike(ctx context.Context, t *testing.T) (done []string) {
 	}
 	order := s.luck.Perm(len(kinds))
 	for i := 0; ctx.Err() == nil; i++ {
-		if *holders == 0 && i >= fewFaults-2 || i >= len(kinds) && *holders > 0 && s.holdings.count() >= *holders {
+		if *holders == 0 && i >= fewFaults-2 && s.enough() || i >= len(kinds) && *holders > 0 && s.holdings.count() >= *holders {
 			return done
 		}
 		f := kinds[order[i%len(order)]]
@@ -227,5 +227,5 @@ func (s *sentinels) settle(ctx context.Context) error {
 	return now(s.watch[0], []string{"SENTINEL", "REMOVE", "main"},
 		[]string{"SENTINEL", "MONITOR", "main", "127.0.0.1", fmt.Sprint(s.servers[s.master].Port()), "2"},
 		[]string{"SENTINEL", "SET", "main", "auth-pass", password}, []string{"SENTINEL", "SET", "main", "auth-user", "alone"},
-		[]string{"SENTINEL", "SET", "main", "down-after-milliseconds", "500"})
+		[]string{"SENTINEL", "SET", "main", "down-after-milliseconds", "2000"})
 }

@@ -56,7 +56,7 @@ var parts = []struct {
 	{"replies", replies},
 	{"a later call is executed later", later},
 	{"at most once", atMostOnce},
-	{"at most once in a crowd", atMostOnceInACrowd},
+	{"at most once among many", atMostOnceAmongMany},
 	{"not sent", notSent},
 	{"an abandoned command goes on", abandoned},
 	{"callers leave a hung server", hung},
@@ -277,7 +277,7 @@ func (r *run) warmAgain(t *testing.T) {
 
 // Many commands are under way when connections break: each was executed at most
 // once, and each caller that was told of success was right.
-func atMostOnceInACrowd(t *testing.T, r *run) {
+func atMostOnceAmongMany(t *testing.T, r *run) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
 	for round := range 10 {
 		r.warmAgain(t)
@@ -360,7 +360,7 @@ func notSent(t *testing.T, r *run) {
 func abandoned(t *testing.T, r *run) {
 	r.warm(t)
 	r.Proxy.HoldBack(redistest.Requests, true)
-	_, err := r.conn.Do(within(t, 20*time.Millisecond), "SET", r.Key("k"), "v")
+	_, err := r.conn.Do(within(t, time.Second), "SET", r.Key("k"), "v") // which a busy machine sends in time
 	if !unknown(err) {
 		t.Errorf("abandoned: %v", err)
 	}
@@ -381,9 +381,9 @@ func hung(t *testing.T, r *run) {
 	if err := r.Server.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	const crowd = 300
+	const many = 300
 	var callers sync.WaitGroup
-	for i := range crowd {
+	for i := range many {
 		callers.Go(func() {
 			if _, err := r.conn.Do(within(t, 50*time.Millisecond), "INCR", r.Key(fmt.Sprint(i))); err == nil {
 				t.Error("a stopped server answered")
@@ -409,7 +409,7 @@ func hung(t *testing.T, r *run) {
 	} else {
 		r.must(t, "PING")
 	}
-	for i := range crowd {
+	for i := range many {
 		if n := r.direct(t, "GET", r.Key(fmt.Sprint(i))); n != nil && n != "1" {
 			t.Errorf("command %d was executed %v times", i, n)
 		}

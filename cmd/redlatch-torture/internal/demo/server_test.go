@@ -19,7 +19,9 @@ func TestEmbeddedServer(t *testing.T) {
 	}
 	defer func() { listener.Close() }()
 	address := listener.Addr().String()
-	client, err := redlatch.Open(config([]string{"redis://" + address + "#1"}, "test"))
+	c := config([]string{"redis://" + address + "#1"}, "test")
+	c.TTL, c.MaxTTL, c.NodeTimeout = 10*time.Second, 10*time.Second, time.Second // for a busy machine
+	client, err := redlatch.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +33,11 @@ func TestEmbeddedServer(t *testing.T) {
 	if err := vouch(t.Context(), client, 1); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := client.TryLock(t.Context(), "a", redlatch.WithoutRenewal(), redlatch.WithTTL(500*time.Millisecond))
+	lock, err := client.TryLock(t.Context(), "a", redlatch.WithoutRenewal(), redlatch.WithTTL(3*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Extend(t.Context(), time.Second); err != nil {
+	if err := lock.Extend(t.Context(), 4*time.Second); err != nil {
 		t.Error(err)
 	}
 	if _, err := client.TryLock(t.Context(), "a"); !errors.Is(err, redlatch.ErrHeld) {

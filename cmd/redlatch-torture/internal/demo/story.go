@@ -65,13 +65,13 @@ func (s *story) hear(asked, now time.Duration, a redlatch.NodeAnswer) string {
 		return ""
 	}
 	switch a.Verdict {
-	case redlatch.Granted, redlatch.Held:
+	case redlatch.VoteGranted, redlatch.VoteHeld:
 		o.votes = now
 		if o.fault == hung {
 			return "votes again"
 		}
 		return fmt.Sprintf("admitted, %s after it came back: votes again", span(o.votes-o.back))
-	case redlatch.NotAdmitted:
+	case redlatch.VoteNotAdmitted:
 		first := s.until == 0
 		s.until = now + max(a.Left, time.Millisecond)
 		if first {

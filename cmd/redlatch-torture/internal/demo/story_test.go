@@ -12,8 +12,8 @@ func TestStoryOfAKilledNode(t *testing.T) {
 	const ms = time.Millisecond
 	s := &story{number: 2}
 	s.fail(killed, 400*ms)
-	granted := redlatch.NodeAnswer{Verdict: redlatch.Granted}
-	kept := redlatch.NodeAnswer{Verdict: redlatch.NotAdmitted, Left: 6 * time.Second}
+	granted := redlatch.NodeAnswer{Verdict: redlatch.VoteGranted}
+	kept := redlatch.NodeAnswer{Verdict: redlatch.VoteNotAdmitted, Left: 6 * time.Second}
 
 	quiet := func(step string, asked, now time.Duration, a redlatch.NodeAnswer) {
 		t.Helper()
@@ -30,8 +30,8 @@ func TestStoryOfAKilledNode(t *testing.T) {
 	}
 	s.outages[0].back = 1000 * ms
 	quiet("asked before it was back", 990*ms, 1010*ms, granted)
-	quiet("no answer", 1020*ms, 1030*ms, redlatch.NodeAnswer{Verdict: redlatch.Unknown})
-	quiet("not reached", 1020*ms, 1030*ms, redlatch.NodeAnswer{Verdict: redlatch.NotSent})
+	quiet("no answer", 1020*ms, 1030*ms, redlatch.NodeAnswer{Verdict: redlatch.VoteUnknown})
+	quiet("not reached", 1020*ms, 1030*ms, redlatch.NodeAnswer{Verdict: redlatch.VoteNotSent})
 	if state, _ := s.state(1050 * ms); state != "back" {
 		t.Errorf("state %q, want back", state)
 	}
@@ -45,7 +45,7 @@ func TestStoryOfAKilledNode(t *testing.T) {
 	if line := s.summary(3210 * ms); line != "not admitted  killed at 0.4, back empty at 1.0, kept out 4.0 s more" {
 		t.Errorf("summary %q", line)
 	}
-	if news := s.hear(7000*ms, 7050*ms, redlatch.NodeAnswer{Verdict: redlatch.Held}); !strings.Contains(news, "admitted, 6.0 s after") {
+	if news := s.hear(7000*ms, 7050*ms, redlatch.NodeAnswer{Verdict: redlatch.VoteHeld}); !strings.Contains(news, "admitted, 6.0 s after") {
 		t.Errorf("admitted: %q", news)
 	}
 	if s.out() != nil || s.tooSoon() != nil {
@@ -69,7 +69,7 @@ func TestStoryOfAHungNode(t *testing.T) {
 	if line := s.summary(2 * time.Second); line != "out           hung at 1.0, back at 2.0 s, no vote seen since" {
 		t.Errorf("summary %q", line)
 	}
-	if news := s.hear(2*time.Second, 2100*time.Millisecond, redlatch.NodeAnswer{Verdict: redlatch.Held}); news != "votes again" {
+	if news := s.hear(2*time.Second, 2100*time.Millisecond, redlatch.NodeAnswer{Verdict: redlatch.VoteHeld}); news != "votes again" {
 		t.Errorf("news %q", news)
 	}
 	if s.tooSoon() != nil {

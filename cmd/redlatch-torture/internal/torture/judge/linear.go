@@ -69,7 +69,7 @@ func linearize(h *history.History, byName map[string][]history.Hold, steps []int
 		registers[op.Name] = append(registers[op.Name], porcupine.Operation{ClientId: i, Input: op, Call: op.Call, Return: until})
 	}
 	for _, ops := range registers {
-		cutRegister(ops, func(from fenced, ops []porcupine.Operation) {
+		cutRegister(ops, func(from guarded, ops []porcupine.Operation) {
 			check(&l.Registers, registerModel(from), ops)
 		})
 	}
@@ -152,19 +152,19 @@ func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation))
 	check(from, ops[begin:])
 }
 
-// fenced is a guarded register's state.
-type fenced struct {
+// guarded is a guarded register's state.
+type guarded struct {
 	token uint64
 	value string
 }
 
 // registerModel is a register that refuses a token smaller than the largest that
 // it has seen.
-func registerModel(from fenced) porcupine.Model {
+func registerModel(from guarded) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return from },
 		Step: func(state, input, _ any) (bool, any) {
-			s, op := state.(fenced), input.(history.Op)
+			s, op := state.(guarded), input.(history.Op)
 			unknown := op.End == 0
 			switch {
 			case op.Token < s.token:
@@ -172,18 +172,18 @@ func registerModel(from fenced) porcupine.Model {
 			case op.Stale && !unknown:
 				return false, s
 			case op.Wrote != "":
-				return true, fenced{op.Token, op.Wrote}
+				return true, guarded{op.Token, op.Wrote}
 			}
-			return unknown || op.Read == s.value, fenced{op.Token, s.value}
+			return unknown || op.Read == s.value, guarded{op.Token, s.value}
 		},
 	}
 }
 
 // cutRegister calls check with pieces that end with an operation which nothing
 // ran beside and whose answer is known: it tells the state.
-func cutRegister(ops []porcupine.Operation, check func(fenced, []porcupine.Operation)) {
+func cutRegister(ops []porcupine.Operation, check func(guarded, []porcupine.Operation)) {
 	byCall(ops)
-	var from fenced
+	var from guarded
 	begin, busy := 0, int64(0)
 	for i, o := range ops {
 		op := o.Input.(history.Op)
@@ -194,7 +194,7 @@ func cutRegister(ops []porcupine.Operation, check func(fenced, []porcupine.Opera
 		}
 		check(from, ops[begin:i+1])
 		begin = i + 1
-		from = fenced{op.Token, cmp.Or(op.Wrote, op.Read)}
+		from = guarded{op.Token, cmp.Or(op.Wrote, op.Read)}
 	}
 	check(from, ops[begin:])
 }

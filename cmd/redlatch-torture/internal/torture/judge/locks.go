@@ -57,17 +57,17 @@ func stepped(steps []int64, from, to int64) bool {
 // later when it called after the other held, whatever became of the other; also,
 // where their times do not overlap, when it held after the other's had ended.
 func (f *Findings) tokens(holds []history.Hold) {
-	var fenced []history.Hold
+	var guarded []history.Hold
 	for _, h := range holds {
 		if h.Token != 0 {
-			fenced = append(fenced, h)
+			guarded = append(guarded, h)
 		}
 	}
 	found := map[history.Hold]bool{}
 	later := func(by func(history.Hold) int64, ended func(history.Hold) int64, rule string) {
-		calls := slices.Clone(fenced)
+		calls := slices.Clone(guarded)
 		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
-		ends := slices.Clone(fenced)
+		ends := slices.Clone(guarded)
 		slices.SortFunc(ends, func(a, b history.Hold) int { return cmp.Compare(ended(a), ended(b)) })
 		var largest history.Hold
 		next := 0

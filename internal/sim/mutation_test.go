@@ -1,4 +1,4 @@
-package redlatch_test
+package sim_test
 
 import (
 	"runtime"

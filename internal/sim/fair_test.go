@@ -1,4 +1,4 @@
-package redlatch_test
+package sim_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
@@ -87,7 +88,7 @@ func (q *simQueue) live() {
 	var callers sync.WaitGroup
 	for _, c := range q.crews {
 		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, NoQuarantine: true, Label: c.name}
-		client, err := openInWorld(config, q.world, c.machine)
+		client, err := openInWorld(config, q.world, c.machine, false)
 		if err != nil {
 			q.world.Judge.Condemn("open: %v", err)
 			return
@@ -116,7 +117,7 @@ func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
 			q.world.Judge.Condemn("%s: %v", c.name, err)
 			return
 		}
-		holding := q.world.Judge.Acquired(c.machine, "x", c.name, lock)
+		holding := q.world.Judge.Acquired(c.machine, "x", c.name, hook.LeaseOf(lock))
 		q.serves(c)
 		time.Sleep(around(q.hold))
 		holding.Ended()
@@ -199,7 +200,7 @@ func TestSimIsFair(t *testing.T) {
 			if *simSeed != 0 {
 				q.world.History.Print(&b)
 			}
-			t.Errorf("seed %d: %d nodes, held for %v: %s\n%s\treplay: go test -run TestSimIsFair -sim.seed=%d .",
+			t.Errorf("seed %d: %d nodes, held for %v: %s\n%s\treplay: go test -run TestSimIsFair -sim.seed=%d ./internal/sim",
 				seed, len(q.world.Nodes()), q.hold, verdicts[0], b.String(), seed)
 		})
 	}

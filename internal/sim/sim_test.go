@@ -1,4 +1,4 @@
-package redlatch_test
+package sim_test
 
 import (
 	"flag"
@@ -121,7 +121,7 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 			// Somebody is looking, and a test's own words come at its end.
 			tell = func(format string, args ...any) { fmt.Printf(format+"\n", args...); t.Fail() }
 		}
-		tell("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d -count=20 -failfast .",
+		tell("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d -count=20 -failfast ./internal/sim",
 			seed, strings.Join(o.verdicts, "\n\t"), o.keep(seed), seed)
 	}
 	if *simFor > 0 && time.Since(r.told) > 10*time.Second {
@@ -134,8 +134,8 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 // TestSim runs the real client through simulated worlds, each under a seed, in
 // virtual time.
 //
-//	go test -run 'TestSim$' -v -sim.seed=N .     replays one world and prints its history
-//	go test -run 'TestSim$' -v -sim.for=10m .    goes on for so long
+//	go test -run 'TestSim$' -v -sim.seed=N ./internal/sim    replays one world and prints its history
+//	go test -run 'TestSim$' -v -sim.for=10m ./internal/sim   goes on for so long
 func TestSim(t *testing.T) {
 	if *simSeed != 0 {
 		o := simulate(t, *simSeed, sim.None, true)

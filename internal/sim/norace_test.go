@@ -1,6 +1,6 @@
 //go:build !race
 
-package redlatch_test
+package sim_test
 
 // simWorlds is how many worlds TestSim runs.
 const simWorlds = 2000

@@ -1,4 +1,4 @@
-package redlatch_test
+package sim_test
 
 import (
 	"encoding/json"
@@ -111,29 +111,38 @@ func TestSimBreaches(t *testing.T) {
 	}
 }
 
-// buildBroken builds this test with every rule breakable, and returns the file.
-func buildBroken(t *testing.T) string {
+// brokenTexts returns the files with every rule breakable.
+func brokenTexts(t *testing.T, root string) map[string]string {
 	t.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
 	texts := make(map[string]string)
 	for _, b := range breaches {
 		text, ok := texts[b.file]
 		if !ok {
-			source, err := os.ReadFile(b.file)
+			source, err := os.ReadFile(filepath.Join(root, b.file))
 			if err != nil {
 				t.Fatal(err)
 			}
 			text = string(source)
 		}
 		if n := strings.Count(text, b.was); n != 1 {
-			t.Fatalf("%s: %q occurs %d times in %s: the rule has moved, and its breach must follow", b.rule, b.was, n, b.file)
+			t.Errorf("%s: %q occurs %d times in %s: the rule has moved, and its breach must follow", b.rule, b.was, n, b.file)
 		}
 		texts[b.file] = strings.Replace(text, b.was, strings.ReplaceAll(b.now, "RULE", strconv.Quote(b.rule)), 1)
 	}
+	return texts
+}
+
+// What a breach replaces occurs once, so that it breaks what it says.
+func TestBreachesFit(t *testing.T) { brokenTexts(t, filepath.Join("..", "..")) }
+
+// buildBroken builds this test with every rule breakable, and returns the file.
+func buildBroken(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, texts := t.TempDir(), brokenTexts(t, root)
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
 	put := func(name, text string) {
 		file := filepath.Join(dir, strings.ReplaceAll(name, string(filepath.Separator), "-"))

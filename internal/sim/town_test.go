@@ -1,4 +1,4 @@
-package redlatch_test
+package sim_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
@@ -127,18 +128,20 @@ func (p *simProcess) open() error {
 	if p.town.world.Mutation == sim.FenceOff {
 		config.NoQuarantine = true
 	}
-	if p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 {
-		config = redlatch.Batched(config) // the other steps are what mutations change
-	}
-	client, err := openInWorld(config, p.town.world, p.machine)
+	batches := p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
+	client, err := openInWorld(config, p.town.world, p.machine, batches)
 	p.client = client
 	return err
 }
 
 // acquired tells the judge of a lock, and of its loss.
 func (p *simProcess) acquired(name, label string, lock *redlatch.Lock) *sim.Holding {
-	holding := p.town.world.Judge.Acquired(p.machine, name, label, lock)
-	ctx := lock.Context()
+	return p.acquiredIn(lock.Context(), name, label)
+}
+
+// acquiredIn tells the judge of the lock whose context ctx is.
+func (p *simProcess) acquiredIn(ctx context.Context, name, label string) *sim.Holding {
+	holding := p.town.world.Judge.Acquired(p.machine, name, label, hook.LeaseOf(ctx))
 	context.AfterFunc(ctx, func() { told(holding, context.Cause(ctx)) })
 	return holding
 }
@@ -152,16 +155,21 @@ func told(holding *sim.Holding, err error) error {
 }
 
 // openInWorld opens a client of the world's nodes on a machine.
-func openInWorld(config redlatch.Config, w *sim.World, m *sim.Machine) (*redlatch.Client, error) {
+func openInWorld(config redlatch.Config, w *sim.World, m *sim.Machine, batches bool) (*redlatch.Client, error) {
 	index := make(map[string]int)
 	for i, n := range w.Nodes() {
 		address := n.Name + ":6379"
 		config.Nodes = append(config.Nodes, "redis://"+address)
 		index[address] = i
 	}
-	return redlatch.OpenIn(config, m.Clock(), m.Draw, func(node string) (driver.Conn, error) {
-		return m.Dial(index[node]), nil
+	client, err := hook.Open(config, hook.Surroundings{
+		Clock: m.Clock(), Draw: m.Draw, Batches: batches,
+		Dial: func(node string) (driver.Conn, error) { return m.Dial(index[node]), nil },
 	})
+	if err != nil {
+		return nil, err
+	}
+	return client.(*redlatch.Client), nil
 }
 
 // run is the life of the program: until it is killed, or the last of its
@@ -301,7 +309,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 		var holding *sim.Holding
 		err = p.client.Do(ctx, name, func(ctx context.Context) error {
 			w.run()
-			holding = p.acquired(name, label, redlatch.LockOf(ctx))
+			holding = p.acquiredIn(ctx, name, label)
 			holding.Ended()
 			return nil
 		}, options...)

@@ -1,0 +1,140 @@
+// Package server is a Redis server in memory, as far as the lock's scripts and
+// clients use one. It runs the text of the scripts, under a Lua interpreter, and
+// its clock moves only as its maker says.
+package server
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// Server is one server process. It is not safe for concurrent use.
+type Server struct {
+	RunID string
+	// ReplicationID is master_replid, and Received what it has received as a replica.
+	ReplicationID string
+	Received      int64
+	Version       string
+	// Clock is its wall clock.
+	Clock func() time.Time
+	// Started is when it came up, by its own clock.
+	Started time.Time
+	// Replica: it refuses writes. Offset is second_repl_offset of INFO, -1
+	// unless it was a replica before it was a master.
+	Replica bool
+	Offset  int64
+	// Replicas is how many replicas it has.
+	Replicas int
+	// AppendFsync is "" without an append-only file, else its policy.
+	AppendFsync string
+	// Publish delivers a message and returns how many listen; nil for nobody.
+	Publish func(channel, message string) int
+	// Edit returns the text to run of a script that was sent; nil for the same.
+	Edit func(text string) string
+
+	data    Data
+	scripts map[string]*program // by SHA1
+	flushes int
+	now     time.Time // while a command is executed, the time at its start
+}
+
+// New returns an empty server that has just come up.
+func New(run string, now func() time.Time) *Server {
+	return &Server{
+		RunID: run, ReplicationID: SHA("replication of " + run), Version: "7.4.0", Clock: now, Started: now(), Offset: -1,
+		data: make(Data), scripts: make(map[string]*program),
+	}
+}
+
+var shas sync.Map // of string by text
+
+// SHA is the SHA1 of a text in hexadecimal, by which a server knows a script.
+func SHA(text string) string {
+	if name, ok := shas.Load(text); ok {
+		return name.(string)
+	}
+	sum := sha1.Sum([]byte(text))
+	name := hex.EncodeToString(sum[:])
+	shas.Store(text, name)
+	return name
+}
+
+// Load replaces all keys by a copy of data.
+func (s *Server) Load(data Data) {
+	if s.data = maps.Clone(data); s.data == nil {
+		s.data = make(Data)
+	}
+}
+
+// Snapshot returns a copy of all keys.
+func (s *Server) Snapshot() Data { return maps.Clone(s.data) }
+
+// FlushAll deletes all keys, as the command of that name.
+func (s *Server) FlushAll() {
+	clear(s.data)
+	s.flushes++
+}
+
+// FlushScripts empties the script cache.
+func (s *Server) FlushScripts() { clear(s.scripts) }
+
+// Value returns the string at key, if there is one.
+func (s *Server) Value(key string) (string, bool) { return s.data.Value(key, s.Clock()) }
+
+// Has reports whether there is anything at key.
+func (s *Server) Has(key string) bool {
+	_, ok := s.data.live(key, s.Clock().UnixMilli())
+	return ok
+}
+
+// Len is the number of keys, of which some may have expired.
+func (s *Server) Len() int { return len(s.data) }
+
+// Exec executes one command. The error is what the server refuses it with.
+func (s *Server) Exec(args []string) (driver.Reply, error) {
+	s.now = s.Clock()
+	var r reply
+	switch strings.ToUpper(args[0]) {
+	case "EVAL":
+		r = s.eval(args[1:])
+	case "EVALSHA":
+		r = s.evalSHA(args[1:])
+	case "SCRIPT":
+		r = s.script(args[1:])
+	default:
+		r = s.command(args)
+	}
+	if r.kind == failure {
+		return driver.Reply{}, &driver.ServerError{Text: r.text}
+	}
+	return r.toDriver(), nil
+}
+
+// command executes what is no script.
+func (s *Server) command(args []string) reply {
+	c := lookup(args[0])
+	switch {
+	case c == nil:
+		return refuse(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", args[0], beginning(args[1:])))
+	case !c.takes(len(args)):
+		return refuse("ERR wrong number of arguments for '" + strings.ToLower(args[0]) + "' command")
+	case c.writes && s.Replica:
+		return refuse(readOnly)
+	}
+	return c.run(s, args)
+}
+
+func beginning(args []string) string {
+	var b strings.Builder
+	for _, arg := range args {
+		fmt.Fprintf(&b, "'%s' ", arg)
+	}
+	return b.String()
+}
