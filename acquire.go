@@ -27,7 +27,9 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 	return c.lock(ctx, detached, name, true, options)
 }
 
-// TryLock makes one try for the lock name. It waits for one step on the nodes,
+// TryLock makes one try for the lock name, and others where several try at the same time, so that
+// each gets the votes of some nodes and nobody the lock: at random times, six at most, for half a
+// second together. One try waits for one step on the nodes,
 // NodeTimeout at most, or for two in the rare case that no quorum of them agrees
 // about the fencing token, or for ctx. With Config.Replicas or Config.Fsync a step
 // takes up to twice ReplicaTimeout more. A lock that the nodes grant later than 2 s
@@ -153,16 +155,28 @@ func (c *call) may() error {
 	return c.client.usable()
 }
 
-// once makes one try.
+// splitTries is how often a call that does not wait tries again where the votes were split.
+const splitTries = 6
+
+// once makes one try, and others where several tried at the same time and nobody got it: for
+// all of them to hear that it is held would be wrong.
 func (c *call) once() (*Lock, error) {
-	if err := c.may(); err != nil {
-		return nil, err
+	for try := 0; ; try++ {
+		if err := c.may(); err != nil {
+			return nil, err
+		}
+		lock, err := c.try(c.request())
+		if lock != nil {
+			c.client.queues.acquired(lock, false, false)
+			return lock, nil
+		}
+		if try == splitTries || c.final() || !c.failure.split() {
+			return nil, err
+		}
+		if err := c.sleep(c.client.pause(c.failure, try)); err != nil {
+			return nil, err
+		}
 	}
-	lock, err := c.try(c.request())
-	if lock != nil {
-		c.client.queues.acquired(lock, false, false)
-	}
-	return lock, err
 }
 
 // insist makes tries at random times until one holds, and barges in before those

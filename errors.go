@@ -169,6 +169,23 @@ func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 	return h, left, ok
 }
 
+// split reports that nobody seems to have got the lock: those who are in the way are several, or
+// have it on fewer nodes than it takes.
+func (e *QuorumError) split() bool {
+	on := make(map[string]int)
+	most, open := 0, 0
+	for _, a := range e.Nodes {
+		switch {
+		case a.Verdict == Held:
+			on[a.Holder.ID]++
+			most = max(most, on[a.Holder.ID])
+		case a.Verdict == Unknown && a.Err == nil: // not waited for
+			open++
+		}
+	}
+	return e.kind == ErrHeld && most < e.Need && (len(on) > 1 || most+open < e.Need)
+}
+
 // newQuorumError says what the answers of a failed vote amount to: what would
 // have to change for it to succeed, that which changes by itself soonest first.
 func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
