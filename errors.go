@@ -118,7 +118,7 @@ func (e *QuorumError) Error() string {
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
 		fmt.Fprintf(&b, ": %s", holder)
 		if left >= 0 {
-			fmt.Fprintf(&b, ", for %v still unless extended", left)
+			fmt.Fprintf(&b, ", expires in %v", left)
 		}
 		return b.String()
 	}

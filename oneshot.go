@@ -307,11 +307,11 @@ func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	last, first := l.finish(fmt.Errorf("%w: detached", ErrReleased))
+	last, first := l.finish(lockReleased, fmt.Errorf("%w: detached", ErrReleased))
 	if !first {
 		return "", last
 	}
-	if !l.give() || !l.lease.Detach() { // released at the same time
+	if !l.end() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.letGo(l)

@@ -256,9 +256,9 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 		case node.Verdict == redlatch.VoteUnknown && node.Err == nil:
 			said = "not waited for"
 		case node.Verdict == redlatch.VoteHeld && node.Holder.Label != "":
-			said += fmt.Sprintf(" (%s, for %s still)", printable.Text(node.Holder.Label), short(node.Left))
+			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
 		case node.Verdict == redlatch.VoteNotAdmitted && node.Left > 0:
-			said += fmt.Sprintf(" for %s still", short(node.Left))
+			said += fmt.Sprintf(" for another %s", short(node.Left))
 		}
 		if node.Err != nil {
 			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), said+": ")

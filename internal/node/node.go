@@ -236,7 +236,7 @@ func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, e
 
 var (
 	errNoAnswer    = errors.New("it did not answer in time")
-	errSilent      = errors.New("it owes answers and is not asked again until it gives one")
+	errSilent      = errors.New("unanswered commands are pending")
 	errReconnected = errors.New("the connection was renewed under way")
 
 	errAdmissionChanges = &admission.WaitError{Reason: "its admission is changing"}
