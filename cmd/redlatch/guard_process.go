@@ -17,11 +17,11 @@ import (
 
 // guardCmd is the guard, and parentCmd is COMMAND's parent: hidden commands.
 type guardCmd struct {
-	Files []int `arg:""`
+	Files []string `arg:""`
 }
 
 type parentCmd struct {
-	Files []int `arg:""`
+	Files []string `arg:""`
 }
 
 // sentinel is what both guards do.
@@ -39,16 +39,21 @@ type sentinel struct {
 
 // newSentinel makes one of the files that startGuards passes on, and returns that
 // with COMMAND's command line. inherit says whether a child is to have them.
-func newSentinel(fds []int, inherit bool) (*sentinel, *os.File, error) {
-	if len(fds) != 4 {
-		return nil, nil, fmt.Errorf("%d files, not 4: this command is started by redlatch run", len(fds))
+func newSentinel(numbers []string, inherit bool) (*sentinel, *os.File, error) {
+	names := []string{"shared", "life", "orders", "reports"}
+	if len(numbers) != len(names) {
+		return nil, nil, fmt.Errorf("%d files, not %d: this command is started by redlatch run", len(numbers), len(names))
 	}
 	var files []*os.File
-	for i, name := range []string{"shared", "life", "orders", "reports"} {
-		if !inherit {
-			syscall.CloseOnExec(fds[i])
+	for i, name := range names {
+		fd, err := strconv.Atoi(numbers[i])
+		if err != nil {
+			return nil, nil, err
 		}
-		files = append(files, os.NewFile(uintptr(fds[i]), name))
+		if !inherit {
+			syscall.CloseOnExec(fd)
+		}
+		files = append(files, os.NewFile(uintptr(fd), name))
 	}
 	shared, err := mapShared(files[0])
 	if err != nil {
@@ -95,11 +100,7 @@ func (g *guardCmd) Run(*printer) error {
 	if err != nil {
 		return err
 	}
-	args := []string{os.Args[0], "parent-process"}
-	for _, fd := range g.Files {
-		args = append(args, strconv.Itoa(fd))
-	}
-	parent, err := syscall.ForkExec(self, args, &syscall.ProcAttr{
+	parent, err := syscall.ForkExec(self, append([]string{os.Args[0], "parent-process"}, g.Files...), &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
