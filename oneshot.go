@@ -149,7 +149,7 @@ type Holding struct {
 }
 
 // Inspect is Query for people: it also tells what the holder said of itself. When enough
-// nodes have answered to tell who holds the lock it waits for the others half as long
+// nodes have answered to tell who holds the lock it waits for the others a quarter as long
 // again, and NodeTimeout at most; those that it did not wait for are Unknown.
 func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	if err := checkContext(ctx); err != nil {
