@@ -234,14 +234,19 @@ func (c *child) finish() {
 			return
 		case <-time.After(time.Second):
 		}
-		_ = walk(os.Getpid(), func(pid int) bool {
-			spared, descend := c.tree.spares(pid)
-			if spared && descend {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return descend
-		})
+		c.killGuards()
 	}
+}
+
+// killGuards leaves it to this process to wait for COMMAND.
+func (c *child) killGuards() {
+	_ = walk(os.Getpid(), func(pid int) bool {
+		spared, descend := c.tree.spares(pid)
+		if spared && descend {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return descend
+	})
 }
 
 // statusCode is what a shell would make of the status.

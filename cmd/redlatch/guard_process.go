@@ -80,7 +80,7 @@ func catchAll() signals {
 	queue := make(signals, 64)
 	queue.add(forwarded)
 	queue.add(jobControl)
-	queue.add([]os.Signal{groupQuestion})
+	queue.add([]os.Signal{syscall.SIGTTOU, groupQuestion})
 	return queue
 }
 
@@ -113,6 +113,7 @@ func (g *guardCmd) Run(*printer) error {
 
 	s.shared.ready.Store(true)
 	s.look <- struct{}{} // the deadline may be set already
+	hurry()
 	go s.count(caught)
 	ended := make(chan struct{})
 	go s.wait(parent, ended)
@@ -148,6 +149,7 @@ func (p *parentCmd) Run(*printer) error {
 		text, err := io.ReadAll(orders)
 		if err == nil && len(text) > 0 && s.start(string(text)) {
 			_ = os.Chdir("/")
+			hurry()
 			s.look <- struct{}{}
 			s.wait(0, nil)
 		}

@@ -24,6 +24,17 @@ func adoptOrphans() {
 // dieWithParent has the kernel kill a child when the thread that forked it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
+// hurry has this process go before others, where that is permitted, which is to root.
+// It comes after the processes have been started that would inherit it.
+func hurry() {
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, thread := range threads {
+		if tid, err := strconv.Atoi(thread.Name()); err == nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, -20)
+		}
+	}
+}
+
 // canWalk reports why the descendants of a process cannot be found: /proc is
 // missing, or it shows another pid namespace than ours.
 var canWalk = sync.OnceValue(func() error {

@@ -73,7 +73,7 @@ func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.g
 func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin * 3 / 4) }
 
 func (r *runCmd) terms() terms {
-	t := terms{grace: r.Grace, margin: r.TTL / 10}
+	t := terms{grace: r.Grace, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
 	if t.grace == 0 {
 		t.grace = r.TTL / 5
 	}

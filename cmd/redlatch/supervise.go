@@ -134,9 +134,13 @@ func (s *supervisor) done() bool {
 	case len(s.left.refused) > 0 && s.ending != ranTooLong:
 		return true // it was said
 	case s.left.dying == 0 && len(s.left.refused) == 0:
-		// Where orphans cannot be adopted, init has COMMAND once its parent
-		// was killed, and does not tell how it ended.
-		return s.child.reaped || s.ending == parentKilled && time.Since(s.killed) > time.Second
+		if s.child.reaped || time.Since(s.killed) < time.Second {
+			return s.child.reaped
+		}
+		// Somebody has stopped COMMAND's parent, which would wait for it. Or
+		// it was killed where orphans cannot be adopted: then init does.
+		s.child.killGuards()
+		return s.ending == parentKilled
 	case s.child.reaped && time.Since(s.killed) >= patience:
 		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
 		return true

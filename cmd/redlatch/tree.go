@@ -77,17 +77,26 @@ func (t *tree) pass() found {
 	return now
 }
 
+// unbroken is for how long passes follow each other without a break after one that
+// came across processes that none before it knew. On a machine that is busy every
+// break may last as long as all the others' turns, and what starts itself anew goes
+// on meanwhile; in this time there are dozens of passes.
+const unbroken = 5 * time.Millisecond
+
 // clear makes passes until all that can be killed has ended, or until limit has
-// passed. While a pass comes across processes that the one before did not know,
-// the next follows without a break.
+// passed.
 func (t *tree) clear(limit time.Duration) found {
-	pause := time.Millisecond / 4
-	for end := time.Now().Add(limit); ; {
+	begin := time.Now()
+	fresh := begin
+	for pause := time.Millisecond / 4; ; {
 		now := t.pass()
-		if now.dying == 0 || time.Now().After(end) {
+		if now.dying == 0 || time.Since(begin) > limit {
 			return now
 		}
-		if now.fresh == 0 {
+		if now.fresh > 0 {
+			fresh = time.Now()
+		}
+		if time.Since(fresh) > unbroken {
 			time.Sleep(pause)
 			pause = min(2*pause, poll)
 		}
