@@ -254,6 +254,7 @@ func (c *call) request() vote.Acquire { return c.client.request(c.key, &c.settin
 // request is what an attempt asks for that begins now, under a holder id of its own.
 func (c *Client) request(key string, s *settings) vote.Acquire {
 	now := c.clock.Wall()
+	// rule: fresh-holder-id
 	return vote.Acquire{
 		Key: key, ID: c.newHolderID(now, s.label), TTL: c.firstTTL(s), Proposed: uint64(now.UnixMicro()),
 	}

@@ -145,6 +145,7 @@ func (l *Lock) Err() error {
 	l.mu.Lock()
 	state, why := l.state, l.why
 	l.mu.Unlock()
+	// rule: holder-knows
 	if state == lockHeld && l.client.clock.Now().Reached(l.lostAt()) {
 		return l.lose(l.ranOut())
 	}
@@ -341,6 +342,7 @@ func (l *Lock) drop(before error, held bool) error {
 		return nil
 	}
 	if notOurs > len(votes)-need {
+		// rule: not-lost-in-doubt
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}

@@ -77,6 +77,7 @@ func (m *Memory) join(resource string, token uint64) (*cell, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.cells[resource]
+	// rule: resource-refuses-smaller
 	if largest := m.largest(c); token < largest {
 		return nil, &StaleError{Resource: resource, Token: token, Largest: largest}
 	}

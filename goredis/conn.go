@@ -15,6 +15,8 @@ import (
 // executed.
 type once struct{ *redis.Cmd }
 
+// rule: at-most-once
+
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 

@@ -45,6 +45,7 @@ type Agreement struct {
 // that could have been on it, and than any token that could have been proposed before
 // (docs/fencing.md, "When a node forgets").
 func (a Agreement) Quarantine() time.Duration {
+	// rule: quarantine-longer-than-ttl
 	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt
 }
 

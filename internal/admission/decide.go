@@ -127,6 +127,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	case e.Evicting:
 		return refuse(ErrEvicting)
 	}
+	// rule: agreement
 	if d, ok := disagrees(a, &e); ok {
 		return d
 	}
@@ -170,10 +171,12 @@ func Decide(a Agreement, e Evidence) Decision {
 		return admitted
 	case e.Record == nil && (e.Voted || e.Flushed):
 		return begin("its data was deleted")
+	// rule: promotion-seen
 	case e.Promoted, e.Received > 0, e.Record != nil && e.Record.Run == e.Run:
 		// Nobody knows since when it has been a master. One that was admitted as this run and
 		// is not known was a replica since.
 		return begin("it was promoted from replica, and may lack its master's last writes")
+	// rule: uptime
 	case e.Uptime >= quarantine:
 		return admitted
 	case e.keptItsWord(a) && void == "":

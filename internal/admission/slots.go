@@ -117,6 +117,7 @@ func decideSlot(a Agreement, e *Evidence) Decision {
 	since, known := e.knownSlots().Since(e.Shard.Slot)
 	left := time.Duration(since+seconds(quarantine)-e.Now) * time.Second
 	switch {
+	// rule: slot-known-for-long
 	case known && since <= e.Now && left <= 0, e.Shard.Brought:
 		return Decision{Outcome: Admit}
 	case known && since <= e.Now:

@@ -11,6 +11,8 @@ import "time"
 
 // Instant is one moment on both clocks. The zero Instant is long past.
 type Instant struct {
+	// rule: monotonic-deadline
+
 	// Mono carries Go's monotonic reading and must keep it: no UTC, no
 	// Round(0), no marshalling, or a step of the wall clock would move it.
 	Mono time.Time
@@ -31,6 +33,7 @@ func (i Instant) Since(start Instant) time.Duration {
 
 // Until returns the time from i to deadline, on the clock that leaves less.
 func (i Instant) Until(deadline Instant) time.Duration {
+	// rule: either-clock
 	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)
 }
 

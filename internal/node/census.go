@@ -81,6 +81,7 @@ func (e *DuplicateError) Error() string {
 func (c *Census) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// rule: distinct-servers
 	for i, run := range c.runs {
 		if run == "" {
 			continue

@@ -100,6 +100,7 @@ func (n *Node) startHandshake(g *handshake) {
 
 // shakeHands connects and learns whose server answers. It changes nothing there.
 func (n *Node) shakeHands(ctx context.Context) error {
+	// rule: looking-writes-nothing
 	connection, err := n.meet(ctx)
 	switch {
 	case errors.Is(err, driver.ErrNotSent):

@@ -180,6 +180,7 @@ func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (dri
 func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected int, refusal int64) (driver.Reply, error) {
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args, expected)
+		// rule: noscript-never-eval
 		if !isNoScript(err) && (err != nil || reply.Kind != driver.Int || reply.Int != refusal) {
 			return reply, err
 		}
@@ -196,6 +197,7 @@ func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected i
 // replicas where that is asked for.
 func (n *Node) counted(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
 	reply, seen, err := n.castAt(ctx, eval)
+	// rule: replicas-acknowledge
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == vote.Granted || done(reply, nil).Verdict == vote.Granted) {
 		err = n.acknowledged(ctx, seen)
 	}
@@ -222,6 +224,7 @@ func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, e
 		connection := n.link.connected.Load()
 		seen = n.link.seen.Load()
 		reply, err := eval(seen)
+		// rule: inspected-connection
 		if err == nil && connection != n.conn.Connections() {
 			n.link.broken()
 			return driver.Reply{}, errReconnected

@@ -14,6 +14,7 @@ import (
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	a := n.acquire(ctx, r)
+	// rule: counter-bounded
 	if a.Verdict == vote.Granted && !isCounter(a.Token) {
 		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
 		return badCounter(CounterKey(r.Key), a.Token)

@@ -72,6 +72,7 @@ func (o *opinions) owner(slot uint16) (run string) {
 			}
 		}
 	}
+	// rule: majority-of-masters
 	for id, n := range votes {
 		if n > most/2 {
 			return o.of[id].run

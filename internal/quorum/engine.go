@@ -71,6 +71,8 @@ func (e *Engine) Close() {
 	e.workers.dismiss()
 }
 
+// rule: drift
+
 // Drift is what a validity loses to clocks that run at different rates and to
 // the grain of the servers' expiry: 1 % of the TTL and 2 ms (Redis
 // documentation, "Distributed locks with Redis").
@@ -86,6 +88,7 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // validity was over, or vote.LongestAttempt after its start, has failed whatever the
 // answers are.
 func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []vote.Answer) {
+	// rule: validity-from-send
 	start := e.clock.Now()
 	return newLease(e, request, start).acquire(ctx, start, (*Lease).acquireTransferred)
 }
@@ -172,6 +175,8 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 	// Judged after the last answer that was used.
 	now := e.clock.Now()
 	decided = true
+	// rule: validity-judged-last
+	// rule: longest-attempt
 	if !t.held() || now.Reached(l.until) || now.Reached(start.Add(vote.LongestAttempt)) {
 		return nil, l.fail()
 	}

@@ -41,6 +41,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	defer l.endExtension(decided)
 
 	e := l.engine
+	// rule: extension-from-send
 	start := e.clock.Now()
 	if start.Reached(l.Until()) {
 		return Lapsed, nil
@@ -67,6 +68,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	}
 
 	answers := make([]vote.Answer, len(e.voters))
+	// rule: configured-nodes
+	// rule: answers-of-one-round
 	need, yes := Majority(len(e.voters)), 0
 	for yes < need && yes+asked >= need {
 		select {
@@ -89,9 +92,11 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	switch {
 	case l.over():
 		return Over, answers
+	// rule: extension-in-time
 	case e.clock.Now().Reached(l.until):
 		return Lapsed, answers
 	}
+	// rule: extend-never-shortens
 	if l.until.Until(until) > 0 {
 		l.until = until
 	}
@@ -125,6 +130,7 @@ func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote
 func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
 	l.mu.Lock()
 	s := &l.nodes[i]
+	// rule: repair-after-quorum
 	due := l.confirmed == round && s.missing && !s.busy && !l.over() && !l.engine.clock.Now().Reached(l.until)
 	if due {
 		s.busy = true

@@ -173,6 +173,7 @@ func (l *Lease) impossible() bool {
 			gone++
 		}
 	}
+	// rule: lost-without-quorum
 	return gone > len(l.nodes)-Majority(len(l.nodes))
 }
 
@@ -264,6 +265,7 @@ func (l *Lease) fail() []vote.Answer {
 		answers[i] = l.nodes[i].answer
 	}
 	l.mu.Unlock()
+	// rule: failure-undone
 	l.giveUp()
 	return answers
 }

@@ -134,6 +134,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 		switch {
 		case s.asked:
 			r.asked++
+			// rule: release-follows-step
 			if s.due = s.busy; !s.due {
 				idle = append(idle, i)
 			}

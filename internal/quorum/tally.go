@@ -46,8 +46,11 @@ const (
 )
 
 func newTally(nodes int) *tally {
+	// rule: configured-nodes
 	return &tally{need: Majority(nodes), nodes: make([]nodeVote, nodes)}
 }
+
+// rule: majority
 
 // Majority is the quorum of n configured nodes: more than half, so that any two
 // meet.
@@ -56,6 +59,7 @@ func Majority(n int) int { return n/2 + 1 }
 // acquired takes in node i's answer to the acquire step.
 func (t *tally) acquired(i int, a vote.Answer) {
 	node := &t.nodes[i]
+	// rule: one-vote-a-node
 	if node.state != pending {
 		return
 	}
@@ -126,6 +130,7 @@ func (t *tally) settle() {
 		node := &t.nodes[i]
 		switch {
 		case node.state != granted:
+		// rule: token-one-counter
 		case node.granted == t.token:
 			node.state = counted
 		case node.granted > t.token:
@@ -137,6 +142,7 @@ func (t *tally) settle() {
 // confirmations returns the nodes that must now be asked to store the token. It
 // is empty while the lock is held without them, and when it cannot be.
 func (t *tally) confirmations() []int {
+	// rule: token-stored
 	if !t.fixed || t.held() || t.failed() {
 		return nil
 	}

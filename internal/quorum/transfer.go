@@ -194,6 +194,7 @@ func (l *Lease) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer 
 	switch {
 	case released.Verdict == vote.Held && released.Holder == id:
 		released.Verdict = vote.Granted // the answer was lost, and it was done
+	// rule: not-lost-in-doubt
 	case (released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:
 		// It may have been done, and undone since, and another have come: nobody can say
 		// that it was lost.

@@ -185,13 +185,15 @@ func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Con
 		ReadBufferEachConn:  bufferSize,
 		WriteBufferEachConn: bufferSize,
 		RingScaleEachConn:   ringScale,
-		PipelineMultiplex:   -1,
-		ForceSingleClient:   true,
-		AlwaysPipelining:    true,
-		DisableRetry:        true,
-		DisableCache:        true,
-		ClientSetInfo:       rueidis.DisableClientSetInfo,
-		ClusterOption:       rueidis.ClusterOption{MaxMovedRedirections: maxRedirections},
+		// rule: one-ordered-pipeline
+		PipelineMultiplex: -1,
+		ForceSingleClient: true,
+		AlwaysPipelining:  true,
+		// rule: at-most-once
+		DisableRetry:  true,
+		DisableCache:  true,
+		ClientSetInfo: rueidis.DisableClientSetInfo,
+		ClusterOption: rueidis.ClusterOption{MaxMovedRedirections: maxRedirections},
 	}
 }
 

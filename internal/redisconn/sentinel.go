@@ -88,6 +88,7 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 		case <-ctx.Done():
 			return "", &noMajorityError{s.master, views}
 		}
+		// rule: majority-of-sentinels
 		if address, ok := majority(views); ok {
 			s.confirm(asked)
 			return address, nil

@@ -16,13 +16,16 @@ if from == '' then
 end
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 local now = redis.call('TIME')
+-- rule: admission-read
 if not admitted(KEYS[3], seen[3], ARGV[7], now) then
   return 0
 end
+-- rule: repeat-granted-again
 if seen[1] == id and waiter ~= '=' then
   -- A repeat of a grant that was executed: it is granted again, unchanged.
   return tonumber(seen[2]) or redis.error_reply('REDLATCH the fence counter of ' .. KEYS[1] .. ' is gone')
 end
+-- rule: acquire-only-free
 if seen[1] and seen[1] ~= from then
   return {seen[1], redis.call('PTTL', KEYS[1])}
 end
@@ -43,13 +46,17 @@ local counter = proposed
 -- means that the proposal is within the clamp: the usual path converts nothing.
 if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest)) then
   local clock, room = now[1] * 1000000 + now[2], proposed - lowest
+  -- rule: counter-clamped
   local number = math.min(math.max(tonumber(proposed), clock - CLAMP), clock + CLAMP)
   if seen[2] then
     -- Beyond 2^53 a number and the next may be the same.
+    -- rule: counter-bounded
     if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then
       return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
         .. ", which no client has written: delete the key when nobody holds the lock, or raise the resource's own")
     end
+    -- rule: counter-raised
+    -- rule: block-raised
     number = math.max(number, tonumber(seen[2]) + 1 + room)
   end
   counter = string.format('%.0f', number) -- tostring would lose digits

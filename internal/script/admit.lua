@@ -16,6 +16,7 @@ if not string.find(info, 'run_id:' .. string.sub(ARGV[2], -81, -42), 1, true)
 end
 local stats = redis.call('INFO', 'commandstats')
 local all, db = string.match(stats, 'cmdstat_flushall:([^,\r]*)'), string.match(stats, 'cmdstat_flushdb:([^,\r]*)')
+-- rule: admission-compared
 if KEYS[2] and (redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (all or '') .. '+' .. (db or '') ~= ARGV[5] then
   return -1
 end

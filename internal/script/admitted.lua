@@ -7,11 +7,13 @@
 -- A Cluster's clients follow the slots to another server by themselves, which may have been
 -- promoted a moment ago: there FRESH is less than nothing.
 local function admitted(key, said, expected, now)
+  -- rule: admission-names-its-server
   if not said or string.sub(said, 1, -18) ~= expected then
     return false
   end
   local clock = now[1] * 1000000 + now[2]
   local age = clock - (tonumber(string.sub(said, -16)) or 0)
+  -- rule: replication-id
   if age < 0 or age > FRESH then
     local info = redis.call('INFO', 'replication')
     if not string.find(info, 'role:master', 1, true)

@@ -10,6 +10,7 @@
 -- string; '' when not admitted. After an error nothing was deleted.
 local seen = redis.call('MGET', unpack(KEYS))
 local now = redis.call('TIME')
+-- rule: admission-read
 if not admitted(KEYS[1], seen[1], ARGV[3], now) then
   return ''
 end
@@ -22,6 +23,7 @@ for i = 1, wanted do
   local usual = not seen[k] and not seen[k + 2] and string.sub(proposed, 1, -7) == now[1]
     and (not last or #last == #proposed and last < proposed)
   answers[i] = '0'
+  -- rule: acquire-only-free
   if usual and redis.call('SET', KEYS[k], ARGV[a], 'PX', ARGV[a + 1], 'NX') then
     local stored = redis.pcall('SET', KEYS[k + 1], proposed, 'PX', ARGV[2], 'GET')
     if type(stored) == 'table' and stored.err then
@@ -34,6 +36,7 @@ end
 for i = wanted + 1, #ARGV - 4 - 2 * wanted do
   local k = wanted + 2 * i
   answers[i] = '0'
+  -- rule: release-compares
   if seen[k] == ARGV[4 + 2 * wanted + i] and not seen[k + 1] then
     deleted[#deleted + 1] = KEYS[k]
     answers[i] = '1'

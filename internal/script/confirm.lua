@@ -6,8 +6,10 @@
 -- ARGV  step, holder id, counter granted under, token, counter TTL in ms
 -- Answers 1 or 0.
 local seen = redis.call('MGET', KEYS[1], KEYS[2])
+-- rule: confirm-compares
 if seen[1] ~= ARGV[2] or seen[2] ~= ARGV[3] then
   return 0
 end
+-- rule: token-stored
 redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 return 1

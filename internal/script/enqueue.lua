@@ -9,6 +9,7 @@
 local key, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
 local seen = redis.call('MGET', key, KEYS[2], next)
 local time = redis.call('TIME')
+-- rule: admission-read
 if not admitted(KEYS[2], seen[2], ARGV[4], time) then
   return 0
 end

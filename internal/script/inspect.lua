@@ -2,6 +2,7 @@
 -- KEYS  admission, deployment record, quarantine; or others, where the node is a Cluster
 -- Answers INFO, what the keys have ('' for nothing, null for what is not a string), and the
 -- time in seconds.
+-- rule: looking-writes-nothing
 local info = {}
 for i, section in ipairs({'server', 'replication', 'persistence', 'memory', 'stats', 'commandstats'}) do
   info[i] = redis.call('INFO', section)

@@ -7,10 +7,12 @@
 -- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when another's; 0 when
 -- there is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[2])
+-- rule: release-compares
 local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
 if waiter == '>' then
   -- A holder whose key is not here is not answered that somebody was woken up, and would
   -- take its keys on other nodes for lost.
+  -- rule: transfer-only-held
   waiter, from = nil, ours and ARGV[1] or nil
 end
 if ours then

@@ -4,9 +4,11 @@
 -- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1 or 0; -1 when not admitted.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+-- rule: admission-read
 if not admitted(KEYS[3], seen[3], ARGV[6], redis.call('TIME')) then
   return -1
 end
+-- rule: repair-only-empty
 if seen[1] then
   return seen[1] == ARGV[2] and 1 or 0
 end

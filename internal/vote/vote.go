@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// rule: longest-attempt
+
 // LongestAttempt bounds the time from an attempt's start to the last answer that it uses: one
 // that is decided later has failed. The quarantine rests on it, as the counter that a node
 // is asked to confirm is at most this old.

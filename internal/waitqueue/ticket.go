@@ -129,6 +129,7 @@ func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err err
 // pause is how long the waiter stays without asking.
 func (t *Ticket) pause() time.Duration {
 	s, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
+	// rule: wait-has-a-timer
 	if s.Free() || s.Ahead == 0 && s.Left >= 0 {
 		d = min(d, s.Left+late)
 	}
