@@ -27,13 +27,14 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 	return c.lock(ctx, detached, name, true, options)
 }
 
-// TryLock makes one try for the lock name, and others where several try at the same time, so that
-// each gets the votes of some nodes and nobody the lock: at random times, six at most, for half a
-// second together. One try waits for one step on the nodes,
-// NodeTimeout at most, or for two in the rare case that no quorum of them agrees
-// about the fencing token, or for ctx. With Config.Replicas or Config.Fsync a step
-// takes up to twice ReplicaTimeout more. A lock that the nodes grant later than 2 s
-// after the start of the try, because this process was held up, is given back, and the
+// TryLock makes one try for the lock name. Where several try at the same moment each may get
+// the votes of some nodes, and nobody the lock: then it tries again at random times, six
+// times within half a second at most.
+//
+// A try waits for one step on the nodes, NodeTimeout at most, or for two in the rare case
+// that no quorum of them agrees about the fencing token, or for ctx. With Config.Replicas or
+// Config.Fsync a step takes up to twice ReplicaTimeout more. A lock that the nodes grant later
+// than 2 s after the start of the try, because this process was held up, is given back, and the
 // try has failed. Errors are those of Lock, at once. Where many callers lock at the same
 // time, the steps of several go in one command: on a single node that command is waited
 // for even when ctx is done, NodeTimeout at most.
@@ -158,8 +159,8 @@ func (c *call) may() error {
 // splitTries is how often a call that does not wait tries again where the votes were split.
 const splitTries = 6
 
-// once makes one try, and others where several tried at the same time and nobody got it: for
-// all of them to hear that it is held would be wrong.
+// once makes one try, and others where votes were split: else of several who try at the same
+// moment, all may be told that another has the lock.
 func (c *call) once() (*Lock, error) {
 	for try := 0; ; try++ {
 		if err := c.may(); err != nil {

@@ -2,60 +2,56 @@ package redlatch_test
 
 import (
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Several clients try at the same moment, so that votes split: one gets the lock, and the others
-// hear that it is held. For nobody to get it is not forbidden, but hardly ever so; it was in
-// every fifth round.
-func TestTryLockAtOnce(t *testing.T) {
+// Two others have one node each of three, and nobody the lock, as where several try at the same
+// moment: one who does not wait tries again, and has it when they have given up.
+func TestTryLockWhereVotesAreSplit(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
-			c := config(redistest.URLs(shared(t, n))...)
-			var clients []*redlatch.Client
-			for range 4 {
-				clients = append(clients, open(t, c))
+	nodes := redistest.Nodes(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	unlock(t, tryLock(t, client, "warm"))
+	// A busy machine may take longer than these keys last to come to the first try: again, until
+	// one try has met them.
+	await(t, "a try that met a split vote", func() bool {
+		before := client.Stats().Tries
+		for i, holder := range []string{"one", "another"} {
+			if _, err := nodes[i].Do("SET", "x", holder, "PX", "60"); err != nil {
+				t.Fatal(err)
 			}
-			const rounds = 40
-			nobody := 0
-			for round := range rounds {
-				name := fmt.Sprintf("%s/%d", t.Name(), round)
-				start := make(chan struct{})
-				var got atomic.Int32
-				var all sync.WaitGroup
-				for _, client := range clients {
-					all.Go(func() {
-						<-start
-						switch _, err := client.TryLock(t.Context(), name); {
-						case err == nil:
-							got.Add(1)
-						case !errors.Is(err, redlatch.ErrHeld):
-							t.Error(err)
-						}
-					})
-				}
-				close(start)
-				all.Wait()
-				switch got.Load() {
-				case 0:
-					nobody++
-				case 1:
-				default:
-					t.Fatalf("%d got it", got.Load())
-				}
-			}
-			t.Logf("nobody got it in %d of %d rounds", nobody, rounds)
-			if nobody > rounds/10 {
-				t.Errorf("nobody got it in %d of %d rounds", nobody, rounds)
-			}
-		})
+		}
+		lock, err := client.TryLock(t.Context(), "x")
+		if err != nil {
+			return false
+		}
+		unlock(t, lock)
+		return client.Stats().Tries > before+1
+	})
+}
+
+// One who has a quorum of the nodes is not waited for.
+func TestTryLockWhereOneHasIt(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	client := open(t, config(redistest.URLs(nodes)...))
+	unlock(t, tryLock(t, client, "warm"))
+	for _, node := range nodes[:2] {
+		if _, err := node.Do("SET", "x", "one", "PX", "60000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := client.Stats().Tries
+	start := time.Now()
+	_, err := client.TryLock(t.Context(), "x")
+	if !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatalf("%v after %v, want ErrHeld", err, time.Since(start))
+	}
+	if tries := client.Stats().Tries - before; tries != 1 {
+		t.Errorf("%d tries for a lock that another has", tries)
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ func (q *quarantines) begin(run string, until time.Time) (news bool) {
 	if q.of == nil {
 		q.of = make(map[string]*quarantine)
 	}
+	maps.DeleteFunc(q.of, func(_ string, q *quarantine) bool { return time.Since(q.until) > sameEnd })
 	q.of[run] = &quarantine{until: until}
 	q.met.Store(true)
 	return true
