@@ -1,6 +1,6 @@
 # Every target installs what it needs of a fresh Debian machine, as root.
 
-MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -21,7 +21,7 @@ $(NPM): interop/node/package-lock.json
 
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	@command -v redis-server >/dev/null || ./setup.sh redis-server
-	go run ./cmd/redlatch demo
+	go run ./cmd/redlatch-torture demo
 
 test: $(NPM) ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
@@ -63,7 +63,7 @@ fuzz-tool: ## command lines with a secret, until one is printed; FUZZ=1m
 	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./cmd/redlatch
 
 torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR for the reports
-	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch torture --for 60s --report $$reports
+	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch-torture run --for 60s --report $$reports
 
 torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm

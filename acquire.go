@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/vote"
@@ -26,11 +27,14 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 	return c.lock(ctx, detached, name, true, options)
 }
 
-// TryLock makes one try for the lock name. It waits for one step on the nodes,
-// NodeTimeout at most, or for two in the rare case that no quorum of them agrees
-// about the fencing token, or for ctx. With Config.Replicas or Config.Fsync a step
-// takes up to twice ReplicaTimeout more. A lock that the nodes grant later than 2 s
-// after the start of the try, because this process was held up, is given back, and the
+// TryLock makes one try for the lock name. Where several try at the same moment each may get
+// the votes of some nodes, and nobody the lock: then it tries again at random times, six
+// times within half a second at most.
+//
+// A try waits for one step on the nodes, NodeTimeout at most, or for two in the rare case
+// that no quorum of them agrees about the fencing token, or for ctx. With Config.Replicas or
+// Config.Fsync a step takes up to twice ReplicaTimeout more. A lock that the nodes grant later
+// than 2 s after the start of the try, because this process was held up, is given back, and the
 // try has failed. Errors are those of Lock, at once. Where many callers lock at the same
 // time, the steps of several go in one command: on a single node that command is waited
 // for even when ctx is done, NodeTimeout at most.
@@ -102,6 +106,9 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err
 	}
+	if c.logs(slog.LevelDebug) {
+		call.site = callSite()
+	}
 	switch {
 	case !wait:
 		return call.once()
@@ -128,6 +135,10 @@ type call struct {
 	// was last reported.
 	failure  *QuorumError
 	reported time.Time
+	// waited is nil while the log has no part in it.
+	waited *waitLog
+	// site is where the program made the call, "" unless the log takes Debug.
+	site string
 	// failed counts the tries of the present turn in the queue.
 	failed int
 	// lock is what the call acquires. It is part of it, which saves an allocation.
@@ -145,16 +156,28 @@ func (c *call) may() error {
 	return c.client.usable()
 }
 
-// once makes one try.
+// splitTries is how often a call that does not wait tries again where the votes were split.
+const splitTries = 6
+
+// once makes one try, and others where votes were split: else of several who try at the same
+// moment, all may be told that another has the lock.
 func (c *call) once() (*Lock, error) {
-	if err := c.may(); err != nil {
-		return nil, err
+	for try := 0; ; try++ {
+		if err := c.may(); err != nil {
+			return nil, err
+		}
+		lock, err := c.try(c.request())
+		if lock != nil {
+			c.client.queues.acquired(lock, false, false)
+			return lock, nil
+		}
+		if try == splitTries || c.final() || !c.failure.split() {
+			return nil, err
+		}
+		if err := c.sleep(c.client.pause(c.failure, try)); err != nil {
+			return nil, err
+		}
 	}
-	lock, err := c.try(c.request())
-	if lock != nil {
-		c.client.queues.acquired(lock, false, false)
-	}
-	return lock, err
 }
 
 // insist makes tries at random times until one holds, and barges in before those
@@ -197,9 +220,13 @@ func (c *call) sleep(d time.Duration) error {
 	}
 }
 
-// report tells whoever wants to know why the call waits, about once a second.
+// report tells whoever wants to know why the call waits, about once a second, and the log.
 func (c *call) report() {
-	if c.settings.report != nil && c.failure != nil && time.Since(c.reported) > time.Second {
+	if c.failure == nil {
+		return
+	}
+	c.logWait()
+	if c.settings.report != nil && time.Since(c.reported) > time.Second {
 		c.reported = time.Now()
 		c.settings.report(c.failure)
 	}

@@ -120,11 +120,12 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
 	urls := redistest.URLs(nodes)
-	holder := quarantineClient(t, urls, true, true)
+	const ttl = 6 * time.Second // for a busy machine to renew it
+	holder := quarantineClientOf(t, ttl, urls, true, true)
 	first := tryLock(t, holder, "x")
 	var clients []*redlatch.Client
 	for range 3 {
-		clients = append(clients, quarantineClient(t, urls, true, false))
+		clients = append(clients, quarantineClientOf(t, ttl, urls, true, false))
 	}
 	outs := queueUp(t, nodes, clients, "x", 0)
 	arbiter := awaitQueued(t, nodes, "x", 3)

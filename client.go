@@ -38,8 +38,10 @@ type Client struct {
 	// random fills b with random bytes.
 	random   func(b []byte)
 	counters counters
-	// contacted is how many nodes have answered the first contact.
+	// contacted is how many nodes have answered the first contact. patience is until when one that
+	// has not is waited for at all.
 	contacted atomic.Int64
+	patience  time.Time
 
 	// life ends when Close is called, with ErrClosed as its cause.
 	life context.Context
@@ -64,6 +66,14 @@ type member interface {
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
+	// Reached reports whether it has ever answered: to one that has not, nothing was sent that
+	// could have left something there. Cut ends the connection and what is under way there,
+	// for Close, which waits for that.
+	Reached() bool
+	// InQuarantine and Unreachable are counted by Stats.
+	InQuarantine() bool
+	Unreachable() bool
+	Cut()
 	Close()
 }
 
@@ -156,7 +166,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 }
 
 // connect waits for the first contact with the nodes: for all of them while it
-// is open whether a quorum can be reached, then for the others half as long again, and one
+// is open whether a quorum can be reached, then for the others a quarter as long again, and one
 // step's time at most.
 func (c *Client) connect() {
 	start := time.Now()
@@ -186,7 +196,9 @@ func (c *Client) connect() {
 			return
 		}
 		if over == nil && (reached == need || failed == len(c.nodes)-need+1) {
-			over = time.After(c.config.aLittle(time.Since(start)))
+			took := time.Since(start)
+			over = time.After(c.config.aLittle(took))
+			c.patience = start.Add(took + 2*c.config.aLittle(took))
 		}
 	}
 }
@@ -201,8 +213,10 @@ func (c *Client) usable() error {
 
 // Close releases the locks that this client holds, waits for what is under way,
 // and closes the connections. Waiting calls return ErrClosed. It takes a few
-// times NodeTimeout at most, more where a node hangs; keys on nodes that cannot
-// be reached expire with their TTL, as do locks whose WithMinHold is not over. It returns an error that wraps
+// times NodeTimeout at most: where a quorum has answered, what is still to be done on the
+// other nodes gets one NodeTimeout, and next to nothing on one that has never answered. Keys
+// on nodes that do not answer expire with their TTL, as do locks whose WithMinHold is not over.
+// It returns an error that wraps
 // ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were seen
 // deleted. A second call does nothing.
 func (c *Client) Close() error {
@@ -230,6 +244,7 @@ func (c *Client) Close() error {
 	}
 	releases.Wait()
 	c.calls.Wait()
+	defer c.cutOff()()
 	c.waitqueue.Close()
 	if c.engine != nil {
 		c.engine.Close()
@@ -240,6 +255,28 @@ func (c *Client) Close() error {
 	}
 	closing.Wait()
 	return errors.Join(errs...)
+}
+
+// cutOff bounds what Close waits for on nodes that do not answer: half as long again as Open
+// needed to hear a quorum, counted from Open, on those that never have; one step's time on the
+// others. stop ends it.
+func (c *Client) cutOff() (stop func()) {
+	never := time.AfterFunc(time.Until(c.patience), func() {
+		for _, n := range c.nodes {
+			if !n.Reached() {
+				n.Cut()
+			}
+		}
+	})
+	late := time.AfterFunc(c.config.stepTimeout(), func() {
+		for _, n := range c.nodes {
+			n.Cut()
+		}
+	})
+	return func() {
+		never.Stop()
+		late.Stop()
+	}
 }
 
 // enter begins a call that Close waits for. It must be followed by

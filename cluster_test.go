@@ -211,7 +211,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Run(fmt.Sprintf("quarantine=%t", quarantine), func(t *testing.T) {
 			t.Parallel()
 			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "2000"}})
-			replica := newClusterReplica(t, servers[0])
+			replica := newClusterReplica(t, servers[0], servers)
 			conf := config(clusterURL(servers))
 			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
 			conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
@@ -257,8 +257,8 @@ func TestClusterFailover(t *testing.T) {
 }
 
 // newClusterReplica starts a replica of one master of a Cluster, and waits until
-// it can take its place.
-func newClusterReplica(t *testing.T, master *redistest.Server) *redistest.Server {
+// it can take its place: all others know whose replica it is.
+func newClusterReplica(t *testing.T, master *redistest.Server, all []*redistest.Server) *redistest.Server {
 	t.Helper()
 	replica := redistest.New(t, redistest.Options{Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}})
 	do(t, replica, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(master.Port()))
@@ -273,6 +273,17 @@ func newClusterReplica(t *testing.T, master *redistest.Server) *redistest.Server
 	await(t, "the replica finds the Cluster whole", func() bool {
 		return strings.Contains(do(t, replica, "CLUSTER", "INFO").(string), "cluster_state:ok")
 	})
+	own := do(t, replica, "CLUSTER", "MYID").(string)
+	for _, s := range all {
+		await(t, "the masters know the replica", func() bool {
+			for line := range strings.Lines(do(t, s, "CLUSTER", "NODES").(string)) {
+				if strings.HasPrefix(line, own) {
+					return strings.Contains(line, "slave "+id)
+				}
+			}
+			return false
+		})
+	}
 	return replica
 }
 

@@ -172,8 +172,12 @@ type Config struct {
 	// URL's host name.
 	TLS *tls.Config
 
-	// Logger is told of admissions, lost locks and what is left behind. Defaults
-	// to silence.
+	// Logger is told at Warn of lost locks, of nodes in quarantine, once, with since when,
+	// until when, why and what ends it, and of nodes that may evict locks; at Info when a node is
+	// admitted or its quarantine is over, and why a Lock waits that waits for longer than a
+	// second, again when the reason changes; at Debug of failed renewals. Where it takes Debug, a
+	// caller who waits for a lock of this very client is told where that was asked for.
+	// Defaults to silence.
 	Logger *slog.Logger
 
 	// attached are nodes in place of URLs.
@@ -205,7 +209,7 @@ func (c Config) stepTimeout() time.Duration {
 // quorum of them, and nothing but knowledge depends on the rest: one that hangs is to cost
 // next to nothing.
 func (c Config) aLittle(took time.Duration) time.Duration {
-	return min(took/2+time.Millisecond, c.NodeTimeout)
+	return min(took/4+time.Millisecond/2, c.NodeTimeout)
 }
 
 // acknowledged reports whether votes are to be acknowledged.

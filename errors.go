@@ -99,15 +99,26 @@ type QuorumError struct {
 	Nodes []NodeAnswer
 
 	kind error
+	// here: a lock of this very client is in the way, which was asked for at site, as far as that
+	// is known.
+	here bool
+	site string
 }
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.kind)
+	kind := fmt.Sprint(e.kind)
+	if e.here {
+		kind = "held by this client"
+		if e.site != "" {
+			kind += ", by the call at " + e.site
+		}
+	}
+	fmt.Fprintf(&b, "%s %q: %s", e.Op, e.Name, kind)
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
 		fmt.Fprintf(&b, ": %s", holder)
 		if left >= 0 {
-			fmt.Fprintf(&b, ", for %v still unless extended", left)
+			fmt.Fprintf(&b, ", expires in %v", left)
 		}
 		return b.String()
 	}
@@ -156,6 +167,23 @@ func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 		}
 	}
 	return h, left, ok
+}
+
+// split reports that nobody seems to have got the lock: those who are in the way are several, or
+// have it on fewer nodes than it takes.
+func (e *QuorumError) split() bool {
+	on := make(map[string]int)
+	most, open := 0, 0
+	for _, a := range e.Nodes {
+		switch {
+		case a.Verdict == Held:
+			on[a.Holder.ID]++
+			most = max(most, on[a.Holder.ID])
+		case a.Verdict == Unknown && a.Err == nil: // not waited for
+			open++
+		}
+	}
+	return e.kind == ErrHeld && most < e.Need && (len(on) > 1 || most+open < e.Need)
 }
 
 // newQuorumError says what the answers of a failed vote amount to: what would

@@ -30,6 +30,7 @@ func ExampleClient_Do() {
 	defer stop()
 	client, err := redlatch.Open(redlatch.Config{
 		Nodes:        urls,
+		NodeTimeout:  time.Second,
 		NoQuarantine: true, // these servers have only just started
 	})
 	if err != nil {

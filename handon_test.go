@@ -91,47 +91,58 @@ func TestHandedOnInOneCommand(t *testing.T) {
 			t.Parallel()
 			nodes := redistest.Nodes(t, n)
 			clients := clientsOf(t, config(redistest.URLs(nodes)...), 6)
-			lock := tryLock(t, clients[0], t.Name())
-			outs := queueUp(t, nodes, clients[1:], t.Name(), 0)
-			arbiter := awaitQueued(t, nodes, t.Name(), len(outs))
-			var before []int
-			for i, out := range outs {
-				token := lock.Token()
-				unlock(t, lock)
-				o := <-out
-				if o.err != nil {
-					t.Fatal(o.err)
-				}
-				if lock = o.lock; lock.Token() <= token {
-					t.Errorf("token %d follows %d", lock.Token(), token)
-				}
-				if i == 0 {
-					continue // the first did not know that others wait
-				}
-				await(t, "all nodes have the record", func() bool { // no step of it is under way any more
-					id := value(t, nodes[arbiter], t.Name())
-					return id != "" && !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return value(t, s, t.Name()) != id })
-				})
-				if i == 1 {
-					before = scripts(t, nodes)
+			// A busy machine renews meanwhile, or asks again what was answered late, but not always.
+			for round := range 5 {
+				commands, handOffs := handedOn(t, nodes, clients, fmt.Sprint(t.Name(), round))
+				t.Logf("%d commands on %d other nodes for %d hand-offs", commands, n-1, handOffs)
+				if commands < 2*(n-1)*handOffs {
+					return
 				}
 			}
-			others := 0
-			for i, count := range scripts(t, nodes) {
-				if i != arbiter {
-					others += count - before[i]
-				}
-			}
-			if released := 2 * (n - 1) * (len(outs) - 2); others >= released {
-				t.Errorf("%d commands on the other nodes, as if nothing had been taken over: %d", others, released)
-			}
-			t.Logf("%d commands on %d other nodes for %d hand-offs", others, n-1, len(outs)-2)
-			unlock(t, lock)
-			for _, s := range nodes {
-				awaitValue(t, s, t.Name(), "")
-			}
+			t.Error("as many commands on the other nodes as if nothing had been taken over")
 		})
 	}
+}
+
+// handedOn has a lock go from client to client, and returns how many commands the nodes that do
+// not keep the line were sent for how many hand-offs.
+func handedOn(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Client, name string) (commands, handOffs int) {
+	t.Helper()
+	lock := tryLock(t, clients[0], name)
+	outs := queueUp(t, nodes, clients[1:], name, 0)
+	arbiter := awaitQueued(t, nodes, name, len(outs))
+	var before []int
+	for i, out := range outs {
+		token := lock.Token()
+		unlock(t, lock)
+		o := <-out
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		if lock = o.lock; lock.Token() <= token {
+			t.Errorf("token %d follows %d", lock.Token(), token)
+		}
+		if i == 0 {
+			continue // the first did not know that others wait
+		}
+		await(t, "all nodes have the record", func() bool { // no step of it is under way any more
+			id := value(t, nodes[arbiter], name)
+			return id != "" && !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return value(t, s, name) != id })
+		})
+		if i == 1 {
+			before = scripts(t, nodes)
+		}
+	}
+	for i, count := range scripts(t, nodes) {
+		if i != arbiter {
+			commands += count - before[i]
+		}
+	}
+	unlock(t, lock)
+	for _, s := range nodes {
+		awaitValue(t, s, name, "")
+	}
+	return commands, len(outs) - 2
 }
 
 // Who is called has died, and nothing has told the servers: what was left to it is

@@ -73,8 +73,8 @@ const (
 // takes as long as there are keys and holds nobody up; a lock that comes or goes meanwhile
 // may be missing. It changes nothing, and connects anew.
 //
-// It waits for all nodes, for ctx, or for one that does not answer within a second. The
-// error wraps ErrInvalid, or ErrNoQuorum where too few nodes answered to tell who holds
+// When a quorum has answered it waits for the other nodes half as long again; it waits for ctx,
+// and a second for an answer. The error wraps ErrInvalid, or ErrNoQuorum where too few nodes answered to tell who holds
 // what; the rest is as the others have it. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
 	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
@@ -108,7 +108,7 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 
 // Waiters returns the clients that are in the wait queue for the lock name, in their order. It
 // fails as List does, and asks for this lock alone; where a quorum has answered it waits for
-// the other nodes half as long again, and NodeTimeout at most.
+// the other nodes a quarter as long again, and NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
 	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
 		locks := make(map[string]found)
@@ -127,8 +127,8 @@ type found struct {
 	queue  []string
 }
 
-// browse has look done to each node and puts together what they found. Who is not thorough
-// waits for no more than a little where a quorum has answered.
+// browse has look done to each node and puts together what they found. Where a quorum has
+// answered it waits for the others a little, and for longer if it is to be thorough.
 func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, *redisconn.Conn) (map[string]found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
@@ -148,7 +148,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	}
 	results := make(chan result, len(endpoints)) // room for all: not all are read
 	for i, e := range endpoints {
-		answers[i].Node = e.name
+		answers[i].Node, answers[i].Err = e.name, errNotInTime // until it has answered
 		go func() {
 			if e.cluster || e.attached != nil {
 				results <- result{i: i, err: driver.NotSent(errNotListed)}
@@ -181,8 +181,12 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 			default:
 				answers[r.i].Verdict = VoteUnknown
 			}
-			if !thorough && enough == nil && heard >= quorum.Majority(len(endpoints)) {
-				enough = time.After(config.aLittle(time.Since(start)))
+			if enough == nil && heard >= quorum.Majority(len(endpoints)) {
+				rest := config.aLittle(time.Since(start))
+				if thorough {
+					rest = time.Since(start)/2 + time.Millisecond
+				}
+				enough = time.After(rest)
 			}
 		case <-enough:
 			waiting = 0
@@ -195,7 +199,10 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	return listed, answers, nil
 }
 
-var errNotListed = errors.New("the locks of a Cluster are not listed")
+var (
+	errNotListed = errors.New("the locks of a Cluster are not listed")
+	errNotInTime = errors.New("it did not answer in time")
+)
 
 // together is what the nodes have found, a lock once.
 func together(on []map[string]found) []Listed {

@@ -18,7 +18,7 @@ type Lock struct {
 	client *Client
 	// call is the one that acquired it.
 	call *call
-	// hold is the lock's until it is given away: then it may be another's.
+	// lease is the lock's until it has ended: then it may be another's.
 	lease   *quorum.Lease
 	token   uint64
 	started clock.Instant
@@ -26,10 +26,10 @@ type Lock struct {
 	// no longer of meaning when it has another holder. The queues' mutex guards it.
 	queue *queue
 
-	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// state is nil while held, else why it is not: it wraps ErrLost or
-	// ErrReleased. It is set once.
-	state error
+	mu    sync.Mutex // guards what follows; nothing is called while it is held
+	state lockState
+	// why is why it is held no more: it wraps ErrLost or ErrReleased. It is set once.
+	why error
 	// context is made when it is first asked for.
 	context *lockContext
 	alarm   clock.Alarm
@@ -40,11 +40,22 @@ type Lock struct {
 	// last one failed.
 	renewal           clock.Instant
 	renewing, failing bool
-	// kept: it was released, and is kept until its WithMinHold is over.
-	kept bool
-	// given: the hold was released, detached, or given to the next caller.
-	given bool
 }
+
+// lockState is what became of a lock.
+//
+//	held ─ lose → lost ───────────────┐
+//	  └ release → released ───────────┼ end → ended
+//	                  └ keep → kept ──┘
+type lockState uint8
+
+const (
+	lockHeld     lockState = iota
+	lockLost               // its validity ran out or no quorum holds it; its keys may be there
+	lockReleased           // its keys are about to be deleted
+	lockKept               // it was released, and is kept until its WithMinHold is over
+	lockEnded              // its lease was released, detached, or given to the next caller
+)
 
 func (c *Client) newLock(call *call, t turn) *Lock {
 	l := &call.lock
@@ -60,7 +71,7 @@ func (c *Client) newLock(call *call, t turn) *Lock {
 	if closed {
 		// Close was called while the lock was being acquired, and does not know
 		// of it: the caller learns at once.
-		l.finish(ErrReleased)
+		l.finish(lockReleased, ErrReleased)
 		l.drop(nil, true)
 		return l
 	}
@@ -99,7 +110,7 @@ func (l *Lock) until() clock.Instant {
 	until := l.lease.Until()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state != nil {
+	if l.state != lockHeld {
 		return l.finalUntil
 	}
 	return until
@@ -121,8 +132,8 @@ func (l *Lock) Context() context.Context {
 	defer l.mu.Unlock()
 	if l.context == nil {
 		l.context = newLockContext(l.call.binding.parent(l.call.ctx), l)
-		if l.state != nil {
-			l.context.cancel(l.state)
+		if l.state != lockHeld {
+			l.context.cancel(l.why)
 		}
 	}
 	return l.context
@@ -132,20 +143,20 @@ func (l *Lock) Context() context.Context {
 // ErrReleased. It asks the clock, not the network.
 func (l *Lock) Err() error {
 	l.mu.Lock()
-	state := l.state
+	state, why := l.state, l.why
 	l.mu.Unlock()
 	// rule: holder-knows
-	if state == nil && l.client.clock.Now().Reached(l.end()) {
+	if state == lockHeld && l.client.clock.Now().Reached(l.lostAt()) {
 		return l.lose(l.ranOut())
 	}
-	return state
+	return why
 }
 
 // over reports that the lock is known to be lost or released.
 func (l *Lock) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.state != nil
+	return l.state != lockHeld
 }
 
 var (
@@ -164,12 +175,12 @@ func (l *Lock) ranOut() error {
 	return errRanOut
 }
 
-// end is when the lock counts as lost.
-func (l *Lock) end() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
+// lostAt is when the lock counts as lost.
+func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
-func (l *Lock) lose(why error) error {
-	state, first := l.finish(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, why))
+func (l *Lock) lose(reason error) error {
+	why, first := l.finish(lockLost, fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
@@ -178,23 +189,23 @@ func (l *Lock) lose(why error) error {
 		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		l.mu.Unlock()
 		l.client.letGo(l)
-		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", why)
+		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", reason)
 	}
-	return state
+	return why
 }
 
-// finish gives the lock its last state, unless it has one, and returns that.
-func (l *Lock) finish(state error) (last error, first bool) {
+// finish has the lock held no more, because of why, if it was held, and returns why it is not.
+func (l *Lock) finish(next lockState, why error) (last error, first bool) {
 	until := l.lease.Until()
 	l.mu.Lock()
-	first = l.state == nil
+	first = l.state == lockHeld
 	if first {
-		l.state, l.finalUntil = state, until
+		l.state, l.why, l.finalUntil = next, why, until
 	}
-	last, lease := l.state, l.context
+	last, lockContext := l.why, l.context
 	l.mu.Unlock()
-	if first && lease != nil {
-		lease.cancel(last)
+	if first && lockContext != nil {
+		lockContext.cancel(last)
 	}
 	return last, first
 }
@@ -241,7 +252,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	case end == quorum.Over:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.state
+		return l.why
 	case ctx.Err() != nil:
 		return fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	}
@@ -277,13 +288,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.release()
 }
 
-// give ends all that is done for the lock in the background. It reports false when its
-// hold was given away before.
-func (l *Lock) give() (first bool) {
+// end ends all that is done for the lock in the background. It reports false when it had
+// ended before.
+func (l *Lock) end() (first bool) {
 	l.mu.Lock()
 	l.alarm.Stop()
-	first = !l.given
-	l.given = true
+	first = l.state != lockEnded
+	l.state = lockEnded
 	l.mu.Unlock()
 	l.client.mu.Lock()
 	delete(l.client.held, l)
@@ -295,7 +306,7 @@ func (l *Lock) give() (first bool) {
 // for what is left of WithMinHold.
 func (l *Lock) release() error {
 	before := l.Err()
-	last, first := l.finish(ErrReleased)
+	last, first := l.finish(lockReleased, ErrReleased)
 	if !first {
 		before = last
 	}
@@ -308,7 +319,7 @@ func (l *Lock) release() error {
 // drop deletes the keys of a lock that is over, or hands them on where the lock was
 // held. before is why it was over already, and what drop returns then.
 func (l *Lock) drop(before error, held bool) error {
-	if !l.give() {
+	if !l.end() {
 		return before
 	}
 	votes, ok := l.client.giveUp(l, held)

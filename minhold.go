@@ -63,13 +63,14 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if closing || l.client.life.Err() != nil {
-		if l.give() && l.lease.Detach() {
+		if l.end() && l.lease.Detach() {
 			l.client.letGo(l)
 		}
 		return errors.Join(before, err)
 	}
 	l.mu.Lock()
-	if l.kept = !l.given; l.kept {
+	if l.state != lockEnded {
+		l.state = lockKept
 		l.alarm.Reset(l.nextKept(l.client.clock.Now()))
 	}
 	l.mu.Unlock()
@@ -100,7 +101,7 @@ func (l *Lock) prolong() error {
 func (l *Lock) tickKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
 		l.mu.Lock()
-		if !l.given {
+		if l.state != lockEnded {
 			l.alarm.Reset(l.nextKept(now))
 		}
 		l.mu.Unlock()

@@ -149,7 +149,7 @@ type Holding struct {
 }
 
 // Inspect is Query for people: it also tells what the holder said of itself. When enough
-// nodes have answered to tell who holds the lock it waits for the others half as long
+// nodes have answered to tell who holds the lock it waits for the others a quarter as long
 // again, and NodeTimeout at most; those that it did not wait for are Unknown.
 func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	if err := checkContext(ctx); err != nil {
@@ -307,11 +307,11 @@ func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	last, first := l.finish(fmt.Errorf("%w: detached", ErrReleased))
+	last, first := l.finish(lockReleased, fmt.Errorf("%w: detached", ErrReleased))
 	if !first {
 		return "", last
 	}
-	if !l.give() || !l.lease.Detach() { // released at the same time
+	if !l.end() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.letGo(l)

@@ -192,7 +192,7 @@ func (s *site) serves(t *testing.T, name string) {
 	holderIs(t, keeper, name, "job-10", 1, ttl)
 	is(t, false)(taker.Take(ctx, name, "job-10", longer)) // the id is in its own way
 	is(t, false)(keeper.Take(ctx, name, "other", longer))
-	if _, err := keeper.TryLock(ctx, name); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := tryInTime(t, keeper, name); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatalf("a lock on top of it: %v", err)
 	}
 	// Ids are compared whole.
@@ -518,7 +518,7 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				is(t, false)(client.Release(ctx, name, "y"))
 				is(t, true)(client.Release(ctx, name, "x"))
 				awaitValue(t, server, name, "") // SET IFEQ takes 1 ms
-				if _, err := client.TryLock(ctx, name); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+				if _, err := tryInTime(t, client, name); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
 					t.Errorf("lock: %v", err)
 				}
 
@@ -668,7 +668,7 @@ func TestDetach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.TryLock(ctx, name); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := tryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("detached: %v", err)
 	}
 	is(t, true)(other.Release(ctx, name, id))

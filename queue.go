@@ -288,7 +288,9 @@ func (s *queues) obstacle(c *call, q *queue) *QuorumError {
 	for i := range votes {
 		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(holder.lease.ID()), left
 	}
-	return newQuorumError("lock", c.name, votes)
+	e := newQuorumError("lock", c.name, votes)
+	e.here, e.site = true, holder.call.site
+	return e
 }
 
 // another returns a further waiter for a lock whose successor has gone.

@@ -25,7 +25,7 @@ func (l *Lock) tick() {
 	lost := l.Err() != nil
 	now := l.client.clock.Now()
 	l.mu.Lock()
-	kept := l.kept
+	kept := l.state == lockKept
 	l.mu.Unlock()
 	switch {
 	case kept:
@@ -38,7 +38,7 @@ func (l *Lock) tick() {
 	l.mu.Lock()
 	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.call.settings.maxHold
 	l.renewing = l.renewing || renew
-	if l.state == nil {
+	if l.state == lockHeld {
 		l.alarm.Reset(l.nextTick(now))
 	}
 	l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *Lock) tick() {
 
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
-	d := min(now.Until(l.end()), longestTick)
+	d := min(now.Until(l.lostAt()), longestTick)
 	if l.call.settings.renewal && !l.renewing && now.Since(l.started) < l.call.settings.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
@@ -69,7 +69,7 @@ func (l *Lock) renew() {
 	defer l.mu.Unlock()
 	l.renewing, l.failing = false, err != nil
 	l.renewal = now.Add(next)
-	if l.state == nil {
+	if l.state == lockHeld {
 		l.alarm.Reset(l.nextTick(now))
 	}
 }

@@ -97,7 +97,7 @@ func TestOneBadNodeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A node that owes answers for longer than its time is not asked, and not waited
+// A node with unanswered commands for longer than its time is not asked, and not waited
 // for, until it has given one. Here its answer would matter: one of the two
 // others is taken.
 func TestSilentNodeIsNotAsked(t *testing.T) {

@@ -17,6 +17,10 @@ type Stats struct {
 	Held int
 	// Contacted is how many nodes have answered the first contact, which Open begins.
 	Contacted int
+	// Quarantined is how many nodes are known not to vote yet, since this client asked for their
+	// vote; Unreachable, how many could not be connected to when that was last tried, or
+	// have owed an answer for longer than NodeTimeout.
+	Quarantined, Unreachable int
 }
 
 // counters are what Stats reads that nothing else keeps.
@@ -28,7 +32,7 @@ func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	held := len(c.held)
 	c.mu.Unlock()
-	return Stats{
+	s := Stats{
 		Acquired:     c.counters.acquired.Load(),
 		Tries:        c.counters.tries.Load(),
 		SecondRounds: c.engine.SecondRounds(),
@@ -36,4 +40,13 @@ func (c *Client) Stats() Stats {
 		Held:         held,
 		Contacted:    int(c.contacted.Load()),
 	}
+	for _, n := range c.nodes {
+		if n.InQuarantine() {
+			s.Quarantined++
+		}
+		if n.Unreachable() {
+			s.Unreachable++
+		}
+	}
+	return s
 }

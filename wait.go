@@ -3,6 +3,7 @@ package redlatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (c *call) stay(q *queue, w *waiter) (turn, error) {
 		}
 	}()
 	var reports <-chan time.Time
-	if c.settings.report != nil {
+	if c.settings.report != nil || c.client.logs(slog.LevelInfo) {
 		c.failure = c.client.queues.obstacle(c, q)
 		c.report()
 		ticker := time.NewTicker(time.Second)

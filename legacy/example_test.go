@@ -22,7 +22,7 @@ func ExampleBoth() {
 		panic(err)
 	}
 	defer old.Close()
-	client, err := redlatch.Open(redlatch.Config{Nodes: []string{server.URL()}, NoQuarantine: true})
+	client, err := redlatch.Open(redlatch.Config{Nodes: []string{server.URL()}, NodeTimeout: time.Second, NoQuarantine: true})
 	if err != nil {
 		panic(err)
 	}

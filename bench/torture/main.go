@@ -1,4 +1,4 @@
-// Torture runs `redlatch torture` over Redlatch, redsync and node-redlock, one
+// Torture runs `redlatch-torture run` over Redlatch, redsync and node-redlock, one
 // after the other, with the same faults and the same judge, and prints a table.
 // It needs redis-server, Node and npm.
 package main
@@ -49,9 +49,9 @@ func run(ctx context.Context, length time.Duration, seed uint64, keep string) er
 	if err != nil {
 		return err
 	}
-	redlatch, redsync := filepath.Join(dir, "redlatch"), filepath.Join(dir, "redsync")
+	redlatch, redsync := filepath.Join(dir, "redlatch-torture"), filepath.Join(dir, "redsync")
 	for _, command := range [][]string{
-		{"go", "build", "-o", redlatch, "./" + root + "/cmd/redlatch"},
+		{"go", "build", "-o", redlatch, "./" + root + "/cmd/redlatch-torture"},
 		{"go", "build", "-o", redsync, "./torture/redsync"},
 		{"npm", "ci", "--prefix", node, "--ignore-scripts", "--no-audit", "--no-fund", "--silent"},
 	} {
@@ -69,7 +69,7 @@ func run(ctx context.Context, length time.Duration, seed uint64, keep string) er
 	var results []result
 	for i, s := range subjects {
 		report := filepath.Join(keep, fmt.Sprint("torture-", i+1))
-		args := []string{"torture", "--for", length.String(), "--seed", fmt.Sprint(seed), "--report", report}
+		args := []string{"run", "--for", length.String(), "--seed", fmt.Sprint(seed), "--report", report}
 		if s.command != "" {
 			args = append(args, "--no-twin", "--worker-command", s.command)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What `redlatch torture --json` writes is found in the table.
+// What `redlatch-torture run --json` writes is found in the table.
 func TestTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.json")
 	report := `{"fired": {"kill": 2, "stop": 3}, "availability": 0.5, "availability_overall": 0.25, "findings": {

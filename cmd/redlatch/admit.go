@@ -67,7 +67,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer a.close(client, out)
 	var failed *outcome
 	for _, node := range a.Node {
 		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
+	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // completionCmd is `redlatch completion`. The scripts ask no server and do not call
@@ -26,12 +27,8 @@ func (*completionCmd) Help() string {
 
 // Run prints the script.
 func (c *completionCmd) Run(*printer) error {
-	parser, err := newParser()
-	if err != nil {
-		return err
-	}
 	var text strings.Builder
-	switch commands := commandsOf(parser.Model.Node); c.Shell {
+	switch commands := visible(newProgram()); c.Shell {
 	case "bash":
 		bashCompletion(&text, commands)
 	case "zsh":
@@ -45,94 +42,41 @@ func (c *completionCmd) Run(*printer) error {
 	return nil
 }
 
-// described is a command as the completion and the man page need it.
-type described struct {
-	node *kong.Node
-	// path is what is typed: "deployment set".
-	path  string
-	flags []*kong.Flag
-	// below are the names of the commands below this one.
-	below []*kong.Node
+// visible are the command and all those below it that are in its help.
+func visible(command *commandline.Command) []*commandline.Command {
+	return slices.DeleteFunc(command.All(), func(c *commandline.Command) bool { return c.Hidden })
 }
 
-// commandsOf are root, as the first, and all the commands below it that are not hidden.
-func commandsOf(root *kong.Node) []described {
-	path := ""
-	if root.Type == kong.CommandNode {
-		path = commandPath(root)
-	}
-	d := described{node: root, path: path}
-	for _, flag := range root.Flags {
-		if !flag.Hidden {
-			d.flags = append(d.flags, flag)
-		}
-	}
-	if root.Type == kong.CommandNode {
-		d.flags = append([]*kong.Flag{helpFlag(root)}, d.flags...)
-	}
-	var more []described
-	for _, child := range root.Children {
-		if !child.Hidden && child.Type == kong.CommandNode {
-			d.below = append(d.below, child)
-			more = append(more, commandsOf(child)...)
-		}
-	}
-	return append([]described{d}, more...)
+// below are the commands that may follow.
+func below(command *commandline.Command) []*commandline.Command {
+	return slices.DeleteFunc(slices.Clone(command.Commands), func(c *commandline.Command) bool { return c.Hidden })
 }
 
-// helpFlag is --help, which the parser has at the root for all.
-func helpFlag(command *kong.Node) *kong.Flag {
-	root := command
-	for root.Parent != nil {
-		root = root.Parent
-	}
-	for _, flag := range root.Flags {
-		if flag.Name == "help" {
-			return flag
-		}
-	}
-	return nil
-}
-
-// runs reports whether the rest of the line is a command of its own.
-func (d described) runs() bool { return d.path == "run" }
-
-// words are what the command's arguments can be, where there is a list of them.
-func (d described) words(all []described) []string {
-	switch d.path {
-	case "completion":
-		return []string{"bash", "zsh", "fish"}
-	case "help":
-		var names []string
-		for _, command := range all[0].below {
-			names = append(names, command.Name)
-		}
-		return names
-	}
-	var names []string
-	for _, command := range d.below {
-		names = append(names, command.Name)
+func names(commands []*commandline.Command) []string {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.Name
 	}
 	return names
 }
 
-// takesValue reports whether a flag has one.
-func takesValue(flag *kong.Flag) bool { return !flag.IsBool() && !flag.IsCounter() }
+// runsCommand reports whether the rest of the line is a command of its own.
+func runsCommand(command *commandline.Command) bool { return command.Path() == "run" }
 
-// takesFile reports whether it is a file's name.
-func takesFile(flag *kong.Flag) bool { return flag.PlaceHolder == "FILE" || flag.PlaceHolder == "DIR" }
-
-// spellings are a flag's, as they are typed.
-func spellings(flag *kong.Flag) []string {
-	if flag.Short != 0 {
-		return []string{"-" + string(flag.Short), "--" + flag.Name}
+// choices are what the command's arguments can be, where there is a list of them.
+func choices(command *commandline.Command, all []*commandline.Command) []string {
+	switch {
+	case command.Path() == "help":
+		return names(below(all[0]))
+	case len(command.Args) > 0:
+		return command.Args[0].Enum
 	}
-	return []string{"--" + flag.Name}
+	return names(below(command))
 }
 
 // bashCompletion writes the script for bash. It needs no package bash-completion, and has
 // COMMAND completed by it where it is there.
-func bashCompletion(w io.Writer, commands []described) {
+func bashCompletion(w io.Writer, commands []*commandline.Command) {
 	fmt.Fprint(w, `# bash completion for redlatch
 _redlatch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= flags= values= files= words= i
@@ -149,28 +93,28 @@ _redlatch() {
                 return ;;
 `)
 	for _, d := range commands[1:] {
-		parent, name := "", d.path
-		if i := strings.LastIndex(d.path, " "); i >= 0 {
-			parent, name = d.path[:i], d.path[i+1:]
+		parent, name := "", d.Path()
+		if i := strings.LastIndex(d.Path(), " "); i >= 0 {
+			parent, name = d.Path()[:i], d.Path()[i+1:]
 		}
-		fmt.Fprintf(w, "            '%s %s') command='%s' ;;\n", parent, name, d.path)
+		fmt.Fprintf(w, "            '%s %s') command='%s' ;;\n", parent, name, d.Path())
 	}
 	fmt.Fprint(w, "        esac\n    done\n    case $command in\n")
 	for _, d := range commands {
 		var flags, values, files []string
-		for _, flag := range d.flags {
-			for _, spelling := range spellings(flag) {
+		for _, flag := range d.AllFlags() {
+			for _, spelling := range flag.Spellings() {
 				flags = append(flags, spelling)
 				switch {
-				case takesFile(flag):
+				case flag.TakesFile():
 					files = append(files, spelling)
-				case takesValue(flag):
+				case flag.TakesValue():
 					values = append(values, spelling)
 				}
 			}
 		}
-		fmt.Fprintf(w, "        '%s') flags='%s' values=' %s ' files=' %s ' words='%s' ;;\n", d.path, strings.Join(flags, " "),
-			strings.Join(values, " "), strings.Join(files, " "), strings.Join(d.words(commands), " "))
+		fmt.Fprintf(w, "        '%s') flags='%s' values=' %s ' files=' %s ' words='%s' ;;\n", d.Path(), strings.Join(flags, " "),
+			strings.Join(values, " "), strings.Join(files, " "), strings.Join(choices(d, commands), " "))
 	}
 	fmt.Fprint(w, `    esac
     if [[ $files == *" $prev "* ]]; then
@@ -188,61 +132,57 @@ complete -F _redlatch redlatch
 }
 
 // fishCompletion writes the script for fish.
-func fishCompletion(w io.Writer, commands []described) {
+func fishCompletion(w io.Writer, commands []*commandline.Command) {
 	fmt.Fprint(w, "# fish completion for redlatch\ncomplete -c redlatch -f\n")
 	for _, d := range commands {
 		at := "__fish_use_subcommand"
-		if d.path != "" {
+		if d.Path() != "" {
 			var seen []string
-			for word := range strings.FieldsSeq(d.path) {
+			for word := range strings.FieldsSeq(d.Path()) {
 				seen = append(seen, "__fish_seen_subcommand_from "+word)
 			}
 			at = strings.Join(seen, "; and ")
 		}
-		for _, below := range d.below {
+		for _, next := range below(d) {
 			line := at
-			if d.path != "" {
-				var names []string
-				for _, other := range d.below {
-					names = append(names, other.Name)
-				}
-				line += "; and not __fish_seen_subcommand_from " + strings.Join(names, " ")
+			if d.Path() != "" {
+				line += "; and not __fish_seen_subcommand_from " + strings.Join(names(below(d)), " ")
 			}
-			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s -d %s\n", shellQuote(line), below.Name, shellQuote(below.Help))
+			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s -d %s\n", shellQuote(line), next.Name, shellQuote(next.Help))
 		}
-		if words := d.words(commands); len(d.below) == 0 && len(words) > 0 {
-			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s\n", shellQuote(at), shellQuote(strings.Join(words, " ")))
+		if list := choices(d, commands); len(below(d)) == 0 && len(list) > 0 {
+			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s\n", shellQuote(at), shellQuote(strings.Join(list, " ")))
 		}
-		for _, flag := range d.flags {
+		for _, flag := range d.AllFlags() {
 			short, value := "", ""
 			if flag.Short != 0 {
 				short = " -s " + string(flag.Short)
 			}
 			switch {
-			case takesFile(flag):
+			case flag.TakesFile():
 				value = " -r -F"
-			case takesValue(flag):
+			case flag.TakesValue():
 				value = " -x"
 			}
 			fmt.Fprintf(w, "complete -c redlatch -n %s -l %s%s%s -d %s\n", shellQuote(at), flag.Name, short, value, shellQuote(firstSentence(flag.Help)))
 		}
-		if d.runs() {
+		if runsCommand(d) {
 			fmt.Fprintf(w, "complete -c redlatch -n '%s; and contains -- -- (commandline -opc)' -x -a '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc)) - 1))'\n", at)
 		}
 	}
 }
 
 // zshCompletion writes the script for zsh.
-func zshCompletion(w io.Writer, commands []described) {
+func zshCompletion(w io.Writer, commands []*commandline.Command) {
 	fmt.Fprint(w, "#compdef redlatch\n# zsh completion for redlatch\n")
 	function := func(path string) string { return strings.ReplaceAll("_redlatch "+path, " ", "_") }
 	for _, d := range commands {
-		name := strings.TrimSuffix(function(d.path), "_")
+		name := strings.TrimSuffix(function(d.Path()), "_")
 		fmt.Fprintf(w, "\n%s() {\n", name)
-		if len(d.below) > 0 {
+		if len(below(d)) > 0 {
 			fmt.Fprint(w, "    local context state line\n    local -a subcommands\n    typeset -A opt_args\n")
 		}
-		if d.path == "" { // COMMAND is completed as if it stood alone
+		if d.Path() == "" { // COMMAND is completed as if it stood alone
 			fmt.Fprint(w, `    local -i i
     for (( i = 3; i < CURRENT; i++ )); do
         if [[ $words[2] == run && $words[i] == -- ]]; then
@@ -255,20 +195,20 @@ func zshCompletion(w io.Writer, commands []described) {
 `)
 		}
 		fmt.Fprint(w, "    _arguments -s")
-		if len(d.below) > 0 {
+		if len(below(d)) > 0 {
 			fmt.Fprint(w, " -C")
 		}
-		for _, flag := range d.flags {
+		for _, flag := range d.AllFlags() {
 			help := zshText(firstSentence(flag.Help))
 			value := ""
 			switch {
-			case takesFile(flag):
-				value = ":" + flag.PlaceHolder + ":_files"
-			case takesValue(flag):
-				value = ":" + zshText(flag.FormatPlaceHolder()) + ": "
+			case flag.TakesFile():
+				value = ":" + flag.Placeholder() + ":_files"
+			case flag.TakesValue():
+				value = ":" + zshText(flag.Placeholder()) + ": "
 			}
 			assign := ""
-			if takesValue(flag) {
+			if flag.TakesValue() {
 				assign = "="
 			}
 			fmt.Fprintf(w, " \\\n        %s", shellQuote("--"+flag.Name+assign+"["+help+"]"+value))
@@ -276,24 +216,24 @@ func zshCompletion(w io.Writer, commands []described) {
 				fmt.Fprintf(w, " \\\n        %s", shellQuote("-"+string(flag.Short)+"["+help+"]"+value))
 			}
 		}
-		words := d.words(commands)
+		list := choices(d, commands)
 		switch {
-		case len(d.below) > 0:
+		case len(below(d)) > 0:
 			fmt.Fprint(w, " \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command)\n        subcommands=(\n")
-			for _, below := range d.below {
-				fmt.Fprintf(w, "            %s\n", shellQuote(below.Name+":"+below.Help))
+			for _, next := range below(d) {
+				fmt.Fprintf(w, "            %s\n", shellQuote(next.Name+":"+next.Help))
 			}
 			fmt.Fprint(w, "        )\n        _describe command subcommands ;;\n    argument)\n        case $words[1] in\n")
-			for _, below := range d.below {
-				fmt.Fprintf(w, "        %s) %s ;;\n", below.Name, function(commandPath(below)))
+			for _, next := range below(d) {
+				fmt.Fprintf(w, "        %s) %s ;;\n", next.Name, function(next.Path()))
 			}
 			fmt.Fprint(w, "        esac ;;\n    esac\n")
-		case len(words) > 0:
-			fmt.Fprintf(w, " \\\n        '*:%s:(%s)'\n", strings.ToLower(d.node.Positional[0].Name), strings.Join(words, " "))
-		case d.runs():
+		case len(list) > 0:
+			fmt.Fprintf(w, " \\\n        '*:%s:(%s)'\n", d.Args[0].Name, strings.Join(list, " "))
+		case runsCommand(d):
 			fmt.Fprint(w, " \\\n        '1:name: '\n")
 		default:
-			for i, arg := range d.node.Positional {
+			for i, arg := range d.Args {
 				fmt.Fprintf(w, " \\\n        '%d:%s: '", i+1, arg.Name)
 			}
 			fmt.Fprintln(w)

@@ -17,7 +17,7 @@ var completions = []struct {
 	line     string
 	has, not []string
 }{
-	{"redlatch ", []string{"run", "lock", "unlock", "admit", "deployment", "completion", "help"}, []string{"guard-process", "torture-worker", "set"}},
+	{"redlatch ", []string{"run", "lock", "unlock", "admit", "deployment", "completion", "help"}, []string{"guard-process", "set"}},
 	{"redlatch un", []string{"unlock"}, []string{"run"}},
 	{"redlatch run --w", []string{"--wait"}, []string{"--ttl"}},
 	{"redlatch run --wait 5 --m", []string{"--min-hold", "--max-ttl", "--max-run"}, []string{"--wait"}},
@@ -105,23 +105,19 @@ func TestCompletionInZsh(t *testing.T) {
 func TestManPage(t *testing.T) {
 	page := printed(t, "man")
 	plain := strings.ReplaceAll(page, `\-`, "-")
-	parser, err := newParser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range commandsOf(parser.Model.Node)[1:] {
-		if !strings.Contains(plain, "redlatch "+command.path) {
-			t.Errorf("no %s", command.path)
+	for _, command := range visible(newProgram())[1:] {
+		if !strings.Contains(plain, "redlatch "+command.Path()) {
+			t.Errorf("no %s", command.Path())
 		}
-		for _, flag := range command.flags {
-			for _, word := range append(slices.Clone(flag.Tag.Envs), "--"+flag.Name) {
+		for _, flag := range command.AllFlags() {
+			for _, word := range []string{flag.Env, "--" + flag.Name} {
 				if !strings.Contains(plain, word) {
-					t.Errorf("no %s of %s", word, command.path)
+					t.Errorf("no %s of %s", word, command.Path())
 				}
 			}
 		}
-		if len(command.below) == 0 && command.path != "version" && len(examplesOf(command.node)) == 0 {
-			t.Errorf("no example of %s", command.path)
+		if len(command.Commands) == 0 && command.Path() != "version" && len(command.Examples) == 0 {
+			t.Errorf("no example of %s", command.Path())
 		}
 	}
 	if _, err := exec.LookPath("groff"); err != nil {

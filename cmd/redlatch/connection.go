@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -46,8 +47,6 @@ type connection struct {
 
 	// assumed: nobody named nodes.
 	assumed bool
-	// contact is how long it took to open the client.
-	contact time.Duration
 }
 
 // The node that is used when none is named, and what stands for that.
@@ -56,12 +55,12 @@ const (
 	local     = "local"
 )
 
-// AfterApply is called by the parser.
-func (c *connection) AfterApply() error {
+// assumeNodes says which nodes are meant where none is named. It comes before anything is
+// done with the flags.
+func (c *connection) assumeNodes() {
 	if slices.Equal(c.Nodes, []string{local}) {
 		c.Nodes, c.assumed = []string{localNode}, true
 	}
-	return nil
 }
 
 // sayNodes says which nodes are used when nobody named any: a command that misses its
@@ -108,9 +107,7 @@ func (c *connection) config() (redlatch.Config, error) {
 // open connects; the caller closes the client.
 func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, error) {
 	c.sayNodes(out)
-	start := time.Now()
 	client, err := redlatch.Open(cfg)
-	c.contact = time.Since(start)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return nil, &outcome{code: exitUsage, err: err}
@@ -120,23 +117,11 @@ func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, 
 	return client, nil
 }
 
-// close closes the client of a command that did what it was to do, which a quorum of nodes
-// has answered. Where a node has not answered yet at all, what is still to be done there gets
-// a moment, and then is left to the TTL: a node that hangs is to cost next to nothing.
+// close closes the client, which leaves what is still to be done on nodes that do not answer
+// to the TTL.
 func (c *connection) close(client *redlatch.Client, out *printer) {
-	done := make(chan error, 1)
-	go func() { done <- client.Close() }()
-	var over <-chan time.Time
-	if client.Stats().Contacted < len(c.Nodes) {
-		over = time.After(min(c.contact+time.Millisecond, defaultNodeTimeout))
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			out.detail("closing: %v", err)
-		}
-	case <-over:
-		out.detail("a node that has not answered is left to itself")
+	if err := client.Close(); err != nil {
+		out.detail("closing: %v", err)
 	}
 }
 
@@ -218,7 +203,7 @@ func (c *connection) command(command, nodes []string) string {
 	if c.Deployment != cmp.Or(os.Getenv("REDLATCH_DEPLOYMENT"), defaultDeployment) {
 		words = append(words, "--deployment", c.Deployment)
 	}
-	if told, err := parseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
+	if told, err := commandline.ParseDuration(os.Getenv("REDLATCH_MAX_TTL")); err != nil && c.MaxTTL != defaultMaxTTL || err == nil && c.MaxTTL != told {
 		words = append(words, "--max-ttl", c.MaxTTL.String())
 	}
 	for _, flag := range []struct {
@@ -271,9 +256,9 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 		case node.Verdict == redlatch.VoteUnknown && node.Err == nil:
 			said = "not waited for"
 		case node.Verdict == redlatch.VoteHeld && node.Holder.Label != "":
-			said += fmt.Sprintf(" (%s, for %s still)", printable.Text(node.Holder.Label), short(node.Left))
+			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
 		case node.Verdict == redlatch.VoteNotAdmitted && node.Left > 0:
-			said += fmt.Sprintf(" for %s still", short(node.Left))
+			said += fmt.Sprintf(" for another %s", short(node.Left))
 		}
 		if node.Err != nil {
 			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), said+": ")

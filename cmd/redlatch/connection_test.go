@@ -51,7 +51,7 @@ func TestAdmitCommand(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_FENCE", "DURABLE", "PASSWORD_FILE"} {
+	for _, name := range []string{"NODES", "DEPLOYMENT", "MAX_TTL", "NO_QUARANTINE", "DURABLE", "PASSWORD_FILE"} {
 		t.Setenv("REDLATCH_"+name, "")
 	}
 	check("redlatch admit --nodes redis://a:1,redis://b:2 a:1")

@@ -50,7 +50,7 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer s.close(client, out)
 	reports, err := examine(cfg)
 	if err != nil {
 		return err

@@ -99,5 +99,5 @@ func holdingText(holder redlatch.Holder, left time.Duration) string {
 	if left < 0 {
 		return text + ", for ever: its key has no expiry"
 	}
-	return fmt.Sprintf("%s, for %s still unless it is renewed", text, short(left))
+	return fmt.Sprintf("%s, expires in %s unless it is renewed", text, short(left))
 }

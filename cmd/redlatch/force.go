@@ -19,7 +19,7 @@ func (u *unlockCmd) force(out *printer) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer u.close(client, out)
 	look, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	holding, err := client.Inspect(look, u.Name)
 	cancel()

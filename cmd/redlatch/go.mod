@@ -3,8 +3,6 @@ module github.com/redlatch/redlatch/cmd/redlatch
 go 1.26
 
 require (
-	github.com/alecthomas/kong v1.17.0
-	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/creack/pty v1.1.24
 	github.com/redlatch/redlatch v0.0.0
 	github.com/rogpeppe/go-internal v1.16.0
@@ -13,8 +11,6 @@ require (
 )
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
-	github.com/redis/rueidis v1.0.79
-	github.com/yuin/gopher-lua v1.1.1 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	golang.org/x/tools v0.26.0 // indirect
 )

@@ -16,6 +16,26 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// hungCommands are what BenchmarkOneHung runs, in this order, and their exit codes. JOB is a
+// name, HANDLE what lock printed last, NODE a server that answers.
+var hungCommands = []struct {
+	name string
+	code int
+	args []string
+}{
+	{"run", 0, []string{"run", "runJOB", "--", "true"}},
+	{"lock", 0, []string{"lock", "JOB"}},
+	{"extend", 0, []string{"extend", "JOB", "HANDLE"}},
+	{"show", 0, []string{"show", "JOB"}},
+	{"list", 0, []string{"list", "JOB"}},
+	{"run-n", 75, []string{"run", "-n", "JOB", "--", "true"}},
+	{"run-w", 75, []string{"run", "-w", "0.05", "JOB", "--", "true"}},
+	{"unlock", 0, []string{"unlock", "JOB", "HANDLE"}},
+	{"lock-again", 0, []string{"lock", "JOBagain"}},
+	{"unlock-force", 0, []string{"unlock", "--force", "--yes", "JOBagain"}},
+	{"admit", 0, []string{"admit", "NODE"}},
+}
+
 // BenchmarkOneHung runs each command with all servers up and with one of them stopped, and
 // reports how many times as long it takes then, by the medians of one run: a hung server
 // is to cost next to nothing.
@@ -33,42 +53,35 @@ func BenchmarkOneHung(b *testing.B) {
 			b.Cleanup(func() { s.Close() })
 		}
 		env := append(os.Environ(), "REDLATCH_NODES="+strings.Join(redistest.URLs(servers), ","), "REDLATCH_NO_QUARANTINE=true")
-		call := func(args ...string) (string, time.Duration) {
+		call := func(want int, args ...string) (string, time.Duration) {
 			cmd := exec.Command(tool, args...)
 			cmd.Env = env
 			start := time.Now()
 			out, err := cmd.Output()
-			if err != nil && args[0] != "show" {
-				b.Fatalf("%v: %v", args, err)
+			took := time.Since(start)
+			if code := cmd.ProcessState.ExitCode(); code != want {
+				b.Fatalf("%v: exit code %d (%v), want %d", args, code, err, want)
 			}
-			return strings.TrimSpace(string(out)), time.Since(start)
+			return strings.TrimSpace(string(out)), took
 		}
-		call("admit", "--all")
+		call(0, "admit", "--all")
 		name := 0
-		commands := []string{"run", "lock", "extend", "show", "unlock"}
-		// round runs them all once, on a name of its own: what a hung server has is there
+		// round runs them all once, on names of its own: what a hung server has is there
 		// for its TTL.
 		round := func(took map[string][]time.Duration) {
 			name++
 			job := fmt.Sprint("job", name)
 			handle := ""
-			for _, command := range commands {
-				var args []string
-				switch command {
-				case "run":
-					args = []string{"run", "run" + job, "--", "true"}
-				case "lock":
-					args = []string{"lock", job}
-				case "extend", "unlock":
-					args = []string{command, job, handle}
-				case "show":
-					args = []string{"show", job}
+			for _, c := range hungCommands {
+				args := slices.Clone(c.args)
+				for i, arg := range args {
+					args[i] = strings.NewReplacer("JOB", job, "HANDLE", handle, "NODE", servers[0].URL()).Replace(arg)
 				}
-				out, d := call(args...)
-				if command == "lock" {
+				out, d := call(c.code, args...)
+				if c.name == "lock" || c.name == "lock-again" {
 					handle = out
 				}
-				took[command] = append(took[command], d)
+				took[c.name] = append(took[c.name], d)
 			}
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -84,9 +97,9 @@ func BenchmarkOneHung(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for _, command := range commands {
-				b.ReportMetric(float64(median(hung[command]))/float64(median(up[command])), command+"-hung/up")
-				b.ReportMetric(float64(median(up[command]).Microseconds())/1000, command+"-ms")
+			for _, c := range hungCommands {
+				b.ReportMetric(float64(median(hung[c.name]))/float64(median(up[c.name])), c.name+"-hung/up")
+				b.ReportMetric(float64(median(up[c.name]).Microseconds())/1000, c.name+"-ms")
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func signalCode(ctx context.Context) int {
 	return exitInternal
 }
 
-// signalError ends a demo or a torture early.
+// signalError ends a command early.
 type signalError struct{ signal os.Signal }
 
 func (e *signalError) Error() string { return e.signal.String() }

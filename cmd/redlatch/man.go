@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/alecthomas/kong"
+	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // manCmd is `redlatch man`: the manual page, from what the help is made from.
@@ -13,85 +13,71 @@ type manCmd struct{}
 
 // Run prints it as man(7) has it.
 func (manCmd) Run(*printer) error {
-	parser, err := newParser()
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stdout.WriteString(manPage(parser.Model)); err != nil {
+	if _, err := os.Stdout.WriteString(manPage(newProgram())); err != nil {
 		return &outcome{code: exitSystem, err: err}
 	}
 	return nil
 }
 
-func manPage(app *kong.Application) string {
+func manPage(program *commandline.Command) string {
 	var m manText
 	m.line(`.TH REDLATCH 1 "" "redlatch" "User Commands"`)
 	m.section("NAME")
-	m.text("redlatch - " + lowerFirst(strings.TrimSuffix(app.Help, ".")))
+	m.text("redlatch - " + lowerFirst(strings.TrimSuffix(program.Help, ".")))
 	m.section("SYNOPSIS")
-	commands := commandsOf(app.Node)[1:]
+	commands := visible(program)[1:]
 	for _, d := range commands {
-		if len(d.below) == 0 {
+		if len(d.Commands) == 0 {
 			m.line(".br")
-			m.text(synopsis(d.node))
+			m.text(d.Usage())
 		}
 	}
 	m.section("DESCRIPTION")
 	m.text("Locks are held on one Redis or Valkey server, or by a majority of several independent ones. A duration is a number of seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h.")
 	m.section("COMMANDS")
 	environment := make(map[string]bool)
-	var variables []*kong.Flag
+	var variables []*commandline.Flag
 	for _, d := range commands {
-		if len(d.below) > 0 {
+		if len(d.Commands) > 0 {
 			continue
 		}
-		m.line(".SS " + manEscape(synopsis(d.node)))
-		m.text(d.node.Help)
-		m.paragraphs(d.node.Detail)
-		for _, arg := range d.node.Positional {
+		m.line(".SS " + manEscape(d.Usage()))
+		m.text(d.Help)
+		m.paragraphs(d.Detail())
+		for _, arg := range d.Args {
 			m.item(strings.ToUpper(arg.Name), arg.Help)
 		}
-		for _, flag := range d.flags {
-			spelling := strings.Join(spellings(flag), ", ")
-			if takesValue(flag) {
-				spelling += "=" + flag.FormatPlaceHolder()
+		for _, flag := range d.AllFlags() {
+			spelling := strings.Join(flag.Spellings(), ", ")
+			if flag.TakesValue() {
+				spelling += "=" + flag.Placeholder()
 			}
-			m.item(spelling, kong.DefaultHelpValueFormatter(flag.Value))
-			for _, name := range flag.Tag.Envs {
-				if !environment[name] {
-					environment[name] = true
-					variables = append(variables, flag)
-				}
+			m.item(spelling, flag.FullHelp())
+			if flag.Env != "" && !environment[flag.Env] {
+				environment[flag.Env] = true
+				variables = append(variables, flag)
 			}
 		}
-		if lines := examplesOf(d.node); len(lines) > 0 {
+		if len(d.Examples) > 0 {
 			m.line(".PP")
 			m.text("Examples:")
-			for _, e := range lines {
+			for _, e := range d.Examples {
 				m.line(".PP")
-				m.text("# " + e.what)
-				m.verbatim(e.command)
+				m.text("# " + e.What)
+				m.verbatim(e.Line)
 			}
 		}
 	}
 	m.section("ENVIRONMENT")
 	m.text("Each stands for its flag, which goes before it; an empty one counts as unset.")
 	for _, flag := range variables {
-		m.item(strings.Join(flag.Tag.Envs, ", "), "--"+flag.Name)
+		m.item(flag.Env, "--"+flag.Name)
 	}
 	m.item("REDLATCH_PASSWORD", "The password for every URL that has none.")
 	m.item("REDLATCH_NAME, REDLATCH_TOKEN, REDLATCH_DEADLINE", "What COMMAND of redlatch run finds: the name of the lock, its fencing token, and until when it was certain to be held as COMMAND started.")
 	m.section("SEE ALSO")
 	m.text("flock(1), timeout(1)")
 	return m.String()
-}
-
-// synopsis is a command's usage line.
-func synopsis(command *kong.Node) string {
-	if cmd, ok := command.Target.Addr().Interface().(interface{ Usage() string }); ok {
-		return cmd.Usage()
-	}
-	return "redlatch " + commandPath(command) + strings.TrimPrefix(command.Summary(), command.Path())
 }
 
 func lowerFirst(text string) string { return strings.ToLower(text[:1]) + text[1:] }

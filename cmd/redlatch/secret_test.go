@@ -52,7 +52,6 @@ func commandLines(url string) [][]string {
 		{"admit", "--nodes", honest, url},
 		{"admit", "--reset", "--yes", "--nodes", url, url},
 		{"admit", "--reset", "--yes", "--nodes", honest, url},
-		{"torture", "--against-my-nodes", "--faults", "none", "--nodes", url + "," + url + "," + url},
 	}
 }
 

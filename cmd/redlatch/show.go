@@ -107,7 +107,7 @@ func forHowLong(left time.Duration) string {
 	if left < 0 {
 		return "for ever"
 	}
-	return "for " + short(left).String() + " still"
+	return "expires in " + short(left).String()
 }
 
 // holderJSON is a holder in the output of --json. Times are in seconds; left is

@@ -5,8 +5,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/alecthomas/kong"
 )
 
 // versionCmd is `redlatch version`. It is what was asked for, so it goes to
@@ -16,17 +14,6 @@ type versionCmd struct{}
 func (versionCmd) Run(*printer) error {
 	_, err := fmt.Fprintln(os.Stdout, version())
 	return err
-}
-
-// versionFlag is `redlatch --version`.
-type versionFlag bool
-
-// BeforeReset is called by the parser where the flag is given, before anything else is
-// missed.
-func (versionFlag) BeforeReset(app *kong.Kong) error {
-	fmt.Fprintln(app.Stdout, version())
-	app.Exit(0)
-	return nil
 }
 
 func version() string {

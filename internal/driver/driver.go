@@ -49,6 +49,14 @@ type Drainer interface {
 	Drain(key string)
 }
 
+// Cutter is a Conn that can be ended without waiting for what was sent.
+type Cutter interface {
+	Conn
+	// Cut breaks the connection. What is under way ends with an error, also what has not been
+	// written yet, and none is made again. Close comes after it.
+	Cut()
+}
+
 // Seeker is a Conn that may have to look for its server anew, as one does whose
 // master others choose.
 type Seeker interface {

@@ -26,7 +26,7 @@ type Cluster struct {
 
 	slots [hashslot.Slots]atomic.Pointer[Node]
 
-	life       context.Context // ends in Close
+	life       context.Context // ends in Cut or Close
 	end        context.CancelFunc
 	background sync.WaitGroup
 
@@ -44,6 +44,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 		c.options.view = c.newView()
 	}
 	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
+	c.options.quarantines = new(quarantines)
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c
@@ -157,6 +158,18 @@ var errNoReset = errors.New("each slot of a Cluster has an admission of its own,
 
 // Reset is refused.
 func (c *Cluster) Reset(context.Context) error { return errNoReset }
+
+// Reached reports whether any master has ever been looked at.
+func (c *Cluster) Reached() bool { return slices.ContainsFunc(c.used(), (*Node).Reached) }
+
+// Cut ends what is under way on the masters, and the connections. It is followed by Close.
+func (c *Cluster) Cut() {
+	for _, n := range c.used() {
+		n.Cut()
+	}
+	c.end()
+	cut(c.conn)
+}
 
 // Close closes the connections and waits for the work in the background.
 func (c *Cluster) Close() {

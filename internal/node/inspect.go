@@ -80,6 +80,7 @@ func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 	n.admission.mu.Lock()
 	n.admission.outcome, n.admission.at = err, time.Now()
 	n.admission.mu.Unlock()
+	n.noteWait(err)
 	return err
 }
 
@@ -228,6 +229,9 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 		return errChanged
 	case reply.Int != 1:
 		return &admission.WaitError{Reason: "it restarted or lost its role while it was being admitted"}
+	}
+	if n.noteVote() {
+		return nil
 	}
 	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", seen.run(), "deployment", a.Deployment)
 	return nil

@@ -51,7 +51,9 @@ type Options struct {
 	slotTag  string
 	voting   script.Script
 	inFlight *mastersInFlight
-	view     *view
+	// quarantines are those that were met, of all slots together.
+	quarantines *quarantines
+	view        *view
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -75,7 +77,7 @@ type Node struct {
 	// voting is the deployment's script.
 	voting script.Script
 
-	life       context.Context // ends in Close
+	life       context.Context // ends in Cut or Close
 	end        context.CancelFunc
 	background sync.WaitGroup
 }
@@ -89,6 +91,9 @@ func New(conn driver.Conn, o Options) *Node {
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 	}
 	n.inFlight.Store(newInFlight())
+	if n.options.quarantines == nil {
+		n.options.quarantines = new(quarantines)
+	}
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
@@ -114,6 +119,29 @@ func (n *Node) Name() string { return n.options.Name }
 
 // Connect waits until the node was reached and inspected, or ctx is done.
 func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
+
+// Reached reports whether the node has ever been looked at.
+func (n *Node) Reached() bool { return n.link.seen.Load() != nil }
+
+// Cut ends what is under way on the node, and its connection where that is its own. It is
+// followed by Close.
+func (n *Node) Cut() {
+	n.end()
+	if n.isSlot() {
+		return
+	}
+	cut(n.conn)
+	if n.replicas != nil {
+		cut(n.replicas.Conn)
+	}
+}
+
+// cut breaks a connection that can be broken.
+func cut(conn driver.Conn) {
+	if c, ok := conn.(driver.Cutter); ok {
+		c.Cut()
+	}
+}
 
 // Close closes the connection and waits for the work in the background.
 func (n *Node) Close() {
@@ -211,7 +239,7 @@ func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, e
 
 var (
 	errNoAnswer    = errors.New("it did not answer in time")
-	errSilent      = errors.New("it owes answers and is not asked again until it gives one")
+	errSilent      = errors.New("unanswered commands are pending")
 	errReconnected = errors.New("the connection was renewed under way")
 
 	errAdmissionChanges = &admission.WaitError{Reason: "its admission is changing"}

@@ -220,7 +220,7 @@ func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error
 	return n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
-// deletion sends a command that deletes: also to a node that owes answers.
+// deletion sends a command that deletes: also to a node with unanswered commands.
 func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err

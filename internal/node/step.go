@@ -19,6 +19,9 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
 		return badCounter(CounterKey(r.Key), a.Token)
 	}
+	if a.Verdict == vote.Granted || a.Verdict == vote.Held {
+		n.noteVote()
+	}
 	return a
 }
 

@@ -294,18 +294,29 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// Close implements driver.Conn. It waits for no connection that is still being made.
-func (c *Conn) Close() {
+var _ driver.Cutter = (*Conn)(nil)
+
+// Cut implements driver.Cutter.
+func (c *Conn) Cut() { c.breakOff(func(*watched) bool { return true }) }
+
+// breakOff has no connection made any more, and breaks those that which selects.
+func (c *Conn) breakOff(which func(*watched) bool) {
 	c.mu.Lock()
 	c.end()
 	present := slices.Clone(c.present)
 	c.mu.Unlock()
 	for _, w := range present {
-		if !w.answered.Load() {
+		if which(w) {
 			w.Close()
 		}
 	}
 	c.hangUp()
+}
+
+// Close implements driver.Conn. It waits for no connection that is still being made, and for the
+// answers to what was sent over one that has answered before.
+func (c *Conn) Close() {
+	c.breakOff(func(w *watched) bool { return !w.answered.Load() })
 	c.sessions.close()
 	c.client.Close()
 	c.following.Wait()

@@ -1,4 +1,4 @@
-// Package tortured is the worker's half of `redlatch torture`: a process that
+// Package tortured is the worker's half of `redlatch-torture run`: a process that
 // takes locks in turn, changes what they protect, and writes down what it
 // believes as it goes. The tool has workers of Redlatch; bench has those of
 // other libraries, which differ in their [Locker] only.

@@ -1,4 +1,4 @@
-// A worker of `redlatch torture` that locks with node-redlock. It does what
+// A worker of `redlatch-torture run` that locks with node-redlock. It does what
 // internal/tortured does in Go, in the same order, and writes the same events.
 "use strict";
 

@@ -1,4 +1,4 @@
-// Redsync is a worker of `redlatch torture` that locks with redsync.
+// Redsync is a worker of `redlatch-torture run` that locks with redsync.
 package main
 
 import (

@@ -1,0 +1,19 @@
+module github.com/redlatch/redlatch/cmd/redlatch-torture
+
+go 1.26.0
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
+	github.com/creack/pty v1.1.24
+	github.com/redis/rueidis v1.0.79
+	github.com/redlatch/redlatch v0.0.0
+	github.com/rogpeppe/go-internal v1.16.0
+	golang.org/x/sys v0.47.0
+	golang.org/x/term v0.45.0
+)
+
+require (
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	golang.org/x/tools v0.26.0 // indirect
+)

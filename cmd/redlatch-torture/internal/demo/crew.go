@@ -1,0 +1,134 @@
+//go:build unix
+
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
+)
+
+// crew is the worker processes.
+type crew struct {
+	workers []*spawn.Process
+	// notes has what the workers say. It is closed when all have ended, and is
+	// to be read until then.
+	notes   chan note
+	reading sync.WaitGroup
+}
+
+// note is a report of one worker, from 0, or that there are no more of it.
+type note struct {
+	worker int
+	report
+	over bool
+}
+
+// workerGrace is how long a worker may take to stop: to finish its turn, and to
+// release its lock on nodes of which some may hang.
+const workerGrace = 5 * time.Second
+
+// hire starts the workers, who wait for go. When it fails, none is left running.
+func hire(n int, a assignment) (*crew, error) {
+	c := &crew{notes: make(chan note, 64+2*n)} // room for the first and the last of all
+	for i := range n {
+		a.Worker = i + 1
+		p, err := start(WorkerCommand, a)
+		if err != nil {
+			for _, p := range c.workers {
+				p.Kill()
+			}
+			c.reading.Wait()
+			return nil, fmt.Errorf("worker %d: %w", a.Worker, err)
+		}
+		c.workers = append(c.workers, p)
+		c.reading.Go(func() { c.read(i, p) })
+	}
+	go func() {
+		c.reading.Wait()
+		close(c.notes)
+	}()
+	return c, nil
+}
+
+// start starts this program once more, as the hidden command.
+func start(command string, order any) (*spawn.Process, error) {
+	self, err := spawn.Self(command)
+	if err != nil {
+		return nil, err
+	}
+	return spawn.Start(self, order)
+}
+
+func (c *crew) read(worker int, p *spawn.Process) {
+	defer p.Output.Close()
+	lines := bufio.NewScanner(p.Output)
+	for lines.Scan() {
+		var r report
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			r = report{Failed: fmt.Sprintf("it reported %q: %v", lines.Text(), err)}
+		}
+		c.notes <- note{worker: worker, report: r}
+	}
+	c.notes <- note{worker: worker, over: true}
+}
+
+// ready waits until all workers have connected.
+func (c *crew) ready(ctx context.Context) error {
+	for waiting := len(c.workers); waiting > 0; {
+		select {
+		case n := <-c.notes:
+			switch {
+			case n.Failed != "":
+				return fmt.Errorf("worker %d: %s", n.worker+1, n.Failed)
+			case n.over:
+				return fmt.Errorf("worker %d ended before the race began%s", n.worker+1, c.workers[n.worker].Said())
+			case n.Ready:
+				waiting--
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// race tells all workers to start.
+func (c *crew) race() error {
+	for i, p := range c.workers {
+		if err := p.Tell("go"); err != nil {
+			return fmt.Errorf("worker %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// dismiss stops all workers, gives hear what they still say, and returns what
+// each that did not stop in order has to say for itself.
+func (c *crew) dismiss(hear func(note)) []string {
+	deaths := make([]string, len(c.workers))
+	var stopping sync.WaitGroup
+	for i, p := range c.workers {
+		stopping.Go(func() {
+			if err := p.Finish(workerGrace); err != nil {
+				deaths[i] = fmt.Sprintf("worker %d: %v", i+1, err)
+			}
+		})
+	}
+	for n := range c.notes {
+		hear(n)
+	}
+	stopping.Wait()
+	var said []string
+	for _, d := range deaths {
+		if d != "" {
+			said = append(said, d)
+		}
+	}
+	return said
+}

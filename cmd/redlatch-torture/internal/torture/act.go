@@ -1,0 +1,356 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// torturer carries out a plan. What it does it undoes, also when ctx ends.
+type torturer struct {
+	ground    *ground
+	crew      *crew
+	registers *registers
+	options   Options
+	acting    sync.WaitGroup
+	resting   chan struct{} // holds one token while the workers are told to rest
+	start     time.Time
+	tail      time.Duration // at the end, when nothing is done
+
+	mu     sync.Mutex // guards what follows; never held while anything waits
+	faults []history.Fault
+	looks  []history.Look
+	errs   []string
+}
+
+// carryOut begins each item at its time and blocks until all are over. ctx ends
+// it early.
+func (t *torturer) carryOut(ctx context.Context, plan []item, start time.Time) {
+	defer t.acting.Wait()
+	for i, it := range plan {
+		if !wait(ctx, time.Until(start.Add(it.at))) {
+			return
+		}
+		t.acting.Go(func() {
+			if it.part > 0 {
+				t.strike(ctx, i+1, it)
+			} else {
+				t.one(ctx, i+1, it)
+			}
+		})
+	}
+}
+
+// one carries out an item. Whoever it befalls has one fault at a time.
+func (t *torturer) one(ctx context.Context, id int, it item) {
+	f := history.Fault{ID: id, Kind: string(it.kind), Split: it.kind == split, Detail: it.detail()}
+	var turns []chan struct{}
+	nodes := make([]*place, len(it.nodes))
+	for i, n := range slices.Sorted(slices.Values(it.nodes)) {
+		nodes[i] = t.ground.nodes[n]
+		f.Nodes = append(f.Nodes, n+1)
+		if it.kind != split {
+			turns = append(turns, nodes[i].turn)
+		}
+	}
+	workers := make([]*worker, len(it.workers))
+	for i, w := range slices.Sorted(slices.Values(it.workers)) {
+		workers[i] = t.crew.workers[w]
+		f.Workers = append(f.Workers, w+1)
+		turns = append(turns, workers[i].turn)
+	}
+	if it.kind == split {
+		for w := int(it.side); w < t.options.Workers; w += 2 {
+			f.Workers = append(f.Workers, w+1)
+		}
+	}
+	for i, turn := range turns {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			for _, taken := range turns[:i] {
+				<-taken
+			}
+			return
+		}
+	}
+	defer func() {
+		for _, turn := range turns {
+			<-turn
+		}
+	}()
+
+	for _, w := range workers {
+		t.replace(ctx, w)
+	}
+	f.Began = tortured.Now()
+	undo, err := t.begin(ctx, it, nodes, workers)
+	if err == nil {
+		if it.step != 0 {
+			f.Step = it.step
+		}
+		if it.aim != anywhere {
+			f.Began = tortured.Now() // the waiting for it was none of it
+		}
+		wait(ctx, it.for_)
+	}
+	if undo != nil {
+		err = errors.Join(err, undo())
+	}
+	f.Ended = tortured.Now()
+	if it.out > 0 {
+		f.Out = f.Ended + int64(it.out-it.for_)
+	}
+	if err != nil {
+		f.Err = err.Error()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = append(t.faults, f)
+	if err != nil {
+		t.errs = append(t.errs, fmt.Sprintf("fault %d, %s: %v", f.ID, f.Kind, err))
+	}
+}
+
+// begin has the fault take effect and returns what ends it, also when it fails
+// half-way.
+func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers []*worker) (undo func() error, err error) {
+	quiet := func(f func()) func() error { return func() error { f(); return nil } }
+	// What is undone is undone when ctx has ended as well.
+	always := context.WithoutCancel(ctx)
+	switch it.kind {
+	case killNode, wipeNode, blackout:
+		each(nodes, func(p *place) error { p.server.Kill(); return nil })
+		return func() error {
+			return each(nodes, func(p *place) error {
+				if it.kind == killNode {
+					return p.server.Restart(always)
+				}
+				return p.server.RestartEmpty(always)
+			})
+		}, nil
+	case hangNode:
+		return nodes[0].server.Resume, nodes[0].server.Pause()
+	case partition:
+		cut(nodes, allSides, it.way, true)
+		return quiet(func() { cut(nodes, allSides, it.way, false) }), nil
+	case split:
+		cut(nodes, []side{it.side}, it.way, true)
+		return quiet(func() { cut(nodes, []side{it.side}, it.way, false) }), nil
+	case halfOpen:
+		cut(nodes, allSides, redistest.Both, true)
+		_, err := nodes[0].server.Do("CLIENT", "KILL", "TYPE", "normal")
+		return quiet(func() { cut(nodes, allSides, redistest.Both, false) }), err
+	case latency:
+		gates(nodes, func(g *gate) { g.Delay(it.way, it.delay, it.jitter) })
+		return quiet(func() { gates(nodes, func(g *gate) { g.Delay(redistest.Both, 0, 0) }) }), nil
+	case reset:
+		gates(nodes, func(g *gate) { g.Cut() })
+		return nil, nil
+	case refuse:
+		var errs []error
+		gates(nodes, func(g *gate) { errs = append(errs, g.Refuse(true)); g.Cut() })
+		return func() error {
+			var errs []error
+			gates(nodes, func(g *gate) { errs = append(errs, g.Refuse(false)) })
+			return errors.Join(errs...)
+		}, errors.Join(errs...)
+	case lostReply:
+		gates(nodes, func(g *gate) { g.OnCommand(loseSome) })
+		return quiet(func() { gates(nodes, func(g *gate) { g.OnCommand(nil) }) }), nil
+	case namespace:
+		return func() error { return nodes[0].wire.mend(always) }, nodes[0].wire.part(always, it.way)
+	case clockStep, nudge:
+		return func() error { return nodes[0].server.StepClock(-it.step) }, nodes[0].server.StepClock(it.step)
+	case stop:
+		err := t.ambush(ctx, it.aim, workers[0], workers[0].stop)
+		return workers[0].resume, err
+	case crash:
+		err := t.ambush(ctx, it.aim, workers[0], func() error { workers[0].killed(); return nil })
+		return func() error { return t.revive(always, workers[0]) }, err
+	case starve:
+		return starved(workers), nil
+	}
+	panic("torture: no such fault: " + string(it.kind))
+}
+
+// loseSome has one command in eight executed and its answer lost.
+func loseSome(c redistest.Command) redistest.Action {
+	switch strings.ToUpper(c.Name()) {
+	case "HELLO", "AUTH", "SELECT", "CLIENT", "INFO", "PING", "SCRIPT", "CONFIG":
+		return redistest.Pass
+	}
+	if rand.IntN(8) == 0 {
+		return redistest.CutAfter
+	}
+	return redistest.Pass
+}
+
+var allSides = []side{0, 1, observers}
+
+func cut(nodes []*place, from []side, way redistest.Direction, on bool) {
+	for _, p := range nodes {
+		for _, s := range from {
+			p.gates[s].cut(way, on)
+		}
+	}
+}
+
+func gates(nodes []*place, do func(*gate)) {
+	for _, p := range nodes {
+		for _, g := range p.gates {
+			do(g)
+		}
+	}
+}
+
+// each does something to all nodes at once.
+func each(nodes []*place, do func(*place) error) error {
+	errs := make([]error, len(nodes))
+	var doing sync.WaitGroup
+	for i, p := range nodes {
+		doing.Go(func() { errs[i] = do(p) })
+	}
+	doing.Wait()
+	return errors.Join(errs...)
+}
+
+// patience is how long a worker is waited for at the place where it is to be
+// caught. Then it is caught where it is.
+const patience = 3 * time.Second
+
+func (t *torturer) ambush(ctx context.Context, at aim, w *worker, strike func() error) error {
+	if at == anywhere {
+		return strike()
+	}
+	a := t.registers.lay(w.assignment.Worker, at)
+	defer t.registers.lift(w.assignment.Worker, a)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-a.hit:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return strike()
+}
+
+// revive starts a killed worker's successor and lets it work.
+func (t *torturer) revive(ctx context.Context, w *worker) error {
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	t.resting <- struct{}{} // not while others rest
+	defer func() { <-t.resting }()
+	return w.now().Tell(tortured.Go)
+}
+
+// watch replaces workers that end by themselves, which none should.
+func (t *torturer) watch(ctx context.Context) {
+	for wait(ctx, time.Second) {
+		for _, w := range t.crew.workers {
+			select {
+			case w.turn <- struct{}{}:
+			default:
+				continue // what is done to it just now may be its end
+			}
+			t.replace(ctx, w)
+			<-w.turn
+		}
+	}
+}
+
+func (t *torturer) replace(ctx context.Context, w *worker) {
+	how := w.fallen()
+	if how == "" {
+		return
+	}
+	say(t.options, "%s", how)
+	err := t.revive(context.WithoutCancel(ctx), w)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.errs = append(t.errs, how)
+	if err != nil {
+		t.errs = append(t.errs, err.Error())
+	}
+}
+
+// How workers are starved: by turns, as a CPU quota does it (kernel
+// documentation, "CFS Bandwidth Control"), which leaves the rest of the machine
+// alone.
+const (
+	fed   = 5 * time.Millisecond
+	unfed = 45 * time.Millisecond
+)
+
+// starved has the workers run for a tenth of the time until undone.
+func starved(workers []*worker) (undo func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var starving sync.WaitGroup
+	for _, w := range workers {
+		w.starve(true)
+		l := w.now()
+		starving.Go(func() {
+			defer w.starve(false)
+			defer func() { _ = l.Signal(syscall.SIGCONT) }()
+			for ctx.Err() == nil {
+				_ = l.Signal(syscall.SIGSTOP) // nobody else kills it meanwhile
+				wait(ctx, unfed)
+				_ = l.Signal(syscall.SIGCONT)
+				wait(ctx, fed)
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		starving.Wait()
+		return nil
+	}
+}
+
+// wait blocks for d, and reports false when ctx ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// detail says what is not in the kind.
+func (it item) detail() string {
+	var d []string
+	if it.way != 0 && (it.kind == partition || it.kind == split || it.kind == latency || it.kind == namespace) {
+		d = append(d, map[redistest.Direction]string{
+			redistest.Requests: "requests only", redistest.Replies: "replies only", redistest.Both: "both ways",
+		}[it.way])
+	}
+	if it.kind == latency {
+		d = append(d, fmt.Sprintf("%v and up to %v more", it.delay.Round(time.Millisecond), it.jitter.Round(time.Millisecond)))
+	}
+	if it.hard {
+		d = append(d, map[kind]string{lag: "its master killed", takeover: "by replicas that are behind", fixSlots: "it comes back without its data"}[it.kind])
+	}
+	if it.step != 0 {
+		d = append(d, fmt.Sprintf("by %+.3f s", it.step.Seconds()))
+	}
+	if it.aim != anywhere {
+		d = append(d, string(it.aim))
+	}
+	return strings.Join(d, ", ")
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// composedName is what clients call the one node.
+const composedName = "n1"
+
+// composed is one node that several servers make up.
+type composed interface {
+	url() string // as all clients know it
+	labels() []string
+	kind() string // of the servers
+
+	// ready blocks until the fault can be done to a node in order, or ctx is done.
+	ready(ctx context.Context, it item) error
+	// begin has the fault take effect. It returns the servers that it befalls, from
+	// 0, and what ends it, also when it fails half-way.
+	begin(ctx context.Context, it item) (hit []int, undo func() error, err error)
+	// run names the present run of the master of a part: another name is another
+	// master, or the same one started again. It is "" while that is open.
+	run(ctx context.Context, part int) string
+	// keeper dials the server that has the keys of a name, and numbers it from 0.
+	keeper(ctx context.Context, name string) (*redistest.Conn, int, error)
+	// settle says that a process belongs to the clients of a side.
+	settle(pid int, s side)
+	close() error
+}
+
+// partOf tells the part of the node that a name is in, from 1.
+func (o *Options) partOf(i int) int { return 1 + i%o.Topology.parts() }
+
+// parts are those of all names, nil where there are many nodes.
+func (o *Options) parts() map[string]int {
+	if !o.Topology.alone() {
+		return nil
+	}
+	parts := map[string]int{}
+	for i, name := range o.lockNames() {
+		parts[name] = o.partOf(i)
+	}
+	for i, name := range o.probeNames() {
+		parts[name] = o.partOf(i)
+	}
+	return parts
+}
+
+// How long a node is waited for that is to be in order before a fault, and how
+// often it is looked at during one.
+const (
+	readyLimit = 12 * time.Second
+	watchEvery = 150 * time.Millisecond
+)
+
+// strike carries out a fault of a composed node. Those of masters come one at a
+// time, those of Sentinels too, and what is not in order in time is left alone.
+func (t *torturer) strike(ctx context.Context, id int, it item) {
+	node := t.ground.node
+	turn := t.ground.turns[traits[it.kind].sentinel]
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-turn }()
+	waiting, cancel := context.WithTimeout(ctx, readyLimit)
+	err := node.ready(waiting, it)
+	cancel()
+	if err != nil {
+		if ctx.Err() == nil {
+			say(t.options, "fault %d, %s, left out: %v", id, it.kind, err)
+		}
+		return
+	}
+	if time.Since(t.start)+it.for_ > t.options.For-t.tail {
+		return // too late for what is to be seen after it
+	}
+	f := history.Fault{ID: id, Kind: string(it.kind), Part: it.part, Detail: it.detail()}
+	before := node.run(ctx, it.part)
+	f.Began = tortured.Now()
+	hit, undo, err := node.begin(ctx, it)
+	for _, i := range hit {
+		f.Nodes = append(f.Nodes, i+1)
+	}
+	if it.kind == minority {
+		for w := int(it.side); w < t.options.Workers; w += 2 {
+			f.Workers = append(f.Workers, w+1)
+		}
+	}
+	changed := int64(0) // when the part last had another master
+	look := func() {
+		if run := node.run(context.WithoutCancel(ctx), it.part); run != "" && run != before {
+			before, changed = run, tortured.Now()
+		}
+	}
+	if err == nil {
+		for end := time.Now().Add(it.for_); time.Now().Before(end) && wait(ctx, min(watchEvery, time.Until(end))); {
+			look()
+		}
+	}
+	if undo != nil {
+		err = errors.Join(err, undo())
+	}
+	look()
+	f.Ended = tortured.Now()
+	if it.out > 0 {
+		f.Out = f.Ended + int64(settled)
+		if changed != 0 {
+			f.Out = max(f.Out, changed+int64(quarantine(t.options.TTL)))
+		}
+	}
+	if it.kind == fixSlots || it.kind == moveSlot {
+		// Masters that slots come to have another configuration epoch, and wait anew for those
+		// that they had waited for and that nobody had used since.
+		f.Part, f.Out = 0, f.Ended+int64(quarantine(t.options.TTL))
+	}
+	if err != nil {
+		f.Err = err.Error()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = append(t.faults, f)
+	if err != nil {
+		t.errs = append(t.errs, fmt.Sprintf("fault %d, %s: %v", f.ID, f.Kind, err))
+	}
+}
+
+// countComposed looks for the locks' keys where they would be.
+func (t *torturer) countComposed(ctx context.Context) {
+	var looks []history.Look
+	for _, name := range t.options.lockNames() {
+		conn, server, err := t.ground.node.keeper(ctx, name)
+		if err != nil {
+			continue // what cannot be reached is not judged
+		}
+		at := tortured.Now()
+		reply, err := conn.Do("PTTL", name)
+		conn.Close()
+		if left, ok := reply.(int64); ok && err == nil {
+			looks = append(looks, history.Look{
+				At: at, Node: server + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
+			})
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looks = append(t.looks, looks...)
+}
+
+// until asks check often until it returns nil, or ctx is done: then its last error
+// is returned.
+func until(ctx context.Context, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if !wait(ctx, 30*time.Millisecond) {
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		}
+	}
+}

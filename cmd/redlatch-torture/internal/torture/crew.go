@@ -1,0 +1,323 @@
+//go:build linux
+
+package torture
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// crew is the workers, the probe last.
+type crew struct {
+	workers []*worker
+}
+
+// worker is one worker, whose process may be killed and have a successor.
+type worker struct {
+	command    []string
+	assignment tortured.Assignment // of the present process
+	callers    int
+	dir        string
+	side       side
+	settle     func(pid int, s side) // nil where nobody asks
+
+	// turn holds one token: who has it does something to the process.
+	turn chan struct{}
+
+	mu       sync.Mutex // guards what follows; nothing is called while it is held
+	life     *life
+	lives    []*life
+	stopped  bool // by SIGSTOP, at the moment
+	starving bool
+}
+
+// life is one process of a worker.
+type life struct {
+	*spawn.Process
+	logs   []string // of its callers
+	number int
+	ready  chan struct{} // closed once it is
+	rested chan struct{} // gets one for each time
+	read   chan struct{} // closed when its stdout has ended
+	failed string        // to be read once read is closed
+	died   int64         // when it was killed, or found dead; 0 if it was not
+}
+
+// fallen says how a process ended that nobody ended, "" if it has not.
+func (w *worker) fallen() string {
+	l := w.now()
+	select {
+	case <-l.Exited:
+	default:
+		return ""
+	}
+	if l.died != 0 {
+		return ""
+	}
+	<-l.read
+	l.died = tortured.Now()
+	return fmt.Sprintf("worker %d.%d ended by itself (%v): %s%s", w.assignment.Worker, l.number, l.Err(), l.failed, l.Said())
+}
+
+// workerGrace is how long a worker may take to begin, and to end.
+const workerGrace = 30 * time.Second
+
+// stopLimit is how long a stopped process may take to stop, on a busy machine.
+const stopLimit = 10 * time.Second
+
+// callers is how many goroutines of a worker take locks, of which two want the
+// same one now and then.
+const callers = 2
+
+// How long locks are held. The twin's are held longer: what it violates is to
+// show soon.
+const (
+	ordinaryHold = 6   // ms at most
+	twinHold     = 100 // the same, of the twin
+	longHolds    = 0.003
+	// Where there is one node, a fault of it is to find locks that are held.
+	longHoldsAlone = 0.03
+)
+
+// hire starts the workers and waits until they have connected.
+func hire(ctx context.Context, o Options, g *ground, dir, register string, twin bool) (*crew, error) {
+	c := &crew{}
+	errs := make([]error, o.Workers+1)
+	names := o.lockNames()
+	var starting sync.WaitGroup
+	for i := range o.Workers + 1 {
+		w := &worker{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
+		if g.node != nil {
+			w.settle = g.node.settle
+		}
+		w.side = side(i % 2)
+		w.assignment = tortured.Assignment{
+			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
+			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Twin: twin,
+		}
+		if o.Topology.alone() {
+			w.assignment.LongHolds = longHoldsAlone
+		}
+		if twin {
+			w.assignment.HoldMS = twinHold
+			if o.Topology.alone() {
+				w.assignment.HoldMS = o.TTL.Milliseconds() // what survives a fault is to be seen
+			}
+		}
+		if i == o.Workers {
+			w.side = observers
+			w.assignment.Probe, w.assignment.Names = true, o.probeNames()
+			w.callers = len(w.assignment.Names)
+			w.assignment.Nodes = g.urls(observers)
+		}
+		c.workers = append(c.workers, w)
+		starting.Go(func() { errs[i] = w.start(ctx) })
+	}
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.kill()
+		return nil, err
+	}
+	return c, nil
+}
+
+// start starts the next process of the worker and waits until it is ready.
+func (w *worker) start(ctx context.Context) error {
+	w.mu.Lock()
+	w.assignment.Life = len(w.lives) + 1
+	a := w.assignment
+	w.mu.Unlock()
+	for i := range w.callers {
+		a.Logs = append(a.Logs, filepath.Join(w.dir, fmt.Sprintf("worker-%d-%d-%d.jsonl", a.Worker, a.Life, i+1)))
+	}
+	p, err := spawn.Start(w.command, a)
+	if err != nil {
+		return fmt.Errorf("worker %d: %w", a.Worker, err)
+	}
+	if w.settle != nil {
+		w.settle(p.PID(), w.side)
+	}
+	l := &life{Process: p, logs: a.Logs, number: a.Life, ready: make(chan struct{}), rested: make(chan struct{}, 16), read: make(chan struct{})}
+	w.mu.Lock()
+	w.life = l
+	w.lives = append(w.lives, l)
+	w.mu.Unlock()
+	go l.listen() // ends with the process, which dismiss and kill wait for
+	ctx, cancel := context.WithTimeout(ctx, workerGrace)
+	defer cancel()
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.read:
+		return fmt.Errorf("worker %d ended as it began: %s%s", a.Worker, l.failed, l.Said())
+	case <-ctx.Done():
+		return fmt.Errorf("worker %d is not ready: %w", a.Worker, context.Cause(ctx))
+	}
+}
+
+func (l *life) listen() {
+	defer close(l.read)
+	defer l.Output.Close()
+	lines := bufio.NewScanner(l.Output)
+	for lines.Scan() {
+		var r tortured.Report
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			l.failed = fmt.Sprintf("it reported %q: %v", lines.Text(), err)
+			continue
+		}
+		switch {
+		case r.Ready:
+			close(l.ready)
+		case r.Rested:
+			select {
+			case l.rested <- struct{}{}:
+			default: // nobody has asked for so many
+			}
+		default:
+			l.failed = r.Failed
+		}
+	}
+}
+
+func (w *worker) now() *life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.life
+}
+
+// stop stops the process and returns when it has stopped.
+func (w *worker) stop() error {
+	l := w.now()
+	if err := l.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	w.mark(true)
+	for deadline := time.Now().Add(stopLimit); time.Now().Before(deadline); time.Sleep(200 * time.Microsecond) {
+		if state(l.PID()) == 'T' {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d did not stop", l.PID())
+}
+
+func (w *worker) resume() error {
+	w.mark(false)
+	return w.now().Signal(syscall.SIGCONT)
+}
+
+func (w *worker) mark(stopped bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = stopped
+}
+
+// killed kills the process and notes when it was gone.
+func (w *worker) killed() {
+	l := w.now()
+	l.Kill()
+	if l.died == 0 {
+		l.died = tortured.Now()
+	}
+	<-l.read
+	w.mark(false)
+}
+
+// state is the state of a process by proc(5), 0 when it is gone.
+func state(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	for i := len(stat) - 3; i > 0; i-- {
+		if stat[i] == ')' { // the name before it may hold anything
+			return stat[i+2]
+		}
+	}
+	return 0
+}
+
+// tell gives all who are not stopped an order.
+func (c *crew) tell(order string) {
+	for _, w := range c.workers {
+		_ = w.now().Tell(order) // who is gone is being replaced
+	}
+}
+
+// dismiss ends all in order and returns what each that did not has to say.
+func (c *crew) dismiss() []string {
+	said := make([]string, len(c.workers))
+	var ending sync.WaitGroup
+	for i, w := range c.workers {
+		ending.Go(func() {
+			if said[i] = w.fallen(); said[i] != "" {
+				return
+			}
+			l := w.now()
+			err := l.Finish(workerGrace)
+			<-l.read
+			if err != nil && l.died == 0 {
+				l.died = tortured.Now()
+				said[i] = fmt.Sprintf("worker %d: %s %v", i+1, l.failed, err)
+			}
+		})
+	}
+	ending.Wait()
+	return clean(said)
+}
+
+func clean(said []string) []string {
+	var some []string
+	for _, s := range said {
+		if s != "" {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+func (c *crew) kill() {
+	for _, w := range c.workers {
+		if l := w.now(); l != nil {
+			l.Kill()
+			<-l.read
+		}
+	}
+}
+
+// processes are all that there ever were.
+func (c *crew) processes() []history.Process {
+	var ps []history.Process
+	for _, w := range c.workers {
+		for _, l := range w.lives {
+			for _, log := range l.logs {
+				ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: log, Died: l.died, Probe: w.assignment.Probe})
+			}
+		}
+	}
+	return ps
+}
+
+func (w *worker) starve(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starving = on
+}
+
+// slow reports that it is stopped or starved, and is not to be waited for.
+func (w *worker) slow() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped || w.starving
+}

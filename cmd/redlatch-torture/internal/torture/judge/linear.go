@@ -1,0 +1,204 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+)
+
+// Linearizability is porcupine's verdict, "ok", "violated", or "unknown" when
+// the time did not suffice: on each lock as an object that one holder has at a
+// time, under growing tokens, and on each guarded register.
+type Linearizability struct {
+	Locks      string `json:"locks"`
+	Registers  string `json:"registers"`
+	Operations int    `json:"operations"`
+}
+
+// The verdicts.
+const (
+	Linearizable = "ok"
+	Violated     = "violated"
+	Unknown      = "unknown"
+)
+
+// A checked history is cut where its state is certain: what porcupine remembers
+// grows with the square of a history's length.
+const piece = 400
+
+// late is how long after its worker's death an operation may still take effect:
+// what was sent is in the register's socket.
+const late = int64(5 * time.Second)
+
+func linearize(h *history.History, byName map[string][]history.Hold, steps []int64, patience time.Duration) Linearizability {
+	l := Linearizability{Locks: Linearizable, Registers: Linearizable}
+	deadline := time.Now().Add(patience)
+	check := func(verdict *string, model porcupine.Model, ops []porcupine.Operation) {
+		l.Operations += len(ops)
+		left := time.Until(deadline)
+		if left <= 0 {
+			left = time.Nanosecond // 0 is for ever
+		}
+		switch porcupine.CheckOperationsTimeout(model, ops, left) {
+		case porcupine.Illegal:
+			*verdict = Violated
+		case porcupine.Unknown:
+			if *verdict == Linearizable {
+				*verdict = Unknown
+			}
+		}
+	}
+	for _, holds := range byName {
+		cutLock(lockOperations(holds, steps), func(from held, ops []porcupine.Operation) {
+			check(&l.Locks, lockModel(from), ops)
+		})
+	}
+	registers := map[string][]porcupine.Operation{}
+	for i, op := range h.Ops {
+		until := op.End
+		switch {
+		case until == 0 && op.Died != 0:
+			until = op.Died + late
+		case until == 0:
+			until = h.End + late
+		}
+		registers[op.Name] = append(registers[op.Name], porcupine.Operation{ClientId: i, Input: op, Call: op.Call, Return: until})
+	}
+	for _, ops := range registers {
+		cutRegister(ops, func(from guarded, ops []porcupine.Operation) {
+			check(&l.Registers, registerModel(from), ops)
+		})
+	}
+	return l
+}
+
+// acquisition and release are the inputs of a lock. A token of 0 is none.
+type (
+	acquisition struct {
+		token uint64
+		id    int
+	}
+	release struct{ id int }
+)
+
+// held is a lock's state: who has it, -1 for nobody, and the last token.
+type held struct {
+	id    int
+	token uint64
+}
+
+// lockOperations makes two operations of each hold. The second takes effect when
+// its holder relied on the lock no more; where a clock was stepped under it, at
+// any time.
+func lockOperations(holds []history.Hold, steps []int64) []porcupine.Operation {
+	ops := make([]porcupine.Operation, 0, 2*len(holds))
+	for i, hold := range holds {
+		// A holder that was starved may have learned of its lock when it was over.
+		end := max(hold.Call, min(hold.End, hold.Until))
+		free := porcupine.Operation{ClientId: i, Input: release{id: i}, Call: end, Return: hold.End + 1}
+		if stepped(steps, hold.Call, hold.End) {
+			free.Call, free.Return = hold.Call, hold.From+1
+		}
+		ops = append(ops, free, porcupine.Operation{
+			ClientId: i, Input: acquisition{token: hold.Token, id: i}, Call: hold.Call, Return: hold.From,
+		})
+	}
+	return ops
+}
+
+// lockModel is a lock that one holder has at a time, with tokens that grow.
+func lockModel(from held) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return from },
+		Step: func(state, input, _ any) (bool, any) {
+			s := state.(held)
+			switch in := input.(type) {
+			case acquisition:
+				if s.id != -1 || in.token != 0 && in.token <= s.token {
+					return false, s
+				}
+				return true, held{in.id, max(s.token, in.token)}
+			case release:
+				return s.id == in.id, held{-1, s.token}
+			}
+			return false, s
+		},
+	}
+}
+
+// cutLock calls check with pieces between which nobody held or wanted the lock.
+func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation)) {
+	byCall(ops)
+	from := held{id: -1}
+	begin, busy, token, unreleased := 0, int64(0), uint64(0), 0
+	for i, op := range ops {
+		if i-begin >= piece && op.Call > busy && unreleased == 0 {
+			check(from, ops[begin:i])
+			begin, from.token = i, token
+		}
+		busy = max(busy, op.Return)
+		switch in := op.Input.(type) {
+		case acquisition:
+			token = max(token, in.token)
+			unreleased++
+		case release:
+			unreleased--
+		}
+	}
+	check(from, ops[begin:])
+}
+
+// guarded is a guarded register's state.
+type guarded struct {
+	token uint64
+	value string
+}
+
+// registerModel is a register that refuses a token smaller than the largest that
+// it has seen.
+func registerModel(from guarded) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return from },
+		Step: func(state, input, _ any) (bool, any) {
+			s, op := state.(guarded), input.(history.Op)
+			unknown := op.End == 0
+			switch {
+			case op.Token < s.token:
+				return unknown || op.Stale, s
+			case op.Stale && !unknown:
+				return false, s
+			case op.Wrote != "":
+				return true, guarded{op.Token, op.Wrote}
+			}
+			return unknown || op.Read == s.value, guarded{op.Token, s.value}
+		},
+	}
+}
+
+// cutRegister calls check with pieces that end with an operation which nothing
+// ran beside and whose answer is known: it tells the state.
+func cutRegister(ops []porcupine.Operation, check func(guarded, []porcupine.Operation)) {
+	byCall(ops)
+	var from guarded
+	begin, busy := 0, int64(0)
+	for i, o := range ops {
+		op := o.Input.(history.Op)
+		alone := o.Call > busy && (i+1 == len(ops) || o.Return < ops[i+1].Call)
+		busy = max(busy, o.Return)
+		if i-begin < piece || !alone || op.End == 0 || op.Stale {
+			continue
+		}
+		check(from, ops[begin:i+1])
+		begin = i + 1
+		from = guarded{op.Token, cmp.Or(op.Wrote, op.Read)}
+	}
+	check(from, ops[begin:])
+}
+
+func byCall(ops []porcupine.Operation) {
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+}

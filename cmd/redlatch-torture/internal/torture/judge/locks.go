@@ -1,0 +1,152 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+)
+
+// overlaps looks for holds of one name, by From, that begin while an earlier
+// one's End is to come.
+func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []int64) {
+	var running []history.Hold
+	for _, hold := range holds {
+		running = slices.DeleteFunc(running, func(r history.Hold) bool { return r.End <= hold.From })
+		if hold.End == hold.From {
+			continue // over before its holder knew of it
+		}
+		var worst *Overlap
+		outside := true
+		for _, r := range running {
+			o := Overlap{
+				Name: hold.Name, Holder: r.Worker, Other: hold.Worker, HolderName: who(r), OtherName: who(hold),
+				At: hold.From, For: time.Duration(min(r.End, hold.End) - hold.From),
+			}
+			if !stepped(steps, r.Call, hold.From) {
+				outside = false
+			}
+			if worst == nil || o.For > worst.For {
+				worst = &o
+			}
+		}
+		switch {
+		case worst == nil:
+		case outside:
+			f.Outside = append(f.Outside, *worst)
+		default:
+			f.Overlaps = append(f.Overlaps, *worst)
+		}
+		running = append(running, hold)
+	}
+}
+
+func who(h history.Hold) string {
+	return fmt.Sprintf("worker %d.%d, token %d", h.Worker, h.Life, h.Token)
+}
+
+// stepped reports whether a clock was stepped between the two times.
+func stepped(steps []int64, from, to int64) bool {
+	i, _ := slices.BinarySearch(steps, from)
+	return i < len(steps) && steps[i] <= to
+}
+
+// tokens looks whether later holders of one name have larger tokens. A holder is
+// later when it called after the other held, whatever became of the other; also,
+// where their times do not overlap, when it held after the other's had ended.
+func (f *Findings) tokens(holds []history.Hold) {
+	var guarded []history.Hold
+	for _, h := range holds {
+		if h.Token != 0 {
+			guarded = append(guarded, h)
+		}
+	}
+	found := map[history.Hold]bool{}
+	later := func(by func(history.Hold) int64, ended func(history.Hold) int64, rule string) {
+		calls := slices.Clone(guarded)
+		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
+		ends := slices.Clone(guarded)
+		slices.SortFunc(ends, func(a, b history.Hold) int { return cmp.Compare(ended(a), ended(b)) })
+		var largest history.Hold
+		next := 0
+		for _, c := range calls {
+			for next < len(ends) && ended(ends[next]) <= by(c) {
+				if ends[next].Token > largest.Token {
+					largest = ends[next]
+				}
+				next++
+			}
+			if c.Token <= largest.Token && c != largest && !found[c] {
+				found[c] = true
+				f.Tokens = append(f.Tokens, fmt.Sprintf("%s: %s %s %s", c.Name, who(c), rule, who(largest)))
+			}
+		}
+	}
+	later(func(h history.Hold) int64 { return h.Call }, func(h history.Hold) int64 { return h.From }, "called after")
+	// Who was stopped may have learned of a lock when it was over.
+	later(func(h history.Hold) int64 { return min(h.From, h.Until) }, func(h history.Hold) int64 { return h.End }, "held after the end of")
+}
+
+// orphans looks at the keys that were there while nobody was at work.
+func (f *Findings) orphans(h *history.History) {
+	// Until when a key of a name may be somebody's: who died or was stopped in the
+	// midst leaves it to its TTL.
+	type wanted struct{ from, to int64 }
+	by := map[string][]wanted{}
+	ttl := int64(h.TTL)
+	const margin = int64(250 * time.Millisecond)
+	for _, hold := range h.Holds {
+		to := hold.Released
+		switch {
+		case to == 0 && hold.Died != 0:
+			to = hold.Died + ttl + margin
+		case to == 0:
+			to = h.End
+		case !hold.Confirmed:
+			to = hold.Released + ttl + margin
+		}
+		by[hold.Name] = append(by[hold.Name], wanted{hold.Call, to})
+	}
+	for _, a := range h.Failed {
+		to := a.End
+		switch {
+		case to == 0 && a.Died != 0:
+			to = a.Died + ttl + margin
+		case to == 0:
+			to = h.End
+		}
+		by[a.Name] = append(by[a.Name], wanted{a.Call, to})
+	}
+	for _, look := range h.Looks {
+		mine := slices.ContainsFunc(by[look.Name], func(w wanted) bool { return w.from <= look.At && look.At <= w.to })
+		if mine || disturbed(h, look.Node, look.At-ttl-margin, look.At) {
+			continue
+		}
+		f.Looks++
+		if look.Found {
+			f.Orphans = append(f.Orphans, Orphan{Name: look.Name, Node: look.Node, At: look.At, Left: look.Left})
+		}
+	}
+}
+
+// disturbed reports whether anything was done to the node in that time: a
+// library need not clean up where it cannot reach.
+func disturbed(h *history.History, node int, from, to int64) bool {
+	for _, f := range h.Faults {
+		if f.Began > to {
+			return false
+		}
+		here, over := slices.Contains(f.Nodes, node), max(f.Ended, f.Out)
+		if len(h.Labels) > 0 {
+			// What befalls one server of a node that several make up befalls the node.
+			// Keys are deleted also while it gives no locks.
+			here, over = len(f.Nodes) > 0, f.Ended
+		}
+		if here && over >= from {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package torture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+const (
+	lookEvery = 12 * time.Second
+	// lookTime is how long a look takes if nobody is late, and lookMargin what its
+	// judge allows for.
+	lookTime, lookMargin = time.Second, 300 * time.Millisecond
+	// lastLook is how long before the end a node that is alone is looked at, when
+	// nothing happens to it any more.
+	lastLook = 3500 * time.Millisecond
+	// lookGrace is how long after the last answer to its caller a library has to
+	// clean up behind it.
+	lookGrace = 400 * time.Millisecond
+)
+
+// lookOften has the workers let go of everything now and then, to see whether
+// keys stay behind. It ends with ctx. A node that is alone is at rest towards the
+// end, and maybe at no other time.
+func (t *torturer) lookOften(ctx context.Context) {
+	var last <-chan time.Time
+	if t.options.Topology.alone() {
+		last = time.After(t.options.For - lastLook)
+	}
+	var often <-chan time.Time
+	if t.ground.node == nil {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		often = ticker.C
+	}
+	for {
+		select {
+		case <-often:
+			t.look(ctx)
+		case <-last:
+			t.look(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look takes the time of a rest. Who is stopped meanwhile is not waited for:
+// what it may hold, its log tells.
+func (t *torturer) look(ctx context.Context) {
+	t.resting <- struct{}{}
+	defer func() { <-t.resting }()
+	workers := t.crew.workers[:t.options.Workers]
+	var told []*life
+	for _, w := range workers {
+		l := w.now()
+		for len(l.rested) > 0 {
+			<-l.rested // of an earlier look, which did not wait so long
+		}
+		_ = l.Tell(tortured.Rest) // who is gone is being replaced
+		if !w.slow() {
+			told = append(told, l)
+		}
+	}
+	limit := time.After(2 * time.Second)
+	for _, l := range told {
+		select {
+		case <-l.rested:
+		case <-l.Exited:
+		case <-limit:
+		case <-ctx.Done():
+		}
+	}
+	wait(ctx, lookGrace)
+	if ctx.Err() == nil {
+		t.count(ctx)
+	}
+	for _, w := range workers {
+		_ = w.now().Tell(tortured.Go)
+	}
+}
+
+// count looks for the locks' keys on the nodes to which nothing happens.
+func (t *torturer) count(ctx context.Context) {
+	if t.ground.node != nil {
+		t.countComposed(ctx)
+		return
+	}
+	found := make([][]history.Look, len(t.ground.nodes))
+	var asking sync.WaitGroup
+	for i, p := range t.ground.nodes {
+		select {
+		case p.turn <- struct{}{}:
+		default:
+			continue
+		}
+		asking.Go(func() {
+			defer func() { <-p.turn }()
+			found[i] = t.ask(i, p)
+		})
+	}
+	asking.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range found {
+		t.looks = append(t.looks, f...)
+	}
+}
+
+func (t *torturer) ask(i int, p *place) []history.Look {
+	conn, err := p.dial(context.Background())
+	if err != nil {
+		return nil // a node that cannot be reached is not judged
+	}
+	defer conn.Close()
+	var looks []history.Look
+	for _, name := range t.options.lockNames() {
+		at := tortured.Now()
+		reply, err := conn.Do("PTTL", name)
+		left, ok := reply.(int64)
+		if err != nil || !ok {
+			return looks
+		}
+		looks = append(looks, history.Look{
+			At: at, Node: i + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
+		})
+	}
+	return looks
+}
+
+// dial connects to the node past all faults of the network.
+func (p *place) dial(ctx context.Context) (*redistest.Conn, error) {
+	if p.server != nil {
+		return p.server.Dial(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := redistest.Dial(ctx, p.url.Host)
+	if err != nil {
+		return nil, err
+	}
+	var login [][]string
+	if password, ok := p.url.User.Password(); ok {
+		login = append(login, []string{"AUTH", cmp.Or(p.url.User.Username(), "default"), password})
+	}
+	if db := strings.TrimPrefix(p.url.Path, "/"); db != "" {
+		login = append(login, []string{"SELECT", db})
+	}
+	for _, command := range login {
+		if _, err := conn.Do(command...); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("%s: %w", command[0], err)
+		}
+	}
+	return conn, nil
+}

@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package torture is `redlatch-torture run`, which needs Linux.
+package torture

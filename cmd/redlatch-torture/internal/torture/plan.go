@@ -1,0 +1,340 @@
+//go:build linux
+
+package torture
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// item is one fault that is to be.
+type item struct {
+	kind     kind
+	at, for_ time.Duration
+	nodes    []int // from 0
+	workers  []int // from 0
+	side     side
+	way      redistest.Direction
+	delay    time.Duration
+	jitter   time.Duration
+	step     time.Duration
+	aim      aim
+	// Of a node that several servers make up: its part, from 1, which of its
+	// Sentinels, slots or masters, and whether the master dies besides.
+	part, whom int
+	hard       bool
+	// out is how long the nodes count as out, 0 if they do not.
+	out time.Duration
+}
+
+// setting is what a plan is made for. The same setting gives the same plan, and
+// a shorter one its beginning.
+type setting struct {
+	seed           uint64
+	topology       Topology
+	length         time.Duration
+	kinds          []kind
+	nodes, workers int
+	ttl            time.Duration
+	twin           bool   // what shows the twin's bug comes often
+	durable, wired []bool // by node: it keeps its data; its traffic goes through a namespace
+}
+
+const (
+	calm = 500 * time.Millisecond  // before the first fault
+	tail = 1500 * time.Millisecond // after the last, where a majority goes on without it
+	// settled is how long after a fault a node counts as out still: connections
+	// are made anew.
+	settled                 = 500 * time.Millisecond
+	shortestGap, longestGap = 80 * time.Millisecond, 420 * time.Millisecond
+	// A blackout fits into a run of blackoutFits, and another comes when so much
+	// time has passed again: little else can happen during it.
+	blackoutFits = 40 * time.Second
+)
+
+// tail is how long nothing is done at the end. Where there is one node it is long
+// enough to see that locks can be had again.
+func (s setting) tail() time.Duration {
+	if s.topology.alone() && !s.twin {
+		return quarantine(s.ttl) + max(history.Recovery, s.ttl+lastLook) + settled
+	}
+	return tail
+}
+
+// planner draws a plan. Busy is until when somebody has a fault.
+type planner struct {
+	setting
+	rand       *rand.Rand
+	nodeBusy   []time.Duration
+	nodeOut    []time.Duration
+	workerBusy []time.Duration
+	splitBusy  time.Duration
+	dark       time.Duration // no blackout until then
+}
+
+func newPlanner(s setting) *planner {
+	return &planner{
+		setting: s, rand: rand.New(rand.NewPCG(s.seed, 0x70_72_74)),
+		nodeBusy: make([]time.Duration, s.nodes), nodeOut: make([]time.Duration, s.nodes),
+		workerBusy: make([]time.Duration, s.workers),
+	}
+}
+
+// plan draws the faults of a run, by time. Each kind comes once at first, in an
+// order drawn too, then by weight. At any time a minority of nodes is out, but in
+// a blackout.
+func (s setting) plan() []item {
+	if s.topology.composed() {
+		return s.planComposed()
+	}
+	p := newPlanner(s)
+	overture := slices.Clone(s.kinds)
+	p.rand.Shuffle(len(overture), func(i, j int) { overture[i], overture[j] = overture[j], overture[i] })
+	// Those after which nodes are out for long come last, or nothing else could.
+	slices.SortStableFunc(overture, func(a, b kind) int { return p.trouble(a) - p.trouble(b) })
+	if s.length < blackoutFits {
+		overture = slices.DeleteFunc(overture, func(k kind) bool { return k == blackout })
+	}
+	var items []item
+	for t := calm; t < s.length-s.tail(); {
+		var k kind
+		if len(overture) > 0 {
+			k = overture[0]
+		} else {
+			k = p.drawOf(p.kinds)
+		}
+		it, ok := p.make(k, t)
+		ok = ok && it.at+it.for_ <= s.length-s.tail() && p.leavesQuiet(it)
+		if ok {
+			items = append(items, it)
+			p.take(it)
+		}
+		switch {
+		case ok && len(overture) > 0:
+			overture = overture[1:]
+		case !ok && len(overture) > 0:
+			t += 50 * time.Millisecond // until there is room for it
+			// The others need not wait for it.
+			overture = append(overture[1:], k)
+			continue
+		}
+		t += shortestGap + time.Duration(p.rand.Int64N(int64(longestGap-shortestGap)))
+	}
+	return items
+}
+
+// leavesQuiet reports whether the nodes are left alone before each look, for
+// longer than a key may stay that could not be deleted.
+func (p *planner) leavesQuiet(it item) bool {
+	if len(it.nodes) == 0 {
+		return true
+	}
+	look := it.at.Truncate(lookEvery)
+	if it.at > look+lookTime {
+		look += lookEvery
+	}
+	return look == 0 || it.at+it.for_+settled < look-p.ttl-lookMargin || it.at > look+lookTime
+}
+
+func (p *planner) trouble(k kind) int {
+	switch k {
+	case split:
+		return 0 // what shows the twin's bug comes first
+	case wipeNode:
+		if p.twin && p.topology.alone() {
+			return 0
+		}
+		return 2
+	case killNode:
+		if p.forgets(k) {
+			return 2
+		}
+	case blackout:
+		return 3
+	}
+	return 1
+}
+
+// forgets reports that the node is kept out for a quarantine after it. One of many
+// that kept its data is not reckoned with.
+func (s setting) forgets(k kind) bool {
+	if s.topology.alone() && s.twin {
+		return false // its lock knows of no quarantine
+	}
+	return traits[k].forgets || k == killNode && s.topology.alone()
+}
+
+// weight is how often a kind comes.
+func (s setting) weight(k kind) int {
+	switch {
+	case s.twin && (k == split && !s.topology.alone() || slices.Contains(s.topology.telling(), k)):
+		return 40
+	case s.topology == Single && s.forgets(k):
+		return 1 // nothing can be had for long after it
+	}
+	return traits[k].weight
+}
+
+// drawOf chooses one of the kinds by weight.
+func (p *planner) drawOf(ks []kind) kind {
+	total := 0
+	for _, k := range ks {
+		total += p.weight(k)
+	}
+	n := p.rand.IntN(total)
+	for _, k := range ks {
+		if n -= p.weight(k); n < 0 {
+			return k
+		}
+	}
+	panic("torture: weights do not add up")
+}
+
+// make draws a fault of the kind that is to begin at t. It reports false when
+// nobody is free for it.
+func (p *planner) make(k kind, t time.Duration) (item, bool) {
+	it := item{kind: k, at: t}
+	tr := traits[k]
+	switch {
+	case tr.worker:
+		free := p.freeWorkers(t)
+		if len(free) == 0 {
+			return it, false
+		}
+		if k == starve {
+			it.workers = free[:(len(free)+3)/4]
+		} else {
+			it.workers = free[:1]
+		}
+	case k == split:
+		if t < p.splitBusy {
+			return it, false
+		}
+		it.side = side(p.rand.IntN(2))
+		it.nodes = p.rand.Perm(p.nodes)[:p.nodes/2+1]
+	case k == blackout:
+		free := p.freeNodes(t, nil)
+		if p.outAt(t) > 0 || len(free) < p.nodes/2+1 || t < p.dark || p.length < blackoutFits {
+			return it, false
+		}
+		it.nodes = free[:p.nodes/2+1]
+	default:
+		var fit []bool
+		switch k {
+		case killNode:
+			fit = p.durable
+		case namespace:
+			fit = p.wired
+		}
+		free := p.freeNodes(t, fit)
+		if len(free) == 0 || tr.out && p.outAt(t) >= max(1, (p.nodes-1)/2) {
+			return it, false
+		}
+		it.nodes = free[:1]
+	}
+	p.shape(&it)
+	return it, true
+}
+
+// shape draws how long a fault is, and the rest of it.
+func (p *planner) shape(it *item) {
+	between := p.between
+	ways := []redistest.Direction{redistest.Requests, redistest.Replies, redistest.Both}
+	ttl := p.ttl
+	switch it.kind {
+	case killNode, wipeNode:
+		it.for_ = between(100*time.Millisecond, ttl/2)
+	case blackout:
+		it.for_ = between(50*time.Millisecond, 300*time.Millisecond)
+	case hangNode, partition, refuse, halfOpen, namespace:
+		it.for_ = between(200*time.Millisecond, ttl*3/4)
+		it.way = ways[p.rand.IntN(3)]
+	case split:
+		it.for_ = between(ttl/4, ttl)
+		it.way = ways[p.rand.IntN(3)]
+	case latency:
+		it.for_ = between(300*time.Millisecond, ttl)
+		it.delay = between(time.Millisecond, 80*time.Millisecond)
+		it.jitter = between(time.Millisecond, 20*time.Millisecond)
+		it.way = ways[p.rand.IntN(3)]
+	case reset:
+		it.for_ = time.Millisecond
+	case lostReply:
+		it.for_ = between(200*time.Millisecond, ttl/2)
+	case clockStep:
+		it.for_ = between(200*time.Millisecond, 2*ttl)
+		// Tokens are ordered while the nodes' clocks are within MaxTTL/2 + 1 s of
+		// each other: two nodes may be stepped apart.
+		most := (ttl/2 + time.Second) / 2
+		it.step = between(most/4, most)
+	case nudge:
+		it.for_ = between(200*time.Millisecond, 2*ttl)
+		it.step = between(time.Millisecond, drift(ttl)/4)
+	case stop:
+		it.for_ = between(ttl*11/10, ttl*5/2)
+		it.aim = aims[p.rand.IntN(len(aims))]
+	case crash:
+		it.for_ = between(50*time.Millisecond, ttl/2)
+		it.aim = aims[p.rand.IntN(len(aims))]
+	case starve:
+		it.for_ = between(ttl/2, 3*ttl/2)
+	}
+	if it.step != 0 && p.rand.IntN(2) == 0 {
+		it.step = -it.step
+	}
+	if traits[it.kind].out {
+		it.out = it.for_ + settled
+		if p.forgets(it.kind) {
+			it.out += quarantine(p.ttl)
+		}
+	}
+}
+
+func (p *planner) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(p.rand.Int64N(int64(most-least)))
+}
+
+func (p *planner) take(it item) {
+	busy := it.at + it.for_
+	if it.kind == blackout {
+		p.dark = it.at + blackoutFits
+	}
+	for _, w := range it.workers {
+		p.workerBusy[w] = busy + settled
+	}
+	if it.kind == split {
+		p.splitBusy = busy + settled
+		return
+	}
+	for _, n := range it.nodes {
+		p.nodeBusy[n] = busy + settled
+		if it.out > 0 {
+			p.nodeOut[n] = it.at + it.out
+		}
+	}
+}
+
+// freeNodes returns the nodes that nothing happens to at t, in a drawn order.
+func (p *planner) freeNodes(t time.Duration, fit []bool) []int {
+	return slices.DeleteFunc(p.rand.Perm(p.nodes), func(n int) bool {
+		return t < p.nodeBusy[n] || t < p.nodeOut[n] || fit != nil && !fit[n]
+	})
+}
+
+func (p *planner) freeWorkers(t time.Duration) []int {
+	return slices.DeleteFunc(p.rand.Perm(p.workers), func(w int) bool { return t < p.workerBusy[w] })
+}
+
+func (p *planner) outAt(t time.Duration) int {
+	n := 0
+	for _, until := range p.nodeOut {
+		if t < until {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,198 @@
+//go:build linux
+
+package torture
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/fence"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// registers are what the locks protect, served to the workers.
+type registers struct {
+	listener net.Listener
+	guard    fence.Memory
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows; never held while anything waits
+	values map[register]string
+	writes []history.Write
+	aims   map[int]*ambush // by worker
+	conns  map[net.Conn]bool
+	closed bool
+}
+
+// register names one of a name's two.
+type register struct {
+	name    string
+	guarded bool
+}
+
+// aim is the moment at which a worker is to be caught.
+type aim string
+
+const (
+	anywhere  aim = ""
+	atRead    aim = "between its read and its write"
+	atPrepare aim = "after it has looked whether it holds the lock, before its write"
+)
+
+var aims = []aim{anywhere, atRead, atRead, atPrepare, atPrepare}
+
+// ambush waits for a worker to come to a place.
+type ambush struct {
+	op   tortured.Op
+	hit  chan struct{} // closed when the worker is there; its reply waits
+	gone chan struct{} // closed to let the reply go
+}
+
+func startRegisters() (*registers, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &registers{listener: listener, values: map[register]string{}, aims: map[int]*ambush{}, conns: map[net.Conn]bool{}}
+	r.wg.Go(r.accept)
+	return r, nil
+}
+
+func (r *registers) addr() string { return r.listener.Addr().String() }
+
+func (r *registers) accept() {
+	for {
+		conn, err := r.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		r.mu.Lock()
+		if r.closed {
+			conn.Close()
+		} else {
+			r.conns[conn] = true
+			r.wg.Go(func() { r.serve(conn) })
+		}
+		r.mu.Unlock()
+	}
+}
+
+func (r *registers) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		r.mu.Lock()
+		delete(r.conns, conn)
+		r.mu.Unlock()
+	}()
+	in, out := bufio.NewReader(conn), json.NewEncoder(conn)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return // the worker is gone
+		}
+		var q tortured.Request
+		var reply tortured.Reply
+		if err := json.Unmarshal(line, &q); err != nil {
+			reply.Err = err.Error()
+		} else {
+			reply = r.answer(q)
+			r.spring(q)
+		}
+		if out.Encode(reply) != nil {
+			return
+		}
+	}
+}
+
+// answer does what is asked, in one step with looking at the token.
+func (r *registers) answer(q tortured.Request) tortured.Reply {
+	open, guarded := register{q.Name, false}, register{q.Name, true}
+	var reply tortured.Reply
+	switch q.Op {
+	case tortured.OpPrepare:
+		return reply
+	case tortured.OpRead, tortured.OpWrite:
+	default:
+		reply.Err = "no such operation: " + string(q.Op)
+		return reply
+	}
+	r.do(q, open, q.Open, &reply.Open)
+	if q.Token == 0 {
+		return reply
+	}
+	err := r.guard.Do(context.Background(), q.Name, q.Token, func() error {
+		r.do(q, guarded, q.Guarded, &reply.Guarded)
+		return nil
+	})
+	switch {
+	case errors.Is(err, fence.ErrStale):
+		reply.Stale = true
+	case err != nil:
+		reply.Err = err.Error()
+	}
+	return reply
+}
+
+// do reads or writes one register.
+func (r *registers) do(q tortured.Request, at register, prev string, value *string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.Op == tortured.OpWrite {
+		r.values[at] = q.ID
+		r.writes = append(r.writes, history.Write{Name: at.name, Guarded: at.guarded, ID: q.ID, Prev: prev})
+	}
+	*value = r.values[at]
+}
+
+// lay has the worker be caught the next time that it comes to the place. spring
+// does it. lift takes it away and lets the worker go on.
+func (r *registers) lay(worker int, at aim) *ambush {
+	a := &ambush{op: tortured.OpRead, hit: make(chan struct{}), gone: make(chan struct{})}
+	if at == atPrepare {
+		a.op = tortured.OpPrepare
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aims[worker] = a
+	return a
+}
+
+func (r *registers) spring(q tortured.Request) {
+	r.mu.Lock()
+	a := r.aims[q.Worker]
+	if a == nil || a.op != q.Op {
+		r.mu.Unlock()
+		return
+	}
+	delete(r.aims, q.Worker)
+	r.mu.Unlock()
+	close(a.hit)
+	<-a.gone
+}
+
+func (r *registers) lift(worker int, a *ambush) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.aims[worker] == a {
+		delete(r.aims, worker)
+	}
+	close(a.gone)
+}
+
+// close ends all, and returns the writes in their order.
+func (r *registers) close() []history.Write {
+	r.listener.Close()
+	r.mu.Lock()
+	r.closed = true
+	for conn := range r.conns {
+		conn.Close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+	return r.writes
+}

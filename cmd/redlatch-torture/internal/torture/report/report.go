@@ -1,0 +1,231 @@
+// Package report writes what a torture showed, as text, as JSON and as a page.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
+)
+
+// Report is what came of a torture.
+type Report struct {
+	Topology string
+	Started  time.Time
+	Seed     uint64
+	Asked    time.Duration
+	TTL      time.Duration
+	Nodes    int
+	Workers  int
+	Names    []string
+	Servers  string
+	Yours    bool
+	Subject  string // whose lock it was: "redlatch", or another's worker's
+	Kinds    []string
+	LeftOut  string // faults that were not possible here, and why
+
+	History  *history.History
+	Findings *judge.Findings
+	// Twin is what the judge found in the same plan over a lock with the Bug; nil
+	// if there was no twin.
+	Twin *judge.Findings
+	Bug  string
+	// Interrupted: it ended before its time.
+	Interrupted bool
+}
+
+// Violations are what must not be, a line each.
+func (r *Report) Violations() []string {
+	f := r.Findings
+	var found []string
+	add := func(n int, one, many, first string) {
+		switch {
+		case n == 1:
+			found = append(found, one+first)
+		case n > 1:
+			found = append(found, fmt.Sprintf("%d %s%s", n, many, first))
+		}
+	}
+	if len(f.Overlaps) > 0 {
+		o := f.Overlaps[0]
+		add(len(f.Overlaps), "an overlap", "overlaps", fmt.Sprintf(", the first of %s at %s for %v: %s held while %s did",
+			o.Name, r.at(o.At), o.For.Round(time.Microsecond), o.OtherName, o.HolderName))
+	}
+	add(f.Guarded.Lost, "a lost update on a guarded register", "lost updates on the guarded registers", "")
+	if len(f.Tokens) > 0 {
+		add(len(f.Tokens), "a fencing token out of order", "fencing tokens out of order", ", the first: "+f.Tokens[0])
+	}
+	if len(f.Orphans) > 0 {
+		o := f.Orphans[0]
+		add(len(f.Orphans), "a key left behind", "keys left behind", fmt.Sprintf(", the first of %s on %s at %s", o.Name, r.History.Label(o.Node), r.at(o.At)))
+	}
+	if len(f.Refused) > 0 {
+		o := f.Refused[0]
+		add(len(f.Refused), "a lock that could not be had", "times in which a lock could not be had", fmt.Sprintf(
+			" though nothing stood in the way, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
+	}
+	if f.Linearizable.Locks == judge.Violated {
+		found = append(found, "the locks' history is not that of a lock")
+	}
+	if f.Linearizable.Registers == judge.Violated {
+		found = append(found, "the guarded registers' history is not that of a register")
+	}
+	return append(found, r.History.Errors...)
+}
+
+// Unproved says why a run without violations shows nothing, a line each.
+func (r *Report) Unproved() []string {
+	var why []string
+	fired := r.Fired()
+	for _, k := range r.Kinds {
+		if fired[k] == 0 && (k != "blackout" || r.Asked >= 40*time.Second) {
+			why = append(why, "no fault of the kind "+k+" happened: the run was too short")
+		}
+	}
+	if len(r.History.Faults) == 0 {
+		why = append(why, "no fault happened")
+	}
+	if least := int(r.length().Seconds()) * 2; r.Findings.Acquisitions < least {
+		why = append(why, fmt.Sprintf("a lock was acquired %d times only: %d would be 2 a second", r.Findings.Acquisitions, least))
+	}
+	for _, name := range r.Names {
+		if r.Findings.ByName[name] == 0 {
+			why = append(why, "nobody acquired "+name)
+		}
+	}
+	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
+		why = append(why, "no key was looked for that may have stayed behind")
+	}
+	switch {
+	case r.Interrupted:
+	case r.Twin == nil:
+		why = append(why, "there was no twin")
+	case len(r.Twin.Overlaps)+len(r.Twin.Tokens)+r.Twin.Guarded.Lost == 0:
+		why = append(why, "the twin, whose lock is broken ("+r.Bug+"), showed no violation")
+	}
+	return why
+}
+
+// Verdict is the end of it all in a few words.
+func (r *Report) Verdict() string {
+	switch {
+	case len(r.Violations()) > 0:
+		return "VIOLATED"
+	case r.Interrupted:
+		return "interrupted; nothing was violated so far"
+	case len(r.Unproved()) > 0:
+		return "nothing was violated, and nothing proved"
+	}
+	return "nothing was violated"
+}
+
+// again is the command that repeats the faults.
+func (r *Report) again() string {
+	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, len(r.Names), r.TTL)
+	if !r.Yours {
+		command += " --topology " + r.Topology
+	}
+	if !r.Yours && len(r.History.Parts) == 0 {
+		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
+	}
+	return command + " --faults " + strings.Join(r.Kinds, ",")
+}
+
+// OK reports whether the run showed what it was to show.
+func (r *Report) OK() bool { return len(r.Violations()) == 0 && len(r.Unproved()) == 0 }
+
+// Fired counts the faults by their kind.
+func (r *Report) Fired() map[string]int {
+	fired := map[string]int{}
+	for _, f := range r.History.Faults {
+		if f.Err == "" {
+			fired[f.Kind]++
+		}
+	}
+	return fired
+}
+
+func (r *Report) length() time.Duration { return time.Duration(r.History.End - r.History.Start) }
+
+// at writes a time of the history as one of the run.
+func (r *Report) at(t int64) string {
+	return fmt.Sprintf("%.3f s", time.Duration(t-r.History.Start).Seconds())
+}
+
+// row is a line of the summary.
+type row struct{ Name, Value, Note string }
+
+// rows is the summary.
+func (r *Report) rows() []row {
+	f, a := r.Findings, r.Findings.Availability
+	rows := []row{
+		{"seed", fmt.Sprint(r.Seed), ""},
+		{"topology", r.Topology, ""},
+		{"nodes", fmt.Sprint(r.Nodes), r.Servers},
+		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", len(r.Names), r.TTL)},
+		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
+		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
+		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
+		{"overlaps", fmt.Sprint(len(f.Overlaps)), "holders at once, within the promised assumptions"},
+		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of them with a node's clock stepped forward under the holder: nothing is promised there"},
+		{"tokens out of order", fmt.Sprint(len(f.Tokens)), ""},
+		{"lost updates, guarded", fmt.Sprint(f.Guarded.Lost), fmt.Sprintf("of %d writes; %d accesses refused as stale", f.Guarded.Writes, f.Guarded.Refused)},
+		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: what a fencing token is for", f.Open.Writes)},
+		{"refused", fmt.Sprint(len(f.Refused)), fmt.Sprintf("times in which one node that was up gave no lock for longer than %v", history.Recovery)},
+		{"keys left behind", fmt.Sprint(len(f.Orphans)), fmt.Sprintf("of %d looked for while all were at rest", f.Looks)},
+		{"availability", percent(a.Share()), fmt.Sprintf("of %d tries for a free lock, while a quorum was up (%s of the time)", a.Tried, percent(ratio(a.QuorumUp, a.Length)))},
+		{"", percent(a.Overall()), fmt.Sprintf("of all %d", a.AllTried)},
+		{"waits", fmt.Sprintf("%s median", span(f.Waits.Median)), fmt.Sprintf("%s p99, %s longest", span(f.Waits.P99), span(f.Waits.Max))},
+		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
+		{"guarded registers", f.Linearizable.Registers, ""},
+	}
+	if r.Twin != nil {
+		rows = append(rows, row{"twin's overlaps", fmt.Sprint(len(r.Twin.Overlaps)),
+			fmt.Sprintf("and %d lost updates, %d tokens out of order, of a lock that is broken on purpose (%s), in %d acquisitions",
+				r.Twin.Open.Lost, len(r.Twin.Tokens), r.Bug, r.Twin.Acquisitions)})
+	}
+	return rows
+}
+
+func (r *Report) firedText() string {
+	fired := r.Fired()
+	var parts []string
+	for _, k := range r.Kinds {
+		parts = append(parts, fmt.Sprintf("%d %s", fired[k], k))
+	}
+	slices.SortStableFunc(parts, func(a, b string) int { return cmp.Compare(number(b), number(a)) })
+	return strings.Join(parts, ", ")
+}
+
+func number(s string) (n int) {
+	_, _ = fmt.Sscan(s, &n) // it begins with one
+	return n
+}
+
+func ratio(part, of time.Duration) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+func percent(share float64) string {
+	if share > 0.99 && share < 1 { // never rounded to all
+		return fmt.Sprintf("%.3f %%", 100*share)
+	}
+	return fmt.Sprintf("%.1f %%", 100*share)
+}
+
+func span(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
+	}
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

@@ -1,0 +1,208 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
+	"github.com/redlatch/redlatch/internal/tortured"
+)
+
+// Run tortures, judges and returns what came of it. It blocks until all
+// processes that it started are gone: for Options.For, the twin's time and some
+// seconds more. The end of ctx ends it early, in order, with a report of what
+// was.
+//
+// The error says why there is no report: redlatch.ErrInvalid for options that
+// cannot work, else what could not be had.
+func Run(ctx context.Context, o Options) (*report.Report, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	r := &report.Report{
+		Topology: string(o.Topology), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
+		Kinds: names(o.chosen), LeftOut: o.left, Yours: len(o.Yours) > 0, Started: time.Now(),
+	}
+	if len(o.WorkerCommand) > 0 {
+		r.Subject = "other"
+	} else {
+		self, err := spawn.Self(WorkerCommand)
+		if err != nil {
+			return nil, err
+		}
+		o.WorkerCommand, r.Subject = self, "redlatch"
+	}
+	say(o, "torture: %s, seed %d, %d nodes, %d workers, %d locks of %v, for %v", o.Topology, o.Seed, o.Nodes, o.Workers, o.Names, o.TTL, o.For)
+	if o.left != "" {
+		say(o, "left out: %s", o.left)
+	}
+	h, servers, err := round(ctx, o, false)
+	if err != nil {
+		return nil, err
+	}
+	r.Servers, r.History = servers, h
+	say(o, "judging %d acquisitions", len(h.Holds))
+	r.Findings = judge.Judge(h, judging(o.For))
+	r.Interrupted = ctx.Err() != nil
+	if o.NoTwin || r.Interrupted {
+		return r, nil
+	}
+	twin := o
+	self, err := spawn.Self(WorkerCommand)
+	if err != nil {
+		return nil, err
+	}
+	twin.WorkerCommand, twin.For, twin.Keep = self, o.twinFor(), ""
+	if o.Topology.alone() {
+		// What it forgets is to be seen, however long a failover takes.
+		twin.TTL = max(o.TTL, twinTTL)
+	}
+	r.Bug = o.Topology.bug()
+	say(o, "the twin, whose lock is broken (%s), for %v", r.Bug, twin.For)
+	h, _, err = round(ctx, twin, true)
+	if err != nil {
+		return nil, fmt.Errorf("the twin: %w", err)
+	}
+	r.Twin = judge.Judge(h, judging(twin.For))
+	r.Interrupted = ctx.Err() != nil
+	return r, nil
+}
+
+// twinTTL is the least of the twin of one node.
+const twinTTL = 6 * time.Second
+
+// twinFor is how long the twin of a run takes.
+func (o *Options) twinFor() time.Duration {
+	return min(max(o.For/4, o.Topology.shortestTwin()), time.Minute)
+}
+
+// judging is how long porcupine may search.
+func judging(d time.Duration) time.Duration { return max(10*time.Second, d/10) }
+
+func say(o Options, format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+
+func names(ks []kind) []string {
+	ns := make([]string, len(ks))
+	for i, k := range ks {
+		ns[i] = string(k)
+	}
+	return ns
+}
+
+// logs makes the workers' directory, and returns what removes it if it is not to
+// be kept.
+func (o *Options) logs() (dir string, done func() error, err error) {
+	if o.Keep != "" {
+		return o.Keep, func() error { return nil }, os.MkdirAll(o.Keep, 0o755)
+	}
+	dir, err = os.MkdirTemp("", "redlatch-torture-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+// round plays one plan and returns its history. When it returns, all is gone
+// that it started.
+func round(ctx context.Context, o Options, twin bool) (h *history.History, servers string, err error) {
+	dir, done, err := o.logs()
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	g, err := startGround(ctx, o)
+	if err != nil {
+		return nil, "", fmt.Errorf("the nodes: %w", causeOr(ctx, err))
+	}
+	defer func() {
+		if left := g.clean(o); left != nil && h != nil {
+			h.Errors = append(h.Errors, left.Error())
+		}
+		err = errors.Join(err, g.close())
+	}()
+	if !twin && o.ours() || len(o.Yours) > 0 {
+		if err := vouch(ctx, &o, g); err != nil {
+			return nil, "", causeOr(ctx, err)
+		}
+	}
+	registers, err := startRegisters()
+	if err != nil {
+		return nil, "", err
+	}
+	defer registers.close()
+	c, err := hire(ctx, o, g, dir, registers.addr(), twin)
+	if err != nil {
+		return nil, "", causeOr(ctx, err)
+	}
+	h = &history.History{TTL: o.TTL, Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames(), Parts: o.parts()}
+	if g.node != nil {
+		h.Labels = g.node.labels()
+		h.Nodes = len(h.Labels)
+	}
+	t := &torturer{ground: g, crew: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
+	h.Start = tortured.Now()
+	c.tell(tortured.Go)
+	say(o, "the workers work")
+	s := o.setting(twin)
+	t.tail = s.tail()
+	t.play(ctx, o, s.plan())
+	h.End = tortured.Now()
+	h.Errors = append(t.errs, c.dismiss()...)
+	h.Faults, h.Looks, h.Writes = t.faults, t.looks, registers.close()
+	for _, p := range c.processes() {
+		if err := h.Add(p); err != nil {
+			return nil, "", err
+		}
+	}
+	h.Sort()
+	return h, g.kind, nil
+}
+
+// play carries out the plan and blocks until the time is over, everything is
+// undone, and nobody looks any more.
+func (t *torturer) play(ctx context.Context, o Options, plan []item) {
+	start := time.Now()
+	t.start = start
+	ctx, cancel := context.WithDeadline(ctx, start.Add(o.For))
+	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		t.watch(ctx)
+	}()
+	looking := make(chan struct{})
+	go func() {
+		defer close(looking)
+		t.lookOften(ctx)
+	}()
+	telling := make(chan struct{})
+	go func() {
+		defer close(telling)
+		for wait(ctx, tellEvery) {
+			t.mu.Lock()
+			n := len(t.faults)
+			t.mu.Unlock()
+			say(o, "%5.0f s: %d faults so far", time.Since(start).Seconds(), n)
+		}
+	}()
+	t.carryOut(ctx, plan, start)
+	<-ctx.Done()
+	<-looking
+	<-watching
+	<-telling
+}
+
+const tellEvery = 10 * time.Second
+
+// causeOr returns ctx's cause, if it is what ended a call, else err.
+func causeOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

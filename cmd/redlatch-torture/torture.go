@@ -1,0 +1,228 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
+)
+
+// tortureCommands are `redlatch-torture run` and the processes that it starts.
+type tortureCommands struct {
+	Torture       tortureCmd       `cmd:"" name:"run" help:"Torture real servers and worker processes, and judge what the locks did."`
+	TortureWorker tortureWorkerCmd `cmd:"" name:"torture-worker" hidden:""`
+}
+
+var _ = []command{(*tortureCmd)(nil), (*tortureWorkerCmd)(nil)}
+
+// tortureCmd is `redlatch-torture run`.
+type tortureCmd struct {
+	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
+	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to one drawn at random, which is told."`
+	Topology   string        `placeholder:"KIND" help:"What the servers are to each other: single, redlock, sentinel or cluster. Defaults to redlock."`
+	NodesCount *int          `placeholder:"N" help:"How many servers to start for redlock. Defaults to 5."`
+	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
+	Names      int           `placeholder:"N" help:"How many locks they contend for. Defaults to 3, and to 6 with a Cluster."`
+	TTL        time.Duration `name:"ttl" placeholder:"D" help:"The locks' TTL. Defaults to 2s, and to 1s with single and sentinel."`
+	Faults     []string      `placeholder:"KIND" help:"The kinds of faults, separated by commas. Defaults to all that the topology has and that are possible here."`
+	HTML       string        `name:"html" placeholder:"FILE" help:"Write the report as a page of its own."`
+	JSON       string        `name:"json" placeholder:"FILE" help:"Write the report for programs."`
+	Report     string        `placeholder:"DIR" help:"Write report.txt, report.html and report.json there, and the workers' logs if something was violated."`
+
+	Nodes          []string `placeholder:"URL" help:"Nodes of yours to run on instead, separated by commas. Needs --against-my-nodes."`
+	AgainstMyNodes bool     `help:"Allow to run on nodes that somebody else may use. Nothing is done to them: the faults befall the workers, and proxies between. Keys are the torture's own and are removed."`
+
+	WorkerCommand string `placeholder:"COMMAND" hidden:"" help:"Another library's worker."`
+	NoTwin        bool   `hidden:"" help:"Leave out the twin."`
+}
+
+// Help says what is to be seen.
+func (*tortureCmd) Help() string {
+	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, how often a lock could be had.
+
+A run fails that proved nothing: also one whose twin, the same plan over a lock that is broken on purpose, shows no violation.
+
+Topologies:
+
+	single    one server
+	redlock   independent masters, of which a majority decides
+	sentinel  one node: a master with two replicas, watched by three Sentinels
+	cluster   one node: a Redis Cluster of three masters with a replica each
+
+Kinds of faults, of single and redlock:
+
+	kill        kill -9 of a server, started again with its data
+	wipe        the same without its data; blackout: of a majority at once
+	hang        SIGSTOP of a server
+	partition   nothing passes to a server, from it, or both; split: for half of the workers, with a majority
+	latency     delay and jitter; reset, refuse: connections broken, or not accepted
+	half-open   the server has closed its connections, and nobody was told
+	lost-reply  commands are executed and their answers lost
+	namespace   packets to or from a server are lost (as root)
+	clock       a server's clock is stepped; nudge: by less than the drift
+	stop        SIGSTOP of a worker past the TTL; crash: kill -9; starve: a tenth of the CPU
+
+Of sentinel and cluster, beside stop, crash and starve:
+
+	kill, hang  of a master; wipe: killed, and started again without its data (cluster)
+	failover    a replica is promoted by order, its master alive
+	lag         a replica is promoted that is behind (sentinel)
+	minority    the master, one Sentinel and half of the workers are cut off from the rest (sentinel)
+	sentinel-kill, sentinel-hang
+	takeover    a replica takes its master's place without asking, and the other way again (cluster)
+	move        a slot is moved key by key, and back (cluster)
+	fix         a master died, and its slots are given away without their keys (cluster)
+
+Exit codes:
+
+	0      nothing was violated
+	1      something was, or the run proved nothing
+	64     usage
+	71     a process or a file could not be had
+	128+n  signal n ended it early; nothing was violated until then`
+}
+
+// Run runs the torture, which writes to stdout: it is what was asked for.
+func (c *tortureCmd) Run() error {
+	switch {
+	case len(c.Nodes) > 0 && !c.AgainstMyNodes:
+		return usage("add --against-my-nodes to run on nodes of yours, or leave out --nodes to run on servers of its own", "--nodes names nodes that others may use")
+	case c.Topology != "" && len(c.Nodes) > 0:
+		return usage("leave --topology out, or --nodes to run on servers of its own", "--topology %s is for servers that the torture starts, and --nodes names yours", c.Topology)
+	case c.NodesCount != nil && len(c.Nodes) > 0:
+		return usage("leave --nodes-count out", "--nodes-count is for servers that the torture starts, and --nodes names yours")
+	case c.AgainstMyNodes && len(c.Nodes) == 0:
+		return usage("add --nodes redis://HOST:PORT,...", "--against-my-nodes names no nodes")
+	}
+	nodes, err := c.nodesCount()
+	if err != nil {
+		return err
+	}
+	files, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	if c.Seed == 0 {
+		c.Seed = 1 + uint64(rand.Uint32())
+	}
+	ctx, ended := untilSignal()
+	defer ended()
+	r, err := torture.Run(ctx, torture.Options{
+		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
+		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoTwin: c.NoTwin, Keep: c.keep(), Out: os.Stdout,
+	})
+	interrupt, interrupted := errors.AsType[*signalError](context.Cause(ctx))
+	switch {
+	case errors.Is(err, redlatch.ErrInvalid):
+		return &outcome{code: exitUsage, err: err}
+	case err != nil && interrupted && errors.Is(err, interrupt):
+		return &outcome{code: interrupt.code()}
+	case err != nil:
+		return &outcome{code: exitSystem, err: fmt.Errorf("torture: %w", err)}
+	}
+	if c.Report != "" && len(r.Violations()) == 0 {
+		err = os.RemoveAll(c.keep())
+	}
+	if err := errors.Join(err, files.write(r)); err != nil {
+		return &outcome{code: exitSystem, err: fmt.Errorf("writing the report: %w", err)}
+	}
+	switch {
+	case len(r.Violations()) > 0:
+		return &outcome{code: exitViolated}
+	case interrupted:
+		return &outcome{code: interrupt.code()}
+	case !r.OK():
+		return &outcome{code: exitViolated}
+	}
+	return nil
+}
+
+// nodesCount is what --nodes-count says, 0 where the topology says it.
+func (c *tortureCmd) nodesCount() (int, error) {
+	switch redlock := c.Topology == "" || torture.Topology(c.Topology) == torture.Redlock; {
+	case c.NodesCount == nil && redlock:
+		return 5, nil
+	case c.NodesCount == nil:
+		return 0, nil
+	case !redlock:
+		return 0, usage("leave --nodes-count out, or use --topology redlock", "--nodes-count is %d, but --topology %s has servers of its own number", *c.NodesCount, c.Topology)
+	}
+	return *c.NodesCount, nil
+}
+
+// keep is where the workers' logs go, which are kept if they show something.
+func (c *tortureCmd) keep() string {
+	if c.Report == "" {
+		return ""
+	}
+	return filepath.Join(c.Report, "history")
+}
+
+// tortureFiles are where the report goes, opened before an hour is spent on it.
+type tortureFiles struct{ html, json, text []*os.File }
+
+func (c *tortureCmd) open() (_ *tortureFiles, err error) {
+	f := &tortureFiles{}
+	defer func() {
+		if err != nil {
+			f.close()
+			err = usage("name a file that can be written", "%v", err)
+		}
+	}()
+	at := func(list *[]*os.File, path string) error {
+		file, err := os.Create(path)
+		*list = append(*list, file)
+		return err
+	}
+	if c.HTML != "" {
+		err = errors.Join(err, at(&f.html, c.HTML))
+	}
+	if c.JSON != "" {
+		err = errors.Join(err, at(&f.json, c.JSON))
+	}
+	if c.Report != "" {
+		err = errors.Join(err, os.MkdirAll(c.Report, 0o755))
+		err = errors.Join(err, at(&f.html, filepath.Join(c.Report, "report.html")),
+			at(&f.json, filepath.Join(c.Report, "report.json")), at(&f.text, filepath.Join(c.Report, "report.txt")))
+	}
+	return f, err
+}
+
+func (f *tortureFiles) close() {
+	for _, list := range [][]*os.File{f.html, f.json, f.text} {
+		for _, file := range list {
+			file.Close()
+		}
+	}
+}
+
+func (f *tortureFiles) write(r *report.Report) error {
+	_, err := io.WriteString(os.Stdout, r.Text())
+	for _, file := range f.text {
+		_, textErr := io.WriteString(file, r.Text())
+		err = errors.Join(err, textErr)
+	}
+	for _, file := range f.json {
+		err = errors.Join(err, r.JSON(file))
+	}
+	for _, file := range f.html {
+		err = errors.Join(err, r.HTML(file))
+	}
+	return err
+}
+
+type tortureWorkerCmd struct{}
+
+func (tortureWorkerCmd) Run() error { return torture.Work(os.Stdin, os.Stdout) }

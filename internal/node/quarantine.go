@@ -1,0 +1,129 @@
+package node
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/admission"
+)
+
+// sameEnd is how far two looks at one quarantine may be apart about its end: servers count in
+// whole seconds.
+const sameEnd = 5 * time.Second
+
+// quarantines are those of a node's server that this client has met, of a Cluster's masters: each
+// is logged once when it is met and once when its server votes.
+type quarantines struct {
+	met atomic.Bool // there are any
+
+	mu sync.Mutex // guards of; nothing is called while it is held
+	of map[string]*quarantine
+}
+
+// quarantine is that of one run of a server.
+type quarantine struct {
+	until time.Time
+	// over: the server has voted since.
+	over bool
+}
+
+// begin notes that run does not vote before until, and reports whether that is news.
+func (q *quarantines) begin(run string, until time.Time) (news bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := q.of[run]
+	if known != nil && until.Sub(known.until).Abs() < sameEnd {
+		return false
+	}
+	if q.of == nil {
+		q.of = make(map[string]*quarantine)
+	}
+	maps.DeleteFunc(q.of, func(_ string, q *quarantine) bool { return time.Since(q.until) > sameEnd })
+	q.of[run] = &quarantine{until: until}
+	q.met.Store(true)
+	return true
+}
+
+// end notes that run votes, and reports whether it did not before.
+func (q *quarantines) end(run string) (news bool) {
+	if !q.met.Load() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := q.of[run]
+	news = known != nil && !known.over
+	if news {
+		known.over = true
+	}
+	return news
+}
+
+// last reports whether a server is known not to vote yet.
+func (q *quarantines) last() bool {
+	if !q.met.Load() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, known := range q.of {
+		if !known.over && time.Now().Before(known.until) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteWait logs a quarantine that an inspection has met with, once.
+func (n *Node) noteWait(err error) {
+	wait, ok := errors.AsType[*admission.WaitError](err)
+	if !ok || wait.RunID == "" || wait.Left <= 0 {
+		return
+	}
+	until := time.Now().Add(wait.Left)
+	if n.options.quarantines.begin(wait.RunID, until) {
+		n.options.Logger.Warn("node in quarantine: it does not vote yet", "node", n.Name(), "reason", wait.Reason,
+			"since", until.Add(-n.options.Deployment.Quarantine()).Round(time.Second), "until", until.Round(time.Second), "run_id", wait.RunID,
+			"ends", "by itself, or when somebody vouches for the node: redlatch admit, or Client.Admit")
+	}
+}
+
+// noteVote logs that a quarantine is over, where one was met, and reports whether it did.
+func (n *Node) noteVote() (news bool) {
+	seen := n.link.seen.Load()
+	news = seen != nil && n.options.quarantines.end(seen.run)
+	if news {
+		n.options.Logger.Info("node votes: its quarantine is over", "node", n.Name(), "run_id", seen.run)
+	}
+	return news
+}
+
+// InQuarantine reports whether the node is known not to vote yet.
+func (n *Node) InQuarantine() bool { return n.options.quarantines.last() }
+
+// InQuarantine reports whether a master is known not to vote yet.
+func (c *Cluster) InQuarantine() bool { return c.options.quarantines.last() }
+
+// Unreachable reports whether the last attempt to connect failed, or the node does not answer.
+func (n *Node) Unreachable() bool {
+	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
+		return n.inFlight.Load().silence() > n.options.Patience
+	}
+	n.link.mu.Lock()
+	defer n.link.mu.Unlock()
+	return n.link.failed != nil
+}
+
+// Unreachable reports whether that is so of all slots that were used.
+func (c *Cluster) Unreachable() bool {
+	used := c.used()
+	for _, n := range used {
+		if !n.Unreachable() {
+			return false
+		}
+	}
+	return len(used) > 0
+}

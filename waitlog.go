@@ -1,0 +1,71 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	// quietWait is how long a Lock waits before the log is told why.
+	quietWait = time.Second
+	// logAgain is after how long it is told a reason again, if there was another meanwhile: on a
+	// busy machine they change with which node answered in time.
+	logAgain = time.Minute
+)
+
+// waitLog is what the log was told of a call that waits.
+type waitLog struct {
+	since time.Time
+	// last is the reason that it was told last, and told when each was.
+	last error
+	told map[error]time.Time
+}
+
+// logs reports whether the log takes a level.
+func (c *Client) logs(level slog.Level) bool {
+	return c.config.Logger.Enabled(context.Background(), level)
+}
+
+// logWait tells the log why the call waits, once that takes long, and again when the reason
+// is another. Who holds the lock is none: it passes from one to the next.
+func (c *call) logWait() {
+	if !c.client.logs(slog.LevelInfo) {
+		return
+	}
+	now := time.Now()
+	if c.waited == nil {
+		c.waited = &waitLog{since: now, told: make(map[error]time.Time)}
+	}
+	w, reason := c.waited, c.failure.kind
+	if now.Sub(w.since) < quietWait || reason == w.last {
+		return
+	}
+	w.last = reason
+	if at, told := w.told[reason]; told && now.Sub(at) < logAgain {
+		return
+	}
+	w.told[reason] = now
+	c.client.config.Logger.Info("waiting for the lock", "name", c.name, "for", now.Sub(w.since).Round(time.Millisecond), "reason", c.failure)
+}
+
+// thisPackage is what the names of its functions begin with.
+const thisPackage = "github.com/redlatch/redlatch."
+
+// callSite is where the function of this package was called that has led here, as file:line.
+func callSite() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.Function != "" && !strings.HasPrefix(frame.Function, thisPackage) {
+			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
