@@ -284,6 +284,9 @@ func ask(ctx context.Context, conn *redisconn.Conn, commands ...[]string) ([]dri
 	defer cancel()
 	replies, errs := conn.Batch(ctx, commands...)
 	for _, err := range errs {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, errNotInTime
+		}
 		if server, ok := errors.AsType[*driver.ServerError](err); err != nil && (!ok || server.Code() != "WRONGTYPE") {
 			return nil, err
 		}

@@ -106,6 +106,11 @@ func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer,
 		end := l.failure("list", l.Pattern, failed)
 		if _, ok := errors.AsType[*redlatch.QuorumError](failed); ok {
 			end.err = fmt.Errorf("cannot list %q: %d of %d nodes answered, which is no quorum", l.Pattern, answered(answers), of)
+			for i, node := range answers {
+				if node.Err == nil {
+					end.details[i] = node.Node + ": answered"
+				}
+			}
 		}
 		if l.Watch {
 			out.say("%s", inFlags(end.err.Error()))

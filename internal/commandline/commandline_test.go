@@ -122,6 +122,7 @@ func TestParseErrors(t *testing.T) {
 		"run":                   {"run", "no <name>"},
 		"list a b":              {"list", "unexpected argument b"},
 		"run --wai x":           {"run", "unknown flag --wai: did you mean --wait?"},
+		"run --wiat x":          {"run", "unknown flag --wiat: did you mean --wait?"},
 		"run --nothing=x x":     {"run", "unknown flag --nothing"},
 		"run -nz x":             {"run", "unknown flag -z"},
 		"run x --wait":          {"run", "--wait has no value: --wait=D"},

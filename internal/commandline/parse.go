@@ -239,7 +239,7 @@ func meant(word string, names []string) string {
 	typed := strings.TrimLeft(word, "-")
 	for _, name := range names {
 		letters := strings.TrimLeft(name, "-")
-		if typed != "" && (strings.HasPrefix(letters, typed) || distance(typed, letters) <= len(typed)/3) {
+		if typed != "" && (strings.HasPrefix(letters, typed) || distance(typed, letters) <= min(2, len(typed)/2)) {
 			near = append(near, name)
 		}
 	}

@@ -107,7 +107,9 @@ func (n *Node) Look(ctx context.Context, records []string) *Examination {
 		n.lookAtInfo, n.lookAtLatency, n.lookAtClock, n.lookAtPersistence, n.lookAtRecord, n.lookAtUser,
 	} {
 		if err := step(ctx, x); err != nil {
-			x.Err = err
+			if x.Err = err; errors.Is(err, context.DeadlineExceeded) {
+				x.Err = errNoAnswer
+			}
 			return x
 		}
 	}

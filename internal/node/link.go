@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,9 @@ func (n *Node) startHandshake(g *handshake) {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		defer cancel()
 		g.err = n.shakeHands(ctx)
+		if errors.Is(g.err, context.DeadlineExceeded) || errors.Is(g.err, os.ErrDeadlineExceeded) {
+			g.err = driver.NotSent(errNoAnswer) // which says more than that a deadline has passed
+		}
 		n.link.mu.Lock()
 		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
 		n.link.mu.Unlock()

@@ -4,7 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,5 +105,56 @@ func TestGrantUnderNoCounter(t *testing.T) {
 		if undone && !strings.Contains(a.Err.Error(), `"redlatch:{x}:token:x"`) {
 			t.Errorf("%v: %v", c.reply, a.Err)
 		}
+	}
+}
+
+// forgetful is a server that has lost its scripts, and notes what it is sent by its text.
+type forgetful struct {
+	scripted
+	mu    sync.Mutex // guards steps
+	steps []string
+}
+
+func (c *forgetful) EvalSHA(context.Context, string, []string, []string) (driver.Reply, error) {
+	return driver.Reply{}, &driver.ServerError{Text: "NOSCRIPT No matching script"}
+}
+
+func (c *forgetful) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "EVAL" && args[1] == script.Voting("d").Text {
+		keys, err := strconv.Atoi(args[2])
+		if err != nil {
+			return driver.Reply{}, err
+		}
+		c.mu.Lock()
+		c.steps = append(c.steps, args[3+keys])
+		c.mu.Unlock()
+		return driver.Reply{Kind: driver.Int, Int: 1}, nil
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// A node that does not know the voting script may have forgotten locks: it is inspected, and
+// admitted or not. No step but the admission is sent by its text, which would have it vote.
+func TestStepIsNotSentByItsText(t *testing.T) {
+	t.Parallel()
+	conn := &forgetful{scripted: scripted{answer: released}}
+	n := voter(t, conn, math.MaxInt)
+	extension := vote.Extend{Key: "x", ID: "mine", TTL: time.Second, Token: 7}
+	for name, a := range map[string]vote.Answer{
+		"acquire": n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7}),
+		"extend":  n.Extend(t.Context(), extension),
+		"repair":  n.Repair(t.Context(), extension),
+		"confirm": n.Confirm(t.Context(), vote.Confirm{Key: "x", ID: "mine", Granted: 6, Token: 7}),
+		"enqueue": n.Enqueue(t.Context(), vote.Enqueue{Key: "x", Ticket: vote.Ticket{Waiter: "me"}}).Answer,
+	} {
+		if a.Verdict != vote.NotAdmitted {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	n.Close()
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if len(conn.steps) == 0 || slices.ContainsFunc(conn.steps, func(step string) bool { return step != script.Admit }) {
+		t.Errorf("sent by its text: %q", conn.steps)
 	}
 }
