@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/script"
@@ -69,8 +70,20 @@ func (c *traced) EvalSHA(_ context.Context, sha string, _, args []string) (drive
 func (c *traced) Connections() uint64 { return 1 }
 func (c *traced) Close()              {}
 
-// spot is a place in the code, without what the compiler adds: a function literal is its
-// function's.
+// standing is a clock that stands still: nobody is too late, however busy the machine is.
+type standing struct{ at time.Time }
+
+func (c standing) Now() clock.Instant                          { return clock.Instant{Mono: c.at} }
+func (c standing) Mono() time.Time                             { return c.at }
+func (c standing) Wall() time.Time                             { return c.at }
+func (c standing) AfterFunc(time.Duration, func()) clock.Timer { return never{} }
+
+type never struct{}
+
+func (never) Stop() bool               { return true }
+func (never) Reset(time.Duration) bool { return true }
+
+// What the compiler adds to a function's name: a function literal is its function's.
 var (
 	literal = regexp.MustCompile(`\.(func\d+|gowrap\d+|deferwrap\d+|\d+)(\.|$).*`)
 	method  = regexp.MustCompile(`^([^.]+)\..*(\(\*\w+\)\.\w+)$`)
@@ -131,26 +144,29 @@ func trace(t *testing.T, nodes, held int) map[string][]string {
 	t.Helper()
 	ways := make(map[string][]string)
 	var mu sync.Mutex // guards ways
+	var caller sync.Once
 	note := func(step string) {
 		way := spots(stack())
 		mu.Lock()
-		known := ways[step] != nil
-		if !known {
+		if ways[step] == nil {
 			ways[step] = way
 		}
 		mu.Unlock()
-		if !known && step == script.Acquire && way[0] != "redlatch.(*Client).Lock" {
-			caller := spots(otherStack("redlatch.(*Client).Lock", "quorum.(*Lease).acquire"))
-			mu.Lock()
-			ways["caller"] = caller
-			mu.Unlock()
+		if step == script.Acquire && way[0] != "redlatch.(*Client).Lock" {
+			// No node answers before: then the caller would go on.
+			caller.Do(func() {
+				way := spots(otherStack("redlatch.(*Client).Lock", "quorum.(*Lease).acquire"))
+				mu.Lock()
+				ways["caller"] = way
+				mu.Unlock()
+			})
 		}
 	}
 	config := redlatch.Config{NodeTimeout: time.Second}
 	for i := range nodes {
 		config.Nodes = append(config.Nodes, fmt.Sprintf("redis://10.0.0.%d:6379", i+1))
 	}
-	opened, err := hook.Open(config, hook.Surroundings{Dial: func(name string) (driver.Conn, error) {
+	opened, err := hook.Open(config, hook.Surroundings{Clock: standing{time.Now()}, Dial: func(name string) (driver.Conn, error) {
 		return &traced{run: strings.Repeat(strconv.Itoa(len(name)), 20) + fmt.Sprintf("%20s", strings.Trim(name, ":6379")), note: note, held: held}, nil
 	}})
 	if err != nil {
