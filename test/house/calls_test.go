@@ -21,7 +21,7 @@ import (
 // from its own file and from higher ones.
 var order = []string{
 	"doc.go", "deprecated.go", "stats.go", "errors.go", "config.go", "holder.go", "contention.go", "lock_context.go",
-	"client.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
+	"client.go", "waitlog.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
 	"admit.go", "examine.go", "oneshot.go", "reset.go", "list.go",
 }
 
@@ -40,7 +40,7 @@ var upward = []string{
 	"lock.go calls parent of acquire.go",
 	"lock_context.go calls Err of lock.go",
 	"minhold.go calls drop of lock.go",
-	"minhold.go calls give of lock.go",
+	"minhold.go calls end of lock.go",
 	"minhold.go calls letGo of wait.go",
 }
 
