@@ -26,6 +26,11 @@ type process struct {
 // end kills it, if it still runs, and what it started, as far as that is found: a script
 // that fails must not leave loops behind.
 func (p *process) end() {
+	select {
+	case <-p.ended:
+		return // its number may be another's
+	default:
+	}
 	below, _ := descendants(p.cmd.Process.Pid)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
