@@ -14,6 +14,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		// A test that runs a command in its own process has it start this program anew, as a
+		// guard or a keeper. That must not run all tests again, and so on without end.
+		main()
+		return
+	}
 	testscript.Main(m, map[string]func(){"redlatch": main, "probe": probe})
 }
 

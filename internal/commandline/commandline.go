@@ -6,7 +6,7 @@
 // A field's tags are
 //
 //	cmd:""            it is a struct, and a command
-//	arg:""            it is an argument; optional:"" need not be there; a []string takes all
+//	arg:""            it is an argument; optional:"" need not be there; a slice takes all
 //	passthrough:""    of a []string argument: flags behind its first word are words of it, and so is "--"
 //	name:"" short:""  what it is called, where that is not the field's name in lower case with dashes
 //	aliases:"a,b"     what else a flag is called, which is in no help
@@ -18,7 +18,7 @@
 //	hidden:""         it is in no help
 //
 // Fields without tags are not looked at, but for embedded structs, whose fields count as the
-// struct's own. A flag is a string, bool, int, uint64, time.Duration, a []string separated by
+// struct's own. A flag is a string, bool, int, uint64, time.Duration, a slice of these, separated by
 // commas, or a pointer to one of them, nil where it is not given.
 package commandline
 

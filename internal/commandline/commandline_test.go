@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +36,15 @@ type testAdd struct {
 	Words []string `arg:"" optional:"" help:"Words."`
 }
 
+type testFiles struct {
+	Files []int `arg:"" help:"Numbers."`
+}
+
 type testProgram struct {
-	Run  testRun  `cmd:"" help:"Run it."`
-	List testList `cmd:"" help:"List them."`
-	Set  struct {
+	Files testFiles `cmd:"" hidden:""`
+	Run   testRun   `cmd:"" help:"Run it."`
+	List  testList  `cmd:"" help:"List them."`
+	Set   struct {
 		Add testAdd `cmd:"" help:"Add one."`
 	} `cmd:"" help:"Change them."`
 	Secret testList `cmd:"" name:"secret-process" hidden:""`
@@ -83,6 +89,9 @@ func TestParse(t *testing.T) {
 	if err != nil || c.FullPath() != "prog set add" || c.Target != any(&got.Set.Add) || got.Set.Add.Kind != "b" || len(got.Set.Add.Words) != 2 {
 		t.Errorf("%+v, %v", got.Set.Add, err)
 	}
+	if got, _, err := parse(t, "files", "3", "4"); err != nil || !slices.Equal(got.Files.Files, []int{3, 4}) {
+		t.Errorf("%+v, %v", got.Files, err)
+	}
 	if got, _, err := parse(t, "list"); err != nil || got.List.Pattern != "*" {
 		t.Errorf("%+v, %v", got.List, err)
 	}
@@ -117,6 +126,8 @@ func TestParseErrors(t *testing.T) {
 		"secret-proces":         {"", "unknown command secret-proces"},
 		"set":                   {"set", "no command: give add"},
 		"set ad":                {"set", "unknown command ad: did you mean add?"},
+		"files":                 {"files", "no <files>"},
+		"files 3 x":             {"files", `<files>: "x" is no whole number`},
 		"set add":               {"set add", "no <kind>"},
 		"set add c":             {"set add", `<kind> is "c": it must be a or b`},
 		"run":                   {"run", "no <name>"},

@@ -103,7 +103,9 @@ func (p *parsing) argument(word string) error {
 	}
 	a := p.command.Args[p.taken]
 	if a.All {
-		a.value.Set(reflect.Append(a.value, reflect.ValueOf(word)))
+		if err := add(a.value, word); err != nil {
+			return fmt.Errorf("<%s>: %w", a.Name, err)
+		}
 		return nil
 	}
 	p.taken++

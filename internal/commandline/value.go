@@ -18,7 +18,7 @@ func isValue(t reflect.Type) bool {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Uint64:
 		return true
 	case reflect.Slice:
-		return t.Elem().Kind() == reflect.String
+		return t.Elem().Kind() != reflect.Slice && isValue(t.Elem())
 	}
 	return t == durationType
 }
@@ -65,12 +65,26 @@ func set(v reflect.Value, text string) error {
 		}
 		v.SetUint(n)
 	case reflect.Slice:
-		var list []string
-		if text != "" {
-			list = strings.Split(text, ",")
+		v.SetZero()
+		if text == "" {
+			return nil
 		}
-		v.Set(reflect.ValueOf(list))
+		for part := range strings.SplitSeq(text, ",") {
+			if err := add(v, part); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
+}
+
+// add adds to a slice what the text says.
+func add(v reflect.Value, text string) error {
+	element := reflect.New(v.Type().Elem()).Elem()
+	if err := set(element, text); err != nil {
+		return err
+	}
+	v.Set(reflect.Append(v, element))
 	return nil
 }
 
