@@ -23,10 +23,20 @@ type process struct {
 	ended chan struct{} // closed when it was waited for
 }
 
-// end kills it, if it still runs.
+// end kills it, if it still runs, and what it started, as far as that is found: a script
+// that fails must not leave loops behind.
 func (p *process) end() {
+	select {
+	case <-p.ended:
+		return // its number may be another's
+	default:
+	}
+	below, _ := descendants(p.cmd.Process.Pid)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
+	for _, pid := range below {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	<-p.ended
 }
 
