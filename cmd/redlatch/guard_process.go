@@ -114,7 +114,7 @@ func (g *guardCmd) Run(*printer) error {
 
 	s.shared.ready.Store(true)
 	s.look <- struct{}{} // the deadline may be set already
-	hurry()
+	raisePriority()
 	go s.count(caught)
 	ended := make(chan struct{})
 	go s.wait(parent, ended)
@@ -150,7 +150,7 @@ func (p *parentCmd) Run(*printer) error {
 		text, err := io.ReadAll(orders)
 		if err == nil && len(text) > 0 && s.start(string(text)) {
 			_ = os.Chdir("/")
-			hurry()
+			raisePriority()
 			s.look <- struct{}{}
 			s.wait(0, nil)
 		}

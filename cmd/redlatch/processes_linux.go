@@ -24,9 +24,9 @@ func adoptOrphans() {
 // dieWithParent has the kernel kill a child when the thread that forked it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// hurry has this process go before others, where that is permitted, which is to root.
+// raisePriority has this process go before others, where that is permitted, which is to root.
 // It comes after the processes have been started that would inherit it.
-func hurry() {
+func raisePriority() {
 	threads, _ := os.ReadDir("/proc/self/task")
 	for _, thread := range threads {
 		if tid, err := strconv.Atoi(thread.Name()); err == nil {

@@ -19,7 +19,7 @@ func adoptOrphans() {}
 // That is left to the guards alone.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-func hurry() {}
+func raisePriority() {}
 
 // canWalk fails: only the group can be told from other processes.
 func canWalk() error { return errors.ErrUnsupported }

@@ -20,8 +20,8 @@ import (
 // order has the files of the root package from the lowest to the highest: a function is called
 // from its own file and from higher ones.
 var order = []string{
-	"doc.go", "deprecated.go", "stats.go", "errors.go", "config.go", "holder.go", "contention.go", "lock_context.go",
-	"client.go", "waitlog.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
+	"doc.go", "deprecated.go", "errors.go", "config.go", "holder.go", "contention.go", "lock_context.go",
+	"client.go", "stats.go", "waitlog.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
 	"admit.go", "examine.go", "oneshot.go", "reset.go", "list.go",
 }
 
