@@ -23,6 +23,11 @@ demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	@command -v redis-server >/dev/null || ./setup.sh redis-server
 	go run ./cmd/redlatch-torture demo
 
+# What starts no server.
+UNIT := ./fence ./internal/admission ./internal/clock ./internal/commandline ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./test/house
+unit: ## the tests that need no server, some seconds
+	go test -short $(UNIT)
+
 test: $(NPM) ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
@@ -87,4 +92,4 @@ spec: ## the model, at its larger size
 
 ci: setup lint race fuzz sim-once storm bench-once torture ## what every change must pass
 
-.PHONY: help setup demo test race busy lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci
+.PHONY: help setup demo unit test race busy lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci
