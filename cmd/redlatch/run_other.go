@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"syscall"
 )
 
 // runCmd is `redlatch run`, which needs process groups.
@@ -29,10 +28,4 @@ func (*lockCmd) Run(*printer) error {
 
 type guardCmd struct{}
 
-func (*guardCmd) Run(*printer) error { return errors.ErrUnsupported }
-
-type parentCmd struct{}
-
-func (*parentCmd) Run(*printer) error { return errors.ErrUnsupported }
-
-func dieOf(syscall.Signal) {}
+func (guardCmd) Run(*printer) error { return errors.ErrUnsupported }
