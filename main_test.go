@@ -202,7 +202,6 @@ func tryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.
 // left is gone. After patience it returns what the last try did.
 func tryInTime(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
 	t.Helper()
-	time.Sleep(2 * time.Millisecond) // a holder says since when in ms: whoever holds it now did before
 	start := time.Now()
 	deadline, busy := start.Add(patience), false
 	for {

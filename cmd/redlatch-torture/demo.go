@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/demo"
+	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // demoCommands are `redlatch-torture demo` and the processes that it starts.
@@ -43,28 +40,16 @@ Exit codes:
 
 // Run runs the demo, which writes to stdout: it is what was asked for.
 func (d *demoCmd) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	result, err := demo.Run(ctx, demo.Options{
 		For: d.For, Workers: d.Workers, Nodes: d.NodesCount,
 		Embedded: d.Embedded, NoLock: d.NoLock, Out: os.Stdout,
 	})
-	interrupt, interrupted := errors.AsType[*signalError](context.Cause(ctx))
-	switch {
-	case errors.Is(err, redlatch.ErrInvalid):
-		return &outcome{code: exitUsage, err: err}
-	case err != nil && interrupted && errors.Is(err, interrupt):
-		return &outcome{code: interrupt.code()}
-	case err != nil:
-		return &outcome{code: exitSystem, err: fmt.Errorf("demo: %w", err)}
-	case len(result.Violations()) > 0:
-		return &outcome{code: exitViolated}
-	case interrupted:
-		return &outcome{code: interrupt.code()}
-	case !result.OK():
-		return &outcome{code: exitViolated}
+	if err := failed(ctx, "demo", err); err != nil {
+		return err
 	}
-	return nil
+	return judged(ctx, len(result.Violations()), result.OK())
 }
 
 type demoWorkerCmd struct{}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
+	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // tortureCommands are `redlatch-torture run` and the processes that it starts.
@@ -117,20 +116,14 @@ func (c *tortureCmd) Run() error {
 	if c.Seed == 0 {
 		c.Seed = 1 + uint64(rand.Uint32())
 	}
-	ctx, ended := untilSignal()
+	ctx, ended := commandline.UntilSignal()
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
 		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoTwin: c.NoTwin, Keep: c.keep(), Out: os.Stdout,
 	})
-	interrupt, interrupted := errors.AsType[*signalError](context.Cause(ctx))
-	switch {
-	case errors.Is(err, redlatch.ErrInvalid):
-		return &outcome{code: exitUsage, err: err}
-	case err != nil && interrupted && errors.Is(err, interrupt):
-		return &outcome{code: interrupt.code()}
-	case err != nil:
-		return &outcome{code: exitSystem, err: fmt.Errorf("torture: %w", err)}
+	if err := failed(ctx, "torture", err); err != nil {
+		return err
 	}
 	if c.Report != "" && len(r.Violations()) == 0 {
 		err = os.RemoveAll(c.keep())
@@ -138,15 +131,7 @@ func (c *tortureCmd) Run() error {
 	if err := errors.Join(err, files.write(r)); err != nil {
 		return &outcome{code: exitSystem, err: fmt.Errorf("writing the report: %w", err)}
 	}
-	switch {
-	case len(r.Violations()) > 0:
-		return &outcome{code: exitViolated}
-	case interrupted:
-		return &outcome{code: interrupt.code()}
-	case !r.OK():
-		return &outcome{code: exitViolated}
-	}
-	return nil
+	return judged(ctx, len(r.Violations()), r.OK())
 }
 
 // nodesCount is what --nodes-count says, 0 where the topology says it.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // The exit codes of redlatch's own. Those from 64 on have the meaning of
@@ -18,7 +20,7 @@ const (
 	exitMaxRun   = 124
 	exitNotExec  = 126
 	exitNotFound = 127
-	exitSignal   = 128
+	exitSignal   = commandline.ExitSignal
 )
 
 // exitCodes is what `redlatch run --help` shows.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
@@ -58,7 +60,7 @@ func (l *listCmd) Run(out *printer) error {
 		every = *l.Every
 	}
 	l.sayNodes(out)
-	ctx, stop := untilSignal()
+	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	for {
 		listed, answers, err := redlatch.List(ctx, cfg, l.Pattern)
@@ -208,4 +210,12 @@ func labels(waiting []redlatch.Waiter) []string {
 		names[i] = waiter.Label
 	}
 	return names
+}
+
+// signalCode is the exit code of a command that a signal ended.
+func signalCode(ctx context.Context) int {
+	if ended, ok := errors.AsType[*commandline.SignalError](context.Cause(ctx)); ok {
+		return ended.Code()
+	}
+	return exitInternal
 }
