@@ -147,9 +147,11 @@ func until(ctx context.Context, check func() error) error {
 	}
 }
 
-// admitLoneSentinel lets the first Sentinel in, which hears no other there.
+// admitLoneSentinel lets the first Sentinel in, which hears no other there, and may not tell
+// a server whose replica it is: it would have the promoted one follow the former master, who
+// is told the opposite by the others.
 func (s *sentinels) admitLoneSentinel(server *redistest.Server) error {
-	return now(server, []string{"ACL", "SETUSER", "alone", "on", ">" + password, "allkeys", "+@all", "resetchannels"})
+	return now(server, []string{"ACL", "SETUSER", "alone", "on", ">" + password, "allkeys", "+@all", "-replicaof", "-slaveof", "resetchannels"})
 }
 
 // replaced waits until the two Sentinels name the other server.
