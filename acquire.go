@@ -32,8 +32,8 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 // times within half a second at most.
 //
 // A try waits for one step on the nodes, NodeTimeout at most, or for two in the rare case
-// that no quorum of them agrees about the fencing token, or for ctx. With Config.Replicas or
-// Config.Fsync a step takes up to twice ReplicaTimeout more. A lock that the nodes grant later
+// that no quorum of them agrees about the fencing token, or for ctx. With
+// Config.Replicas a step takes up to twice its Timeout more. A lock that the nodes grant later
 // than 2 s after the start of the try, because this process was held up, is given back, and the
 // try has failed. Errors are those of Lock, at once. Where many callers lock at the same
 // time, the steps of several go in one command: on a single node that command is waited
@@ -98,7 +98,7 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		return nil, err
 	}
 	defer c.calls.Done()
-	key, err := c.key(name)
+	key, err := c.config.key(name)
 	if err != nil {
 		return nil, err
 	}

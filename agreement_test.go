@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // withMaxTTL is withQuarantine with another MaxTTL, and that TTL.
@@ -65,13 +67,13 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 		"looking": func(t *testing.T, c redlatch.Config) {
 			client := open(t, c)
 			defer client.Close()
-			if id, _, err := client.Query(t.Context(), "y"); err != nil || id != "" {
+			if id, _, err := oneshot.New(client).Query(t.Context(), "y"); err != nil || id != "" {
 				t.Errorf("query: %q, %v", id, err)
 			}
-			if _, err := client.Inspect(t.Context(), "y"); err != nil {
+			if _, err := oneshot.New(client).Inspect(t.Context(), "y"); err != nil {
 				t.Errorf("inspect: %v", err)
 			}
-			if node := examine(t, c)[0]; node.Status != redlatch.StatusUnfit || !isDisagreement(node.Reason) {
+			if node := examine(t, c)[0]; node.Status != doctor.StatusUnfit || !isDisagreement(node.Reason) {
 				t.Errorf("examined, the restarted node is %v because of %v", node.Status, node.Reason)
 			}
 		},
@@ -81,7 +83,7 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 			if _, err := tryInTime(t, client, "y"); !isDisagreement(err) {
 				t.Errorf("lock: %v", err)
 			}
-			if _, err := client.Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
+			if _, err := oneshot.New(client).Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
 				t.Errorf("take: %v", err)
 			}
 			if err := client.Admit(t.Context(), "n0"); !isDisagreement(err) {
@@ -195,8 +197,8 @@ func (n newcomer) askForAll(t *testing.T, c redlatch.Config, held *redlatch.Lock
 		"Lock":         func() error { return errorOf(client.Lock(ctx, "free")) },
 		"Lock held":    func() error { return errorOf(client.Lock(ctx, held.Name())) },
 		"no queue":     func() error { return errorOf(client.Lock(ctx, held.Name(), redlatch.WithoutQueue())) },
-		"Take":         func() error { return errorOf(client.Take(ctx, "free", "me", time.Second)) },
-		"ExtendTake":   func() error { return errorOf(client.ExtendTake(ctx, "taken", id, c.MaxTTL)) },
+		"Take":         func() error { return errorOf(oneshot.New(client).Take(ctx, "free", "me", time.Second)) },
+		"ExtendTake":   func() error { return errorOf(oneshot.New(client).Extend(ctx, "taken", id, c.MaxTTL)) },
 		"Admit":        func() error { return client.Admit(ctx, "n0") },
 	} {
 		err := ask()
@@ -226,7 +228,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			// It runs out after the first, so that nothing does before that.
-			if taken, err := resident.Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
+			if taken, err := oneshot.New(resident).Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
 				t.Fatal(taken, err)
 			}
 			awaitQuiet(t, servers)
@@ -235,20 +237,20 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 			other := c
 			n.change(&other)
 			client := open(t, other)
-			id, left, err := client.Query(t.Context(), "held")
+			id, left, err := oneshot.New(client).Query(t.Context(), "held")
 			if err != nil || id != held.HolderID() && id != "" || left > c.MaxTTL {
 				t.Errorf("%s: query: %q for %v, %v", n.differs, id, left, err)
 			}
-			if holding, err := client.Inspect(t.Context(), "held"); err != nil || len(holding.Nodes) != len(other.Nodes) {
+			if holding, err := oneshot.New(client).Inspect(t.Context(), "held"); err != nil || len(holding.Nodes) != len(other.Nodes) {
 				t.Errorf("%s: inspect: %+v, %v", n.differs, holding, err)
 			}
 			for _, node := range examine(t, other) {
-				if node.Status != redlatch.StatusUnfit || !isDisagreement(node.Reason, n.values...) {
+				if node.Status != doctor.StatusUnfit || !isDisagreement(node.Reason, n.values...) {
 					t.Errorf("%s: %s is %v because of %v", n.differs, node.Node, node.Status, node.Reason)
 				}
 			}
 			for _, node := range examine(t, c) {
-				if node.Status != redlatch.StatusAdmitted {
+				if node.Status != doctor.StatusAdmitted {
 					t.Errorf("%s: for the others, %s is %v because of %v", n.differs, node.Node, node.Status, node.Reason)
 				}
 			}
@@ -256,7 +258,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 				t.Errorf("%s: there was\n%s\nand there is\n%s", n.differs, without(before, after), without(after, before))
 			}
 			held.Unlock(t.Context())
-			if _, err := resident.Release(t.Context(), "taken", "me"); err != nil {
+			if _, err := oneshot.New(resident).Release(t.Context(), "taken", "me"); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range servers { // a quorum is released when Unlock returns
@@ -287,7 +289,7 @@ func TestANewcomerThatDiffersStopsNobody(t *testing.T) {
 		resident := open(t, c)
 		vouch(t, resident, "n0", "n1", "n2")
 		held := tryLock(t, resident, "held")
-		if taken, err := open(t, c).Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
+		if taken, err := oneshot.New(open(t, c)).Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		until := held.Until()

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // slowConn is a connection to a server that admits everybody, and answers each step after
@@ -114,7 +115,7 @@ func TestTimeOfTryLock(t *testing.T) {
 						t.Errorf("%d nodes: %v after %v, want no quorum after %v", n, err, took, c.want)
 					}
 					start = time.Now()
-					if _, err := client.Take(t.Context(), "x", "id", 10*time.Second); time.Since(start) > timeout+grain {
+					if _, err := oneshot.New(client).Take(t.Context(), "x", "id", 10*time.Second); time.Since(start) > timeout+grain {
 						t.Errorf("%d nodes: take: %v after %v", n, err, time.Since(start))
 					}
 				})

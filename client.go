@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +17,6 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
-
-// maxName bounds a lock's name, in bytes.
-const maxName = 512
 
 // Client holds locks on one set of nodes. It keeps one connection to each. It
 // is safe for concurrent use; a program needs one.
@@ -59,10 +55,7 @@ type Client struct {
 type member interface {
 	quorum.Voter
 	waitqueue.Node
-	Take(ctx context.Context, r vote.Acquire) vote.Answer
-	Prolong(ctx context.Context, r vote.Extend) vote.Answer
-	Drop(ctx context.Context, r vote.Release) vote.Answer
-	Query(ctx context.Context, key string) vote.Answer
+	hook.OneShotNode
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -295,24 +288,6 @@ func (c *Client) enterWith(l *Lock) error {
 	}
 	c.calls.Add(1)
 	return nil
-}
-
-// key returns the key of the lock name.
-func (c *Client) key(name string) (string, error) {
-	switch {
-	case name == "":
-		return "", invalid("the lock's name is empty")
-	case len(name) > maxName:
-		return "", invalid("the lock's name has %d bytes: use %d at most", len(name), maxName)
-	}
-	key := name
-	if c.config.KeyTemplate != nameMark {
-		key = strings.Replace(c.config.KeyTemplate, nameMark, name, 1)
-	}
-	if strings.HasPrefix(key, node.KeyPrefix) {
-		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
-	}
-	return key, nil
 }
 
 // answers puts the votes on nodes into the words of an error.

@@ -113,7 +113,7 @@ func TestClusterSlotMovesWithReplicas(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		c := newHurtCluster(t, binary, 1, 2*fixTTL)
-		c.config.Replicas, c.config.NodeTimeout, c.config.ReplicaTimeout = 1, 400*time.Millisecond, 300*time.Millisecond
+		c.config.Replicas, c.config.NodeTimeout = redlatch.Replicas{Count: 1, Timeout: 300 * time.Millisecond}, 400*time.Millisecond
 		holder, other := open(t, c.config), open(t, c.config)
 		c.admit(t, holder)
 		for i := range c.Masters { // each knows the script, and each client is known
@@ -158,7 +158,7 @@ func TestClusterWithReplicasIsAlwaysServed(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, binary string) {
 		c := newHurtCluster(t, binary, 1, 2*fixTTL)
 		c.admit(t, open(t, c.config))
-		c.config.Replicas, c.config.NodeTimeout, c.config.ReplicaTimeout = 1, 400*time.Millisecond, 300*time.Millisecond
+		c.config.Replicas, c.config.NodeTimeout = redlatch.Replicas{Count: 1, Timeout: 300 * time.Millisecond}, 400*time.Millisecond
 		for range 10 {
 			client := open(t, c.config)
 			for i := range c.Masters {

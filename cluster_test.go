@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -213,11 +214,11 @@ func TestClusterFailover(t *testing.T) {
 			servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-node-timeout", "2000"}})
 			replica := newClusterReplica(t, servers[0], servers)
 			conf := config(clusterURL(servers))
-			conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+			conf.NodeTimeout, conf.Replicas.Timeout = 400*time.Millisecond, 300*time.Millisecond
 			conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
 			conf.NoQuarantine = !quarantine
 			other := open(t, conf)
-			conf.Replicas = 1
+			conf.Replicas.Count = 1
 			holder := open(t, conf)
 			if quarantine {
 				await(t, "the Cluster is vouched for", func() bool { return other.Admit(t.Context(), "n0") == nil })
@@ -305,8 +306,8 @@ func TestClusterMistaken(t *testing.T) {
 			t.Fatalf("by one address of it: %v", err)
 		}
 		unlock(t, lock)
-		reports, err := redlatch.Examine(t.Context(), config(clusterURL(servers)))
-		if err != nil || len(reports) != 1 || reports[0].Status != redlatch.StatusUnclear || reports[0].Err == nil {
+		reports, err := doctor.Examine(t.Context(), config(clusterURL(servers)))
+		if err != nil || len(reports) != 1 || reports[0].Status != doctor.StatusUnclear || reports[0].Err == nil {
 			t.Errorf("examined: %+v, %v", reports, err)
 		}
 		if err := open(t, config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // MaxTTL is changed by a reset of all nodes. Who has the new one is granted nothing before the
@@ -44,10 +45,10 @@ func TestMaxTTLIsChangedForAll(t *testing.T) {
 					if _, err := tryInTime(t, client, "y"); !isDisagreement(err, ttl[0].String(), ttl[1].String()) {
 						t.Errorf("the old MaxTTL: %v", err)
 					}
-					if _, err := client.Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
+					if _, err := oneshot.New(client).Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
 						t.Errorf("the old MaxTTL takes: %v", err)
 					}
-					if extended, err := client.ExtendTake(t.Context(), "x", held.HolderID(), ttl[0]); extended || !isDisagreement(err) {
+					if extended, err := oneshot.New(client).Extend(t.Context(), "x", held.HolderID(), ttl[0]); extended || !isDisagreement(err) {
 						t.Errorf("the old MaxTTL extends: %t, %v", extended, err)
 					}
 					if err := client.Admit(t.Context(), "n0"); !isDisagreement(err) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -187,7 +188,7 @@ func TestDurableIsRefused(t *testing.T) {
 		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Durable") {
 			t.Errorf("%s: got %v, want ErrInvalid that names Config.Durable", what, err)
 		}
-		if _, err := redlatch.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
+		if _, err := doctor.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("%s: Examine: got %v, want ErrInvalid", what, err)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // ending runs f on a goroutine of its own and returns what ended that: "return", "Goexit"
@@ -158,7 +160,9 @@ func TestContextPanics(t *testing.T) {
 		"Lock":         func(ctx context.Context, c *redlatch.Client, name string) { c.Lock(ctx, name) },
 		"WithoutQueue": func(ctx context.Context, c *redlatch.Client, name string) { c.Lock(ctx, name, redlatch.WithoutQueue()) },
 		"TryLock":      func(ctx context.Context, c *redlatch.Client, name string) { c.TryLock(ctx, name) },
-		"Take":         func(ctx context.Context, c *redlatch.Client, name string) { c.Take(ctx, name, "id", 20*time.Second) },
+		"Take": func(ctx context.Context, c *redlatch.Client, name string) {
+			oneshot.New(c).Take(ctx, name, "id", 20*time.Second)
+		},
 	}
 	for what, call := range calls {
 		for _, n := range []int{1, 3} {
@@ -263,15 +267,15 @@ func TestNilArguments(t *testing.T) {
 		"Lock":       {func() error { return second(client.Lock(none, t.Name())) }, ctxIsNil},
 		"TryLock":    {func() error { return second(client.TryLock(none, t.Name())) }, ctxIsNil},
 		"Do":         {func() error { return client.Do(none, t.Name(), work) }, ctxIsNil},
-		"Take":       {func() error { return second(client.Take(none, t.Name(), "id", time.Second)) }, ctxIsNil},
-		"ExtendTake": {func() error { return second(client.ExtendTake(none, t.Name(), "id", time.Second)) }, ctxIsNil},
-		"Release":    {func() error { return second(client.Release(none, t.Name(), "id")) }, ctxIsNil},
-		"Query":      {func() error { _, _, err := client.Query(none, t.Name()); return err }, ctxIsNil},
-		"Inspect":    {func() error { return second(client.Inspect(none, t.Name())) }, ctxIsNil},
+		"Take":       {func() error { return second(oneshot.New(client).Take(none, t.Name(), "id", time.Second)) }, ctxIsNil},
+		"ExtendTake": {func() error { return second(oneshot.New(client).Extend(none, t.Name(), "id", time.Second)) }, ctxIsNil},
+		"Release":    {func() error { return second(oneshot.New(client).Release(none, t.Name(), "id")) }, ctxIsNil},
+		"Query":      {func() error { _, _, err := oneshot.New(client).Query(none, t.Name()); return err }, ctxIsNil},
+		"Inspect":    {func() error { return second(oneshot.New(client).Inspect(none, t.Name())) }, ctxIsNil},
 		"Admit":      {func() error { return client.Admit(none, "n0") }, ctxIsNil},
 		"Reset":      {func() error { return client.Reset(none, "n0") }, ctxIsNil},
 		"Extend":     {func() error { return held.Extend(none, time.Second) }, ctxIsNil},
-		"Examine":    {func() error { return second(redlatch.Examine(none, c)) }, ctxIsNil},
+		"Examine":    {func() error { return second(doctor.Examine(none, c)) }, ctxIsNil},
 		"no fn":      {func() error { return client.Do(t.Context(), t.Name(), nil) }, "fn is nil"},
 		"no option":  {func() error { return second(client.Lock(t.Context(), t.Name(), redlatch.WithTTL(time.Second), nil)) }, "options[1] is nil"},
 		"no report":  {func() error { return second(client.Lock(t.Context(), t.Name(), redlatch.WithWaitReport(nil))) }, "WithWaitReport"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // Whatever nodes answer, an operation fails with an error that its documentation names.
@@ -77,7 +78,7 @@ func TestAnotherHolderIsNotInTheWay(t *testing.T) {
 	client := open(t, config(proxyURLs(proxies)...))
 	lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
 	take := t.Name() + "/take"
-	if ok, err := client.Take(t.Context(), take, "id", 20*time.Second); !ok || err != nil {
+	if ok, err := oneshot.New(client).Take(t.Context(), take, "id", 20*time.Second); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	for _, name := range []string{lock.Name(), take} {
@@ -96,9 +97,9 @@ func TestAnotherHolderIsNotInTheWay(t *testing.T) {
 	}{
 		{"Extend", func() error { return lock.Extend(t.Context(), 20*time.Second) }},
 		{"Unlock", func() error { return lock.Unlock(t.Context()) }},
-		{"ExtendTake", func() error { return second(client.ExtendTake(t.Context(), take, "id", 20*time.Second)) }},
-		{"Release", func() error { return second(client.Release(t.Context(), take, "id")) }},
-		{"Query", func() error { _, _, err := client.Query(context.Background(), take); return err }},
+		{"ExtendTake", func() error { return second(oneshot.New(client).Extend(t.Context(), take, "id", 20*time.Second)) }},
+		{"Release", func() error { return second(oneshot.New(client).Release(t.Context(), take, "id")) }},
+		{"Query", func() error { _, _, err := oneshot.New(client).Query(context.Background(), take); return err }},
 	} {
 		if err := call.err(); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("%s: %v", call.what, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -37,7 +38,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			report := examine(t, changed)[0]
 			r := report.Recorded
 			if r == nil || r.MaxTTL != c.MaxTTL || r.NoQuarantine || r.Durable || r.Void != "" ||
-				len(r.Nodes) != 1 || r.RunID != report.RunID || r.Status != redlatch.StatusAdmitted || r.Agrees != other.agrees {
+				len(r.Nodes) != 1 || r.RunID != report.RunID || r.Status != doctor.StatusAdmitted || r.Agrees != other.agrees {
 				t.Errorf("%+v: recorded %+v, want agrees %t", changed, r, other.agrees)
 			}
 		}
@@ -46,7 +47,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 		do(t, s, "SET", "redlatch:{x}:beat:x", "")
 		keys := examine(t, c, "x")[0].ForeignKeys
 		if len(keys) != 2 || keys[0].Key != "redlatch:{x}:token:x" || !keys[0].Blocks || keys[1].Blocks ||
-			!slices.ContainsFunc(keys, func(k redlatch.ForeignKey) bool { return strings.Contains(k.Problem, "a string, not a sorted set") }) {
+			!slices.ContainsFunc(keys, func(k doctor.ForeignKey) bool { return strings.Contains(k.Problem, "a string, not a sorted set") }) {
 			t.Errorf("foreign keys: %+v", keys)
 		}
 	})

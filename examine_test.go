@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -21,9 +22,9 @@ func withQuarantine(urls ...string) redlatch.Config {
 	return c
 }
 
-func examine(t *testing.T, c redlatch.Config, names ...string) []redlatch.NodeReport {
+func examine(t *testing.T, c redlatch.Config, names ...string) []doctor.Report {
 	t.Helper()
-	reports, err := redlatch.Examine(t.Context(), c, names...)
+	reports, err := doctor.Examine(t.Context(), c, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,36 +52,36 @@ func TestExamineForetellsTheVote(t *testing.T) {
 		// lock, when it is not nil.
 		happen          func(t *testing.T, c redlatch.Config, s *redistest.Server)
 		strict, durable bool
-		standing        redlatch.NodeStatus
+		standing        doctor.Status
 		reason          string
 		verdict         redlatch.Verdict
 	}{
-		{name: "just started", standing: redlatch.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
-		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: redlatch.StatusAdmitted, verdict: redlatch.VoteGranted},
+		{name: "just started", standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: doctor.StatusAdmitted, verdict: redlatch.VoteGranted},
 		{name: "scripts flushed", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "SCRIPT", "FLUSH") },
-			standing: redlatch.StatusAdmissible, verdict: redlatch.VoteGranted},
+			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
-			standing: redlatch.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+			standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
 		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, durable: true,
 			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { killAndRestart(t, s) },
-			standing: redlatch.StatusAdmissible, verdict: redlatch.VoteGranted},
+			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { do(t, s, "FLUSHALL") },
-			standing: redlatch.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+			standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "keys deleted one by one, and nobody counted", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			do(t, s, "DEL", "redlatch:{"+c.Deployment+"}:admitted", "redlatch:{"+c.Deployment+"}:deployment")
-		}, standing: redlatch.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+		}, standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "may evict", args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, strict: true,
-			standing: redlatch.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
+			standing: doctor.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
 		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			c.MaxTTL = time.Minute
 			if err := open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
 				t.Fatal(err)
 			}
-		}, standing: redlatch.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
+		}, standing: doctor.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
 		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
 			do(t, s, "CONFIG", "SET", "maxmemory", "1")
 		},
-			standing: redlatch.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
+			standing: doctor.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
 	}
 	eachFlavor(t, func(t *testing.T, binary string) {
 		for _, c := range cases {
@@ -106,7 +107,7 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if node.Err != nil || node.Status != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
 					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.standing, c.reason)
 				}
-				if left := node.Left; (left > 0) != (c.standing == redlatch.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
+				if left := node.Left; (left > 0) != (c.standing == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
 
@@ -197,7 +198,7 @@ func TestExamineChangesNothing(t *testing.T) {
 			t.Fatal("a lock was taken and no change counted: the measure is wrong")
 		}
 		node := examine(t, c, "x")[0]
-		if after := changes(); after != before || node.Status != redlatch.StatusAdmitted {
+		if after := changes(); after != before || node.Status != doctor.StatusAdmitted {
 			t.Fatalf("changes went from %s to %s; %+v", before, after, node)
 		}
 	})
@@ -230,11 +231,11 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if node := examine(t, without, "job/1")[0]; node.Missing != nil {
 			t.Errorf("no replica is to acknowledge, and %q is missing", node.Missing)
 		}
-		without.Replicas, without.NodeTimeout = 1, 500*time.Millisecond
+		without.Replicas.Count, without.NodeTimeout = 1, 500*time.Millisecond
 		if node := examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+wait"}) || node.Refusal != nil {
 			t.Errorf("with Replicas %q is missing, refused %v", node.Missing, node.Refusal)
 		}
-		without.Fsync = true
+		without.Replicas.Fsync = true
 		if node := examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+waitaof"}) && node.Refusal == nil {
 			t.Errorf("with Fsync %q is missing, refused %v", node.Missing, node.Refusal)
 		}
@@ -253,7 +254,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 				t.Errorf("without all: %s is not among %q", rule, node.Missing)
 			}
 		}
-		if node.Status != redlatch.StatusUnfit {
+		if node.Status != doctor.StatusUnfit {
 			t.Errorf("without all: %v", node.Status)
 		}
 
@@ -296,14 +297,14 @@ func TestExamineUnreachableNodes(t *testing.T) {
 	c := withQuarantine(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
 	reports := examine(t, c)
 	for i, word := range []string{"refused", "", "NOAUTH"} {
-		if node := reports[i]; node.Err == nil || node.Status != redlatch.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
+		if node := reports[i]; node.Err == nil || node.Status != doctor.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
 			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Status, node.Err, word)
 		}
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	reports, err := redlatch.Examine(ctx, c)
+	reports, err := doctor.Examine(ctx, c)
 	if err != nil || len(reports) != 3 || reports[2].Err == nil {
 		t.Errorf("with ctx done: got %v, %v", reports, err)
 	}
@@ -312,11 +313,11 @@ func TestExamineUnreachableNodes(t *testing.T) {
 func TestExamineRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range []redlatch.Config{{}, {Nodes: []string{"http://127.0.0.1"}}} {
-		if _, err := redlatch.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
+		if _, err := doctor.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("%+v: got %v, want ErrInvalid", c, err)
 		}
 	}
-	if _, err := redlatch.Examine(t.Context(), config("redis://127.0.0.1:1"), ""); !errors.Is(err, redlatch.ErrInvalid) {
+	if _, err := doctor.Examine(t.Context(), config("redis://127.0.0.1:1"), ""); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("an empty name: got %v, want ErrInvalid", err)
 	}
 }
@@ -329,13 +330,13 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	proxy := redistest.NewProxy(t, servers[1].Addr())
 
 	reports := examine(t, withQuarantine(replica.URL(), servers[1].URL(), proxy.URL()))
-	if node := reports[0]; node.Role != "slave" || node.Status != redlatch.StatusUnfit || node.Refusal != nil {
+	if node := reports[0]; node.Role != "slave" || node.Status != doctor.StatusUnfit || node.Refusal != nil {
 		t.Errorf("a replica: got %+v", node)
 	}
-	if node := reports[2]; node.SameAs != "n1" || node.Status != redlatch.StatusUnfit {
+	if node := reports[2]; node.SameAs != "n1" || node.Status != doctor.StatusUnfit {
 		t.Errorf("a second address: got %+v", node)
 	}
-	if node := reports[1]; node.SameAs != "" || node.Status != redlatch.StatusUnfit {
+	if node := reports[1]; node.SameAs != "" || node.Status != doctor.StatusUnfit {
 		t.Errorf("the first address: got %+v", node)
 	}
 
@@ -344,7 +345,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	two := three
 	two.Nodes = three.Nodes[:2]
 	for _, node := range examine(t, two) {
-		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Status != redlatch.StatusUnfit {
+		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Status != doctor.StatusUnfit {
 			t.Errorf("another set: got %+v", node)
 		}
 	}

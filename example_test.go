@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // exampleNodes starts three servers, for the examples to have some.
@@ -143,11 +144,11 @@ func ExampleClient_Take() {
 	defer client.Close()
 	ctx := context.Background()
 
-	fmt.Println(client.Take(ctx, "upload/7", "session-f31c", 20*time.Second))
-	fmt.Println(client.Take(ctx, "upload/7", "session-90ab", 20*time.Second))
-	id, _, err := client.Query(ctx, "upload/7")
+	fmt.Println(oneshot.New(client).Take(ctx, "upload/7", "session-f31c", 20*time.Second))
+	fmt.Println(oneshot.New(client).Take(ctx, "upload/7", "session-90ab", 20*time.Second))
+	id, _, err := oneshot.New(client).Query(ctx, "upload/7")
 	fmt.Println(id, err)
-	fmt.Println(client.Release(ctx, "upload/7", "session-f31c"))
+	fmt.Println(oneshot.New(client).Release(ctx, "upload/7", "session-f31c"))
 	// Output:
 	// true <nil>
 	// false <nil>

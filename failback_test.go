@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // serverTime is the server's clock.
@@ -146,7 +147,7 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 				t.Fatalf("%s: lock %v, error %v, while the first holder's is %v: want ErrNotAdmitted", name, lock, err, held.Err())
 			}
 		}
-		if taken, err := f.client.Take(t.Context(), "x", "me", time.Second); taken || !errors.Is(err, redlatch.ErrNotAdmitted) {
+		if taken, err := oneshot.New(f.client).Take(t.Context(), "x", "me", time.Second); taken || !errors.Is(err, redlatch.ErrNotAdmitted) {
 			t.Errorf("take: %t, %v", taken, err)
 		}
 		f.stop()
@@ -219,7 +220,7 @@ func TestExtendAfterAFailback(t *testing.T) {
 		f.holdBack(t, "x")
 		lost := tryLock(t, f.other, "y", redlatch.WithoutRenewal())
 		f.failBack(t, between)
-		if extended, err := f.other.ExtendTake(t.Context(), "x", held.HolderID(), f.config.TTL); extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
+		if extended, err := oneshot.New(f.other).Extend(t.Context(), "x", held.HolderID(), f.config.TTL); extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
 			t.Errorf("an id, by a client that was idle: %t, %v, want ErrNotAdmitted", extended, err)
 		}
 		for name, lock := range map[string]*redlatch.Lock{"x, whose record is there": held, "y, whose record is gone": lost} {

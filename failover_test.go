@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fence"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // replicated is a master behind a proxy, which a failover retargets as a moved
@@ -49,7 +50,7 @@ func newReplicated(t *testing.T, options redistest.Options) replicated {
 // config is that of a client of r, with time enough for a starved machine.
 func (r replicated) config() redlatch.Config {
 	c := config(r.address.URL())
-	c.NodeTimeout, c.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+	c.NodeTimeout, c.Replicas.Timeout = 400*time.Millisecond, 300*time.Millisecond
 	return c
 }
 
@@ -76,7 +77,7 @@ func TestFailoverTakesTheLockAway(t *testing.T) {
 		acquires, violated bool
 	}{
 		{"plain", func(*redlatch.Config) {}, true, true},
-		{"an acknowledgement by the replica", func(c *redlatch.Config) { c.Replicas = 1 }, false, false},
+		{"an acknowledgement by the replica", func(c *redlatch.Config) { c.Replicas.Count = 1 }, false, false},
 		{"the quarantine", func(c *redlatch.Config) { c.NoQuarantine = false }, true, false},
 	} {
 		eachFlavor(t, func(t *testing.T, binary string) {
@@ -87,7 +88,7 @@ func TestFailoverTakesTheLockAway(t *testing.T) {
 				conf.MaxTTL = conf.TTL
 				c.remedy(&conf)
 				a := open(t, conf)
-				conf.Replicas = 0 // the promoted one has no replica to acknowledge
+				conf.Replicas.Count = 0 // the promoted one has no replica to acknowledge
 				b := open(t, conf)
 				if !conf.NoQuarantine {
 					if err := a.Admit(t.Context(), "n0"); err != nil {
@@ -166,12 +167,12 @@ func TestTooFewReplicasAcknowledge(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, binary string) {
 		r := newReplicated(t, redistest.Options{Binary: binary})
 		conf := r.config()
-		conf.Replicas = 2 // one more than there are: at least one is not enough
+		conf.Replicas.Count = 2 // one more than there are: at least one is not enough
 		client := open(t, conf)
 		awaitNotReplicated(t, "1 of 2 replicas", func() error { return second(client.TryLock(t.Context(), "x")) })
 		awaitValue(t, r.master, "x", "")
 
-		conf.Replicas = 1
+		conf.Replicas.Count = 1
 		client = open(t, conf)
 		lock := tryLock(t, client, "x", redlatch.WithoutRenewal())
 		if v := value(t, r.replica, "x"); v == "" || v != value(t, r.master, "x") {
@@ -216,10 +217,10 @@ func awaitNotReplicated(t *testing.T, words string, call func() error) {
 func TestEveryWayIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, redistest.Options{})
-	for _, commands := range []redlatch.Commands{redlatch.CommandsAuto, redlatch.CommandsScript, redlatch.CommandsWatch} {
+	for _, commands := range []oneshot.Commands{oneshot.CommandsAuto, oneshot.CommandsScript, oneshot.CommandsWatch} {
 		conf := r.config()
-		conf.Replicas, conf.Commands = 1, commands
-		client := open(t, conf)
+		conf.Replicas.Count = 1
+		client := newCaller(t, conf, commands)
 		name := fmt.Sprint("x", commands)
 		await(t, "it is taken", func() bool {
 			taken, err := client.Take(t.Context(), name, "me", conf.TTL)
@@ -238,7 +239,7 @@ func TestEveryWayIsAcknowledged(t *testing.T) {
 
 	// Handed over from one caller to the next.
 	conf := r.config()
-	conf.Replicas = 1
+	conf.Replicas.Count = 1
 	client := open(t, conf)
 	var all sync.WaitGroup
 	for range 20 {
@@ -257,10 +258,9 @@ func TestEveryWayIsAcknowledged(t *testing.T) {
 	all.Wait()
 
 	r.stream.HoldBack(redistest.Replies, true)
-	for _, commands := range []redlatch.Commands{redlatch.CommandsScript, redlatch.CommandsWatch} {
-		conf.Commands = commands
+	for _, commands := range []oneshot.Commands{oneshot.CommandsScript, oneshot.CommandsWatch} {
 		name := fmt.Sprint("y", commands)
-		client := open(t, conf)
+		client := newCaller(t, conf, commands)
 		awaitNotReplicated(t, "0 of 1 replicas", func() error { return second(client.Take(t.Context(), name, "me", conf.TTL)) })
 		awaitValue(t, r.master, name, "")
 	}
@@ -272,7 +272,7 @@ func TestAcknowledgementsAreShared(t *testing.T) {
 	r := newReplicated(t, redistest.Options{})
 	proxy := redistest.NewProxy(t, r.master.Addr())
 	conf := through(r.config(), proxy.URL())
-	conf.Replicas = 1
+	conf.Replicas.Count = 1
 	client := open(t, conf)
 	unlock(t, tryLock(t, client, "warm"))
 	r.stream.Delay(redistest.Replies, 30*time.Millisecond, 0)
@@ -309,7 +309,7 @@ func TestAcknowledgementsOfAnotherServerDoNotCount(t *testing.T) {
 	r := newReplicated(t, redistest.Options{})
 	other := newReplicated(t, redistest.Options{})
 	conf := r.config()
-	conf.Replicas = 1
+	conf.Replicas.Count = 1
 	client := open(t, conf)
 	unlock(t, tryLock(t, client, "warm"))
 	r.address.OnCommand(func(c redistest.Command) redistest.Action {
@@ -339,7 +339,7 @@ func TestFsync(t *testing.T) {
 			t.Skip("this redis-server has WAITAOF")
 		}
 		conf := config(s.URL())
-		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		conf.Replicas.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
 		if _, err := tryInTime(t, open(t, conf), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WAITAOF") || !strings.Contains(err.Error(), "7.2") {
 			t.Fatalf("got %v, want a refusal that names WAITAOF and the versions", err)
 		}
@@ -347,7 +347,7 @@ func TestFsync(t *testing.T) {
 	t.Run("no append-only file", func(t *testing.T) {
 		t.Parallel()
 		conf := config(redistest.New(t, redistest.Options{Binary: "valkey-server"}).URL())
-		conf.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
+		conf.Replicas.Fsync, conf.NodeTimeout = true, 400*time.Millisecond
 		if _, err := tryInTime(t, open(t, conf), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "appendonly yes") {
 			t.Fatalf("got %v, want a refusal that says what to set", err)
 		}
@@ -356,7 +356,7 @@ func TestFsync(t *testing.T) {
 		t.Parallel()
 		r := newReplicated(t, redistest.Options{Binary: "valkey-server", Args: always})
 		conf := r.config()
-		conf.Fsync, conf.Replicas = true, 1
+		conf.Replicas.Fsync, conf.Replicas.Count = true, 1
 		client := open(t, conf)
 		var lock *redlatch.Lock
 		await(t, "the replica has its append-only file", func() bool {

@@ -356,3 +356,23 @@ func (l *Lock) drop(before error, held bool) error {
 	}
 	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
+
+// Detach hands the lock over to whoever keeps the id that it returns: from then
+// on it is not renewed, Close does not release it, and its context is done.
+// Package oneshot extends and releases it by the id, here or in another process. It does not block.
+//
+// The error wraps ErrLost or ErrReleased when the lock was not held any more.
+func (l *Lock) Detach() (id string, err error) {
+	if err := l.Err(); err != nil {
+		return "", err
+	}
+	last, first := l.finish(lockReleased, fmt.Errorf("%w: detached", ErrReleased))
+	if !first {
+		return "", last
+	}
+	if !l.end() || !l.lease.Detach() { // released at the same time
+		return "", ErrReleased
+	}
+	l.client.letGo(l)
+	return l.lease.ID(), nil
+}

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // Who only looks leaves no key and changes none, on nodes that could be admitted as well: the
@@ -44,15 +46,15 @@ func TestLookingChangesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { client.Close() })
-				if id, _, err := client.Query(t.Context(), "x"); err != nil || id != "" {
+				if id, _, err := oneshot.New(client).Query(t.Context(), "x"); err != nil || id != "" {
 					t.Errorf("query: %q, %v", id, err)
 				}
-				if _, err := client.Inspect(t.Context(), "x"); err != nil {
+				if _, err := oneshot.New(client).Inspect(t.Context(), "x"); err != nil {
 					t.Errorf("inspect: %v", err)
 				}
-				standing := redlatch.StatusAdmissible
+				standing := doctor.StatusAdmissible
 				if c.quarantine && !c.used {
-					standing = redlatch.StatusWaiting
+					standing = doctor.StatusWaiting
 				}
 				for _, node := range examine(t, conf, "x") {
 					if node.Status != standing {
@@ -62,10 +64,10 @@ func TestLookingChangesNothing(t *testing.T) {
 				if after := contents(t, servers); !slices.Equal(after, before) {
 					t.Errorf("there was\n%s\nand there is\n%s", without(before, after), without(after, before))
 				}
-				if standing == redlatch.StatusAdmissible {
+				if standing == doctor.StatusAdmissible {
 					unlock(t, tryLock(t, client, "x"))
 					await(t, "the nodes are admitted by the vote", func() bool {
-						return !slices.ContainsFunc(examine(t, conf), func(node redlatch.NodeReport) bool { return node.Status != redlatch.StatusAdmitted })
+						return !slices.ContainsFunc(examine(t, conf), func(node doctor.Report) bool { return node.Status != doctor.StatusAdmitted })
 					})
 				}
 			})

@@ -12,12 +12,13 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // way is one way to do one-shot calls, and a server's dialect to do it in.
 type way struct {
 	name     string
-	commands redlatch.Commands
+	commands oneshot.Commands
 	// spoken are the native commands that the proxy in front of the server
 	// translates into a script, for servers that do not have them.
 	spoken []string
@@ -29,11 +30,11 @@ type way struct {
 // 8.1 have them, whatever the server at hand is.
 func ways() []way {
 	return []way{
-		{name: "script", commands: redlatch.CommandsScript},
-		{name: "redis 8.4", commands: redlatch.CommandsNative, spoken: []string{"DELEX", "SET"}, unspoken: []string{"DELIFEQ"}},
-		{name: "valkey 9", commands: redlatch.CommandsNative, spoken: []string{"DELIFEQ", "SET"}, unspoken: []string{"DELEX"}},
-		{name: "valkey 8.1", commands: redlatch.CommandsNative, spoken: []string{"SET"}, unspoken: []string{"DELEX", "DELIFEQ"}},
-		{name: "watch", commands: redlatch.CommandsWatch},
+		{name: "script", commands: oneshot.CommandsScript},
+		{name: "redis 8.4", commands: oneshot.CommandsNative, spoken: []string{"DELEX", "SET"}, unspoken: []string{"DELIFEQ"}},
+		{name: "valkey 9", commands: oneshot.CommandsNative, spoken: []string{"DELIFEQ", "SET"}, unspoken: []string{"DELEX"}},
+		{name: "valkey 8.1", commands: oneshot.CommandsNative, spoken: []string{"SET"}, unspoken: []string{"DELEX", "DELIFEQ"}},
+		{name: "watch", commands: oneshot.CommandsWatch},
 	}
 }
 
@@ -78,16 +79,45 @@ type site struct {
 	nodes   []*redistest.Server
 	proxies []*redistest.Proxy
 	config  redlatch.Config
+	way     way
+}
+
+// caller makes one-shot calls on a client of its own.
+type caller struct {
+	*oneshot.Client
+	locks *redlatch.Client
+}
+
+// newCaller opens a client for one-shot calls that are made of commands.
+func newCaller(t *testing.T, c redlatch.Config, commands oneshot.Commands) caller {
+	t.Helper()
+	locks := open(t, c)
+	shots, err := oneshot.NewWith(locks, oneshot.Config{Commands: commands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller{shots, locks}
+}
+
+// open opens a client for one-shot calls the way of the site.
+func (s *site) open(t *testing.T) caller {
+	t.Helper()
+	return newCaller(t, s.config, s.way.commands)
+}
+
+// openAgain is open by the nodes' other names.
+func (s *site) openAgain(t *testing.T) caller {
+	t.Helper()
+	return newCaller(t, through(s.config, proxyURLs(s.proxies)...), s.way.commands)
 }
 
 func (w way) site(t *testing.T, nodes []*redistest.Server) *site {
 	t.Helper()
-	s := &site{nodes: nodes, proxies: redistest.Proxies(t, nodes)}
+	s := &site{nodes: nodes, proxies: redistest.Proxies(t, nodes), way: w}
 	for i, p := range s.proxies {
 		w.speak(t, p, nodes[i])
 	}
 	s.config = config(proxyURLs(s.proxies)...)
-	s.config.Commands = w.commands
 	return s
 }
 
@@ -158,7 +188,7 @@ func is(t *testing.T, want bool) func(got bool, err error) {
 }
 
 // holderIs expects what Query says.
-func holderIs(t *testing.T, c *redlatch.Client, name, want string, least, most time.Duration) {
+func holderIs(t *testing.T, c caller, name, want string, least, most time.Duration) {
 	t.Helper()
 	id, left, err := c.Query(t.Context(), name)
 	orAgain(t, err)
@@ -184,7 +214,7 @@ func TestOneShot(t *testing.T) {
 // are different clients.
 func (s *site) serves(t *testing.T, name string) {
 	ctx := t.Context()
-	taker, keeper := open(t, s.config), open(t, through(s.config, proxyURLs(s.proxies)...))
+	taker, keeper := s.open(t), s.openAgain(t)
 	const ttl, longer = 10 * time.Second, 20 * time.Second
 
 	holderIs(t, taker, name, "", 0, 0)
@@ -192,16 +222,16 @@ func (s *site) serves(t *testing.T, name string) {
 	holderIs(t, keeper, name, "job-10", 1, ttl)
 	is(t, false)(taker.Take(ctx, name, "job-10", longer)) // the id is in its own way
 	is(t, false)(keeper.Take(ctx, name, "other", longer))
-	if _, err := tryInTime(t, keeper, name); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := tryInTime(t, keeper.locks, name); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatalf("a lock on top of it: %v", err)
 	}
 	// Ids are compared whole.
 	for _, id := range []string{"job-1", "job-100", "JOB-10", "job-1*", "other"} {
-		is(t, false)(keeper.ExtendTake(ctx, name, id, longer))
+		is(t, false)(keeper.Extend(ctx, name, id, longer))
 		is(t, false)(keeper.Release(ctx, name, id))
 	}
 	holderIs(t, keeper, name, "job-10", 1, ttl)
-	is(t, true)(keeper.ExtendTake(ctx, name, "job-10", longer))
+	is(t, true)(keeper.Extend(ctx, name, "job-10", longer))
 	await(t, "a quorum is seen to be extended", func() bool {
 		id, left, err := taker.Query(ctx, name)
 		return err == nil && id == "job-10" && left > ttl && left <= longer
@@ -211,10 +241,10 @@ func (s *site) serves(t *testing.T, name string) {
 		awaitValue(t, server, name, "")
 	}
 	is(t, false)(taker.Release(ctx, name, "job-10"))
-	is(t, false)(taker.ExtendTake(ctx, name, "job-10", longer)) // nor is it taken anew
+	is(t, false)(taker.Extend(ctx, name, "job-10", longer)) // nor is it taken anew
 	holderIs(t, keeper, name, "", 0, 0)
 
-	lock := tryLock(t, keeper, name)
+	lock := tryLock(t, keeper.locks, name)
 	is(t, false)(taker.Take(ctx, name, "x", ttl))
 	unlock(t, lock)
 }
@@ -224,9 +254,7 @@ func TestNativeCommandsOfTheServer(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		server := sharedOf(t, binary, 1)[0]
-		c := config(server.URL())
-		c.Commands = redlatch.CommandsNative
-		client := open(t, c)
+		client := newCaller(t, config(server.URL()), oneshot.CommandsNative)
 		has := nativeCommands(t, server)
 		t.Logf("%s has %q", server.Version(), has)
 		is(t, true)(client.Take(t.Context(), t.Name(), "x", 20*time.Second))
@@ -244,12 +272,12 @@ func TestNativeCommandsOfTheServer(t *testing.T) {
 func TestOneShotArguments(t *testing.T) {
 	t.Parallel()
 	server := shared(t, 1)[0]
-	client := open(t, config(server.URL()))
+	client := newCaller(t, config(server.URL()), oneshot.CommandsAuto)
 	ctx, name := t.Context(), t.Name()
 	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Microsecond, 2 * time.Millisecond, time.Hour} {
 		for what, call := range map[string]func() (bool, error){
 			"take":   func() (bool, error) { return client.Take(ctx, name, "x", ttl) },
-			"extend": func() (bool, error) { return client.ExtendTake(ctx, name, "x", ttl) },
+			"extend": func() (bool, error) { return client.Extend(ctx, name, "x", ttl) },
 		} {
 			if ok, err := call(); ok || !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "ttl") {
 				t.Errorf("%s with a TTL of %v: %t, %v", what, ttl, ok, err)
@@ -271,11 +299,11 @@ func TestOneShotArguments(t *testing.T) {
 	is(t, true)(client.Take(ctx, name, "a b\r\n\x00ü", 5*time.Second))
 	is(t, true)(client.Release(ctx, name, "a b\r\n\x00ü"))
 
-	for _, commands := range []redlatch.Commands{redlatch.CommandsNative, redlatch.CommandsWatch, 9} {
+	for _, commands := range []oneshot.Commands{oneshot.CommandsNative, oneshot.CommandsWatch, 9} {
 		c := config(server.URL())
-		c.NoQuarantine, c.Commands = false, commands
-		if _, err := redlatch.Open(c); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {
-			t.Errorf("commands %d with the quarantine on: %v", commands, err)
+		c.NoQuarantine = commands > oneshot.CommandsWatch
+		if _, err := oneshot.NewWith(open(t, c), oneshot.Config{Commands: commands}); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {
+			t.Errorf("commands %d are refused with %v", commands, err)
 		}
 	}
 	ended := within(t, 0)
@@ -283,7 +311,7 @@ func TestOneShotArguments(t *testing.T) {
 	if _, err := client.Take(ended, name, "x", time.Second); !errors.Is(err, ended.Err()) {
 		t.Errorf("ctx is done: %v", err)
 	}
-	client.Close()
+	client.locks.Close()
 	if _, err := client.Take(ctx, name, "x", time.Second); !errors.Is(err, redlatch.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
@@ -294,13 +322,13 @@ func TestOneShotWrongType(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
 		s := w.site(t, sharedOf(t, binary, 3))
-		client := open(t, s.config)
+		client := s.open(t)
 		for _, server := range s.nodes[:2] {
 			do(t, server, "RPUSH", name, "x")
 		}
 		_, _, query := client.Query(ctx, name)
 		_, take := client.Take(ctx, name, "x", 10*time.Second)
-		extended, extend := client.ExtendTake(ctx, name, "x", 10*time.Second)
+		extended, extend := client.Extend(ctx, name, "x", 10*time.Second)
 		released, release := client.Release(ctx, name, "x")
 		for op, err := range map[string]error{"query": query, "take": take} {
 			if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WRONGTYPE") {
@@ -356,7 +384,7 @@ func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 				t.Parallel()
 				ctx, name := t.Context(), t.Name()
 				s := w.site(t, sharedOf(t, binary, 1))
-				client := open(t, s.config)
+				client := s.open(t)
 				await(t, "taken", func() bool {
 					ok, err := client.Take(ctx, name, "x", 20*time.Second)
 					return ok || !late(err)
@@ -386,7 +414,7 @@ func TestOneShotReleaseIsCutOff(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
 		s := w.site(t, sharedOf(t, binary, 1))
-		client := open(t, s.config)
+		client := s.open(t)
 		is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
 		loseOnce(s.proxies[0], redistest.CutBefore, w.decisive)
 		is(t, true)(client.Release(ctx, name, "x"))
@@ -401,7 +429,7 @@ func TestReplyToTakeIsLost(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
 		s := w.site(t, sharedOf(t, binary, 1))
-		client := open(t, s.config)
+		client := s.open(t)
 		loseOnce(s.proxies[0], redistest.CutAfter, func(c redistest.Command) bool {
 			set, _ := step(c)
 			return set == "acquire" || c.Name() == "SET"
@@ -412,7 +440,7 @@ func TestReplyToTakeIsLost(t *testing.T) {
 		}
 		awaitValue(t, s.nodes[0], name, "x")
 		is(t, false)(client.Take(ctx, name, "x", 20*time.Second))
-		is(t, true)(client.ExtendTake(ctx, name, "x", 20*time.Second))
+		is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
 		is(t, true)(client.Release(ctx, name, "x"))
 	})
 }
@@ -424,7 +452,7 @@ func TestFailedTakeUndoesItsOwn(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
 		s := w.site(t, sharedOf(t, binary, 3))
-		client := open(t, s.config)
+		client := s.open(t)
 		for _, holder := range []string{"other", "mine"} {
 			for _, server := range s.nodes[:2] {
 				do(t, server, "SET", name, holder, "PX", "20000")
@@ -456,7 +484,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 			t.Parallel()
 			ctx, name := t.Context(), t.Name()
 			s := w.site(t, shared(t, 5))
-			client := open(t, s.config)
+			client := s.open(t)
 			s.proxies[0].BlackHole(redistest.Both, true)
 			if err := s.proxies[1].Refuse(true); err != nil {
 				t.Fatal(err)
@@ -466,12 +494,12 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 				ok, err := client.Take(ctx, name, "x", 20*time.Second)
 				return ok && err == nil
 			})
-			is(t, true)(client.ExtendTake(ctx, name, "x", 20*time.Second))
+			is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
 			holderIs(t, client, name, "x", 1, 20*time.Second)
 			s.proxies[2].BlackHole(redistest.Both, true)
 			for op, call := range map[string]func() error{
 				"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", 20*time.Second); return err },
-				"extend": func() error { _, err := client.ExtendTake(ctx, name, "x", 20*time.Second); return err },
+				"extend": func() error { _, err := client.Extend(ctx, name, "x", 20*time.Second); return err },
 				"query":  func() error { _, _, err := client.Query(ctx, name); return err },
 			} {
 				err := call()
@@ -509,22 +537,22 @@ func TestOneShotWithoutScripts(t *testing.T) {
 		for _, user := range []string{"noscripts", "noevalsha", "least"} {
 			t.Run(user, func(t *testing.T) {
 				ctx, name := t.Context(), "job "+user
-				client := open(t, config(server.URLAs(user, "secret")))
+				client := newCaller(t, config(server.URLAs(user, "secret")), oneshot.CommandsAuto)
 				is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
 				is(t, false)(client.Take(ctx, name, "y", 20*time.Second))
-				is(t, false)(client.ExtendTake(ctx, name, "y", 20*time.Second))
-				is(t, true)(client.ExtendTake(ctx, name, "x", 20*time.Second))
+				is(t, false)(client.Extend(ctx, name, "y", 20*time.Second))
+				is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
 				holderIs(t, client, name, "x", 1, 20*time.Second)
 				is(t, false)(client.Release(ctx, name, "y"))
 				is(t, true)(client.Release(ctx, name, "x"))
 				awaitValue(t, server, name, "") // SET IFEQ takes 1 ms
-				if _, err := tryInTime(t, client, name); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+				if _, err := tryInTime(t, client.locks, name); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
 					t.Errorf("lock: %v", err)
 				}
 
 				c := config(server.URLAs(user, "secret"))
 				c.NoQuarantine = false
-				_, err := open(t, c).Take(ctx, name, "x", 20*time.Second)
+				_, err := newCaller(t, c, oneshot.CommandsAuto).Take(ctx, name, "x", 20*time.Second)
 				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NoQuarantine") || !strings.Contains(err.Error(), "NOPERM") {
 					t.Errorf("with the quarantine on: %v", err)
 				}
@@ -539,15 +567,15 @@ func TestTakeAtANodeNotAdmitted(t *testing.T) {
 	server := redistest.New(t)
 	c := config(server.URL())
 	c.NoQuarantine = false
-	client := open(t, c)
+	client := newCaller(t, c, oneshot.CommandsAuto)
 	if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("got %t, %v", ok, err)
 	}
-	if err := client.Admit(t.Context(), c.Nodes[0]); err != nil {
+	if err := client.locks.Admit(t.Context(), c.Nodes[0]); err != nil {
 		t.Fatal(err)
 	}
 	is(t, true)(client.Take(t.Context(), "x", "id", 10*time.Second))
-	is(t, true)(client.ExtendTake(t.Context(), "x", "id", 20*time.Second))
+	is(t, true)(client.Extend(t.Context(), "x", "id", 20*time.Second))
 	is(t, true)(client.Release(t.Context(), "x", "id"))
 }
 
@@ -561,8 +589,8 @@ func TestWatchedKeyChanges(t *testing.T) {
 				t.Run(what+" before "+command, func(t *testing.T) {
 					t.Parallel()
 					ctx, name := t.Context(), t.Name()
-					s := way{commands: redlatch.CommandsWatch}.site(t, sharedOf(t, binary, 1))
-					client := open(t, s.config)
+					s := way{commands: oneshot.CommandsWatch}.site(t, sharedOf(t, binary, 1))
+					client := s.open(t)
 					is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
 					var struck atomic.Bool
 					s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
@@ -599,10 +627,10 @@ func TestOneShotExcludes(t *testing.T) {
 			var inside, turns atomic.Int32
 			var all sync.WaitGroup
 			for range 3 {
-				client := open(t, through(s.config, proxyURLs(s.proxies)...))
+				client := s.openAgain(t)
 				all.Go(func() {
 					for try := 0; turns.Load() < 20; try++ {
-						id := fmt.Sprintf("%p-%d", client, try)
+						id := fmt.Sprintf("%p-%d", client.Client, try)
 						held, err := client.Take(ctx, name, id, 20*time.Second)
 						if err != nil {
 							t.Error(err)
@@ -637,7 +665,7 @@ func TestDetach(t *testing.T) {
 	ctx, name := t.Context(), t.Name()
 	nodes := shared(t, 3)
 	c := config(redistest.URLs(nodes)...)
-	client, other := open(t, c), open(t, c)
+	client, other := open(t, c), newCaller(t, c, oneshot.CommandsAuto)
 	lock := tryLock(t, client, name, redlatch.WithLabel("somebody"))
 	id, err := lock.Detach()
 	if err != nil {
@@ -657,28 +685,28 @@ func TestDetach(t *testing.T) {
 	if h.Holder.ID != id || h.Holder.Label != "somebody" || h.Left <= 0 || len(h.Nodes) != 3 {
 		t.Errorf("held by %+v", h)
 	}
-	is(t, true)(other.ExtendTake(ctx, name, id, 20*time.Second))
+	is(t, true)(other.Extend(ctx, name, id, 20*time.Second))
 	is(t, true)(other.Release(ctx, name, id))
 	for _, server := range nodes {
 		awaitValue(t, server, name, "")
 	}
 
 	// The client that detached it waits for it like everybody else.
-	id, err = tryLock(t, other, name, redlatch.WithTTL(30*time.Second)).Detach()
+	id, err = tryLock(t, other.locks, name, redlatch.WithTTL(30*time.Second)).Detach()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := tryInTime(t, other.locks, name); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("detached: %v", err)
 	}
 	is(t, true)(other.Release(ctx, name, id))
-	next, err := other.Lock(within(t, patience), name)
+	next, err := other.locks.Lock(within(t, patience), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unlock(t, next)
 
-	released := tryLock(t, other, name)
+	released := tryLock(t, other.locks, name)
 	unlock(t, released)
 	if _, err := released.Detach(); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("released: %v", err)
@@ -686,7 +714,7 @@ func TestDetach(t *testing.T) {
 }
 
 // inspect is Inspect until all nodes have answered: it waits for the last one only a little.
-func inspect(t *testing.T, c *redlatch.Client, name string) (h redlatch.Holding) {
+func inspect(t *testing.T, c caller, name string) (h oneshot.Holding) {
 	t.Helper()
 	await(t, "all nodes answer", func() bool {
 		var err error
@@ -704,7 +732,7 @@ func TestInspect(t *testing.T) {
 	t.Parallel()
 	name := t.Name()
 	nodes := shared(t, 3)
-	client := open(t, config(redistest.URLs(nodes)...))
+	client := newCaller(t, config(redistest.URLs(nodes)...), oneshot.CommandsAuto)
 	for i, holder := range []string{"a", "b", "c"} {
 		do(t, nodes[i], "SET", name, holder, "PX", "20000")
 	}
@@ -731,13 +759,13 @@ func TestLockWaitsForATake(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
 		s := w.site(t, sharedOf(t, binary, 3))
-		taker, waiter := open(t, s.config), open(t, through(s.config, proxyURLs(s.proxies)...))
+		taker, waiter := s.open(t), s.openAgain(t)
 		is(t, true)(taker.Take(ctx, name, "x", 30*time.Second))
 		waits, got := make(chan struct{}), make(chan error, 1)
 		stands := sync.OnceFunc(func() { close(waits) })
 		limited := within(t, patience)
 		go func() {
-			lock, err := waiter.Lock(limited, name, redlatch.WithWaitReport(func(error) { stands() }))
+			lock, err := waiter.locks.Lock(limited, name, redlatch.WithWaitReport(func(error) { stands() }))
 			if err == nil {
 				err = lock.Unlock(ctx)
 			}

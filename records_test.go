@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -121,7 +122,7 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 					}
 				}
 				node := examine(t, conf)[0]
-				if c.named && (node.Status != redlatch.StatusUnfit || !strings.Contains(fmt.Sprint(node.Reason), key)) {
+				if c.named && (node.Status != doctor.StatusUnfit || !strings.Contains(fmt.Sprint(node.Reason), key)) {
 					t.Errorf("examined, it is %v because of %v", node.Status, node.Reason)
 				}
 

@@ -21,8 +21,8 @@ func BenchmarkReplicas(b *testing.B) {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("replicas=%d/callers=%d", replicas, callers), func(b *testing.B) {
 				client, err := redlatch.Open(redlatch.Config{
-					Nodes: []string{master.URL()}, NoQuarantine: true, Replicas: replicas,
-					NodeTimeout: 400 * time.Millisecond, ReplicaTimeout: 300 * time.Millisecond,
+					Nodes: []string{master.URL()}, NoQuarantine: true,
+					NodeTimeout: 400 * time.Millisecond, Replicas: redlatch.Replicas{Count: replicas, Timeout: 300 * time.Millisecond},
 				})
 				if err != nil {
 					b.Fatal(err)

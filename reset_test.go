@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -41,7 +42,7 @@ func TestResetMovesADeployment(t *testing.T) {
 		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
 	}
 	for _, node := range examine(t, three) {
-		if node.Status != redlatch.StatusWaiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
+		if node.Status != doctor.StatusWaiting || node.Left <= 0 || node.Left > restartQuarantine+time.Second {
 			t.Errorf("%v for %v because of %v", node.Status, node.Left, node.Reason)
 		}
 	}

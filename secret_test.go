@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/urltest"
@@ -42,7 +43,7 @@ func wordsOn(t testing.TB, known *redlatch.Client, url string) string {
 		t.Errorf("%q is taken for two nodes", url)
 	}
 	c.Nodes = []string{nowhere, url}
-	reports, err := redlatch.Examine(t.Context(), c)
+	reports, err := doctor.Examine(t.Context(), c)
 	fmt.Fprintf(&words, "%v %+v\n", err, reports)
 	fmt.Fprintln(&words, known.Admit(t.Context(), url), known.Reset(t.Context(), url))
 	return words.String()
@@ -133,7 +134,7 @@ func TestServerRepeatsThePassword(t *testing.T) {
 	c := redlatch.Config{Nodes: []string{"redis://:" + marker + "@" + listener.Addr().String()}, NodeTimeout: time.Second}
 	client := open(t, c)
 	_, err = client.TryLock(within(t, patience), t.Name())
-	reports, _ := redlatch.Examine(within(t, patience), c)
+	reports, _ := doctor.Examine(within(t, patience), c)
 	words := fmt.Sprint(err, client.Admit(within(t, patience), c.Nodes[0]), reports[0].Err)
 	if !strings.Contains(words, "unknown command") {
 		t.Errorf("the server's words are lost: %q", words)

@@ -76,11 +76,11 @@ func TestSentinelFailoverKeepsAnAcknowledgedLock(t *testing.T) {
 		options.Binary = binary
 		w := newWatched(t, 2, options)
 		conf := config(w.url())
-		conf.NodeTimeout, conf.ReplicaTimeout = 400*time.Millisecond, 300*time.Millisecond
+		conf.NodeTimeout, conf.Replicas.Timeout = 400*time.Millisecond, 300*time.Millisecond
 		conf.TTL = 30 * time.Second // more than a failover takes on a starved machine
-		conf.Replicas = 1
+		conf.Replicas.Count = 1
 		holder := open(t, conf)
-		conf.Replicas = 0
+		conf.Replicas.Count = 0
 		other := open(t, conf)
 		lock, err := awaitAnswer(t, holder, "x")
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // answers waits until the server answers command with an error of that code.
@@ -107,7 +108,7 @@ func TestUnavailableServerIsWaitedFor(t *testing.T) {
 				if failure := failureOf(t, err); failure.Nodes[0].Verdict != redlatch.VoteUnavailable {
 					t.Errorf("%s: the node's answer is %v", code, failure.Nodes[0])
 				}
-				if ok, err := client.Take(t.Context(), "taken", "id", patience); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
+				if ok, err := oneshot.New(client).Take(t.Context(), "taken", "id", patience); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Errorf("%s: Take: %t, %v", code, ok, err)
 				}
 				told := make(chan error, 100)

@@ -25,8 +25,6 @@ type Options struct {
 	// Index is the node's place in Census.
 	Index  int
 	Census *Census
-	// OneShot is what the one-shot steps are made of.
-	OneShot Way
 	// Deployment is the same for all nodes of a client.
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.

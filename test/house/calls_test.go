@@ -22,7 +22,7 @@ import (
 var order = []string{
 	"doc.go", "deprecated.go", "errors.go", "config.go", "holder.go", "contention.go", "lock_context.go",
 	"client.go", "stats.go", "waitlog.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
-	"admit.go", "examine.go", "oneshot.go", "reset.go", "list.go",
+	"admit.go", "reset.go", "list.go",
 }
 
 // upward are the calls that go up nevertheless. None may be added.

@@ -41,14 +41,16 @@ var allowed = map[string][]string{
 	"internal/admission": {},
 	"internal/redisconn": {"internal/driver"},
 	"internal/driver":    {},
-	"internal/hook":      {"internal/driver"},
+	"internal/hook":      {"internal/driver", "internal/node", "internal/quorum"},
 
 	// Faces of their own.
+	"oneshot": {".", "internal/hook", "internal/node", "internal/quorum"},
+	"doctor":  {".", "internal/hook", "internal/node"},
 	"fence":   {},
 	"goredis": {".", "internal/driver", "internal/hook", "internal/redisconn"},
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 
-	"cmd/redlatch":                                  {".", "internal/admission", "internal/commandline", "internal/driver", "internal/redisconn"},
+	"cmd/redlatch":                                  {".", "oneshot", "doctor", "internal/admission", "internal/commandline", "internal/driver", "internal/redisconn"},
 	"cmd/redlatch-torture":                          {".", "internal/commandline", "internal/redisconn", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
 	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/spawn":           {},
@@ -194,7 +196,7 @@ const longest = 500
 var larger = map[string]int{
 	"internal/quorum/extend_test.go":   592,
 	"internal/waitqueue/queue_test.go": 585,
-	"oneshot_test.go":                  752,
+	"oneshot_test.go":                  780,
 }
 
 // checkLengths says which files are too long, or not any more.

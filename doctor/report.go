@@ -1,19 +1,13 @@
-package redlatch
+package doctor
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/node"
-	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// NodeStatus is what a node's vote is worth to the client of a Config.
-type NodeStatus = node.Status
+// Status is what a node's vote is worth to the client of a redlatch.Config.
+type Status = node.Status
 
 // The statuses of a node.
 const (
@@ -24,9 +18,9 @@ const (
 	StatusUnfit      = node.StatusUnfit      // does not vote until somebody mends something
 )
 
-// NodeReport is what one look at a node found. Texts that are the server's may
+// Report is what one look at a node found. Texts that are the server's may
 // hold anything; those of errors are printable.
-type NodeReport struct {
+type Report struct {
 	// Node is the node's address, or its #name.
 	Node string
 	// Err is why the node could not be reached, or what ended the look at it.
@@ -46,8 +40,8 @@ type NodeReport struct {
 	Uptime time.Duration
 
 	// Status says whether the node votes, as the quarantine would decide it
-	// now; Reason, why not; Left, how long it is Waiting still.
-	Status NodeStatus
+	// now; Reason, why not; Left, how long a waiting one waits still.
+	Status Status
 	Reason error
 	Left   time.Duration
 	// OtherSet are the nodes of the deployment as this node has them recorded,
@@ -96,7 +90,7 @@ type NodeReport struct {
 }
 
 // Recorded is what a node has recorded of its deployment. Clients vote there only with the
-// same settings; see Client.Reset for how to change them.
+// same settings; see redlatch.Client.Reset for how to change them.
 type Recorded struct {
 	// Nodes are the names of the deployment's nodes, sorted. They may be other names of
 	// the servers that the Config names.
@@ -111,9 +105,9 @@ type Recorded struct {
 	RunID string
 	// Agrees: the Config has the same settings.
 	Agrees bool
-	// Standing, Reason and Left are those of the NodeReport for clients with the recorded
+	// Status, Reason and Left are those of the Report for clients with the recorded
 	// settings, whatever the Config's are.
-	Status NodeStatus
+	Status Status
 	Reason error
 	Left   time.Duration
 }
@@ -128,124 +122,8 @@ type ForeignKey struct {
 	Blocks bool
 }
 
-// examineTimeout bounds the look at one node once it is connected.
-const examineTimeout = 5 * time.Second
-
-// Examine looks at every node of config and says whether it is fit for locks:
-// one report a node, in their order. It is for operators and health checks, and
-// needs no client: it opens connections of its own. names are locks whose keys
-// are looked at, and which the user's permissions are tried on beside the library's own.
-//
-// It changes no key and no setting on any node, and admits none. Permissions are
-// tried with commands that cannot have an effect, such as SET XX on a key that
-// nobody has; those denied appear in the server's ACL LOG.
-//
-// A Cluster is not looked at: its report has an Err that says so.
-//
-// It waits for all nodes, some seconds at most, or for ctx: what cannot be had
-// is in the reports. The error wraps ErrInvalid when config or a name cannot
-// work; then nothing was sent.
-func Examine(ctx context.Context, config Config, names ...string) ([]NodeReport, error) {
-	if err := checkContext(ctx); err != nil {
-		return nil, fmt.Errorf("redlatch: %w", err)
-	}
-	config, endpoints, err := config.complete()
-	if err != nil {
-		return nil, fmt.Errorf("redlatch: %w", err)
-	}
-	records := make([]string, len(names))
-	for i, name := range names {
-		if records[i], err = (&Client{config: config}).key(name); err != nil {
-			return nil, fmt.Errorf("redlatch: %w", err)
-		}
-	}
-	nodes, err := strangers(config, endpoints)
-	if err != nil {
-		return nil, fmt.Errorf("redlatch: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout(config.NodeTimeout)+examineTimeout)
-	defer cancel()
-
-	found := make([]*node.Examination, len(nodes))
-	recorded := make([]*node.Record, len(nodes))
-	var all sync.WaitGroup
-	for i, n := range nodes {
-		if n == nil {
-			found[i] = &node.Examination{Err: errCluster, Reason: errCluster}
-			continue
-		}
-		all.Go(func() { found[i] = n.Look(ctx, records) })
-	}
-	all.Wait()
-	// Which set of nodes this is shows only when all have been looked at.
-	for i, n := range nodes {
-		if n == nil {
-			continue
-		}
-		all.Go(func() {
-			n.Judge(ctx, found[i])
-			recorded[i] = n.JudgeRecord(ctx, found[i])
-		})
-	}
-	all.Wait()
-	for _, n := range nodes { // each has read the others' records
-		if n != nil {
-			all.Go(n.Close)
-		}
-	}
-	all.Wait()
-
-	reports := make([]NodeReport, len(nodes))
-	first := make(map[string]string)
-	for i, x := range found {
-		reports[i] = report(endpoints[i].name, x, recorded[i])
-		reports[i].User = x.User
-		if x.Err == nil { // else what the URL has may be a password in the user's place
-			reports[i].User = cmp.Or(x.User, endpoints[i].options.Username, "default")
-		}
-		if same, ok := first[x.RunID]; ok && x.RunID != "" {
-			reports[i].SameAs = same
-			continue
-		}
-		first[x.RunID] = endpoints[i].name
-	}
-	return reports, nil
-}
-
-var errCluster = errors.New("a Cluster is not examined as a whole, and its servers are not judged by themselves")
-
-// strangers returns the nodes at endpoints, which nothing is sent to yet and
-// which nobody waits for to be admitted; nil for a Cluster.
-func strangers(config Config, endpoints []endpoint) ([]*node.Node, error) {
-	names := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		names[i] = e.name
-	}
-	census := node.NewCensus(names)
-	nodes := make([]*node.Node, 0, len(endpoints))
-	for i, e := range endpoints {
-		if e.cluster {
-			nodes = append(nodes, nil)
-			continue
-		}
-		conn, err := redisconn.New(e.options)
-		if err != nil {
-			for _, n := range nodes {
-				if n != nil {
-					n.Close()
-				}
-			}
-			return nil, invalid("Config.Nodes[%d]: %w", i, err)
-		}
-		o := config.nodeOptions(i, e, census)
-		o.Replicas = node.Replicas{Want: config.Replicas, Fsync: config.Fsync}
-		nodes = append(nodes, node.New(conn, o))
-	}
-	return nodes, nil
-}
-
-func report(name string, x *node.Examination, r *node.Record) NodeReport {
-	return NodeReport{
+func report(name string, x *node.Examination, r *node.Record) Report {
+	return Report{
 		Node: name, Err: x.Err,
 		Latency: x.Latency, Server: x.Server, Version: x.Version,
 		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
