@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,7 +239,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 			n.change(&other)
 			client := open(t, other)
 			id, left, err := oneshot.New(client).Query(t.Context(), "held")
-			if err != nil || id != held.HolderID() && id != "" || left > c.MaxTTL {
+			if err != nil || id != hook.LeaseOf(held).HolderID() && id != "" || left > c.MaxTTL {
 				t.Errorf("%s: query: %q for %v, %v", n.differs, id, left, err)
 			}
 			if holding, err := oneshot.New(client).Inspect(t.Context(), "held"); err != nil || len(holding.Nodes) != len(other.Nodes) {

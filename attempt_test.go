@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -96,19 +97,15 @@ func TestTimeOfTryLock(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var next int64
 					urls := []string{"redis://a", "redis://b", "redis://c", "redis://d", "redis://e"}[:n]
-					conf := redlatch.Batched(config(urls...))
+					conf := config(urls...)
 					conf.NodeTimeout = timeout
 					draw := func(below time.Duration) time.Duration { return rand.N(below) }
-					client, err := redlatch.OpenIn(conf, clock.System, draw, func(string) (driver.Conn, error) {
+					client := openIn(t, conf, hook.Surroundings{Batches: true, Clock: clock.System, Draw: draw, Dial: func(string) (driver.Conn, error) {
 						next++
 						return slowConn{fmt.Sprint("run", next), map[string]slowStep{
 							script.Batch: c.batch, script.Acquire: c.acquire(next), script.Confirm: c.confirm, "release": {0, number(1)},
 						}}, nil
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer client.Close()
+					}})
 					start := time.Now()
 					lock, err := client.TryLock(t.Context(), "x")
 					if took := time.Since(start); lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) || took > c.want+grain {

@@ -23,7 +23,8 @@ func TestManyCallersAtOnce(t *testing.T) {
 			t.Parallel()
 			const callers, names, rounds = 64, 48, 12
 			nodes := redistest.Nodes(t, n)
-			clients := clientsOf(t, redlatch.Batched(config(redistest.URLs(nodes)...)), 2)
+			c := config(redistest.URLs(nodes)...)
+			clients := []*redlatch.Client{openBatched(t, c), openBatched(t, c)}
 			gates := make([]turnstile, names)
 			for i := range gates {
 				gates[i].t = t
@@ -79,7 +80,7 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~free* ~held ~list ~twice ~redlatch:* &* +@all"}})
 	for _, forbidden := range []bool{false, true} {
-		client := open(t, redlatch.Batched(config(server.URLAs("alice", "secret"))))
+		client := openBatched(t, config(server.URLAs("alice", "secret")))
 		do(t, server, "DEL", "held", "list")
 		do(t, server, "SET", "held", "theirs")
 		do(t, server, "RPUSH", "list", "x")
@@ -140,16 +141,19 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 	}
 }
 
+// aloneAndTogether open a client whose steps are sent one by one, and one whose callers are
+// always taken for many.
+func aloneAndTogether() map[string]func(t *testing.T, c redlatch.Config) *redlatch.Client {
+	return map[string]func(t *testing.T, c redlatch.Config) *redlatch.Client{"alone": open, "together": openBatched}
+}
+
 // Where a counter is not one nobody is given the lock, alone or together with others, and
 // nothing is left.
 func TestLocksWithoutCounters(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	for name, c := range map[string]redlatch.Config{
-		"alone":    config(server.URL()),
-		"together": redlatch.Batched(config(server.URL())),
-	} {
-		client := open(t, c)
+	for name, opens := range aloneAndTogether() {
+		client := opens(t, config(server.URL()))
 		for i := range 20 {
 			do(t, server, "RPUSH", node.CounterKey(fmt.Sprint(name, i)), "x")
 		}
@@ -176,9 +180,9 @@ func TestLocksWithoutCounters(t *testing.T) {
 func TestManyCallersOfANodeThatHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	c := redlatch.Batched(config(server.URL()))
+	c := config(server.URL())
 	c.NodeTimeout = 200 * time.Millisecond
-	client := open(t, c)
+	client := openBatched(t, c)
 	unlock(t, tryLock(t, client, "before"))
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)

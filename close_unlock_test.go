@@ -3,11 +3,11 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -45,12 +45,9 @@ func TestCloseWhileUnlocking(t *testing.T) {
 			}
 			machine := &stopping{Clock: clock.System, stopped: make(chan struct{}), goOn: make(chan struct{})}
 			draw := func(below time.Duration) time.Duration { return below / 2 }
-			client, err := redlatch.OpenIn(config(proxyURLs(proxies)...), machine, draw, func(node string) (driver.Conn, error) {
+			client := openIn(t, config(proxyURLs(proxies)...), hook.Surroundings{Clock: machine, Draw: draw, Dial: func(node string) (driver.Conn, error) {
 				return connTo(of[node].URL())
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}})
 			lock := tryLock(t, client, t.Name())
 			for _, s := range nodes {
 				await(t, "all nodes have it", func() bool { return value(t, s, t.Name()) != "" })

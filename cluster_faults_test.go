@@ -13,15 +13,6 @@ import (
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
-// What the storms have too.
-var (
-	nameAt  = storm.NameAt
-	namesAt = storm.NamesAt
-	rest    = storm.Rest
-	slotOf  = storm.SlotOf
-	timeOf  = storm.TimeOf
-)
-
 // hurtCluster is a Cluster of three masters, to which things happen, and a
 // deployment on it with the quarantine.
 type hurtCluster struct {
@@ -103,7 +94,7 @@ func newRivals(t *testing.T, c redlatch.Config, name string, busy bool) *rivals 
 			if lock, err := r.busy.TryLock(ctx, "{"+name+"}busy"); err == nil {
 				lock.Unlock(ctx)
 			}
-			rest(ctx, time.Millisecond)
+			storm.Rest(ctx, time.Millisecond)
 		}
 	})
 	r.stop = sync.OnceFunc(func() { cancel(); all.Wait() })
@@ -140,7 +131,7 @@ func (r *rivals) chase(t *testing.T, held *redlatch.Lock, longest time.Duration)
 					lock.Unlock(ctx)
 					return
 				}
-				rest(ctx, time.Millisecond)
+				storm.Rest(ctx, time.Millisecond)
 			}
 			lock, err := client.Lock(ctx, held.Name())
 			if err != nil {
@@ -170,7 +161,7 @@ func lockSoon(t *testing.T, client *redlatch.Client, name string) (*redlatch.Loc
 		if !errors.Is(err, redlatch.ErrHeld) || time.Now().After(deadline) {
 			return lock, err
 		}
-		rest(t.Context(), time.Millisecond)
+		storm.Rest(t.Context(), time.Millisecond)
 	}
 }
 

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"fmt"
+	"github.com/redlatch/redlatch/internal/storm"
 	"testing"
 	"time"
 
@@ -40,9 +41,9 @@ func TestClusterFixGivesNoSecondHolder(t *testing.T) {
 		holder := open(t, c.config)
 		c.admit(t, holder)
 		for i := range c.Masters {
-			unlock(t, tryLock(t, holder, nameAt(i)))
+			unlock(t, tryLock(t, holder, storm.NameAt(i)))
 		}
-		name := nameAt(0)
+		name := storm.NameAt(0)
 		r := newRivals(t, c.config, name, busy)
 		held := tryLock(t, holder, name, redlatch.WithoutRenewal())
 		c.Masters[0].Kill()
@@ -60,7 +61,7 @@ func TestClusterFixToMastersNeverUsed(t *testing.T) {
 	eachRivals(t, fixTTL, func(t *testing.T, binary string, busy bool, ttl time.Duration) bool {
 		c := newHurtCluster(t, binary, 0, ttl)
 		c.uptime(t, c.Masters...)
-		name := nameAt(0)
+		name := storm.NameAt(0)
 		holder := open(t, c.config)
 		lock, err := holder.Lock(within(t, c.d+patience), name)
 		if err != nil {
@@ -88,11 +89,11 @@ func TestClusterSlotComesBackWithoutItsKeys(t *testing.T) {
 				c := newHurtCluster(t, binary, 0, ttl)
 				holder := open(t, c.config)
 				c.admit(t, holder)
-				name := nameAt(0)
+				name := storm.NameAt(0)
 				r := newRivals(t, c.config, name, busy) // which use the slot where it was first
 				c.uptime(t, c.Masters...)
 				from, to := c.Masters[0], c.Masters[1]
-				must(t, c.MoveSlot(within(t, patience), slotOf(name), to, nil))
+				must(t, c.MoveSlot(within(t, patience), storm.SlotOf(name), to, nil))
 				var held *redlatch.Lock
 				await(t, "the lock is held at the new master", func() (ok bool) {
 					var err error
@@ -105,7 +106,7 @@ func TestClusterSlotComesBackWithoutItsKeys(t *testing.T) {
 				if killed {
 					to.Kill()
 				}
-				must(t, c.GiveSlots(within(t, patience), from, slotOf(name)))
+				must(t, c.GiveSlots(within(t, patience), from, storm.SlotOf(name)))
 				if v := value(t, from, name); v != "" {
 					t.Fatalf("the lock has come along: %q", v)
 				}

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/storm"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,9 +25,9 @@ func TestClusterOneMasterHangs(t *testing.T) {
 				client := open(t, c.config)
 				c.admit(t, client)
 				for i := range c.Masters {
-					unlock(t, tryLock(t, client, nameAt(i)))
+					unlock(t, tryLock(t, client, storm.NameAt(i)))
 				}
-				elsewhere := tryLock(t, client, nameAt(1))
+				elsewhere := tryLock(t, client, storm.NameAt(1))
 				must(t, c.Masters[0].Pause())
 				t.Cleanup(func() { c.Masters[0].Resume() })
 
@@ -34,7 +35,7 @@ func TestClusterOneMasterHangs(t *testing.T) {
 				defer cancel()
 				var callers sync.WaitGroup
 				var tries atomic.Int64
-				hung := namesAt(0, 2000)
+				hung := storm.NamesAt(0, 2000)
 				for i := range 100 {
 					callers.Go(func() {
 						for k := i; ctx.Err() == nil; k += 100 {
@@ -51,13 +52,13 @@ func TestClusterOneMasterHangs(t *testing.T) {
 								t.Errorf("%v was granted by a master that hangs", lock)
 								return
 							}
-							rest(ctx, time.Millisecond)
+							storm.Rest(ctx, time.Millisecond)
 						}
 					})
 				}
 				// Until any room that all masters share is taken by what this one does not answer.
 				await(t, "the callers have tried often", func() bool { return tries.Load() >= map[string]int64{"TryLock": 3000, "Lock": 100}[way] })
-				healthy := append(namesAt(1, 5), namesAt(2, 5)...)
+				healthy := append(storm.NamesAt(1, 5), storm.NamesAt(2, 5)...)
 				limit := within(t, 4*patience)
 				c.nearlyAll(t, "while 100 callers wait", func() tally { return tryAll(limit, client, healthy, 4, 200) })
 				cancel()
@@ -67,7 +68,7 @@ func TestClusterOneMasterHangs(t *testing.T) {
 					t.Errorf("a lock of another master: %v", err)
 				}
 				must(t, c.Masters[0].Resume())
-				lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+				lock, err := client.Lock(within(t, c.d+patience), storm.NameAt(0))
 				if err != nil {
 					t.Fatalf("after the master goes on: %v", err)
 				}
@@ -102,7 +103,7 @@ func TestClusterOneMasterAtMaxclients(t *testing.T) {
 		client := open(t, c.config)
 		c.admit(t, client)
 		for i := range c.Masters {
-			unlock(t, tryLock(t, client, nameAt(i)))
+			unlock(t, tryLock(t, client, storm.NameAt(i)))
 		}
 		conn, err := c.Masters[0].Dial(t.Context()) // for as long as it is full
 		if err != nil {
@@ -121,11 +122,11 @@ func TestClusterOneMasterAtMaxclients(t *testing.T) {
 		for i := range 32 {
 			callers.Go(func() {
 				for ctx.Err() == nil {
-					client.TryLock(ctx, fmt.Sprint("{", nameAt(0), "}", i))
+					client.TryLock(ctx, fmt.Sprint("{", storm.NameAt(0), "}", i))
 				}
 			})
 		}
-		healthy := append(namesAt(1, 5), namesAt(2, 5)...)
+		healthy := append(storm.NamesAt(1, 5), storm.NamesAt(2, 5)...)
 		limit := within(t, 4*patience)
 		c.nearlyAll(t, "while a master is at maxclients", func() tally { return tryAll(limit, client, healthy, 4, 200) })
 		cancel()
@@ -133,7 +134,7 @@ func TestClusterOneMasterAtMaxclients(t *testing.T) {
 		if _, err := conn.Do("CONFIG", "SET", "maxclients", "10000"); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+		lock, err := client.Lock(within(t, c.d+patience), storm.NameAt(0))
 		if err != nil {
 			t.Fatalf("after it takes connections again: %v", err)
 		}

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"errors"
+	"github.com/redlatch/redlatch/internal/storm"
 	"testing"
 	"time"
 
@@ -26,10 +27,10 @@ func TestClusterReshardingLosesNoLock(t *testing.T) {
 				c := newHurtCluster(t, binary, 0, fixTTL)
 				holder, other := open(t, c.config), open(t, c.config)
 				c.admit(t, holder)
-				name := nameAt(0)
+				name := storm.NameAt(0)
 				unlock(t, tryLock(t, other, "{"+name+"}used"))
 				held := tryLock(t, holder, name)
-				elsewhere := tryLock(t, holder, nameAt(1))
+				elsewhere := tryLock(t, holder, storm.NameAt(1))
 
 				between := func(string) {
 					t.Helper()
@@ -39,7 +40,7 @@ func TestClusterReshardingLosesNoLock(t *testing.T) {
 				}
 				move := func(to *redistest.Server) {
 					t.Helper()
-					if err := c.MoveSlot(within(t, patience), slotOf(name), to, between); err != nil {
+					if err := c.MoveSlot(within(t, patience), storm.SlotOf(name), to, between); err != nil {
 						t.Fatal(err)
 					}
 					c.worksAt(t, to, other, held)
@@ -61,7 +62,7 @@ func TestClusterReshardingLosesNoLock(t *testing.T) {
 				unlock(t, elsewhere)
 
 				// What the receiving master had before may wait once.
-				lock, err := other.Lock(within(t, c.d+patience), namesAt(1, 1)[0])
+				lock, err := other.Lock(within(t, c.d+patience), storm.NamesAt(1, 1)[0])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -118,19 +119,19 @@ func TestClusterSlotMovesWithReplicas(t *testing.T) {
 		c.admit(t, holder)
 		for i := range c.Masters { // each knows the script, and each client is known
 			for _, client := range []*redlatch.Client{holder, other} {
-				lock, err := client.Lock(within(t, patience), nameAt(i))
+				lock, err := client.Lock(within(t, patience), storm.NameAt(i))
 				if err != nil {
 					t.Fatal(err)
 				}
 				unlock(t, lock)
 			}
 		}
-		name, to := nameAt(0), c.Masters[2]
+		name, to := storm.NameAt(0), c.Masters[2]
 		held, err := holder.Lock(within(t, patience), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		must(t, c.MoveSlot(within(t, patience), slotOf(name), to, nil))
+		must(t, c.MoveSlot(within(t, patience), storm.SlotOf(name), to, nil))
 		c.worksAt(t, to, other, held)
 		conn, err := c.Replicas[2].Dial(t.Context())
 		if err != nil {
@@ -162,7 +163,7 @@ func TestClusterWithReplicasIsAlwaysServed(t *testing.T) {
 		for range 10 {
 			client := open(t, c.config)
 			for i := range c.Masters {
-				lock, err := client.Lock(within(t, patience), nameAt(i))
+				lock, err := client.Lock(within(t, patience), storm.NameAt(i))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"github.com/redlatch/redlatch/internal/storm"
 	"testing"
 	"time"
 )
@@ -25,20 +26,20 @@ func TestClusterIdleClientWhileAnotherMasterHangs(t *testing.T) {
 				idle := open(t, c.config)
 				c.admit(t, idle)
 				for i := range 3 {
-					unlock(t, tryLock(t, idle, nameAt(i)))
+					unlock(t, tryLock(t, idle, storm.NameAt(i)))
 				}
 				happen(t, c)
 				must(t, c.AwaitServing(within(t, patience)))
 				fresh := open(t, c.config)
-				fresh.TryLock(t.Context(), nameAt(0)) // the wait begins
+				fresh.TryLock(t.Context(), storm.NameAt(0)) // the wait begins
 				must(t, c.Masters[1].Pause())
 				t.Cleanup(func() { c.Masters[1].Resume() })
-				lock, err := fresh.Lock(within(t, c.d+patience), nameAt(0))
+				lock, err := fresh.Lock(within(t, c.d+patience), storm.NameAt(0))
 				if err != nil {
 					t.Fatal(err)
 				}
 				unlock(t, lock)
-				if lock, err = idle.Lock(within(t, patience), nameAt(0)); err != nil {
+				if lock, err = idle.Lock(within(t, patience), storm.NameAt(0)); err != nil {
 					t.Fatalf("the client that was idle: %v", err)
 				}
 				unlock(t, lock)

@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"github.com/redlatch/redlatch/internal/storm"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func TestClusterTakeoverThereAndBack(t *testing.T) {
 		c := newHurtCluster(t, binary, 1, ttl)
 		holder := open(t, c.config)
 		c.admit(t, holder)
-		name := nameAt(0)
+		name := storm.NameAt(0)
 		unlock(t, tryLock(t, holder, name))
 		r := newRivals(t, c.config, name, busy)
 		master, replica := c.Masters[0], c.Replicas[0]
@@ -44,7 +45,7 @@ func TestClusterTakeover(t *testing.T) {
 		c := newHurtCluster(t, binary, 1, ttl)
 		holder := open(t, c.config)
 		c.admit(t, holder)
-		name := nameAt(0)
+		name := storm.NameAt(0)
 		unlock(t, tryLock(t, holder, name))
 		r := newRivals(t, c.config, name, busy)
 		must(t, c.HoldReplication(within(t, patience), c.Masters[0], true))

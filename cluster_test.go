@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/storm"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestCluster(t *testing.T) {
 		conf := config(clusterURL(servers))
 		holder, other := open(t, conf), open(t, conf)
 		at := make(map[int]bool)
-		for _, name := range []string{nameAt(0), nameAt(1), nameAt(2), "{tag}a", "a{tag}b", "{}x", "a}b{c", "}", "{{x}}"} {
+		for _, name := range []string{storm.NameAt(0), storm.NameAt(1), storm.NameAt(2), "{tag}a", "a{tag}b", "{}x", "a}b{c", "}", "{{x}}"} {
 			lock, err := awaitAnswer(t, holder, name)
 			if err != nil {
 				t.Fatalf("%q: %v", name, err)
@@ -57,10 +58,10 @@ func TestCluster(t *testing.T) {
 		}
 
 		// A waiter takes over from a holder.
-		lock := tryLock(t, holder, nameAt(1))
+		lock := tryLock(t, holder, storm.NameAt(1))
 		next := make(chan *redlatch.Lock, 1)
 		go func() {
-			waited, err := other.Lock(within(t, patience), nameAt(1))
+			waited, err := other.Lock(within(t, patience), storm.NameAt(1))
 			if err != nil {
 				t.Error(err)
 			}
@@ -73,7 +74,7 @@ func TestCluster(t *testing.T) {
 
 		// A master that is gone takes the locks of its own slots along, and no others.
 		servers[0].Kill()
-		if _, err := other.TryLock(t.Context(), nameAt(0)); !errors.Is(err, redlatch.ErrNoQuorum) {
+		if _, err := other.TryLock(t.Context(), storm.NameAt(0)); !errors.Is(err, redlatch.ErrNoQuorum) {
 			t.Errorf("got %v, want ErrNoQuorum", err)
 		}
 	})
@@ -85,9 +86,9 @@ func TestClusterQuarantine(t *testing.T) {
 	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-require-full-coverage", "no"}})
 	conf := config(clusterURL(servers))
 	conf.NoQuarantine = false
-	conf.Deployment = nameAt(0) // whose word is kept at a master that loses nothing
+	conf.Deployment = storm.NameAt(0) // whose word is kept at a master that loses nothing
 	client := open(t, conf)
-	if _, err := awaitAnswer(t, client, nameAt(0)); !errors.Is(err, redlatch.ErrNotAdmitted) {
+	if _, err := awaitAnswer(t, client, storm.NameAt(0)); !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("a fresh Cluster: %v, want ErrNotAdmitted", err)
 	}
 	admit := func() {
@@ -96,7 +97,7 @@ func TestClusterQuarantine(t *testing.T) {
 	}
 	admit()
 	for i := range servers {
-		unlock(t, tryLock(t, client, nameAt(i)))
+		unlock(t, tryLock(t, client, storm.NameAt(i)))
 	}
 	if _, err := awaitAnswer(t, open(t, conf), "another slot"); err != nil {
 		t.Errorf("a client that vouched for nobody: %v", err)
@@ -105,16 +106,16 @@ func TestClusterQuarantine(t *testing.T) {
 	if err := servers[1].RestartEmpty(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := awaitAnswer(t, client, nameAt(1)); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "started") {
+	if _, err := awaitAnswer(t, client, storm.NameAt(1)); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "started") {
 		t.Errorf("a master that restarted: %v, want ErrNotAdmitted", err)
 	}
-	if lock, err := awaitAnswer(t, client, nameAt(2)); err != nil {
+	if lock, err := awaitAnswer(t, client, storm.NameAt(2)); err != nil {
 		t.Errorf("another master: %v", err)
 	} else {
 		unlock(t, lock)
 	}
 	do(t, servers[2], "FLUSHALL")
-	for _, name := range []string{nameAt(2), "{" + nameAt(2) + "}"} { // in a slot that was used
+	for _, name := range []string{storm.NameAt(2), "{" + storm.NameAt(2) + "}"} { // in a slot that was used
 		// Who asks again, since the first answer was late, hears that it is being watched.
 		_, err := awaitAnswer(t, client, name)
 		told := err != nil && (strings.Contains(err.Error(), "deleted") || strings.Contains(err.Error(), "data was lost"))
@@ -124,7 +125,7 @@ func TestClusterQuarantine(t *testing.T) {
 	}
 	admit()
 	for i := range servers {
-		if _, err := awaitAnswer(t, client, nameAt(i)); err != nil {
+		if _, err := awaitAnswer(t, client, storm.NameAt(i)); err != nil {
 			t.Errorf("vouched for again: %v", err)
 		}
 	}
@@ -150,7 +151,7 @@ func moveSlotWhileHeld(t *testing.T, binary string, contended bool) {
 	conf.NoQuarantine = false
 	holder, other := open(t, conf), open(t, conf)
 	await(t, "the Cluster is vouched for", func() bool { return holder.Admit(t.Context(), "n0") == nil })
-	name := nameAt(0)
+	name := storm.NameAt(0)
 	lock, err := awaitAnswer(t, holder, name)
 	if err != nil {
 		t.Fatal(err)
@@ -223,11 +224,11 @@ func TestClusterFailover(t *testing.T) {
 			if quarantine {
 				await(t, "the Cluster is vouched for", func() bool { return other.Admit(t.Context(), "n0") == nil })
 			}
-			if _, err := awaitAnswer(t, other, nameAt(1)); err != nil {
+			if _, err := awaitAnswer(t, other, storm.NameAt(1)); err != nil {
 				t.Fatal(err)
 			}
-			awaitNotReplicated(t, "0 of 1 replicas", func() error { return second(holder.TryLock(t.Context(), nameAt(2))) })
-			lock, err := holder.Lock(within(t, patience), nameAt(0), redlatch.WithoutRenewal())
+			awaitNotReplicated(t, "0 of 1 replicas", func() error { return second(holder.TryLock(t.Context(), storm.NameAt(2))) })
+			lock, err := holder.Lock(within(t, patience), storm.NameAt(0), redlatch.WithoutRenewal())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,10 +238,10 @@ func TestClusterFailover(t *testing.T) {
 				return strings.Contains(do(t, replica, "INFO", "replication").(string), "role:master") &&
 					strings.Contains(do(t, replica, "CLUSTER", "INFO").(string), "cluster_state:ok")
 			})
-			if value(t, replica, nameAt(0)) == "" {
+			if value(t, replica, storm.NameAt(0)) == "" {
 				t.Error("the promoted replica does not have the lock")
 			}
-			_, err = awaitAnswer(t, other, nameAt(0))
+			_, err = awaitAnswer(t, other, storm.NameAt(0))
 			if !quarantine {
 				if !errors.Is(err, redlatch.ErrHeld) {
 					t.Errorf("another: %v, want ErrHeld", err)
@@ -301,7 +302,7 @@ func TestClusterMistaken(t *testing.T) {
 				t.Errorf("%s: %v, want a refusal with %q", c.url, err, c.remedy)
 			}
 		}
-		lock, err := awaitAnswer(t, open(t, config(servers[2].URL()+"?cluster")), nameAt(0))
+		lock, err := awaitAnswer(t, open(t, config(servers[2].URL()+"?cluster")), storm.NameAt(0))
 		if err != nil {
 			t.Fatalf("by one address of it: %v", err)
 		}

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"github.com/redlatch/redlatch/internal/storm"
 	"sync"
 	"testing"
 	"time"
@@ -62,20 +63,20 @@ func TestClusterWaitsOnceForAMaster(t *testing.T) {
 				client := open(t, c.config)
 				c.admit(t, client)
 				for i := range c.Masters {
-					unlock(t, tryLock(t, client, nameAt(i)))
+					unlock(t, tryLock(t, client, storm.NameAt(i)))
 				}
 				since := serverTime(t, c.Masters[1]) // the servers have one clock
 				master := happen(t, c)
-				_, err := awaitAnswer(t, client, nameAt(0))
+				_, err := awaitAnswer(t, client, storm.NameAt(0))
 				if !errors.Is(err, redlatch.ErrNotAdmitted) {
 					t.Fatalf("right after: %v, want ErrNotAdmitted", err)
 				}
 				if left := verdictOf(t, err, 0).Left; left > c.d {
 					t.Errorf("it says that %v are left, want %v at most", left, c.d)
 				}
-				c.atOnce(t, client, namesAt(1, 2)) // of another master
+				c.atOnce(t, client, storm.NamesAt(1, 2)) // of another master
 
-				lock, err := client.Lock(within(t, c.d+patience), nameAt(0))
+				lock, err := client.Lock(within(t, c.d+patience), storm.NameAt(0))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,8 +84,8 @@ func TestClusterWaitsOnceForAMaster(t *testing.T) {
 					t.Errorf("it voted after %v, want %v", passed, c.d)
 				}
 				unlock(t, lock)
-				c.atOnce(t, client, namesAt(0, 5))
-				c.atOnce(t, open(t, c.config), namesAt(0, 8)[5:])
+				c.atOnce(t, client, storm.NamesAt(0, 5))
+				c.atOnce(t, open(t, c.config), storm.NamesAt(0, 8)[5:])
 			})
 		})
 	}
@@ -108,14 +109,14 @@ func TestClusterFirstUse(t *testing.T) {
 				var all sync.WaitGroup
 				for i, s := range c.Masters { // which have one clock
 					all.Go(func() {
-						lock, err := client.Lock(ctx, nameAt(i))
+						lock, err := client.Lock(ctx, storm.NameAt(i))
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						if reply, err := s.Do("TIME"); err != nil {
 							t.Error(err)
-						} else if passed := timeOf(reply).Sub(start); passed < c.d {
+						} else if passed := storm.TimeOf(reply).Sub(start); passed < c.d {
 							t.Errorf("the first lock at master %d was granted after %v, want %v", i, passed, c.d)
 						}
 						lock.Unlock(ctx)
@@ -126,8 +127,8 @@ func TestClusterFirstUse(t *testing.T) {
 					t.Errorf("all masters together were waited for %v, want %v", passed, c.d)
 				}
 				for i := range c.Masters {
-					c.atOnce(t, client, namesAt(i, 3))
-					c.atOnce(t, open(t, c.config), namesAt(i, 5)[3:])
+					c.atOnce(t, client, storm.NamesAt(i, 3))
+					c.atOnce(t, open(t, c.config), storm.NamesAt(i, 5)[3:])
 				}
 			})
 		})
@@ -146,16 +147,16 @@ func TestClusterAdmitDoesNotLapse(t *testing.T) {
 		}
 		c.admit(t, client)
 		for i := range c.Masters {
-			c.atOnce(t, client, namesAt(i, 2))
-			c.atOnce(t, open(t, c.config), namesAt(i, 4)[2:])
+			c.atOnce(t, client, storm.NamesAt(i, 2))
+			c.atOnce(t, open(t, c.config), storm.NamesAt(i, 4)[2:])
 		}
 		since := serverTime(t, c.Masters[0])
 		for serverTime(t, c.Masters[0]).Sub(since) < 2*c.d+2*time.Second {
-			rest(within(t, patience), 100*time.Millisecond)
+			storm.Rest(within(t, patience), 100*time.Millisecond)
 		}
 		for i := range c.Masters {
-			c.atOnce(t, client, namesAt(i, 8)[4:6])
-			c.atOnce(t, open(t, c.config), namesAt(i, 8)[6:])
+			c.atOnce(t, client, storm.NamesAt(i, 8)[4:6])
+			c.atOnce(t, open(t, c.config), storm.NamesAt(i, 8)[6:])
 		}
 	})
 }
@@ -167,15 +168,15 @@ func TestClusterAdmitIsForThisRun(t *testing.T) {
 		c := newOnce(t, binary)
 		client := open(t, c.config)
 		c.admit(t, client)
-		c.atOnce(t, client, namesAt(0, 1))
+		c.atOnce(t, client, storm.NamesAt(0, 1))
 		must(t, c.FailOver(within(t, patience), c.Replicas[0]))
-		for _, name := range namesAt(0, 3) {
+		for _, name := range storm.NamesAt(0, 3) {
 			if lock, err := awaitAnswer(t, client, name); !errors.Is(err, redlatch.ErrNotAdmitted) {
 				t.Fatalf("%s after a failover: lock %v, error %v, want ErrNotAdmitted", name, lock, err)
 			}
 		}
 		c.admit(t, client)
-		c.atOnce(t, client, namesAt(0, 5))
+		c.atOnce(t, client, storm.NamesAt(0, 5))
 		if err := client.Admit(context.WithoutCancel(t.Context()), "n0"); err != nil {
 			t.Error(err)
 		}

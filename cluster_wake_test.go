@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"github.com/redlatch/redlatch/internal/storm"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestClusterMasterWakesUpReplaced(t *testing.T) {
 		c.config.NodeTimeout = time.Second
 		holder := open(t, c.config)
 		c.admit(t, holder)
-		name := nameAt(0)
+		name := storm.NameAt(0)
 		unlock(t, tryLock(t, holder, name))
 		var rivals []*redlatch.Client // as in the master's connections
 		for range 8 {
@@ -57,14 +58,14 @@ func TestClusterMasterWakesUpReplaced(t *testing.T) {
 						if err == nil {
 							lock.Unlock(ctx)
 						}
-						rest(ctx, time.Millisecond)
+						storm.Rest(ctx, time.Millisecond)
 					}
 				})
 			}
 		}
-		rest(ctx, 100*time.Millisecond) // they have commands under way by then
+		storm.Rest(ctx, 100*time.Millisecond) // they have commands under way by then
 		must(t, c.Masters[0].Resume())
-		rest(ctx, 2*time.Second)
+		storm.Rest(ctx, 2*time.Second)
 		cancel()
 		all.Wait()
 		if err := held.Err(); err != nil {

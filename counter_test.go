@@ -41,8 +41,8 @@ func TestForeignCounter(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		server := sharedOf(t, binary, 1)[0]
-		for what, conf := range map[string]redlatch.Config{"alone": config(server.URL()), "together": redlatch.Batched(config(server.URL()))} {
-			client := open(t, conf)
+		for what, opens := range aloneAndTogether() {
+			client := opens(t, config(server.URL()))
 			for i, value := range foreignCounters {
 				name := fmt.Sprint(t.Name(), what, i)
 				setCounter(t, server, name, value)
@@ -97,8 +97,8 @@ func TestForeignCounterOnOneNode(t *testing.T) {
 	t.Parallel()
 	eachFlavor(t, func(t *testing.T, binary string) {
 		nodes := sharedOf(t, binary, 3)
-		for what, conf := range map[string]redlatch.Config{"alone": config(redistest.URLs(nodes)...), "together": redlatch.Batched(config(redistest.URLs(nodes)...))} {
-			client := open(t, conf)
+		for what, opens := range aloneAndTogether() {
+			client := opens(t, config(redistest.URLs(nodes)...))
 			for i, value := range foreignCounters {
 				if i == 0 {
 					continue // a client can have written it, and the next token is the last on all nodes

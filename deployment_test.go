@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func TestMaxTTLIsChangedForAll(t *testing.T) {
 					if _, err := oneshot.New(client).Take(t.Context(), "y", "me", time.Second); !isDisagreement(err) {
 						t.Errorf("the old MaxTTL takes: %v", err)
 					}
-					if extended, err := oneshot.New(client).Extend(t.Context(), "x", held.HolderID(), ttl[0]); extended || !isDisagreement(err) {
+					if extended, err := oneshot.New(client).Extend(t.Context(), "x", hook.LeaseOf(held).HolderID(), ttl[0]); extended || !isDisagreement(err) {
 						t.Errorf("the old MaxTTL extends: %t, %v", extended, err)
 					}
 					if err := client.Admit(t.Context(), "n0"); !isDisagreement(err) {

@@ -3,6 +3,8 @@ package redlatch_test
 import (
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/storm"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +18,7 @@ import (
 // serverTime is the server's clock.
 func serverTime(t *testing.T, s *redistest.Server) time.Time {
 	t.Helper()
-	return timeOf(do(t, s, "TIME"))
+	return storm.TimeOf(do(t, s, "TIME"))
 }
 
 // failBack has the replica take its master's place, and give it back: the master has lost
@@ -220,7 +222,7 @@ func TestExtendAfterAFailback(t *testing.T) {
 		f.holdBack(t, "x")
 		lost := tryLock(t, f.other, "y", redlatch.WithoutRenewal())
 		f.failBack(t, between)
-		if extended, err := oneshot.New(f.other).Extend(t.Context(), "x", held.HolderID(), f.config.TTL); extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
+		if extended, err := oneshot.New(f.other).Extend(t.Context(), "x", hook.LeaseOf(held).HolderID(), f.config.TTL); extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
 			t.Errorf("an id, by a client that was idle: %t, %v, want ErrNotAdmitted", extended, err)
 		}
 		for name, lock := range map[string]*redlatch.Lock{"x, whose record is there": held, "y, whose record is gone": lost} {

@@ -213,6 +213,16 @@ func awaitNotReplicated(t *testing.T, words string, call func() error) {
 	})
 }
 
+// oneshots opens a client for one-shot calls that are made of commands.
+func oneshots(t *testing.T, c redlatch.Config, commands oneshot.Commands) *oneshot.Client {
+	t.Helper()
+	shots, err := oneshot.NewWith(open(t, c), oneshot.Config{Commands: commands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shots
+}
+
 // Whichever way a lock is acquired, it is acknowledged.
 func TestEveryWayIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -220,7 +230,7 @@ func TestEveryWayIsAcknowledged(t *testing.T) {
 	for _, commands := range []oneshot.Commands{oneshot.CommandsAuto, oneshot.CommandsScript, oneshot.CommandsWatch} {
 		conf := r.config()
 		conf.Replicas.Count = 1
-		client := newCaller(t, conf, commands)
+		client := oneshots(t, conf, commands)
 		name := fmt.Sprint("x", commands)
 		await(t, "it is taken", func() bool {
 			taken, err := client.Take(t.Context(), name, "me", conf.TTL)
@@ -260,7 +270,7 @@ func TestEveryWayIsAcknowledged(t *testing.T) {
 	r.stream.HoldBack(redistest.Replies, true)
 	for _, commands := range []oneshot.Commands{oneshot.CommandsScript, oneshot.CommandsWatch} {
 		name := fmt.Sprint("y", commands)
-		client := newCaller(t, conf, commands)
+		client := oneshots(t, conf, commands)
 		awaitNotReplicated(t, "0 of 1 replicas", func() error { return second(client.Take(t.Context(), name, "me", conf.TTL)) })
 		awaitValue(t, r.master, name, "")
 	}

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"github.com/redlatch/redlatch/internal/hook"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,11 +92,7 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			machine := &starved{Clock: clock.System}
 			draw := func(below time.Duration) time.Duration { return below / 2 }
 			dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
-			client, err := redlatch.OpenIn(config(server.URL()), machine, draw, dial)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { client.Close() })
+			client := openIn(t, config(server.URL()), hook.Surroundings{Clock: machine, Draw: draw, Dial: dial})
 			lock := tryLock(t, client, t.Name(), redlatch.WithTTL(10*time.Second))
 			ctx := lock.Context()
 			derived, cancel := context.WithCancel(ctx)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/storm"
 	"os"
 	"sync"
 	"testing"
@@ -153,6 +155,28 @@ func open(t *testing.T, c redlatch.Config) *redlatch.Client {
 	return client
 }
 
+// openIn is open in the surroundings given, with the quarantine or without.
+func openIn(t *testing.T, c redlatch.Config, around hook.Surroundings) *redlatch.Client {
+	t.Helper()
+	opened, err := hook.Open(c, around)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := opened.(*redlatch.Client)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// openBatched opens a client whose callers are always taken for many: their steps go together.
+func openBatched(t *testing.T, c redlatch.Config) *redlatch.Client {
+	t.Helper()
+	client := openIn(t, c, hook.Surroundings{Batches: true})
+	if c.NoQuarantine {
+		admitted(t, client, c)
+	}
+	return client
+}
+
 // admitted has the nodes that can be reached admitted: the first vote of a deployment takes more
 // commands than those that follow, which tests count and break.
 func admitted(t *testing.T, client *redlatch.Client, c redlatch.Config) {
@@ -194,7 +218,7 @@ func tryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.
 		if busy = busy || late(err); !busy || !late(err) && !errors.Is(err, redlatch.ErrHeld) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		rest(t.Context(), time.Millisecond)
+		storm.Rest(t.Context(), time.Millisecond)
 	}
 }
 
@@ -217,7 +241,7 @@ func tryInTime(t *testing.T, c *redlatch.Client, name string, options ...redlatc
 		if busy = busy || late(err); !own && !late(err) {
 			return nil, err
 		}
-		rest(t.Context(), time.Millisecond)
+		storm.Rest(t.Context(), time.Millisecond)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/storm"
 	"slices"
 	"strings"
 	"sync"
@@ -210,7 +211,7 @@ func tryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error 
 			return nil
 		}
 		if busy = busy || late(err); busy && errors.Is(err, redlatch.ErrHeld) && time.Now().Before(deadline) {
-			rest(t.Context(), time.Millisecond)
+			storm.Rest(t.Context(), time.Millisecond)
 			continue
 		}
 		// While the node is looked at, nothing is known of how long it will take.

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"github.com/redlatch/redlatch/internal/hook"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -28,17 +29,11 @@ func (c wrongClock) Wall() time.Time { return c.Clock.Wall().Add(c.offset) }
 // openAt opens a client on a machine whose wall clock is off.
 func openAt(t *testing.T, servers []*redistest.Server, offset time.Duration) *redlatch.Client {
 	t.Helper()
-	client, err := redlatch.OpenIn(
+	return openIn(t,
 		redlatch.Config{Nodes: redistest.URLs(servers), TTL: restartTTL, MaxTTL: restartTTL, NodeTimeout: 250 * time.Millisecond},
-		wrongClock{clock.System, offset}, rand.N[time.Duration],
-		func(address string) (driver.Conn, error) {
+		hook.Surroundings{Clock: wrongClock{clock.System, offset}, Dial: func(address string) (driver.Conn, error) {
 			return redisconn.New(redisconn.Options{Network: "tcp", Address: address, ConnectTimeout: time.Second})
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return client
+		}})
 }
 
 // register is a resource that only watches: the largest token that anybody has
