@@ -24,4 +24,4 @@ func Batched(c Config) Config {
 func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
 
 // HolderID is the value of the lock's keys.
-func (l *Lock) HolderID() string { return l.lease.ID() }
+func (l *Lock) HolderID() string { return l.holder.Lease.ID() }

@@ -311,9 +311,9 @@ func (l *Lock) Detach() (id string, err error) {
 	if !first {
 		return "", last
 	}
-	if !l.end() || !l.lease.Detach() { // released at the same time
+	if !l.end() || !l.holder.Lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}
-	l.client.letGo(l)
-	return l.lease.ID(), nil
+	l.client.waitqueue.LetGo(&l.holder)
+	return l.holder.Lease.ID(), nil
 }
