@@ -236,6 +236,9 @@ func TestMinHoldIsProlonged(t *testing.T) {
 	}
 
 	lock = tryLock(t, client, t.Name()+"/2", redlatch.WithMinHold(longest))
+	for _, s := range nodes {
+		await(t, "the lock is on "+s.Addr(), func() bool { return value(t, s, lock.Name()) != "" })
+	}
 	for _, p := range proxies[:2] {
 		p.BlackHole(redistest.Both, true)
 	}
