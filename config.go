@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -452,4 +453,9 @@ func defaultLabel() string {
 		return strconv.Itoa(os.Getpid())
 	}
 	return label
+}
+
+// checkContext refuses a ctx that is nil.
+func checkContext(ctx context.Context) error {
+	return check(ctx != nil, "ctx is nil: pass context.Background() or the request's context")
 }

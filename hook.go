@@ -2,9 +2,7 @@ package redlatch
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	randv2 "math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -35,24 +33,10 @@ func init() {
 	}
 }
 
-// completeSurroundings fills in what is this process's own.
-func completeSurroundings(s hook.Surroundings) hook.Surroundings {
-	if s.Clock == nil {
-		s.Clock = clock.System
-	}
-	if s.Draw == nil {
-		s.Draw = randv2.N[time.Duration]
-	}
-	if s.Random == nil {
-		s.Random = func(b []byte) { rand.Read(b) }
-	}
-	return s
-}
-
 // watched is a lock with what a judge asks beside.
 type watched struct{ *Lock }
 
-func (w watched) HolderID() string        { return w.lease.ID() }
+func (w watched) HolderID() string        { return w.holder.Lease.ID() }
 func (w watched) End() clock.Instant      { return w.until().Add(-w.call.settings.guard) }
 func (w watched) Deadline() clock.Instant { return w.until() }
 

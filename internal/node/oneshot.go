@@ -199,7 +199,8 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 	if err := n.agrees(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.counted(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, seen, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return n.counted(ctx, reply, seen, err)
 }
 
 // agrees returns an error where this client's settings are not the deployment's, for a vote
@@ -217,7 +218,8 @@ func (n *Node) agrees(ctx context.Context) error {
 
 // command sends a command that asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	return n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return reply, err
 }
 
 // deletion sends a command that deletes: also to a node with unanswered commands.

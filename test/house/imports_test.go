@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	".": {
 		"internal/waitqueue", "internal/quorum", "internal/node", "internal/admission", "internal/redisconn", "internal/driver", "internal/hook",
 	},
-	"internal/waitqueue": {},
+	"internal/waitqueue": {"internal/quorum"},
 	"internal/quorum":    {},
 	"internal/node":      {"internal/admission", "internal/driver", "internal/redisconn"},
 	"internal/admission": {},

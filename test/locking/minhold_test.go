@@ -237,6 +237,9 @@ func TestMinHoldIsProlonged(t *testing.T) {
 	}
 
 	lock = locktest.TryLock(t, client, t.Name()+"/2", redlatch.WithMinHold(longest))
+	for _, s := range nodes {
+		locktest.Await(t, "the lock is on "+s.Addr(), func() bool { return locktest.Value(t, s, lock.Name()) != "" })
+	}
 	for _, p := range proxies[:2] {
 		p.BlackHole(redistest.Both, true)
 	}
