@@ -44,7 +44,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // for what is left of WithMinHold.
 func (l *Lock) release() error {
 	before := l.Err()
-	last, first := l.finish(lockReleased, ErrReleased)
+	last, first := l.unlock(ErrReleased)
 	if !first {
 		before = last
 	}
@@ -112,7 +112,7 @@ func (c *Client) firstTTL(r *settings) time.Duration {
 }
 
 // minHoldEnd is when the lock may be released at the earliest.
-func (l *Lock) minHoldEnd() clock.Instant { return l.started.Add(l.call.settings.minHold) }
+func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
 
 // minHoldLeft is how long until then.
 func (l *Lock) minHoldLeft() time.Duration {
@@ -134,17 +134,14 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if closing || l.client.life.Err() != nil {
-		if l.end() && l.holder.Lease.Detach() {
+		if l.end() && l.lease.Detach() {
 			l.client.waitqueue.LetGo(&l.holder)
 		}
 		return errors.Join(before, err)
 	}
-	l.mu.Lock()
-	if l.state != lockEnded {
-		l.state = lockKept
-		l.alarm.Reset(l.nextKept(l.client.clock.Now()))
+	if l.lease.Keep() {
+		l.ring(l.nextKept(l.client.clock.Now()))
 	}
-	l.mu.Unlock()
 	return errors.Join(before, err)
 }
 
@@ -152,16 +149,16 @@ func (l *Lock) keep(first bool, before error) error {
 // It waits for a step.
 func (l *Lock) prolong() error {
 	now, end := l.client.clock.Now(), l.minHoldEnd()
-	if l.holder.Lease.Until().Until(end) <= 0 {
+	if l.lease.KeptUntil().Until(end) <= 0 {
 		return nil
 	}
-	outcome, votes := l.holder.Lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
+	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
 	switch {
 	case outcome == quorum.Extended, outcome == quorum.Over:
 		return nil
 	case outcome == quorum.Lapsed:
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errRanOut)
-	case l.holder.Lease.Impossible():
+	case l.lease.Impossible():
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 	}
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
@@ -171,14 +168,10 @@ func (l *Lock) prolong() error {
 // while it is not.
 func (l *Lock) tickKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
-		l.mu.Lock()
-		if l.state != lockEnded {
-			l.alarm.Reset(l.nextKept(now))
-		}
-		l.mu.Unlock()
+		l.ring(l.nextKept(now))
 		return
 	}
-	if err := l.drop(nil, !now.Reached(l.holder.Lease.Until())); err != nil {
+	if err := l.drop(nil, !now.Reached(l.lease.KeptUntil())); err != nil {
 		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
 	}
 }

@@ -52,7 +52,7 @@ var breaches = []breach{
 		now: "		case node.granted == t.token, broken == RULE:\n",
 	},
 	{
-		rule: "a failure is undone", file: "internal/quorum/lease.go", within: 1000,
+		rule: "a failure is undone", file: "internal/quorum/keys.go", within: 1000,
 		was: "	l.giveUp()\n",
 		now: "	if broken != RULE {\n		l.giveUp()\n	}\n",
 	},
@@ -77,9 +77,9 @@ var breaches = []breach{
 		now: `if !unheard || broken == RULE {`,
 	},
 	{
-		rule: "a lock is lost when no quorum is left", file: "internal/quorum/lease.go", within: 1000,
-		was: `	return gone > len(l.nodes)-Majority(len(l.nodes))`,
-		now: `	return gone > len(l.nodes)-Majority(len(l.nodes)) || gone > 0 && broken == RULE`,
+		rule: "a lock is lost when no quorum is left", file: "internal/quorum/keys.go", within: 1000,
+		was: `	return gone > len(k.nodes)-Majority(len(k.nodes))`,
+		now: `	return gone > len(k.nodes)-Majority(len(k.nodes)) || gone > 0 && broken == RULE`,
 	},
 	{
 		rule: "what may have been handed over is not lost", file: "internal/quorum/transfer.go", within: 2000, weather: "torn",
