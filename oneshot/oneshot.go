@@ -209,10 +209,16 @@ func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) 
 	if call.leave, err = c.inside.Enter(); err != nil {
 		return nil, err
 	}
+	begun := false
+	defer func() { // ctx may panic
+		if !begun {
+			call.leave()
+		}
+	}()
 	if ctx.Err() != nil {
-		call.leave()
 		return nil, call.ended(ctx)
 	}
+	begun = true
 	return call, nil
 }
 
