@@ -35,8 +35,8 @@ race: $(NPM) ## all tests, under the race detector
 	go test -race -p 1 -timeout 1h $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
-BUSY := . ./internal/waitqueue ./internal/quorum
-busy: ## the tests of waiting and of votes beside busy loops, two for each core
+BUSY := ./oneshot ./doctor ./test/locking ./test/waiting ./test/faults ./test/restart ./test/topology ./internal/waitqueue ./internal/quorum
+busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
 	go test -short -run=NONE $(BUSY)
 	@pids=; trap 'kill $$pids' EXIT; trap 'exit 130' HUP INT TERM; \
 	for i in $$(seq $$((2 * $$(nproc)))); do timeout 30m sh -c 'while :; do :; done' & pids="$$pids $$!"; done; \
@@ -50,7 +50,7 @@ bench: ## side by side with other libraries and with the floor
 	cd bench && go test -run=NONE -bench=. -benchtime=5x .
 
 bench-once: ## every benchmark once, so that none rots
-	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
+	go test -run=NONE -bench=. -benchtime=1x ./internal/... ./test/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
 # FUZZ is how long each fuzz test runs.
@@ -58,7 +58,7 @@ FUZZ ?= 3s
 fuzz: ## the fuzz tests, some seconds each
 	go test -run=NONE -fuzz=FuzzParse$$ -fuzztime=$(FUZZ) ./internal/redisconn
 	go test -run=NONE -fuzz=FuzzRedact$$ -fuzztime=$(FUZZ) ./internal/redisconn
-	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) .
+	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./test/locking
 	go test -run=NONE -fuzz=FuzzParseToken$$ -fuzztime=$(FUZZ) ./fence
 	go test -run=NONE -fuzz=FuzzSplitCommands$$ -fuzztime=$(FUZZ) ./internal/redistest
 	go test -run=NONE -fuzz=FuzzSplitReplies$$ -fuzztime=$(FUZZ) ./internal/redistest
@@ -81,7 +81,7 @@ sim-once: ## the simulation at its full size, which is too slow for the race det
 	go test -count=1 -timeout 30m -run 'TestSim' -v ./internal/sim
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
-	go test -count=1 -p 1 -timeout 1h -run Storm . ./goredis
+	go test -count=1 -p 1 -timeout 1h -run Storm ./test/topology ./goredis
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
