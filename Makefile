@@ -3,6 +3,8 @@
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+REVIVE := github.com/mgechev/revive@v1.15.0
+MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 
 .DEFAULT_GOAL := help
 
@@ -42,9 +44,11 @@ busy: ## the tests on servers, of waiting and of votes beside busy loops, two fo
 	for i in $$(seq $$((2 * $$(nproc)))); do timeout 30m sh -c 'while :; do :; done' & pids="$$pids $$!"; done; \
 	go test -short -count=1 -timeout 30m $(BUSY)
 
-lint: ## gofmt, go vet, go fix, staticcheck
+lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && go vet ./... && go fix -diff ./... && go run $(STATICCHECK) ./...); done
+	go run $(REVIVE) -config revive.toml -set_exit_status ./...
+	go run $(MISSPELL) -error -i proces $$(git ls-files '*.go' '*.lua' '*.md' '*.pml' '*.sh' Makefile)
 
 bench: ## side by side with other libraries and with the floor
 	cd bench && go test -run=NONE -bench=. -benchtime=5x .
