@@ -126,13 +126,6 @@ func (l *Lock) Err() error {
 	return why
 }
 
-// over reports that the lock is known to be lost or released.
-func (l *Lock) over() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state != lockHeld
-}
-
 var (
 	errRanOut     = errors.New("its validity ran out")
 	errImpossible = errors.New("no quorum of nodes holds it any more")
