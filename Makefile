@@ -33,8 +33,13 @@ unit: ## the tests that need no server, some seconds
 test: $(NPM) ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
+# These take the processors: nothing runs beside them. The others mostly wait.
+ALONE := internal/sim|internal/sim/server|spec|cmd/redlatch-torture(/.*)?
 race: $(NPM) ## all tests, under the race detector
-	go test -race -p 1 -timeout 1h $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+	@all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
+	alone=$$(echo "$$all" | grep -E '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
+	others=$$(echo "$$all" | grep -vE '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
+	set -x && go test -race -p 2 -timeout 1h $$others && go test -race -p 1 -timeout 1h $$alone
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
 BUSY := ./oneshot ./doctor ./test/locking ./test/waiting ./test/faults ./test/restart ./test/topology ./internal/waitqueue ./internal/quorum
