@@ -93,13 +93,13 @@ func NewWith(client *redlatch.Client, config Config) (*Client, error) {
 // The id is compared whole. It should be this take's own (crypto/rand.Text makes
 // one): a release of an earlier take that was slow on its way can match a later
 // one under the same id. What a try that failed is known to have set is taken
-// back. Where no answer came that would tell, nothing is, as the record may be
+// back. Where no answer came that would tell, nothing is, as the key may be
 // that of an earlier take under the id: after an error the caller may Release
 // the id, or find out with Extend whether the take was executed after all.
 //
 // It waits for a quorum, NodeTimeout at most (with Config.Replicas, twice its
 // Timeout more), and where it has something to take back for that, four
-// times as long at most; or for ctx. A record that the nodes set later than 2 s after
+// times as long at most; or for ctx. A key that the nodes set later than 2 s after
 // the start, because this process was held up, is taken back, too. Errors:
 // redlatch.ErrInvalid, before anything is sent; redlatch.ErrNoQuorum,
 // redlatch.ErrNotAdmitted or redlatch.ErrRefused in a *redlatch.QuorumError with each
@@ -165,7 +165,7 @@ func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration)
 // though the first one did it.
 //
 // It waits for a quorum, a few NodeTimeouts at most, or for ctx, at whose end it
-// goes on in the background. A node that does not answer keeps its record for
+// goes on in the background. A node that does not answer keeps the key for
 // the rest of the TTL. Errors are those of Take.
 func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	call, err := c.begin(ctx, "release", name, id)
