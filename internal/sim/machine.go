@@ -36,9 +36,10 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 	i := len(w.machines)
 	m := &Machine{Name: fmt.Sprintf("client%d", i+1), world: w, index: i, clock: newClock(w, rate, wall), end: make(chan struct{}), stopped: -1}
 	for n := range w.nodes {
-		m.paths = append(m.paths, &path{network: like[n]})
+		m.paths = append(m.paths, &path{network: like[n], usual: like[n]})
 	}
 	w.machines = append(w.machines, m)
+	w.all = append(w.all, m.paths)
 	return m
 }
 
@@ -122,8 +123,10 @@ func (m *Machine) Kill() {
 		return
 	}
 	m.dead = true
+	m.disturb(w.Now())
 	close(m.end)
-	w.killed[fmt.Sprintf("%s-%d", m.Name, m.lives)] = true
+	process := fmt.Sprintf("%s-%d", m.Name, m.lives)
+	w.killed[process], w.ended[process] = true, w.Now()
 	for _, c := range m.conns {
 		c.sever(errKilled)
 	}
@@ -147,6 +150,7 @@ func (m *Machine) Pause(d time.Duration, asleep bool) {
 	m.paused = make(chan struct{})
 	m.halted.Store(true)
 	m.clock.stop(asleep)
+	m.disturb(w.Now() + d)
 	w.after(d, func() {
 		if m.paused != nil {
 			w.History.Add(m.Name, "goes on")
@@ -206,6 +210,7 @@ func (m *Machine) Partition(i int, there, back bool, d time.Duration) {
 	if back {
 		p.backUntil = max(p.backUntil, now+d)
 	}
+	p.disturb(now + d)
 	w.after(d, func() {
 		for _, c := range w.machines[m.index].conns {
 			if s := c.stream; s != nil && c.node.index == i {
@@ -224,4 +229,5 @@ func (m *Machine) Slow(i int, by, d time.Duration) {
 	p := m.paths[i]
 	w.History.Add(m.Name, "way to %s slower by %v for %v", w.nodes[i].Name, by, d)
 	p.slower, p.slowUntil = by, w.Now()+d
+	p.disturb(w.Now() + d + by)
 }

@@ -47,6 +47,10 @@ type Node struct {
 	restored server.Data
 	// released are the holder ids that a release was executed for.
 	released map[string]bool
+	// prolonged has when a holder id's key was last given its whole life.
+	prolonged map[string]time.Duration
+	// occupancies are what was left of each lock by the last step about it.
+	occupancies map[string]occupancy
 	// listening says over which stream each of listeners, in order, hears.
 	listening map[*subscription]*stream
 	listeners []*subscription
@@ -79,7 +83,7 @@ func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age t
 	i := len(w.nodes)
 	n := &Node{
 		Name: fmt.Sprintf("n%d", i+1), index: i, world: w, durability: d, replicated: replicated, rng: w.Rand("node", i),
-		every: time.Second, lag: time.Second, released: make(map[string]bool),
+		every: time.Second, lag: time.Second, released: make(map[string]bool), occupancies: make(map[string]occupancy), prolonged: make(map[string]time.Duration),
 	}
 	if d == Snapshot {
 		n.every = 5 * time.Second
@@ -143,7 +147,7 @@ func (n *Node) execute(s *stream, r *request) {
 		before := n.holder(r, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
-			n.handed(r, step, before, err)
+			n.handed(r, step, before, reply, err)
 			w.executed(n, s, r, step, reply, err)
 		}
 	}
@@ -195,6 +199,7 @@ func (n *Node) crash() {
 		n.disk.data = n.server.Snapshot()
 	}
 	old := n.server
+	n.disturb(n.world.Now())
 	n.server, n.inbox, n.hung, n.fuse = nil, nil, false, 0
 	n.hangUp(old)
 }
@@ -240,7 +245,7 @@ func (n *Node) Crash(down time.Duration, lost bool, after int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n.soon(after, func() {
-		if n.server == nil || w.over {
+		if n.server == nil || w.calmed {
 			return
 		}
 		w.History.Add(n.Name, "crashes, down for %v (%v, disk lost %t)", down, n.durability, lost)
@@ -267,6 +272,7 @@ func (n *Node) up() {
 		return
 	}
 	n.start(n.disk.data)
+	n.disturb(n.world.Now())
 	n.world.History.Add(n.Name, "is up with %d keys", n.server.Len())
 }
 
@@ -278,13 +284,14 @@ func (n *Node) Promote(after int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n.soon(after, func() {
-		if n.server == nil || !n.replicated || w.over {
+		if n.server == nil || !n.replicated || w.calmed {
 			return
 		}
 		if n.rng.IntN(2) == 0 {
 			n.failBack()
 			return
 		}
+		n.disturb(w.Now())
 		old := n.server
 		n.hung, n.inbox, n.fuse = false, nil, 0
 		started := old.Started
@@ -300,6 +307,7 @@ func (n *Node) Promote(after int) {
 func (n *Node) failBack() {
 	s := n.server
 	n.runs++
+	n.disturb(n.world.Now())
 	s.Load(n.replica.data)
 	s.ReplicationID = fmt.Sprintf("%040x", (n.index+1)<<20|n.runs)
 	s.Received += 1000
@@ -318,6 +326,7 @@ func (n *Node) Hang(d time.Duration) {
 	}
 	w.History.Add(n.Name, "hangs for %v", d)
 	n.hung = true
+	n.disturb(w.Now() + d)
 	stopped := n.server
 	w.after(d, func() {
 		if n.server == stopped {
@@ -359,6 +368,7 @@ func (n *Node) Flush() {
 	defer w.mu.Unlock()
 	if n.server != nil {
 		w.History.Add(n.Name, "FLUSHALL")
+		n.disturb(w.Now())
 		n.server.FlushAll()
 	}
 }
@@ -370,12 +380,14 @@ func (n *Node) FlushScripts() {
 	defer w.mu.Unlock()
 	if n.server != nil {
 		w.History.Add(n.Name, "SCRIPT FLUSH")
+		n.disturb(w.Now())
 		n.server.FlushScripts()
 		if flushed := n.server; n.fuse == 0 && n.rng.IntN(2) == 0 {
 			// Its keys may go, too, while it is being admitted again.
 			n.soon(1+n.rng.IntN(6), func() {
-				if n.server == flushed && !w.over {
+				if n.server == flushed && !w.calmed {
 					w.History.Add(n.Name, "FLUSHALL")
+					n.disturb(w.Now())
 					flushed.FlushAll()
 				}
 			})
@@ -390,5 +402,6 @@ func (n *Node) StepWall(d time.Duration) {
 	defer w.mu.Unlock()
 	now := w.Now()
 	w.History.Add(n.Name, "wall clock stepped by %v", d)
+	n.disturb(now)
 	n.wall.change(now, n.wall.at(now)+d, n.wall.rate)
 }

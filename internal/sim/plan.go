@@ -102,6 +102,7 @@ func NewPlan(w *World, weather string) *Plan {
 		p.gap, p.quiet = between(r, p.TTL/2, 4*p.TTL), 2*p.quiet
 	}
 
+	w.Judge.NodeTimeout, w.Judge.Quarantine = p.NodeTimeout, p.Quarantine()
 	if p.Weather == Alone {
 		nodes = 1
 		p.Machines, p.Names = 3, p.Names[:1]
@@ -428,7 +429,7 @@ func (w *World) calm() {
 	w.History.Add("world", "faults are over")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
+	w.calmed = true
 	for _, m := range w.machines {
 		m.endPause()
 		for _, p := range m.paths {

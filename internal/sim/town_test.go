@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ func (w *simTown) live() {
 		w.working.Add(1)
 		machines.Go(func() { w.machine(i) })
 	}
+	if w.plan.Weather != sim.Outlaw { // a clock that is set back has a key live for longer
+		machines.Go(w.orphans)
+	}
 	w.plan.Run()
 	close(w.stop)
 	w.working.Wait()
@@ -55,6 +59,20 @@ func (w *simTown) leftBehind() {
 	time.Sleep(2*time.Second + 4*w.plan.NodeTimeout)
 	for _, left := range w.world.Leftovers(w.plan.Names) {
 		w.world.Judge.Condemn("left behind: %s", left)
+	}
+}
+
+// orphans checks, as long as the faults come, that no key outlives what it was made for.
+func (w *simTown) orphans() {
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-time.After(3 * time.Second):
+		}
+		for _, orphan := range w.world.Orphans(w.plan.Names, w.plan.MaxTTL) {
+			w.world.Judge.Condemn("no orphan: %s", orphan)
+		}
 	}
 }
 
@@ -97,6 +115,15 @@ func (w *simTown) afterwards() {
 	for _, left := range w.world.Leftovers(w.plan.Names) {
 		j.Condemn("left behind in the end: %s", left)
 	}
+	for _, key := range w.world.Endless(ofDeployment) {
+		j.Condemn("nothing is left for ever: %s", key)
+	}
+}
+
+// ofDeployment reports whether the key is one of the few that a deployment has on a node as long
+// as it is in use.
+func ofDeployment(key string) bool {
+	return strings.HasSuffix(key, "}:admitted") || strings.HasSuffix(key, "}:deployment")
 }
 
 // machine runs one process after the other on machine i.
@@ -117,12 +144,15 @@ type simProcess struct {
 	calls   int
 }
 
+// maxHold is for how long the library extends a lock.
+func (p *simProcess) maxHold() time.Duration { return 3 * p.town.plan.MaxTTL }
+
 // open starts the program.
 func (p *simProcess) open() error {
 	plan := p.town.plan
 	config := redlatch.Config{
 		TTL: plan.TTL, MaxTTL: plan.MaxTTL, NodeTimeout: plan.NodeTimeout,
-		MaxHold: 3 * plan.MaxTTL,
+		MaxHold: p.maxHold(),
 		Label:   p.machine.Name,
 	}
 	if p.town.world.Mutation == sim.FenceOff {
@@ -295,13 +325,18 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	}
 
 	patience := w.between(0, 1200*time.Millisecond)
-	if w.chance(20) {
+	switch w.rng.IntN(10) {
+	case 0, 1:
 		patience = w.between(0, 3*plan.NodeTimeout)
+	case 2:
+		patience = w.between(0, 2*plan.Quarantine())
 	}
+	began := p.town.world.Now()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
 	defer cancel()
 	var lock *redlatch.Lock
 	var err error
+	waits := false
 	switch kind := w.rng.IntN(10); {
 	case kind < 3:
 		lock, err = p.client.TryLock(ctx, name, options...)
@@ -314,17 +349,28 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 			return nil
 		}, options...)
 		told(holding, err)
+		p.town.world.Over(label)
 		return
 	default:
+		waits = true
+		waiting := p.town.world.Judge.Waits(name, label)
 		lock, err = p.client.Lock(ctx, name, options...)
+		waiting.Over()
 	}
 	w.run()
 	if err != nil {
+		p.town.world.Over(label)
 		w.failed(label, name, err)
+		if waits && patience >= w.decent() {
+			w.refused(label, name, began, err)
+		}
 		return
 	}
 	u.lock = lock
 	u.holding = p.acquired(name, label, lock)
+	if u.renewed {
+		u.holding.Renews(ttl, p.maxHold())
+	}
 	u.live()
 }
 
@@ -376,6 +422,18 @@ func (w *simWorker) failed(label, name string, err error) {
 	}
 }
 
+// decent is a patience with which a call asks all nodes at least once.
+func (w *simWorker) decent() time.Duration {
+	return 500*time.Millisecond + 4*w.process.town.plan.NodeTimeout
+}
+
+// refused has the judge look at a call that failed though it had some patience.
+func (w *simWorker) refused(label, name string, began time.Duration, err error) {
+	if errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrNotAdmitted) {
+		w.process.town.world.Judge.Failed(name, label, began, err)
+	}
+}
+
 // use is what a worker does with a lock it holds.
 type simUse struct {
 	*simWorker
@@ -415,6 +473,8 @@ func (u *simUse) live() {
 	}
 	u.holding.Ended()
 	err := told(u.holding, u.lock.Unlock(context.Background()))
+	u.holding.Unlocked(err)
+	u.process.town.world.Over(u.label)
 	u.process.town.world.History.Add(u.process.machine.Name, "%s unlocked %s: %v", u.label, u.lock.Name(), err)
 }
 

@@ -25,6 +25,7 @@ type World struct {
 	mu       sync.Mutex // guards the state of nodes, machines and connections; nothing is called while it is held
 	nodes    []*Node
 	machines []*Machine
+	all      [][]*path // of the machines; it does not change once the world lives
 	// attempts maps the label of a Lock call to its last attempt.
 	attempts map[string]attempt
 	// abandoned are the labels of the calls whose records may outlive them.
@@ -34,11 +35,13 @@ type World struct {
 	late map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
+	// ended has when what was done under a label was over, and for the processes that were killed.
+	ended map[string]time.Duration
 	// traces are the attempts that were granted a record, by holder id; current those of a
 	// name that may still lose one.
 	traces  map[string]*trace
 	current map[string][]*trace
-	over    bool // no fault comes any more
+	calmed  bool // no fault comes any more
 }
 
 type attempt struct {
@@ -50,7 +53,7 @@ type attempt struct {
 func New(seed uint64, m Mutation) *World {
 	w := &World{
 		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt),
-		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool),
+		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool), ended: make(map[string]time.Duration),
 		traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
 	w.History = &History{world: w}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,22 @@ func (s *Server) Value(key string) (string, bool) { return s.data.Value(key, s.C
 func (s *Server) Has(key string) bool {
 	_, ok := s.data.live(key, s.Clock().UnixMilli())
 	return ok
+}
+
+// Expires is when the key expires by the server's clock, long ago for one that is not there
+// or does not.
+func (s *Server) Expires(key string) time.Time { return time.UnixMilli(s.data[key].expires) }
+
+// Endless lists the keys that do not expire, in order.
+func (s *Server) Endless() []string {
+	var keys []string
+	for key, e := range s.data {
+		if e.expires == 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Len is the number of keys, of which some may have expired.
