@@ -143,6 +143,36 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 	})
 }
 
+// An admission that somebody has faked admits no client that the node would refuse, whatever its
+// length: neither one with other settings, nor any while the node is in quarantine.
+func TestFakedAdmissionAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		s := sharedOf(t, binary, 1)[0]
+		conf := withMaxTTL(withQuarantine(s.URL()), 20*time.Second)
+		client := open(t, conf)
+		vouch(t, client, "n0")
+		unlock(t, tryLock(t, client, conf.Deployment))
+
+		key := fmt.Sprintf("redlatch:{%s}:admitted", conf.Deployment)
+		refused := func(client *redlatch.Client, want error) {
+			t.Helper()
+			for range 5 {
+				do(t, s, "SET", key, "x")
+				if lock, err := awaitAnswerOf(t, client, conf.Deployment); !errors.Is(err, want) {
+					t.Fatalf("lock %v, error %v, want %v", lock, err, want)
+				}
+			}
+		}
+		refused(open(t, withMaxTTL(conf, 10*time.Second)), redlatch.ErrRefused)
+		if err := client.Reset(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		refused(client, redlatch.ErrNotAdmitted)
+		refused(open(t, conf), redlatch.ErrNotAdmitted)
+	})
+}
+
 // awaitAnswerOf is awaitAnswer for a node whose refusal is an answer.
 func awaitAnswerOf(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
 	t.Helper()
