@@ -115,6 +115,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error) {
 	m := c.machine
 	m.Run()
+	m.hesitate(1)
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
@@ -131,9 +132,11 @@ func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error
 		defer c.returned()
 		select {
 		case <-r.done:
+			m.hesitate(2)
 			return r.reply, r.err
 		case <-ctx.Done():
 			m.Run()
+			m.hesitate(3)
 			return driver.Reply{}, context.Cause(ctx)
 		}
 	}

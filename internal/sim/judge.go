@@ -33,8 +33,12 @@ type Judge struct {
 // story is all that is known of one name.
 type story struct {
 	running []*Holding
-	past    []tenure          // by acquisition, the last ones
-	tokens  map[uint64]string // who was given each
+	foreign string // who holds it of those who have no lease, "" for nobody
+	// excused is when somebody last deleted its key on a node, forgot when its counters were
+	// overwritten.
+	excused, forgot time.Duration
+	past            []tenure          // by acquisition, the last ones
+	tokens          map[uint64]string // who was given each
 }
 
 type tenure struct {
@@ -60,6 +64,8 @@ type Holding struct {
 	// ended: it was given up; ranOut: after the lock had run out but for the guard. told: the
 	// holder was told that it lost the lock.
 	ended, ranOut, told bool
+	// excused: somebody has deleted its key on a node, on which it may rest.
+	excused bool
 }
 
 func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]*story)} }
@@ -78,8 +84,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	defer j.mu.Unlock()
 	s := j.names[name]
 	if s == nil {
-		s = &story{tokens: make(map[uint64]string)}
-		j.names[name] = s
+		s = j.open(name)
 	}
 	j.held++
 	if last := len(s.past) - 1; last >= 0 && s.past[last].label == label && s.past[last].token+1 == h.token {
@@ -90,6 +95,9 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	}
 	if other, ok := s.tokens[h.token]; ok {
 		j.condemn("token order: %s and %s both hold %s with token %d", other, label, name, h.token)
+	}
+	if s.forgot > 0 && began <= s.forgot {
+		s.past, s.tokens = nil, make(map[uint64]string)
 	}
 	s.tokens[h.token] = label
 	for _, past := range s.past {
@@ -102,11 +110,62 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if len(s.past) > 64 {
 		s.past = s.past[1:]
 	}
+	h.excused = s.excused > 0 && began <= s.excused
 	if alive {
 		s.running = append(s.running, h)
 	}
 	j.check(name, s)
 	return h
+}
+
+// open begins the story of a name. The caller holds j.mu.
+func (j *Judge) open(name string) *story {
+	s := j.names[name]
+	if s == nil {
+		s = &story{tokens: make(map[uint64]string)}
+		j.names[name] = s
+	}
+	return s
+}
+
+// excuse tells that somebody has deleted the lock's key on a node: whoever holds it now, or
+// acquires it before that one's time is over, may not be the only one. A later token is larger all
+// the same.
+func (j *Judge) excuse(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.excused = j.world.Now()
+	for _, h := range s.running {
+		h.excused = true
+	}
+}
+
+// forget tells that the lock's counters are overwritten until then: tokens begin anew.
+func (j *Judge) forget(name string, until time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.past, s.tokens, s.forgot = nil, make(map[uint64]string), until
+}
+
+// ForeignHolds tells that a client of another library holds the lock from now on.
+func (j *Judge) ForeignHolds(name, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.foreign = id
+	j.check(name, s)
+}
+
+// ForeignOver tells that it does not any more.
+func (j *Judge) ForeignOver(name, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s := j.open(name); s.foreign == id {
+		j.check(name, s)
+		s.foreign = ""
+	}
 }
 
 // Ended tells that the holder gives the lock up, before it says so to anybody.
@@ -175,7 +234,8 @@ func (h *Holding) Unlocked(err error) {
 	if h.told || h.ranOut {
 		return // that it was lost is judged by itself
 	}
-	if trouble := j.world.troubled(); (trouble == 0 || trouble < h.acquired) && j.world.quick(j.NodeTimeout/2) {
+	// The node that keeps the wait queue is waited for for a quarter of the usual time.
+	if trouble := j.world.troubled(); (trouble == 0 || trouble < h.acquired) && j.world.quick(j.NodeTimeout/6) {
 		j.condemn("a release says what it found: %s unlocks %s, which nothing has disturbed: %v", h.label, h.name, err)
 	}
 }
@@ -229,6 +289,12 @@ func (j *Judge) check(name string, s *story) {
 				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
 			}
 			continue
+		}
+		if h.excused {
+			continue
+		}
+		if s.foreign != "" && !j.Outlaw {
+			j.condemn("mutual exclusion: %s and %s (for %v still) hold %s", s.foreign, h.label, left, name)
 		}
 		if first != nil && !j.Outlaw {
 			j.condemn("mutual exclusion: %s (for %v still) and %s (for %v still) hold %s",

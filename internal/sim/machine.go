@@ -19,6 +19,12 @@ type Machine struct {
 	clock *Clock
 	paths []*path // one a node
 	end   chan struct{}
+	// Stranger: the settings of its client are not those of the others.
+	Stranger bool
+	// stalls is how often one of its goroutines stands still, for up to stall: where it sends a
+	// command, hears the answer, is called by a timer or by a message.
+	stalls float64
+	stall  time.Duration
 	// halted is paused != nil, for those who do not hold world.mu.
 	halted atomic.Bool
 
@@ -38,6 +44,7 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 	for n := range w.nodes {
 		m.paths = append(m.paths, &path{network: like[n], usual: like[n]})
 	}
+	m.clock.hesitate = func() { w.Machine(i).hesitate(5) }
 	w.machines = append(w.machines, m)
 	w.all = append(w.all, m.paths)
 	return m
@@ -45,7 +52,7 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 
 // Reborn returns the machine as a new process finds it: the old one is dead.
 func (m *Machine) Reborn() *Machine {
-	next := &Machine{Name: m.Name, world: m.world, index: m.index, lives: m.lives + 1, clock: m.clock, paths: m.paths, end: make(chan struct{}), stopped: -1}
+	next := &Machine{Name: m.Name, world: m.world, index: m.index, lives: m.lives + 1, clock: m.clock, paths: m.paths, end: make(chan struct{}), stopped: -1, stalls: m.stalls, stall: m.stall, Stranger: m.Stranger}
 	w := m.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,6 +102,28 @@ func (m *Machine) Run() (waited bool) {
 		}
 		<-paused
 	}
+}
+
+// Stalls has goroutines of the process stand still.
+func (m *Machine) Stalls(often float64, longest time.Duration) { m.stalls, m.stall = often, longest }
+
+// hesitate has the goroutine that calls it stand still for a while, if it is so drawn. It must
+// hold no mutex. It draws by the moment, as Draw does.
+func (m *Machine) hesitate(where uint64) {
+	if m.stalls == 0 || m.world.quiet.Load() {
+		return
+	}
+	w := m.world
+	r := rand.New(rand.NewPCG(w.Seed+uint64(m.index)<<32+where<<48, uint64(w.Now())))
+	if r.Float64() >= m.stalls {
+		return
+	}
+	d := between(r, 0, m.stall)
+	w.mu.Lock()
+	m.disturb(w.Now() + d)
+	w.History.Add(m.Name, "a goroutine stalls for %v", d)
+	w.mu.Unlock()
+	time.Sleep(d)
 }
 
 // Life numbers the processes that ran on the machine.

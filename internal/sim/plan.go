@@ -22,9 +22,13 @@ const (
 	Storm                    // all of these
 	Outlaw                   // and the servers' clocks are stepped beyond it
 	Alone                    // a storm over one node, whose lock all want
+	Roles                    // servers change their roles, replicas, settings and files
+	Durable                  // and no node ever forgets, on an operator's word
+	Outside                  // others come: with other libraries, other settings, and delete keys
+	Stalls                   // goroutines of the library stand still at any step
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -49,6 +53,10 @@ type Plan struct {
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
+	// Stranger is where clients come from whose settings are not those of the others, nil for
+	// nowhere; Neighbour where those of another deployment do.
+	Stranger, Neighbour *Machine
+
 	world *World
 	rng   *rand.Rand
 	// gap is the mean time between the faults of a burst, quiet that between two
@@ -66,7 +74,7 @@ type Plan struct {
 func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
 	p := &Plan{world: w, rng: r, Brief: 30, burst: make(chan struct{})}
-	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone}[r.IntN(11)]
+	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
 	}
@@ -136,7 +144,9 @@ func NewPlan(w *World, weather string) *Plan {
 		if worst {
 			off = time.Duration(1-2*r.IntN(2)) * 500 * time.Millisecond
 		}
-		if !uniform {
+		if p.Weather == Durable {
+			durability, replicated = Always, false
+		} else if !uniform {
 			durability, replicated = Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
 		}
 		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute)
@@ -171,7 +181,14 @@ func NewPlan(w *World, weather string) *Plan {
 			networks[i] = like
 			networks[i].Delay = between(r, like.Delay/2, 2*like.Delay)
 		}
-		w.NewMachine(rate(-1), off, networks)
+		m := w.NewMachine(rate(-1), off, networks)
+		if p.Weather == Stalls || p.Weather == Storm {
+			m.Stalls(0.02*r.Float64(), between(r, p.NodeTimeout/10, p.TTL))
+		}
+	}
+	if p.Weather == Outside {
+		ways := slices.Repeat([]Network{like}, nodes)
+		p.Stranger, p.Neighbour = w.NewVisitor("stranger", true, ways), w.NewVisitor("neighbour", false, ways)
 	}
 	return p
 }
@@ -203,9 +220,7 @@ func (p *Plan) Faults() int { return p.faults }
 
 // Machine returns machine i as it is now.
 func (p *Plan) Machine(i int) *Machine {
-	p.world.mu.Lock()
-	defer p.world.mu.Unlock()
-	return p.world.machines[i]
+	return p.world.Machine(i)
 }
 
 // AnyTTL draws a TTL that a worker may ask for.
@@ -266,6 +281,8 @@ func (p *Plan) Burst() <-chan struct{} {
 func (p *Plan) kinds() []func() {
 	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow, p.cross}
 	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
+	roles := []func(){p.demote, p.demote, p.demoteAll, p.failOver, p.failOver, p.failOver, p.failOverAll, p.attach, p.attach, p.persist, p.persist, p.backUp, p.backUp, p.restore, p.rename}
+	outside := []func(){p.tamper, p.tamper, p.tamper, p.delete, p.foreign, p.foreign, p.foreign, p.fakeCounter}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
 	switch p.Weather {
@@ -282,9 +299,17 @@ func (p *Plan) kinds() []func() {
 	case Tight:
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
 	case Alone:
-		return slices.Concat(network, network, servers, processes, processes, clocks)
+		return slices.Concat(network, network, servers, roles, processes, processes, clocks)
 	case Storm:
-		return slices.Concat(network, servers, processes, clocks)
+		return slices.Concat(network, servers, roles, processes, clocks)
+	case Roles:
+		return slices.Concat(roles, roles, []func(){p.crash, p.flushScripts, p.hang, p.promote, p.sever})
+	case Durable:
+		return slices.Concat(network, processes, []func(){p.stop, p.stop, p.stop, p.stopAll, p.roll, p.hang, p.flushScripts, p.rename})
+	case Outside:
+		return slices.Concat(outside, outside, []func(){p.crash, p.flushScripts, p.sever, p.hang, p.kill})
+	case Stalls:
+		return slices.Concat(network, processes)
 	case Outlaw:
 		return slices.Concat(network, servers, processes, clocks, []func(){p.step, p.step, p.step})
 	}
@@ -383,6 +408,75 @@ func (p *Plan) promoteAndCrash() {
 	}
 }
 
+// stop crashes a node whose disk keeps all, and stopAll all of them.
+func (p *Plan) stop() { p.node().Crash(p.span(), false, p.after()) }
+
+func (p *Plan) stopAll() {
+	for _, n := range p.world.nodes {
+		n.Crash(p.span(), false, 0)
+	}
+}
+
+func (p *Plan) lost() bool { return p.rng.IntN(3) > 0 }
+
+// moment draws how long a change of roles takes: often as short as can be.
+func (p *Plan) moment() time.Duration {
+	if p.rng.IntN(2) == 0 {
+		return 0
+	}
+	return p.span()
+}
+
+func (p *Plan) demote() { p.node().Demote(p.moment(), p.lost(), p.after()) }
+
+func (p *Plan) demoteAll() {
+	lost, after := p.lost(), p.after()
+	for _, n := range p.world.nodes {
+		n.Demote(p.moment(), lost, after)
+	}
+}
+
+// failOver has a replica take a master's place, and perhaps give it back soon.
+func (p *Plan) failOver() {
+	n, lost := p.node(), p.lost()
+	n.FailOver(lost, p.after())
+	if p.rng.IntN(2) == 0 {
+		p.world.schedule.after(p.span(), func() { n.FailOver(lost, 0) })
+	}
+}
+
+func (p *Plan) failOverAll() {
+	lost, after := p.lost(), p.after()
+	for _, n := range p.world.nodes {
+		n.FailOver(lost, after)
+	}
+}
+
+func (p *Plan) attach() { p.node().Attach(p.rng.IntN(3) > 0) }
+
+func (p *Plan) persist() { p.node().Persist(Durability(p.rng.IntN(int(durabilities)))) }
+
+func (p *Plan) backUp() { p.node().BackUp() }
+
+func (p *Plan) restore() { p.node().Restore(p.span()) }
+
+func (p *Plan) rename() { p.node().Rename() }
+
+func (p *Plan) name() string { return p.Names[p.rng.IntN(len(p.Names))] }
+
+func (p *Plan) tamper() { p.node().Tamper(p.rng, p.name()) }
+
+func (p *Plan) delete() { p.node().Delete(p.name()) }
+
+func (p *Plan) foreign() {
+	ttl := between(p.rng, 10*time.Millisecond, p.MaxTTL).Truncate(time.Millisecond)
+	p.world.Foreign(p.name(), ttl, between(p.rng, 0, ttl))
+}
+
+func (p *Plan) fakeCounter() {
+	p.world.FakeCounter(p.name(), between(p.rng, 10*time.Millisecond, p.MaxTTL))
+}
+
 func (p *Plan) flushAll() {
 	for _, n := range p.world.nodes {
 		n.Flush()
@@ -430,6 +524,7 @@ func (w *World) calm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calmed = true
+	w.quiet.Store(true)
 	for _, m := range w.machines {
 		m.endPause()
 		for _, p := range m.paths {
@@ -448,5 +543,8 @@ func (w *World) calm() {
 		n.fuse = 0
 		n.goOn()
 		n.up()
+		if n.server.Replica {
+			n.promoted(n.server)
+		}
 	}
 }

@@ -57,6 +57,7 @@ type stream struct {
 	progress    time.Duration
 	watched     bool
 	broken      bool
+	closed      bool // by the server: something that was sent is lost
 	subs        []*subscription
 }
 

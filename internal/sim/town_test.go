@@ -37,6 +37,10 @@ func (w *simTown) live() {
 	if w.plan.Weather != sim.Outlaw { // a clock that is set back has a key live for longer
 		machines.Go(w.orphans)
 	}
+	if w.plan.Stranger != nil {
+		w.working.Add(1)
+		machines.Go(w.strangers)
+	}
 	w.plan.Run()
 	close(w.stop)
 	w.working.Wait()
@@ -44,6 +48,7 @@ func (w *simTown) live() {
 	if judging {
 		w.leftBehind()
 	}
+	judging = judging && !w.world.Usurped() // until an operator has changed that, nobody gets a lock
 	close(w.close)
 	machines.Wait()
 	if judging {
@@ -56,7 +61,7 @@ func (w *simTown) live() {
 func (w *simTown) leftBehind() {
 	// The background pauses for a second at most between two tries, and
 	// connecting takes as long.
-	time.Sleep(2*time.Second + 4*w.plan.NodeTimeout)
+	time.Sleep(w.world.StallsFor() + 2*time.Second + 4*w.plan.NodeTimeout)
 	for _, left := range w.world.Leftovers(w.plan.Names) {
 		w.world.Judge.Condemn("left behind: %s", left)
 	}
@@ -115,6 +120,9 @@ func (w *simTown) afterwards() {
 	for _, left := range w.world.Leftovers(w.plan.Names) {
 		j.Condemn("left behind in the end: %s", left)
 	}
+	if w.plan.Weather == sim.Outside {
+		return // what others have written is theirs
+	}
 	for _, key := range w.world.Endless(ofDeployment) {
 		j.Condemn("nothing is left for ever: %s", key)
 	}
@@ -149,6 +157,15 @@ func (p *simProcess) maxHold() time.Duration { return 3 * p.town.plan.MaxTTL }
 
 // open starts the program.
 func (p *simProcess) open() error {
+	config := p.config()
+	batches := p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
+	client, err := openInWorld(config, p.town.world, p.machine, batches)
+	p.client = client
+	return err
+}
+
+// config is what the deployment's clients agree on.
+func (p *simProcess) config() redlatch.Config {
 	plan := p.town.plan
 	config := redlatch.Config{
 		TTL: plan.TTL, MaxTTL: plan.MaxTTL, NodeTimeout: plan.NodeTimeout,
@@ -158,10 +175,8 @@ func (p *simProcess) open() error {
 	if p.town.world.Mutation == sim.FenceOff {
 		config.NoQuarantine = true
 	}
-	batches := p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
-	client, err := openInWorld(config, p.town.world, p.machine, batches)
-	p.client = client
-	return err
+	config.Durable = plan.Weather == sim.Durable
+	return config
 }
 
 // acquired tells the judge of a lock, and of its loss.
@@ -186,11 +201,16 @@ func told(holding *sim.Holding, err error) error {
 
 // openInWorld opens a client of the world's nodes on a machine.
 func openInWorld(config redlatch.Config, w *sim.World, m *sim.Machine, batches bool) (*redlatch.Client, error) {
+	return openOn(config, w, m, w.Nodes(), batches)
+}
+
+// openOn opens a client of some of the world's nodes.
+func openOn(config redlatch.Config, w *sim.World, m *sim.Machine, nodes []*sim.Node, batches bool) (*redlatch.Client, error) {
 	index := make(map[string]int)
-	for i, n := range w.Nodes() {
+	for _, n := range nodes {
 		address := n.Name + ":6379"
 		config.Nodes = append(config.Nodes, "redis://"+address)
-		index[address] = i
+		index[address] = n.Index()
 	}
 	client, err := hook.Open(config, hook.Surroundings{
 		Clock: m.Clock(), Draw: m.Draw, Batches: batches,
@@ -291,9 +311,16 @@ func (w *simWorker) think(plan *sim.Plan, over <-chan struct{}) (goOn bool) {
 func (w *simWorker) work(over <-chan struct{}) {
 	plan := w.process.town.plan
 	for w.think(plan, over) {
-		if w.chance(4) {
+		switch chance := w.rng.IntN(100); {
+		case chance < 4:
 			w.acquireTogether()
-		} else {
+		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw:
+			w.operate()
+		case chance < 7: // idle for longer than all that is kept of it
+			if !w.sleep(w.between(0, 4*plan.Quarantine()), over) {
+				return
+			}
+		default:
 			w.acquire(over)
 		}
 		if len(w.process.town.world.Judge.Verdicts()) > 0 {
@@ -360,7 +387,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	w.run()
 	if err != nil {
 		p.town.world.Over(label)
-		w.failed(label, name, err)
+		w.failed(label, name, began, err)
 		if waits && patience >= w.decent() {
 			w.refused(label, name, began, err)
 		}
@@ -394,10 +421,11 @@ func (w *simWorker) acquireTogether() {
 			time.Sleep(after)
 			ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
 			defer cancel()
+			began := p.town.world.Now()
 			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(plan.TTL), redlatch.WithLabel(label))
 			run()
 			if err != nil {
-				w.failed(label, name, err)
+				w.failed(label, name, began, err)
 				return
 			}
 			holding := p.acquired(name, label, lock)
@@ -414,10 +442,12 @@ func (w *simWorker) acquireTogether() {
 }
 
 // failed looks at the error of a call that got no lock.
-func (w *simWorker) failed(label, name string, err error) {
+func (w *simWorker) failed(label, name string, began time.Duration, err error) {
 	h := w.process.town.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
-	if errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid) {
+	world := w.process.town.world
+	known := errors.Is(err, redlatch.ErrRefused) && (world.Faked(name) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
+	if !known && (errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid)) {
 		w.process.town.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}
 }

@@ -41,6 +41,10 @@ func (w *World) troubled() (last time.Duration) {
 	return last
 }
 
+// StallsFor is how long what was begun before the calm goes on: a goroutine stands still until its
+// time is over.
+func (w *World) StallsFor() time.Duration { return max(0, w.troubled()-w.Now()) }
+
 // quick reports whether a command and its reply take much less than limit on the way, as
 // long as nothing is wrong.
 func (p *path) quick(limit time.Duration) bool {

@@ -40,6 +40,9 @@ type Server struct {
 	// Edit returns the text to run of a script that was sent; nil for the same.
 	Edit func(text string) string
 
+	// Writes counts the commands that have written.
+	Writes int
+
 	data    Data
 	scripts map[string]*program // by SHA1
 	flushes int
@@ -145,7 +148,16 @@ func (s *Server) command(args []string) reply {
 	case c.writes && s.Replica:
 		return refuse(readOnly)
 	}
-	return c.run(s, args)
+	return s.runs(c, args)
+}
+
+// runs runs a command, and counts it if it writes.
+func (s *Server) runs(c *command, args []string) reply {
+	r := c.run(s, args)
+	if c.writes && r.kind != failure && (r.kind != integer || r.int > 0) {
+		s.Writes++
+	}
+	return r
 }
 
 func beginning(args []string) string {
