@@ -135,7 +135,7 @@ func (j *Judge) excuse(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.open(name)
-	s.excused = j.world.Now()
+	s.excused, s.foreign = j.world.Now(), ""
 	for _, h := range s.running {
 		h.excused = true
 	}
@@ -354,7 +354,7 @@ func (j *Judge) Losses() int {
 func (w *World) executed(n *Node, s *stream, r *request, step []string, reply driver.Reply, err error) {
 	n.order(s, r, step, reply, err)
 	if r.args[1] == script.Quarantine.Text {
-		n.disturb(w.Now()) // its quarantine begins when somebody finds the reason
+		n.quarantined() // it begins when somebody finds the reason
 	}
 	if err == nil && len(step) > 1 && granted(reply) && (step[0] == script.Acquire || step[0] == script.Extend || step[0] == script.Repair) {
 		n.prolong(step[1], r.sent)

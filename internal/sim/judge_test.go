@@ -85,6 +85,13 @@ func (m *made) trouble() {
 	m.b.disturb(m.Now())
 }
 
+// lose has a node lose its data.
+func (m *made) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes[0].lose()
+}
+
 // hold has a machine hold lock-a for left from now.
 func (m *made) hold(on *Machine, label string, token uint64, left time.Duration) *Holding {
 	return m.Judge.Acquired(on, "lock-a", label, m.lease(on, label, token, left))
@@ -213,13 +220,13 @@ func TestJudge(t *testing.T) {
 
 		{"refused when all is well", "all nodes vote in the end", func(m *made) {
 			time.Sleep(time.Second)
-			m.trouble()
-			time.Sleep(m.Judge.Quarantine + recovery + time.Second)
+			m.lose()
+			time.Sleep(m.Judge.Quarantine + 2*time.Second + recovery + time.Second)
 			m.Judge.Failed("lock-a", "client1-0-0-1", m.Now(), errors.New("nodes not admitted"))
 		}},
 		{"refused during a quarantine", "", func(m *made) {
 			time.Sleep(time.Second)
-			m.trouble()
+			m.lose()
 			time.Sleep(m.Judge.Quarantine)
 			m.Judge.Failed("lock-a", "client1-0-0-1", m.Now(), errors.New("nodes not admitted"))
 		}},

@@ -32,6 +32,8 @@ type Machine struct {
 	conns  []*Conn
 	paused chan struct{} // closed at the end of the pause; nil when it runs
 	dead   bool
+	// stalled is until when a goroutine stands still at most.
+	stalled time.Duration
 	// stopped is the end of the last pause, -1 when there was none.
 	stopped time.Duration
 }
@@ -121,6 +123,7 @@ func (m *Machine) hesitate(where uint64) {
 	d := between(r, 0, m.stall)
 	w.mu.Lock()
 	m.disturb(w.Now() + d)
+	m.stalled = max(m.stalled, w.Now()+d)
 	w.History.Add(m.Name, "a goroutine stalls for %v", d)
 	w.mu.Unlock()
 	time.Sleep(d)

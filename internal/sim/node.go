@@ -249,8 +249,11 @@ func (n *Node) crash() {
 // lose notes that the server has, or will have, other data than it had. The caller holds world.mu.
 func (n *Node) lose() {
 	n.lostAt = n.world.Now()
-	n.disturb(n.lostAt)
+	n.quarantined()
 }
+
+// quarantined notes that the node may be in quarantine from now on. The caller holds world.mu.
+func (n *Node) quarantined() { n.disturb(n.world.Now() + n.world.Judge.Quarantine + 2*time.Second) }
 
 // dropInbox forgets what has arrived while the server hung, and with it the connections. The caller
 // holds world.mu.
@@ -308,6 +311,7 @@ func (n *Node) Crash(down time.Duration, lost bool, after int) {
 		}
 		w.History.Add(n.Name, "crashes, down for %v (%v, disk lost %t)", down, n.durability, lost)
 		n.crash()
+		n.disturb(w.Now() + down)
 		if lost {
 			n.disk.data = nil
 		}

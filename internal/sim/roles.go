@@ -178,6 +178,7 @@ func (n *Node) Restore(down time.Duration) {
 	}
 	w.History.Add(n.Name, "is restored from %v ago, down for %v", w.Now()-n.backup.at, down)
 	n.crash()
+	n.disturb(w.Now() + down)
 	n.disk.data = n.backup.data
 	w.after(down, n.up)
 }

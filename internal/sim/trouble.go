@@ -43,7 +43,15 @@ func (w *World) troubled() (last time.Duration) {
 
 // StallsFor is how long what was begun before the calm goes on: a goroutine stands still until its
 // time is over.
-func (w *World) StallsFor() time.Duration { return max(0, w.troubled()-w.Now()) }
+func (w *World) StallsFor() time.Duration {
+	last := time.Duration(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.machines {
+		last = max(last, m.stalled)
+	}
+	return max(0, last-w.Now())
+}
 
 // quick reports whether a command and its reply take much less than limit on the way, as
 // long as nothing is wrong.

@@ -45,7 +45,7 @@ func (w *Waiting) Over() {
 // be asked or may vote. Once all quarantines are over and all nodes can be reached, none does.
 func (j *Judge) Failed(name, label string, began time.Duration, err error) {
 	w := j.world
-	if trouble := w.troubled(); (trouble == 0 || began > trouble+j.Quarantine+recovery) && w.quick(j.NodeTimeout/2) {
+	if trouble := w.troubled(); (trouble == 0 || began > trouble+recovery) && w.quick(j.NodeTimeout/2) {
 		j.Condemn("all nodes vote in the end: %s does not get %s, %v after the last fault: %v", label, name, w.Now()-trouble, err)
 	}
 }
