@@ -149,29 +149,29 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 // length: neither one with other settings, nor any while the node is in quarantine.
 func TestFakedAdmissionAdmitsNobody(t *testing.T) {
 	t.Parallel()
-	eachFlavor(t, func(t *testing.T, binary string) {
-		s := sharedOf(t, binary, 1)[0]
-		conf := withMaxTTL(withQuarantine(s.URL()), 20*time.Second)
-		client := open(t, conf)
-		vouch(t, client, "n0")
-		unlock(t, tryLock(t, client, conf.Deployment))
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		s := locktest.SharedOf(t, binary, 1)[0]
+		conf := locktest.WithMaxTTL(locktest.WithQuarantine(s.URL()), 20*time.Second)
+		client := locktest.Open(t, conf)
+		locktest.Vouch(t, client, "n0")
+		locktest.Unlock(t, locktest.TryLock(t, client, conf.Deployment))
 
 		key := fmt.Sprintf("redlatch:{%s}:admitted", conf.Deployment)
 		refused := func(client *redlatch.Client, want error) {
 			t.Helper()
 			for range 5 {
-				do(t, s, "SET", key, "x")
+				locktest.Do(t, s, "SET", key, "x")
 				if lock, err := awaitAnswerOf(t, client, conf.Deployment); !errors.Is(err, want) {
 					t.Fatalf("lock %v, error %v, want %v", lock, err, want)
 				}
 			}
 		}
-		refused(open(t, withMaxTTL(conf, 10*time.Second)), redlatch.ErrRefused)
+		refused(locktest.Open(t, locktest.WithMaxTTL(conf, 10*time.Second)), redlatch.ErrRefused)
 		if err := client.Reset(t.Context(), "n0"); err != nil {
 			t.Fatal(err)
 		}
 		refused(client, redlatch.ErrNotAdmitted)
-		refused(open(t, conf), redlatch.ErrNotAdmitted)
+		refused(locktest.Open(t, conf), redlatch.ErrNotAdmitted)
 	})
 }
 
