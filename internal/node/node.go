@@ -287,7 +287,7 @@ func (n *Node) workOff() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		_, err := n.release(ctx, l.request)
 		cancel()
-		if isFinal(err) {
+		if isFinal(err) && !isDemoted(err) {
 			pause = first
 			continue
 		}
