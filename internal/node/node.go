@@ -70,8 +70,6 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	wakeUps   wakeUps
 	unable    unable
-	// direct: conn takes a second connection for a step that is alone.
-	direct bool
 	// voting is the deployment's script.
 	voting script.Script
 
@@ -94,10 +92,6 @@ func New(conn driver.Conn, o Options) *Node {
 	}
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
-	}
-	if e, ok := conn.(driver.DirectConn); ok && len(o.Census.names) == 1 {
-		// With several, a caller waits for other goroutines anyway: nothing was gained.
-		n.direct = e.AllowDirect(n.isSeen)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
