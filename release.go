@@ -13,7 +13,7 @@ import (
 
 // Unlock releases the lock, or hands it over to the next who waits for it. It waits
 // until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
+// at most, whether or not ctx is done; ctx is not used, and may be nil. Keys on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
 // Where the next caller of this client goes on to hold by the same attempt (package
@@ -21,7 +21,7 @@ import (
 // is not seen to be lost.
 //
 // Where another client waits, the node that keeps the wait queue is the only one that is
-// asked: the client that it calls takes the other keys over, and those that are
+// asked: the client that it wakes up takes the other keys over, and those that are
 // left are deleted in the background after half a second, or when the client is
 // closed.
 //
@@ -71,7 +71,7 @@ func (l *Lock) drop(before error, held bool) error {
 			deleted++
 		case vote.NotOurs, vote.Held:
 			notOurs++
-		case vote.Unknown, vote.Unavailable: // which may have called somebody, too
+		case vote.Unknown, vote.Unavailable: // which may have woken somebody up, too
 			unheard = true
 		}
 	}
@@ -84,7 +84,7 @@ func (l *Lock) drop(before error, held bool) error {
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}
-		// Whoever was not heard may keep the queue, and have called another, who has taken
+		// Whoever was not heard may keep the queue, and have woken up another, who has taken
 		// over what the rest do not have.
 		for i, v := range votes {
 			if v.Verdict != vote.Granted {

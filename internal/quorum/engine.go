@@ -146,7 +146,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			answered++
 			t.acquired(v.node, v.answer)
 			if v.answer.Reserved() && k.request.Ticket.Waiter == "" {
-				// The node that keeps the queue has called another.
+				// The node that keeps the queue has woken up another.
 				decided = true
 				return nil, k.fail()
 			}

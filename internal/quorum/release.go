@@ -7,7 +7,7 @@ import (
 )
 
 // Release deletes the keys, and reports what each node said: Granted where
-// one was deleted, or left to one who waits and was called. It waits until a quorum
+// one was deleted, or left to one who waits and was woken up. It waits until a quorum
 // has answered so, or the rest could not make one, for a few steps' time at most;
 // what is still under way then goes on in the background. It asks no ctx: a caller
 // that has gone wants its lock released all the same. ok is false when the lease was
@@ -25,15 +25,15 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 }
 
 // collect waits for the answers of a quorum that deleted, or of all. Whoever was
-// called may have taken over what is not there any more.
+// woken up may have taken over what is not there any more.
 func (k *keys) collect() []vote.Answer {
 	r := &k.release
 	if r.votes == nil {
 		return r.answers
 	}
 	need, deleted, gone, left := Majority(len(r.answers)), 0, 0, r.asked
-	called := r.offered
-	for deleted < need && !(called && deleted+gone >= need) && left > 0 {
+	woken := r.offered
+	for deleted < need && !(woken && deleted+gone >= need) && left > 0 {
 		v := <-r.votes
 		r.answers[v.node] = v.answer
 		left--
@@ -43,10 +43,10 @@ func (k *keys) collect() []vote.Answer {
 		case vote.NotOurs, vote.Held:
 			gone++
 		}
-		called = called || v.answer.Waiting
+		woken = woken || v.answer.Waiting
 	}
 	for i := range r.answers {
-		if a := &r.answers[i]; called && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
+		if a := &r.answers[i]; woken && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
 			a.Verdict = vote.Granted
 		}
 	}
@@ -62,7 +62,7 @@ const releasePatience = 4
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// offered: the node that keeps the queue may have called somebody, and has not said
+	// offered: the node that keeps the queue may have woken somebody up, and has not said
 	// so.
 	offered bool
 	// left is how many of the nodes that are to be released are not yet, and asked how
@@ -209,7 +209,7 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	node := &k.nodes[i]
 	request = vote.Release{
 		Key: k.request.Key, ID: k.request.ID, TTL: k.ttl,
-		// Whoever is called may come to a node before the release does.
+		// Whoever is woken up may come to a node before the release does.
 		Transfer: k.release.wanted && len(k.nodes) > 1,
 		Queued:   node.waiting,
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A holder whom others wait for gives its lock up on the node that keeps the queue,
-// which calls one of them, and leaves its keys on the other nodes for that one
+// which wakes up one of them, and leaves its keys on the other nodes for that one
 // to take over: one command a node for a lock that changes hands, in place of two,
 // and no release that may arrive after the next holder's attempt.
 //
@@ -78,8 +78,8 @@ func (s *sorting) end(except int) []int {
 }
 
 // releaseToQueue ends the lease. It releases the key on the arbiter's node, and if somebody
-// is called there leaves the others, but for those that may not be there yet. If nobody
-// is called it releases all. It reports false when the lease was over before.
+// is woken up there leaves the others, but for those that may not be there yet. If nobody
+// is woken up it releases all. It reports false when the lease was over before.
 //
 // Neither a step that is under way on the arbiter's node nor its answer is waited for
 // for long.
@@ -109,7 +109,7 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 	}
 	request, _ := l.releasable(arbiter)
 	a := l.engine.voters[arbiter].Release(&short, request)
-	// A server that is out of memory may have called somebody before it said so.
+	// A server that is out of memory may have woken somebody up before it said so.
 	l.release.offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
 	l.released(arbiter, a)
@@ -220,14 +220,14 @@ type transfer struct {
 }
 
 const (
-	// transferTime is how long whoever was called has to take a transfer over; then what
+	// transferTime is how long whoever was woken up has to take a transfer over; then what
 	// is left of it is removed.
 	transferTime = 500 * time.Millisecond
 	// maxTransfers bounds how many are kept in mind.
 	maxTransfers = 1024
 )
 
-// leaveTo leaves the keys of request on nodes to whoever was called. What was left
+// leaveTo leaves the keys of request on nodes to whoever was woken up. What was left
 // of the same key before has been taken over since: it was held again.
 func (e *Engine) leaveTo(request vote.Release, nodes []int) {
 	l, s := &transfer{request: request, nodes: nodes}, &e.transfers

@@ -23,13 +23,13 @@ type breach struct {
 var breaches = []breach{
 	{
 		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
-		was: `if !t.held() || now.Reached(l.until) ||`,
-		now: `if !t.held() || now.Reached(l.until) && broken != RULE ||`,
+		was: `if !t.held() || now.Reached(k.until) ||`,
+		now: `if !t.held() || now.Reached(k.until) && broken != RULE ||`,
 	},
 	{
 		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
 		was: "	now := e.clock.Now()\n",
-		now: "	now := e.clock.Now()\n	if broken == RULE {\n		l.until = now.Add(l.request.TTL - Drift(l.request.TTL))\n	}\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		k.until = now.Add(k.request.TTL - Drift(k.request.TTL))\n	}\n",
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
@@ -38,8 +38,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: `case e.clock.Now().Reached(l.until):`,
-		now: `case e.clock.Now().Reached(l.until) && broken != RULE:`,
+		was: `case e.clock.Now().Reached(k.until):`,
+		now: `case e.clock.Now().Reached(k.until) && broken != RULE:`,
 	},
 	{
 		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 1000,
@@ -53,8 +53,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a failure is undone", file: "internal/quorum/keys.go", within: 1000,
-		was: "	l.giveUp()\n",
-		now: "	if broken != RULE {\n		l.giveUp()\n	}\n",
+		was: "	k.giveUp()\n",
+		now: "	if broken != RULE {\n		k.giveUp()\n	}\n",
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
@@ -72,7 +72,7 @@ var breaches = []breach{
 		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
-		rule: "what one may have taken over who was called is not lost", file: "release.go", within: 4000, weather: "torn",
+		rule: "what one may have taken over who was woken up is not lost", file: "release.go", within: 4000, weather: "torn",
 		was: `if !unheard {`,
 		now: `if !unheard || broken == RULE {`,
 	},

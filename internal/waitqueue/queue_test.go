@@ -200,7 +200,7 @@ func TestDeafWaiter(t *testing.T) {
 	})
 }
 
-// A holder of another library calls nobody: the first in the queue watches, and comes
+// A holder of another library wakes nobody up: the first in the queue watches, and comes
 // after one message's time and a round trip.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
