@@ -2,10 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/script"
@@ -73,7 +75,7 @@ func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]
 // Acquired tells that m's process holds name. label is that of the Lock call.
 func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding {
 	w := j.world
-	h := &Holding{judge: j, machine: m, name: name, label: label, lease: l, token: l.Token(), acquired: w.Now()}
+	h := &Holding{judge: j, machine: m, name: name, label: label, lease: asked{l}, token: l.Token(), acquired: w.Now()}
 	began := w.lastAttempt(label)
 	left := m.Clock().Now().Until(l.Deadline())
 	h.left = left
@@ -275,19 +277,17 @@ func (j *Judge) Look(name string) {
 // check says when more than one validity runs. The caller holds j.mu.
 func (j *Judge) check(name string, s *story) {
 	var first *Holding
-	for i := 0; i < len(s.running); i++ {
-		h := s.running[i]
+	deadlines := deadlines(s.running)
+	var lapsed []*Holding
+	for i, h := range s.running {
 		now := h.machine.clock.Now()
-		left := now.Until(h.lease.Deadline())
+		left := now.Until(deadlines[i])
 		if h.lapsed && left > 0 {
 			j.condemn("a lapsed lock is not resurrected: %s holds %s again, for %v", h.label, name, left)
 		}
 		h.lapsed = left <= 0
 		if h.lapsed {
-			// A stopped holder asks nothing, and asking is not without effect.
-			if !h.machine.halted.Load() && h.lease.Err() == nil {
-				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
-			}
+			lapsed = append(lapsed, h)
 			continue
 		}
 		if h.excused {
@@ -301,6 +301,26 @@ func (j *Judge) check(name string, s *story) {
 				first.label, first.machine.clock.Now().Until(first.lease.Deadline()), h.label, left, name)
 		}
 		first = h
+	}
+	for _, h := range lapsed {
+		// A stopped holder asks nothing, and asking is not without effect.
+		if !h.machine.halted.Load() && h.lease.Err() == nil {
+			j.condemn("a holder knows: %s holds %s, and its validity has run out", h.label, name)
+		}
+	}
+}
+
+// deadlines are those of the holders, at one moment: whoever is asked may be in the way of another
+// who stands still.
+func deadlines(running []*Holding) []clock.Instant {
+	for {
+		ends := make([]clock.Instant, len(running))
+		for i, h := range running {
+			ends[i] = h.lease.Deadline()
+		}
+		if len(running) < 2 || !slices.ContainsFunc(running, func(h *Holding) bool { return h.lease.Deadline() != ends[slices.Index(running, h)] }) {
+			return ends
+		}
 	}
 }
 
