@@ -288,30 +288,37 @@ func rulesOf(t *testing.T) map[string]string {
 // What a breach replaces occurs once, so that it breaks what it says.
 func TestBreachesFit(t *testing.T) { layers(t, filepath.Join("..", "..")) }
 
+// packageClause is where a file says which package it is of.
+var packageClause = regexp.MustCompile("(?m)^package .*$")
+
 // build builds this test with the layer's rules breakable, and returns the file.
 func (l *layer) build(t *testing.T, root string) string {
 	t.Helper()
-	dir, texts := t.TempDir(), l.texts
+	texts := maps.Clone(l.texts)
+	for name, text := range l.texts {
+		texts[filepath.Join(filepath.Dir(name), "broken.go")] = packageClause.FindString(text) + "\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n"
+	}
+	return buildOver(t, root, texts)
+}
+
+// buildOver builds this test with these texts in place of the files under root, and returns the
+// file.
+func buildOver(t *testing.T, root string, texts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
-	put := func(name, text string) {
+	for name, text := range texts {
 		file := filepath.Join(dir, strings.ReplaceAll(name, string(filepath.Separator), "-"))
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		overlay.Replace[filepath.Join(root, name)] = file
 	}
-	clause := regexp.MustCompile("(?m)^package .*$")
-	for name, text := range texts {
-		put(name, text)
-		folder := filepath.Dir(name)
-		put(filepath.Join(folder, "broken.go"),
-			clause.FindString(text)+"\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n")
-	}
 	config, err := json.Marshal(overlay)
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlayFile, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
+	overlayFile, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "built.test")
 	if err := os.WriteFile(overlayFile, config, 0o600); err != nil {
 		t.Fatal(err)
 	}

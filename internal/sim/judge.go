@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +67,7 @@ type Holding struct {
 	// ended: it was given up; ranOut: after the lock had run out but for the guard. told: the
 	// holder was told that it lost the lock.
 	ended, ranOut, told bool
+	endedAt             time.Duration
 	// excused: somebody has deleted its key on a node, on which it may rest.
 	excused bool
 }
@@ -92,7 +94,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if last := len(s.past) - 1; last >= 0 && s.past[last].label == label && s.past[last].token+1 == h.token {
 		j.inTurn++
 	}
-	if left <= 0 && stopped < began {
+	if left <= 0 && max(stopped, time.Duration(w.stalledUntil.Load())) < began {
 		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
 	}
 	if other, ok := s.tokens[h.token]; ok {
@@ -104,7 +106,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	s.tokens[h.token] = label
 	for _, past := range s.past {
 		switch {
-		case past.token > h.token && (past.acquired < began || !j.Outlaw):
+		case past.token > h.token && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) < began):
 			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
 		}
 	}
@@ -143,6 +145,18 @@ func (j *Judge) excuse(name string) {
 	}
 }
 
+// excuseAll tells that an operator has vouched for a node that has lost its data since: nothing of
+// what it had counts any more.
+func (j *Judge) excuseAll() {
+	j.mu.Lock()
+	names := slices.Collect(maps.Keys(j.names))
+	j.mu.Unlock()
+	for _, name := range names {
+		j.excuse(name)
+		j.forget(name, j.world.Now())
+	}
+}
+
 // forget tells that the lock's counters are overwritten until then: tokens begin anew.
 func (j *Judge) forget(name string, until time.Duration) {
 	j.mu.Lock()
@@ -177,7 +191,7 @@ func (h *Holding) Ended() {
 	j.world.gaveUp(h.lease.HolderID())
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.ended, h.ranOut = true, h.runOut()
+	h.ended, h.ranOut, h.endedAt = true, h.runOut(), j.world.Now()
 	s := j.names[h.name]
 	j.check(h.name, s)
 	s.drop(h)
@@ -201,7 +215,9 @@ func (h *Holding) Lost() {
 	if lost && !h.ranOut && !h.runOut() {
 		j.losses++
 	}
-	if !lost && !h.ranOut && (h.ended || !h.runOut()) {
+	// It may run out while the call stands still that gives it up.
+	stalled := time.Duration(j.world.stalledUntil.Load()) > h.endedAt
+	if !lost && !h.ranOut && (h.ended && !stalled || !h.runOut()) {
 		j.condemn("a loss is true: %s is told that it lost %s, which a quorum of nodes had all the time", h.label, h.name)
 	}
 	if willing > 0 && h.extendable() {
@@ -375,6 +391,9 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 	n.order(s, r, step, reply, err)
 	if r.args[1] == script.Quarantine.Text {
 		n.quarantined() // it begins when somebody finds the reason
+	}
+	if err == nil && len(step) > 1 && step[0] == script.Admit && n.vouching > 0 && n.lostAt >= n.vouchedAt {
+		w.Judge.excuseAll() // an operator's word was given for what is not there any more
 	}
 	if err == nil && len(step) > 1 && granted(reply) && (step[0] == script.Acquire || step[0] == script.Extend || step[0] == script.Repair) {
 		n.prolong(step[1], r.sent)

@@ -17,13 +17,15 @@ import (
 )
 
 var (
-	simSeed  = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
-	simFor   = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
-	simFirst = flag.Uint64("sim.first", 1, "TestSim: the first seed")
-	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
-	simFail  = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
-	simBreak = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
-	simCount = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
+	simSeed   = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
+	simFor    = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
+	simFirst  = flag.Uint64("sim.first", 1, "TestSim: the first seed")
+	simSky    = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
+	simFail   = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
+	simBreak  = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
+	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
+	simStalls = flag.Int("sim.stalls", 200, "TestSimStalls: the number of worlds")
+	simCount  = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
 )
 
 // outcome is what one simulated world came to.
@@ -44,6 +46,9 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 	synctest.Test(t, func(t *testing.T) {
 		w := sim.New(seed, m)
 		town := &simTown{world: w, plan: sim.NewPlan(w, *simSky)}
+		if *simStand {
+			defer w.Anywhere(town.plan)()
+		}
 		town.live()
 		w.End()
 		o.verdicts = w.Judge.Verdicts()

@@ -8,13 +8,21 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 )
 
+// setStall has each statement of the library call f first, where it was built for that; else nil.
+var setStall func(f func())
+
 // Anywhere has goroutines of the library stand still at any of its statements, where it was built so
-// that each calls stall first (stall_test.go). Of a million statements, often is how many do, for
-// up to longest. Nothing else may run in the process then but this one world.
-func (w *World) Anywhere(often int, longest time.Duration) (stall func()) {
+// that each calls a function first (stall_test.go). Nothing else may run in the process then but
+// this one world. It lasts until end is called.
+func (w *World) Anywhere(p *Plan) (end func()) {
+	if setStall == nil {
+		panic("sim: the library was not built to stand still")
+	}
 	draw := w.Rand("anywhere")
+	longest := []time.Duration{p.NodeTimeout, p.TTL / 2, 2 * p.TTL}[draw.IntN(3)]
+	often := 20 + draw.IntN(400) // of a million statements
 	var drawing atomic.Bool
-	return func() {
+	setStall(func() {
 		if asking.Load() > 0 || w.quiet.Load() || !drawing.CompareAndSwap(false, true) {
 			return
 		}
@@ -26,13 +34,14 @@ func (w *World) Anywhere(often int, longest time.Duration) (stall func()) {
 		until := w.Now() + d
 		w.stalledUntil.Store(max(w.stalledUntil.Load(), int64(until)))
 		for _, m := range w.all {
-			for _, p := range m {
-				p.disturb(until)
+			for _, way := range m {
+				way.disturb(until)
 			}
 		}
 		w.History.Add("library", "a goroutine stands still for %v", d)
 		time.Sleep(d)
-	}
+	})
+	return func() { setStall(func() {}) }
 }
 
 // asking is not 0 while a judge asks leases, which is not to stand still.
