@@ -111,7 +111,7 @@ sim-once: ## the simulation at its full size, which is too slow for the race det
 	go test -count=1 -timeout 30m -run 'TestSim' -v ./internal/sim
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
-	go test -count=1 -p 1 -timeout 1h -run Storm ./test/topology ./goredis
+	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
