@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
-	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -36,9 +35,9 @@ func init() {
 // watched is a lock with what a judge asks beside.
 type watched struct{ *Lock }
 
-func (w watched) HolderID() string        { return w.holder.Lease.ID() }
-func (w watched) End() clock.Instant      { return w.until().Add(-w.call.settings.guard) }
-func (w watched) Deadline() clock.Instant { return w.until() }
+func (w watched) HolderID() string        { return w.lease.ID() }
+func (w watched) End() clock.Instant      { return w.lease.Until().Add(-w.call.settings.guard) }
+func (w watched) Deadline() clock.Instant { return w.lease.Until() }
 
 // inside is a client as package oneshot asks it.
 type inside struct{ c *Client }
@@ -99,7 +98,7 @@ func patients(config Config, names []string) (patients []hook.Patient, keys []st
 	for i, e := range endpoints {
 		p := hook.Patient{Name: e.name, User: e.options.Username}
 		if !e.cluster {
-			conn, err := redisconn.New(e.options)
+			conn, err := e.dial()
 			if err != nil {
 				for _, p := range patients {
 					if p.Node != nil {
