@@ -117,7 +117,7 @@ var breaches = []breach{
 		now: "	due := (k.confirmed == round || broken == RULE) && ",
 	},
 	{
-		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 1000, weather: "servers",
+		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 200, weather: "servers",
 		was:      "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
 		now:      "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
 		survives: "the admission key names the server, so that the text finds none of this one: it is the first of two guards",
@@ -143,7 +143,7 @@ var breaches = []breach{
 		now: "		recorded := e.Record.Agreement(a.Deployment)\n		if broken == RULE {\n			recorded.NoQuarantine = a.NoQuarantine\n		}\n",
 	},
 	{
-		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 1000, weather: "servers",
+		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 200, weather: "servers",
 		was:      "	if err == nil && connection != n.conn.Connections() {\n",
 		now:      "	if err == nil && connection != n.conn.Connections() && broken != RULE {\n",
 		survives: "the step says which run and replication id it expects, so that another server refuses it: it is the second of two guards",
@@ -155,7 +155,7 @@ var breaches = []breach{
 		survives: "a waiter asks at its heartbeat as well, a second later, and the judge allows for little less: TestExpiry finds it",
 	},
 	{
-		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 500, weather: "storm",
+		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 200, weather: "storm",
 		was:      "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
 		now:      "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
 		survives: "a validity runs from the send however long the attempt lasts, and the nodes clamp what it proposes: it guards tokens of nodes that forget, where an attempt outlasts 4 s",
