@@ -40,8 +40,8 @@ var (
 	mutationNames = regexp.MustCompile(`(?m)^\t([A-Z]\w+) +// .+$`)
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
-	modelMacros = regexp.MustCompile(`"(?:lock|token)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
-	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED"}
+	modelMacros = regexp.MustCompile(`"(?:lock|token|admission)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
+	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS"}
 )
 
 // parseRules reads the page's tables.
