@@ -43,14 +43,14 @@ type tortureCmd struct {
 	AgainstMyNodes bool     `help:"Allow to run on nodes that somebody else may use. Nothing is done to them: the faults befall the workers, and proxies between. Keys are the torture's own and are removed."`
 
 	WorkerCommand string `placeholder:"COMMAND" hidden:"" help:"Another library's worker."`
-	NoTwin        bool   `hidden:"" help:"Leave out the twin."`
+	NoControl     bool   `hidden:"" help:"Leave out the control run."`
 }
 
 // Help says what is to be seen.
 func (*tortureCmd) Help() string {
 	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, how often a lock could be had.
 
-A run fails that proved nothing: also one whose twin, the same plan over a lock that is broken on purpose, shows no violation.
+A run fails that proved nothing: also one whose control run, the same plan over a lock that is broken on purpose, shows no violation.
 
 Topologies:
 
@@ -120,7 +120,7 @@ func (c *tortureCmd) Run() error {
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
 		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
-		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoTwin: c.NoTwin, Keep: c.keep(), Out: os.Stdout,
+		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
 	if err := failed(ctx, "torture", err); err != nil {
 		return err

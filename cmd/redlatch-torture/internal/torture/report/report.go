@@ -30,10 +30,10 @@ type Report struct {
 
 	History  *history.History
 	Findings *judge.Findings
-	// Twin is what the judge found in the same plan over a lock with the Bug; nil
-	// if there was no twin.
-	Twin *judge.Findings
-	Bug  string
+	// Control is what the judge found in the same plan over a lock with the Bug; nil
+	// if there was no control run.
+	Control *judge.Findings
+	Bug     string
 	// Interrupted: it ended before its time.
 	Interrupted bool
 }
@@ -102,10 +102,10 @@ func (r *Report) Unproved() []string {
 	}
 	switch {
 	case r.Interrupted:
-	case r.Twin == nil:
-		why = append(why, "there was no twin")
-	case len(r.Twin.Overlaps)+len(r.Twin.Tokens)+r.Twin.Guarded.Lost == 0:
-		why = append(why, "the twin, whose lock is broken ("+r.Bug+"), showed no violation")
+	case r.Control == nil:
+		why = append(why, "there was no control run")
+	case len(r.Control.Overlaps)+len(r.Control.Tokens)+r.Control.Guarded.Lost == 0:
+		why = append(why, "the control run, whose lock is broken ("+r.Bug+"), showed no violation")
 	}
 	return why
 }
@@ -183,10 +183,10 @@ func (r *Report) rows() []row {
 		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
 		{"guarded registers", f.Linearizable.Registers, ""},
 	}
-	if r.Twin != nil {
-		rows = append(rows, row{"twin's overlaps", fmt.Sprint(len(r.Twin.Overlaps)),
+	if r.Control != nil {
+		rows = append(rows, row{"control run's overlaps", fmt.Sprint(len(r.Control.Overlaps)),
 			fmt.Sprintf("and %d lost updates, %d tokens out of order, of a lock that is broken on purpose (%s), in %d acquisitions",
-				r.Twin.Open.Lost, len(r.Twin.Tokens), r.Bug, r.Twin.Acquisitions)})
+				r.Control.Open.Lost, len(r.Control.Tokens), r.Bug, r.Control.Acquisitions)})
 	}
 	return rows
 }
