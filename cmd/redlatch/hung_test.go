@@ -88,7 +88,7 @@ func BenchmarkOneHung(b *testing.B) {
 			up, hung := make(map[string][]time.Duration), make(map[string][]time.Duration)
 			for b.Loop() {
 				round(up)
-				// The last one is never the node that keeps the line alone.
+				// The last one is never the arbiter alone.
 				if err := servers[n-1].Pause(); err != nil {
 					b.Fatal(err)
 				}

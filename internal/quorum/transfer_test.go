@@ -262,7 +262,7 @@ func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 }
 
 // Of a hand-over, a release and others at the same time, one is.
-func TestHandedOverOnce(t *testing.T) {
+func TestTransferredOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)

@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 
 	result = &Result{
 		options: o, kind: ground.kind, lasted: ended.Sub(s.start), tally: s.tally, stories: s.stories,
-		standing: s.tally.gaps.until(ended), deaths: deaths, Interrupted: ctx.Err() != nil,
+		standstill: s.tally.gaps.until(ended), deaths: deaths, Interrupted: ctx.Err() != nil,
 	}
 	result.count, _, result.countErr = record.read()
 	s.view.say("%s", result.Summary())
