@@ -112,14 +112,14 @@ func isWrongType(err error) bool {
 // noForeign is for a lock's own key, which may be another library's.
 func noForeign(string) string { return "" }
 
-// foreignCounter says why acquire.lua would refuse the fence counter.
+// foreignCounter says why acquire.lua would refuse the token counter.
 func foreignCounter(text string) string {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > script.MaxCounter:
-		return fmt.Sprintf("its fence counter is %.32s, and the largest is 2^53 - 1", text)
+		return fmt.Sprintf("its token counter is %.32s, and the largest is 2^53 - 1", text)
 	case err != nil:
-		return fmt.Sprintf("its fence counter is no number: %.32q", text)
+		return fmt.Sprintf("its token counter is no number: %.32q", text)
 	}
 	return ""
 }

@@ -5,7 +5,7 @@ import "github.com/redlatch/redlatch/internal/hashslot"
 // KeyPrefix begins every key that is not a lock.
 const KeyPrefix = "redlatch:"
 
-// CounterKey names the side key that holds a lock's fence counter. It lies in
+// CounterKey names the side key that holds a lock's token counter. It lies in
 // the key's Cluster hash slot, so that one script may touch both.
 func CounterKey(key string) string { return side("token", key) }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Acquire asks the node for the key. A grant under a number that no fence counter can be is
+// Acquire asks the node for the key. A grant under a number that no token counter can be is
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
