@@ -13,7 +13,7 @@ import (
 
 // What callers branch on, with errors.Is.
 var (
-	// ErrHeld: another holder has the lock, or stood in the way of a quorum.
+	// ErrHeld: another holder has the lock, or the votes of so many nodes that there was no quorum.
 	ErrHeld = errors.New("held by another")
 	// ErrLost: the lock was held and is not any more. It is final.
 	ErrLost = errors.New("lock lost")

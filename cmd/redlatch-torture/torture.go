@@ -28,7 +28,7 @@ var _ = []command{(*tortureCmd)(nil), (*tortureWorkerCmd)(nil)}
 // tortureCmd is `redlatch-torture run`.
 type tortureCmd struct {
 	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
-	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to one drawn at random, which is told."`
+	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to a random one, which is printed."`
 	Topology   string        `placeholder:"KIND" help:"What the servers are to each other: single, redlock, sentinel or cluster. Defaults to redlock."`
 	NodesCount *int          `placeholder:"N" help:"How many servers to start for redlock. Defaults to 5."`
 	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
@@ -50,7 +50,7 @@ type tortureCmd struct {
 func (*tortureCmd) Help() string {
 	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, how often a lock could be had.
 
-A run fails that proved nothing: also one whose control run, the same plan over a lock that is broken on purpose, shows no violation.
+A run that proved nothing fails, too: for example, if its control run, the same plan over a lock that is broken on purpose, shows no violation.
 
 Topologies:
 

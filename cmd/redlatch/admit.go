@@ -22,9 +22,9 @@ const admitTimeout = 5 * time.Second
 
 // Help says what the operator vouches for.
 func (*admitCmd) Help() string {
-	return `A node that was started a short while ago may have forgotten locks that it had given away. It is not asked for its vote until every such lock has run out (the longest TTL and a few seconds). Whoever knows better - no lock was held on it, or its data came back whole - vouches for its present run with this command. The next restart is judged anew.
+	return `A node that was started a short while ago may have forgotten locks that it had granted. It does not vote until every such lock has run out (the longest TTL and 4 s). If you know that no lock was held on it, or that its data came back complete, vouch for its present run with this command. The next restart begins a quarantine again.
 
-New servers have never given a lock away: redlatch admit --all, once, saves a new deployment the wait.
+New servers have never granted a lock: run redlatch admit --all once for a new deployment.
 
 --nodes, --deployment, --max-ttl, --no-quarantine and --durable must be those of the clients.
 

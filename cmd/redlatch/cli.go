@@ -18,7 +18,7 @@ type cli struct {
 	Unlock     unlockCmd     `cmd:"" help:"Release a lock by its handle."`
 	Show       showCmd       `cmd:"" help:"Say who holds a lock."`
 	List       listCmd       `cmd:"" help:"List the locks there are."`
-	Admit      admitCmd      `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
+	Admit      admitCmd      `cmd:"" help:"Vouch for a node that was just started, so that it votes at once."`
 	Deployment deploymentCmd `cmd:"" help:"Show or change what all clients of the deployment must agree on."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	HelpOf     helpCmd       `cmd:"" name:"help" help:"Show the help of a command."`

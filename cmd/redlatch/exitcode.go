@@ -26,12 +26,12 @@ const (
 // exitCodes is what `redlatch run --help` shows.
 var exitCodes = []struct{ code, meaning string }{
 	{"0-255", "COMMAND's own, when it ended by itself while the lock was held"},
-	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by a redlatch run around this one"},
+	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by an enclosing redlatch run"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
 	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},
 	{"75", "held by another (-E sets another code)"},
-	{"76", "the lock was lost while COMMAND ran, whatever it answered; COMMAND was killed if it still ran"},
+	{"76", "the lock was lost while COMMAND ran, whatever its exit code; COMMAND was killed if it still ran"},
 	{"77", "a node refused (password, permission, wrong type, ...): waiting does not cure it"},
 	{"124", "COMMAND ran longer than --max-run and was killed"},
 	{"126", "COMMAND was found and cannot be executed"},

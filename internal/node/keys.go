@@ -30,8 +30,8 @@ func side(kind, key string) string {
 	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
 }
 
-// callChannel is where a waiter listens.
-func callChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
+// wakeUpChannel is where a waiter listens.
+func wakeUpChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
 
 // deploymentKey names what a deployment has once on every node, or of a Cluster,
 // once in every slot that is used: in the slot of tag then.

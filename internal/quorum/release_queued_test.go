@@ -27,7 +27,7 @@ func waiters(id, from string, n int) vote.Acquire {
 
 func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
 
-// A lock for which others wait is given up on the node that keeps the queue, and
+// A lock for which others wait is given up on the arbiter, and
 // taken over on the others: a command a node and one more.
 func TestReleaseToQueue(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 }
 
 // A step is still under way on another node when the lock is handed on: its key
-// is released after it, or left if it ends in time. The node that keeps the queue
+// is released after it, or left if it ends in time. The arbiter
 // does not answer: all is released, and the caller hardly waits.
 func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 	t.Parallel()

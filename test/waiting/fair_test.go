@@ -77,7 +77,7 @@ func (m manyCallers) play(t *testing.T) {
 	proxies[arbiter].Delay(redistest.Replies, m.late, 0)
 	locktest.Unlock(t, first)
 	group.Wait()
-	// One acquires and hands over to eight; of many, a few more where the machine is so
+	// One acquires and gives it to eight more; of many, a few more where the machine is so
 	// slow that who is woken up loses its turn.
 	before := strings.Count(strings.Split(gate.Whole(), "few")[0], "many")
 	if before < 1 || before > max(9, m.callers/2) {

@@ -16,8 +16,8 @@ func nextKey(name string) string { return "redlatch:{" + name + "}:next:" + name
 
 func heartbeatsKey(name string) string { return "redlatch:{" + name + "}:beat:" + name }
 
-// fakeTickets puts tickets of nobody in the queue for name, with heartbeats that are due at at,
-// unless that is "".
+// fakeTickets puts tickets of nobody in the queue for name. Their heartbeats are due at the
+// time at; they have none if that is "".
 func fakeTickets(t *testing.T, s *redistest.Server, name string, n int, at string) {
 	t.Helper()
 	for begin := 0; begin < n; begin += 500 {
@@ -57,21 +57,21 @@ func fakes() map[string]func(t *testing.T, s *redistest.Server, name string) {
 		}
 	}
 	all := map[string]func(*testing.T, *redistest.Server, string){
-		"next with a far deadline":      set(nextKey, "nobody/1 "+year5000+" "),
-		"next with a far deadline, -":   set(nextKey, "-nobody/1 "+year5000+" somebody"),
-		"next with a huge deadline":     set(nextKey, "nobody/1 "+fmt.Sprintf("%0400d", 9)+" "),
-		"next of another type":          list(nextKey),
-		"next is garbage":               set(nextKey, "\x00garbage"),
-		"next is empty":                 set(nextKey, ""),
-		"next is a space":               set(nextKey, " "),
-		"next names nobody":             set(nextKey, "=nobody/1"),
-		"next names nothing":            set(nextKey, "="),
+		"next with a far deadline":            set(nextKey, "nobody/1 "+year5000+" "),
+		"next with a far deadline, -":         set(nextKey, "-nobody/1 "+year5000+" somebody"),
+		"next with a huge deadline":           set(nextKey, "nobody/1 "+fmt.Sprintf("%0400d", 9)+" "),
+		"next of another type":                list(nextKey),
+		"next is garbage":                     set(nextKey, "\x00garbage"),
+		"next is empty":                       set(nextKey, ""),
+		"next is a space":                     set(nextKey, " "),
+		"next names nobody":                   set(nextKey, "=nobody/1"),
+		"next names nothing":                  set(nextKey, "="),
 		"tickets without heartbeats":          tickets(3000, ""),
 		"tickets with far heartbeats":         tickets(3000, year5000),
 		"tickets with infinite heartbeats":    tickets(3000, "+inf"),
 		"tickets with heartbeats of the past": tickets(3000, "-inf"),
-		"queue is a string":              set(queueKey, "x"),
-		"heartbeats are a list":                list(heartbeatsKey),
+		"queue is a string":                   set(queueKey, "x"),
+		"heartbeats are a list":               list(heartbeatsKey),
 	}
 	parts := []string{"next with a far deadline", "tickets with far heartbeats", "heartbeats are a list"}
 	all["all at once"] = func(t *testing.T, s *redistest.Server, name string) {
