@@ -13,7 +13,7 @@
 //	released, err := shots.Release(ctx, "invoice/42", id) // in another process, maybe
 //
 // These locks and those of [redlatch.Client.Lock] exclude each other.
-// [redlatch.Lock.Detach] makes a lock of the one kind a lock of the other.
+// [redlatch.Lock.Detach] turns one of those into a lock that this package extends and releases.
 //
 // # Commands
 //
