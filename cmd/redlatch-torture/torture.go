@@ -48,7 +48,7 @@ type tortureCmd struct {
 
 // Help says what is to be seen.
 func (*tortureCmd) Help() string {
-	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, how often a lock could be had.
+	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, and how often a lock could be acquired.
 
 A run that proved nothing fails, too: for example, if its control run, the same plan over a lock that is broken on purpose, shows no violation.
 
@@ -66,7 +66,7 @@ Kinds of faults, of single and redlock:
 	hang        SIGSTOP of a server
 	partition   nothing passes to a server, from it, or both; split: for half of the workers, with a majority
 	latency     delay and jitter; reset, refuse: connections broken, or not accepted
-	half-open   the server has closed its connections, and nobody was told
+	half-open   the server has closed its connections, and the clients do not know
 	lost-reply  commands are executed and their answers lost
 	namespace   packets to or from a server are lost (as root)
 	clock       a server's clock is stepped; nudge: by less than the drift
@@ -88,7 +88,7 @@ Exit codes:
 	0      nothing was violated
 	1      something was, or the run proved nothing
 	64     usage
-	71     a process or a file could not be had
+	71     a process could not be started, or a file not written
 	128+n  signal n ended it early; nothing was violated until then`
 }
 

@@ -70,7 +70,7 @@ func vouch(ctx context.Context, o *Options, g *ground) error {
 	}
 	lock, err := client.Lock(ctx, o.prefix+":probe")
 	if err != nil {
-		return fmt.Errorf("no lock is to be had of the nodes before the torture begins: %w", err)
+		return fmt.Errorf("cannot acquire a lock on the nodes before the torture begins: %w", err)
 	}
 	return lock.Unlock(ctx)
 }

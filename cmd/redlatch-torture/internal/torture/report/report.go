@@ -65,14 +65,14 @@ func (r *Report) Violations() []string {
 	}
 	if len(f.Refused) > 0 {
 		o := f.Refused[0]
-		add(len(f.Refused), "a lock that could not be had", "times in which a lock could not be had", fmt.Sprintf(
+		add(len(f.Refused), "a lock that could not be acquired", "times in which a lock could not be acquired", fmt.Sprintf(
 			" though nothing stood in the way, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
 	}
 	if f.Linearizable.Locks == judge.Violated {
-		found = append(found, "the locks' history is not that of a lock")
+		found = append(found, "the history of the locks is not linearizable")
 	}
 	if f.Linearizable.Registers == judge.Violated {
-		found = append(found, "the guarded registers' history is not that of a register")
+		found = append(found, "the history of the guarded registers is not linearizable")
 	}
 	return append(found, r.History.Errors...)
 }
@@ -98,7 +98,7 @@ func (r *Report) Unproved() []string {
 		}
 	}
 	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
-		why = append(why, "no key was looked for that may have stayed behind")
+		why = append(why, "nobody looked for keys left behind")
 	}
 	switch {
 	case r.Interrupted:
@@ -170,8 +170,8 @@ func (r *Report) rows() []row {
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
 		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
 		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
-		{"overlaps", fmt.Sprint(len(f.Overlaps)), "holders at once, within the promised assumptions"},
-		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of them with a node's clock stepped forward under the holder: nothing is promised there"},
+		{"overlaps", fmt.Sprint(len(f.Overlaps)), "of two holders, while all assumptions held"},
+		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of two holders, after a node's clock was stepped forward: nothing is promised then"},
 		{"tokens out of order", fmt.Sprint(len(f.Tokens)), ""},
 		{"lost updates, guarded", fmt.Sprint(f.Guarded.Lost), fmt.Sprintf("of %d writes; %d accesses refused as stale", f.Guarded.Writes, f.Guarded.Refused)},
 		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: what a fencing token is for", f.Open.Writes)},

@@ -46,7 +46,7 @@ func TestVerdict(t *testing.T) {
 		"an open lost update":    {func(r *Report) { r.Findings.Open.Lost = 2 }, "nothing was violated\n", true},
 		"a token":                {func(r *Report) { r.Findings.Tokens = []string{"5 after 6"} }, "the first: 5 after 6", false},
 		"a key":                  {func(r *Report) { r.Findings.Orphans = []judge.Orphan{{Name: "a", Node: 2}} }, "violated: a key left behind", false},
-		"a history":              {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "not that of a lock", false},
+		"a history":              {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "history of the locks is not linearizable", false},
 		"a worker's end":         {func(r *Report) { r.History.Errors = []string{"worker 1 died"} }, "violated: worker 1 died", false},
 		"no fault":               {func(r *Report) { r.History.Faults = nil }, "not proved: no fault happened", false},
 		"a kind missing":         {func(r *Report) { r.Kinds = append(r.Kinds, "stop") }, "not proved: no fault of the kind stop", false},
