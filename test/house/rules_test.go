@@ -41,7 +41,7 @@ var (
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
 	modelMacros = regexp.MustCompile(`"(?:lock|token|admission)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
-	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED"}
+	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS"}
 )
 
 // parseRules reads the page's tables.
