@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +14,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		// A test that runs a command in its own process has it start this program anew, as a
+		// guard or a keeper. That must not run all tests again, and so on without end.
+		main()
+		return
+	}
 	testscript.Main(m, map[string]func(){"redlatch": main, "probe": probe})
 }
 
@@ -43,8 +50,11 @@ const limit = 3 * time.Minute
 //	signal SIG PROC|FILE    send a signal to a background command, or to the pid
 //	                        in the file; FILE@ means its process group
 //	guard-of PROC FILE      write the pid of its guard process
+//	parent-of PROC FILE     write the pid of COMMAND's parent process
+//	died SIG PROC           expect that a background command has died of a signal
 //	await FILE [PATTERN]    wait until the file has a line, or one that matches
 //	await-gone FILE...      wait until the processes with these pids have ended
+//	await-reaped FILE...    wait until somebody has waited for them, too
 //	[!] running FILE...     whether they have not
 //	less FILE1 FILE2        compare the numbers on the last lines
 func TestScript(t *testing.T) {
@@ -65,6 +75,13 @@ func TestScript(t *testing.T) {
 			env.Setenv("TOTAL", strconv.Itoa(8*increments))
 			return nil
 		},
+		// root, without which some of the system cannot be changed.
+		Condition: func(condition string) (bool, error) {
+			if condition != "root" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			return os.Getuid() == 0, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"nodes":        nodes,
 			"pause":        pause,
@@ -78,15 +95,18 @@ func TestScript(t *testing.T) {
 			"forget":       forget,
 			"expiry":       expiry,
 
-			"exits":      exits,
-			"start":      startProcess,
-			"ends":       ends,
-			"signal":     sendSignal,
-			"guard-of":   guardOf,
-			"await":      await,
-			"await-gone": awaitGone,
-			"running":    running,
-			"less":       less,
+			"exits":        exits,
+			"start":        startProcess,
+			"ends":         ends,
+			"signal":       sendSignal,
+			"guard-of":     hiddenProcess("guard-process"),
+			"parent-of":    hiddenProcess("parent-process"),
+			"await":        await,
+			"died":         died,
+			"await-gone":   awaitGone,
+			"await-reaped": awaitReaped,
+			"running":      running,
+			"less":         less,
 		},
 	})
 }
