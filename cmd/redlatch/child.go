@@ -20,6 +20,8 @@ type child struct {
 	guards     *guards
 	tree       *tree
 	tty        *terminal
+	// ordered: the guards were told to start it.
+	ordered bool
 	// events has every change of state until finished is closed. heard is closed
 	// when no guard is left.
 	events          chan event
@@ -80,12 +82,20 @@ func newChild() (*child, error) {
 		},
 		group: func() int { return c.group },
 	}
-	go func() {
-		defer close(c.heard)
-		c.hear()
-	}()
-	go c.wait()
 	return c, nil
+}
+
+// abandon lets the guards of a COMMAND go that was not started, and waits for them. A
+// COMMAND that was, or failed to, needs none of it.
+func (c *child) abandon() {
+	if c.ordered {
+		return
+	}
+	c.guards.release()
+	stuck := time.AfterFunc(time.Second, c.killGuards) // somebody has stopped one
+	waitFor(c.guards.pid)
+	stuck.Stop()
+	c.guards.close()
 }
 
 // tell passes on an event, to nobody after finish.
@@ -139,14 +149,15 @@ func (c *child) wait() {
 // they are, and so is every other descriptor this process inherited. tty is told
 // of a new group, and the guards of the deadline.
 func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline time.Time, over <-chan struct{}) *outcome {
-	c.tty = tty
-	group := syscall.Getpgrp()
-	if ownGroup {
-		group = 0
-	}
+	c.tty, c.ordered = tty, true
+	go func() {
+		defer close(c.heard)
+		c.hear()
+	}()
+	go c.wait()
 	c.guards.extend(deadline)
 	c.guards.ask() // to look at it
-	c.guards.order(order{path: path, argv: argv, env: env, group: group})
+	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
 	for {
 		select {
 		case ev := <-c.events:

@@ -17,11 +17,13 @@ import (
 
 // groupQuestion is the signal by which the guard is asked to count what it has
 // got. The kernel hands out those with lower numbers first, which on Linux are all
-// that are passed on.
+// that are passed on; and one thread of the guard gets them all (startGuards). The
+// kernel sends to the process of a group first that came last, which is the guard
+// before redlatch run.
 const groupQuestion = syscall.SIGIO
 
 // groupAnswer bounds the wait for the guard, which may be stopped.
-const groupAnswer = 100 * time.Millisecond
+const groupAnswer = time.Second
 
 // count is the guard's side.
 func (s *sentinel) count(caught signals) {
@@ -54,27 +56,26 @@ func (g *guards) ask() (number uint32, asked bool) {
 }
 
 // sentToGroup reports whether a signal that has come in was sent to all of our
-// process group.
-func (c *child) sentToGroup(sig os.Signal) bool {
-	seen := &c.guards.shared.seen[number(sig)%signalCount]
-	// Two signals to one process may be handled by two of its threads at once,
-	// the later one first: it is asked twice.
-	for range 2 {
-		question, asked := c.guards.ask()
-		for end := time.Now().Add(groupAnswer); asked && int32(c.guards.shared.answered.Load()-question) < 0; {
-			time.Sleep(time.Millisecond / 5)
-			asked = time.Now().Before(end)
-		}
-		if !asked {
-			// Most likely it came from the keyboard, if it may have.
-			return c.tty.isOurs() && slices.Contains(fromKeyboard, sig)
-		}
-		if now := seen.Load(); now != c.counted[sig] {
-			c.counted[sig] = now
-			return true
+// process group. It waits for the guard, for limit at most.
+func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
+	question, asked := c.guards.ask()
+	for over := time.After(min(limit, groupAnswer)); asked && int32(c.guards.shared.answered.Load()-question) < 0; {
+		select {
+		case <-time.After(time.Millisecond / 5):
+		case <-over:
+			asked = false
+		case <-c.guards.ended:
+			asked = false
 		}
 	}
-	return false
+	if !asked {
+		// Most likely it came from the keyboard, if it may have.
+		return c.tty.isOurs() && slices.Contains(fromKeyboard, sig)
+	}
+	now := c.guards.shared.seen[number(sig)%signalCount].Load()
+	sent := now != c.counted[sig]
+	c.counted[sig] = now
+	return sent
 }
 
 // fromKeyboard are signals that a terminal sends to its foreground group.

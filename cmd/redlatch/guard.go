@@ -4,9 +4,11 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,7 +33,13 @@ import (
 // That redlatch run is gone, the guards are told by the kernel: it alone has the
 // other end of a pipe that they read. The guard is in the caller's process group,
 // to see which signals are sent to that (groupsignal.go), and may be killed or
-// stopped with it. COMMAND's parent is in a group of its own, and is not.
+// stopped with it. COMMAND's parent leaves that group when it has started COMMAND.
+//
+// Where COMMAND stays in the caller's group, its parent leaves the session as well:
+// a process with a parent in its session and in another group can be continued by
+// that, as far as the kernel knows (POSIX, "orphaned process group"). When the last
+// such process of a group ends, the kernel sends SIGHUP to the whole group if one of
+// it is stopped: to the caller, whose group it is, for no reason that it knows of.
 //
 // Not reached are processes of another user, what a service starts that COMMAND
 // only asked for it, and, where there is no /proc, what left COMMAND's group.
@@ -83,7 +91,14 @@ func startGuards() (*guards, error) {
 	}
 	// Stdin, stdout and stderr are for COMMAND, as all that this process
 	// inherited.
+	// With these signals kept from it, the guard has them from one thread, in their
+	// order, and does not die of one that comes before it catches them.
+	runtime.LockOSThread()
+	before := blockSignals(maskOf(guardSignals))
+	shared.blocked.Store(before)
 	g.pid, err = syscall.ForkExec(self, args, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	unblockSignals(maskOf(guardSignals) &^ before)
+	runtime.UnlockOSThread()
 	if err != nil {
 		g.close()
 		return nil, err
@@ -107,9 +122,12 @@ func (g *guards) close() {
 	}
 }
 
-// ownProgram is this program's file. On Linux it is found though the file was
-// replaced or deleted meanwhile: a wait for a lock may outlast an upgrade.
+// ownProgram is this program's file, to start it again. On Linux it is found though
+// the file was replaced or deleted meanwhile: a wait for a lock may outlast an upgrade.
 func ownProgram() (string, error) {
+	if !runsMain {
+		return "", errors.New("this program is not redlatch, but has some of it inside")
+	}
 	const running = "/proc/self/exe"
 	if _, err := os.Stat(running); err == nil {
 		return running, nil
@@ -143,13 +161,13 @@ func (g *guards) release() {
 type order struct {
 	path      string
 	argv, env []string
-	// group is the process group to put it into; 0 is one of its own.
-	group int
+	// ownGroup has it lead a process group of its own.
+	ownGroup bool
 }
 
 // encode returns the order as text: no part of a command line has a zero byte.
 func (o order) encode() string {
-	fields := append([]string{o.path, strconv.Itoa(o.group), strconv.Itoa(len(o.argv))}, o.argv...)
+	fields := append([]string{o.path, strconv.FormatBool(o.ownGroup), strconv.Itoa(len(o.argv))}, o.argv...)
 	return strings.Join(append(append(fields, o.env...), endOfOrder), "\x00")
 }
 
@@ -162,7 +180,7 @@ func decodeOrder(text string) (order, error) {
 	if last < 3 || fields[last] != endOfOrder {
 		return order{}, fmt.Errorf("order with %d fields cut off", len(fields))
 	}
-	group, err := strconv.Atoi(fields[1])
+	ownGroup, err := strconv.ParseBool(fields[1])
 	if err != nil {
 		return order{}, err
 	}
@@ -170,7 +188,7 @@ func decodeOrder(text string) (order, error) {
 	if err != nil || 3+argc > last {
 		return order{}, fmt.Errorf("order of %d fields with %q arguments", len(fields), fields[2])
 	}
-	return order{path: fields[0], group: group, argv: fields[3 : 3+argc], env: fields[3+argc : last]}, nil
+	return order{path: fields[0], ownGroup: ownGroup, argv: fields[3 : 3+argc], env: fields[3+argc : last]}, nil
 }
 
 // guardReport is what a guard has to say.

@@ -11,7 +11,7 @@ import (
 
 // What COMMAND is started with reaches its parent as it is, or not at all.
 func TestOrder(t *testing.T) {
-	want := order{path: "/bin/x", group: 7, argv: []string{"x", "", "a b", "\xff\n"}, env: []string{"A=", "B=\xfe"}}
+	want := order{path: "/bin/x", ownGroup: true, argv: []string{"x", "", "a b", "\xff\n"}, env: []string{"A=", "B=\xfe"}}
 	text := want.encode()
 	got, err := decodeOrder(text)
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -58,5 +58,20 @@ func TestChildren(t *testing.T) {
 	}
 	if pids, err := descendants(cmd.Process.Pid); err != nil || len(pids) != 2 {
 		t.Errorf("got %v, %v; want two", pids, err)
+	}
+}
+
+// A program that is not redlatch when it is started again, such as a test binary that
+// would run its tests, is not started.
+func TestOtherProgramIsNotStarted(t *testing.T) {
+	runsMain = false
+	t.Cleanup(func() { runsMain = true })
+	for _, args := range [][]string{
+		{"run", "--nodes", "redis://127.0.0.1:1", "job", "--", "true"},
+		{"lock", "--keep", "--nodes", "redis://127.0.0.1:1", "job"},
+	} {
+		if text := printed(t, args...); !strings.Contains(text, "this program is not redlatch") {
+			t.Errorf("%q prints %q", args, text)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -79,13 +80,14 @@ func newSentinel(numbers []string, inherit bool) (*sentinel, *os.File, error) {
 	return s, files[2], nil
 }
 
+// guardSignals are meant for the job, or ask the guard about those.
+var guardSignals = slices.Concat(forwarded, jobControl, []os.Signal{syscall.SIGTTOU, groupQuestion})
+
 // catchAll keeps signals meant for the job from ending this process, which has to
 // outlive it. They are caught and not ignored, because COMMAND would inherit that.
 func catchAll() signals {
 	queue := make(signals, 64)
-	queue.add(forwarded)
-	queue.add(jobControl)
-	queue.add([]os.Signal{syscall.SIGTTOU, groupQuestion})
+	queue.add(guardSignals)
 	return queue
 }
 
@@ -103,7 +105,6 @@ func (g *guardCmd) Run(*printer) error {
 	parent, err := syscall.ForkExec(self, append([]string{os.Args[0], "parent-process"}, g.Files...), &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
 		return err
@@ -176,8 +177,9 @@ func (s *sentinel) start(text string) bool {
 		guardReport{commandFailed, uint32(syscall.ECANCELED)}.send(s.reports)
 		return false
 	}
-	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: o.group}
+	attr := &syscall.SysProcAttr{Setpgid: o.ownGroup}
 	dieWithParent(attr)
+	unblockSignals(maskOf(guardSignals) &^ s.shared.blocked.Load())
 	// Not os/exec: taking os.Stdin's descriptor would turn off O_NONBLOCK on
 	// a file description that is shared with processes we know nothing of.
 	pid, err := syscall.ForkExec(o.path, o.argv, &syscall.ProcAttr{Env: o.env, Files: []uintptr{0, 1, 2}, Sys: attr})
@@ -187,8 +189,11 @@ func (s *sentinel) start(text string) bool {
 		return false
 	}
 	s.shared.command.Store(int32(pid))
-	if o.group == 0 {
+	if o.ownGroup {
 		s.shared.group.Store(int32(pid))
+		_ = syscall.Setpgid(0, 0) // in the session: COMMAND can be stopped by the keyboard
+	} else {
+		_, _ = syscall.Setsid() // cannot fail: this process leads no group
 	}
 	guardReport{commandStarted, uint32(pid)}.send(s.reports)
 	return true

@@ -16,7 +16,7 @@ func (s *supervisor) forward(sig os.Signal) {
 	case sig == syscall.SIGCONT:
 		s.resume()
 	case sig == syscall.SIGTTIN: // for who reads the keyboard, not for us
-	case s.child.group == 0 && s.child.sentToGroup(sig):
+	case s.child.group == 0 && s.child.sentToGroup(sig, time.Until(s.terms.killAt(s.told))/2):
 	default:
 		s.child.signal(number(sig))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +34,37 @@ func raisePriority() {
 			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, -20)
 		}
 	}
+}
+
+// blockSignals keeps signals from the calling thread, which has to be locked, and from
+// what it starts. It returns those that were kept from it before.
+func blockSignals(mask uint64) (before uint64) {
+	set, old := sigset(mask), unix.Sigset_t{}
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old) // cannot fail
+	for n := range signalCount {
+		if old.Val[n/sigsetWord]>>(n%sigsetWord)&1 != 0 {
+			before |= 1 << n
+		}
+	}
+	return before
+}
+
+// unblockSignals ends that.
+func unblockSignals(mask uint64) {
+	set := sigset(mask)
+	_ = unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil)
+}
+
+// sigsetWord is how many signals a word of a set has.
+const sigsetWord = 8 * int(unsafe.Sizeof(unix.Sigset_t{}.Val[0]))
+
+func sigset(mask uint64) (set unix.Sigset_t) {
+	for n := range signalCount {
+		if mask>>n&1 != 0 {
+			set.Val[n/sigsetWord] |= 1 << (n % sigsetWord)
+		}
+	}
+	return set
 }
 
 // canWalk reports why the descendants of a process cannot be found: /proc is

@@ -21,6 +21,11 @@ func dieWithParent(*syscall.SysProcAttr) {}
 
 func raisePriority() {}
 
+// blockSignals and unblockSignals have no system call that all systems have.
+func blockSignals(uint64) (before uint64) { return 0 }
+
+func unblockSignals(uint64) {}
+
 // canWalk fails: only the group can be told from other processes.
 func canWalk() error { return errors.ErrUnsupported }
 

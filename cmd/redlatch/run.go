@@ -186,19 +186,20 @@ func (r *runCmd) Run(out *printer) error {
 	}
 	client, err := r.open(cfg, out)
 	if err != nil {
+		child.abandon()
 		return err
 	}
 	// Close is not deferred: it releases the lock, and after a panic COMMAND
 	// would still be running. The guard kills it then.
 	result := r.locked(client, sigs, out, child, path, argv, ours)
-	switch {
-	case result.abrupt:
-	case result.released:
+	if result.abrupt {
+		return result
+	}
+	child.abandon()
+	if result.released {
 		r.close(client, out)
-	default:
-		if err := client.Close(); err != nil {
-			out.detail("closing: %v", err)
-		}
+	} else if err := client.Close(); err != nil {
+		out.detail("closing: %v", err)
 	}
 	return result
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,13 +15,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		// A test that runs a command in its own process has it start this program anew, as a
-		// guard or a keeper. That must not run all tests again, and so on without end.
+	commands := map[string]func(){"redlatch": main, "probe": probe}
+	// A test that runs a command in its own process has it start this program again, as
+	// a guard or a keeper.
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") && commands[filepath.Base(os.Args[0])] == nil {
 		main()
-		return
 	}
-	testscript.Main(m, map[string]func(){"redlatch": main, "probe": probe})
+	runsMain = true
+	testscript.Main(m, commands)
 }
 
 // limit is how long a script waits for something that has to happen. It is no

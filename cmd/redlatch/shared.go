@@ -28,6 +28,9 @@ type shared struct {
 	// parent is COMMAND's parent process, and command COMMAND itself, once
 	// each has started.
 	parent, command atomic.Int32
+	// blocked are the signals that redlatch run was started without, and COMMAND
+	// is too.
+	blocked atomic.Uint64
 	// group is the process group that COMMAND leads; 0 when it is in its
 	// caller's.
 	group atomic.Int32
@@ -40,7 +43,8 @@ type shared struct {
 	seen            [signalCount]atomic.Uint32
 }
 
-// signalCount is more than the number of any signal that is counted.
+// signalCount is more than the number of any signal that is counted, and how many
+// there are in a mask.
 const signalCount = 64
 
 // sharedSize is a whole page.

@@ -98,6 +98,14 @@ func dieOf(sig syscall.Signal) {
 	}
 }
 
+// maskOf is a set of signals as in /proc/PID/status.
+func maskOf(set []os.Signal) (mask uint64) {
+	for _, sig := range set {
+		mask |= 1 << (number(sig) - 1)
+	}
+	return mask
+}
+
 // pending returns a stopping signal that has come in already, or nil.
 func (q signals) pending() os.Signal {
 	for {

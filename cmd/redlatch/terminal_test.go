@@ -176,7 +176,7 @@ func TestInterruptKeyEndsLoopOfWaits(t *testing.T) {
 	if _, err := k.server.Do("SET", "job", "somebody"); err != nil {
 		t.Fatal(err)
 	}
-	k.keys("for i in 1 2; do redlatch run job -- true; done\n")
+	k.keys("for i in 1 2; do redlatch run --verbose job -- true; done\n")
 	k.sees("waiting for")
 	k.keys(ctrlC)
 	k.sees("interrupted by SIGINT")
@@ -288,9 +288,17 @@ func TestBackground(t *testing.T) {
 }
 
 // Where nobody could continue us, as in a container's first process, Ctrl-Z
-// does not stop the job for good.
+// stops nothing: the kernel does not stop COMMAND, which is in our group.
 func TestStopKeyWithoutShell(t *testing.T) {
-	k := onTerminal(t, "redlatch", "run", "job", "--", "probe", "stop")
+	k := onTerminal(t, "redlatch", "run", "job", "--", "sh", "-c", "echo ready; read line; echo got $line; probe where")
+	k.sees("ready\n")
+	k.keys(ctrlZ + "words\n")
+	k.sees("got words\nin front\n")
+}
+
+// The kernel does stop a COMMAND with a group of its own, and it is continued.
+func TestStopKeyWithoutShellOwnGroup(t *testing.T) {
+	k := onTerminal(t, "redlatch", "run", "--own-group", "job", "--", "probe", "stop")
 	k.sees("ready\n")
 	k.keys(ctrlZ)
 	k.sees("continued\nin front\n")
