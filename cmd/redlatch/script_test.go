@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,12 +17,20 @@ import (
 
 func TestMain(m *testing.M) {
 	commands := map[string]func(){"redlatch": main, "probe": probe}
-	// A test that runs a command in its own process has it start this program again, as
-	// a guard or a keeper.
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") && commands[filepath.Base(os.Args[0])] == nil {
-		main()
+	if commands[filepath.Base(os.Args[0])] == nil {
+		// A test that runs a command in its own process has it start this program again,
+		// as a guard or a keeper.
+		if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+			main()
+		}
+		runsMain = true
+		// What was ignored as the tests were started is not for what they start.
+		for _, sig := range stopping {
+			if inheritedIgnored(sig) {
+				signal.Notify(make(chan os.Signal, 1), sig)
+			}
+		}
 	}
-	runsMain = true
 	testscript.Main(m, commands)
 }
 
