@@ -2,10 +2,10 @@ package redlatch
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
+	randv2 "math/rand/v2"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,9 +19,6 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// maxName bounds a lock's name, in bytes.
-const maxName = 512
-
 // Client holds locks on one set of nodes. It keeps one connection to each. It
 // is safe for concurrent use; a program needs one.
 type Client struct {
@@ -31,7 +28,6 @@ type Client struct {
 	census    *node.Census
 	engine    *quorum.Engine
 	waitqueue *waitqueue.Queue
-	queues    *queues
 
 	// draw returns a random duration below d, which is positive.
 	draw func(d time.Duration) time.Duration
@@ -59,10 +55,7 @@ type Client struct {
 type member interface {
 	quorum.Voter
 	waitqueue.Node
-	Take(ctx context.Context, r vote.Acquire) vote.Answer
-	Prolong(ctx context.Context, r vote.Extend) vote.Answer
-	Drop(ctx context.Context, r vote.Release) vote.Answer
-	Query(ctx context.Context, key string) vote.Answer
+	hook.OneShotNode
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -114,20 +107,21 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	}
 	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
 	c.life, c.end = context.WithCancelCause(context.Background())
-	c.queues = newQueues()
 	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)
 	c.waitqueue = waitqueue.New(waitqueue.Options{
 		Waiter:  waiter,
 		Timeout: config.NodeTimeout,
 		Foreign: isForeign,
 		CleanUp: func(key, from string) { c.engine.Remove(vote.Release{Key: key, ID: from, TTL: config.MaxTTL}) },
-		Draw:    func(d time.Duration) time.Duration { return c.draw(d) },
+		Draw:    c.draw,
+		Life:    c.life,
+		Now:     c.clock.Now,
 	})
 	voters, queueNodes := make([]quorum.Voter, len(endpoints)), make([]waitqueue.Node, len(endpoints))
 	for i, e := range endpoints {
 		n, err := c.newNode(i, e, waiter, dial)
 		if err != nil {
-			c.Close()
+			c.shut()
 			return nil, err
 		}
 		c.nodes = append(c.nodes, n)
@@ -135,13 +129,27 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	}
 	c.waitqueue.Use(queueNodes)
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
-	c.engine.OnWaiting(c.queues.markContended)
+	c.engine.OnWaiting(c.waitqueue.MarkContended)
 	c.connect()
 	if err := c.usable(); err != nil {
-		c.Close()
+		c.shut()
 		return nil, err
 	}
 	return c, nil
+}
+
+// completeSurroundings fills in what is this process's own.
+func completeSurroundings(s hook.Surroundings) hook.Surroundings {
+	if s.Clock == nil {
+		s.Clock = clock.System
+	}
+	if s.Draw == nil {
+		s.Draw = randv2.N[time.Duration]
+	}
+	if s.Random == nil {
+		s.Random = func(b []byte) { rand.Read(b) }
+	}
+	return s
 }
 
 // newNode returns the i-th node, at e.
@@ -211,38 +219,9 @@ func (c *Client) usable() error {
 	return nil
 }
 
-// Close releases the locks that this client holds, waits for what is under way,
-// and closes the connections. Waiting calls return ErrClosed. It takes a few
-// times NodeTimeout at most: where a quorum has answered, what is still to be done on the
-// other nodes gets one NodeTimeout, and next to nothing on one that has never answered. Keys
-// on nodes that do not answer expire with their TTL, as do locks whose WithMinHold is not over.
-// It returns an error that wraps
-// ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were seen
-// deleted. A second call does nothing.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	held := make([]*Lock, 0, len(c.held))
-	for lock := range c.held {
-		held = append(held, lock)
-	}
-	c.mu.Unlock()
+// shut ends what waits, waits for what is under way, and closes the connections.
+func (c *Client) shut() {
 	c.end(ErrClosed)
-
-	errs := make([]error, len(held))
-	var releases sync.WaitGroup
-	for i, lock := range held {
-		releases.Go(func() {
-			if err := lock.release(); !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
-				errs[i] = err
-			}
-		})
-	}
-	releases.Wait()
 	c.calls.Wait()
 	defer c.cutOff()()
 	c.waitqueue.Close()
@@ -254,7 +233,6 @@ func (c *Client) Close() error {
 		closing.Go(n.Close)
 	}
 	closing.Wait()
-	return errors.Join(errs...)
 }
 
 // cutOff bounds what Close waits for on nodes that do not answer: half as long again as Open
@@ -297,24 +275,6 @@ func (c *Client) enterWith(l *Lock) error {
 	return nil
 }
 
-// key returns the key of the lock name.
-func (c *Client) key(name string) (string, error) {
-	switch {
-	case name == "":
-		return "", invalid("the lock's name is empty")
-	case len(name) > maxName:
-		return "", invalid("the lock's name has %d bytes: use %d at most", len(name), maxName)
-	}
-	key := name
-	if c.config.KeyTemplate != nameMark {
-		key = strings.Replace(c.config.KeyTemplate, nameMark, name, 1)
-	}
-	if strings.HasPrefix(key, node.KeyPrefix) {
-		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
-	}
-	return key, nil
-}
-
 // answers puts the votes on nodes into the words of an error.
 func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	answers := make([]NodeAnswer, len(c.nodes))
@@ -329,4 +289,9 @@ func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 		}
 	}
 	return answers
+}
+
+// jitter is d ± 10 %, so that what started together does not go on together.
+func (c *Client) jitter(d time.Duration) time.Duration {
+	return d - d/10 + c.draw(d/5+1)
 }

@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -18,27 +19,6 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/vote"
-)
-
-// Commands is what the one-shot calls are made of on a node.
-type Commands = node.Way
-
-// The values of Config.Commands.
-const (
-	// CommandsAuto is scripts where the node runs them. with NoQuarantine, one that
-	// forbids them gets CommandsNative or else CommandsWatch, by what it turns
-	// out to know.
-	CommandsAuto = node.AnyWay
-	// CommandsScript is the scripts that Lock uses: Take asks whether the node is
-	// admitted, and raises the fence counter.
-	CommandsScript = node.Scripts
-	// CommandsNative is SET NX PX, then SET IFEQ (Valkey 8.1, Redis 8.4) to
-	// extend, and DELEX (Redis 8.4), DELIFEQ (Valkey 9.0) or SET IFEQ with an
-	// expiry of 1 ms to release. An extension may shorten the lock.
-	CommandsNative = node.Native
-	// CommandsWatch is SET NX PX, then WATCH, MULTI and EXEC, which any server
-	// has, over up to four further connections to a node: three round trips.
-	CommandsWatch = node.Watch
 )
 
 // Config says which servers hold the locks, and how. The zero value of each
@@ -103,24 +83,8 @@ type Config struct {
 	// distant nodes. At most 1 s. Defaults to 50 ms.
 	NodeTimeout time.Duration
 
-	// Replicas is how many replicas of a node must acknowledge a lock, an
-	// extension and a token before the node's vote counts (WAIT). A vote with
-	// fewer is undone, and the error's NodeAnswer is NotReplicated and says how
-	// many there were. A failover then finds the lock on those replicas, though
-	// not if another one is promoted: Redis and Valkey do not promise which.
-	// Defaults to 0.
-	Replicas int
-
-	// Fsync has the acknowledgements mean that it is on disk, on the node and on
-	// Replicas replicas (WAITAOF). It needs Redis or Valkey 7.2 and appendonly yes
-	// on all of them, and appendfsync always unless ReplicaTimeout is long enough
-	// for everysec.
-	Fsync bool
-
-	// ReplicaTimeout is how long the acknowledgements are waited for. Votes are
-	// acknowledged in groups, so one may wait for two groups. Twice ReplicaTimeout
-	// and NodeTimeout are 1 s together at most. Defaults to 50 ms.
-	ReplicaTimeout time.Duration
+	// Replicas has replicas acknowledge each vote. The zero value asks for none.
+	Replicas Replicas
 
 	// KeyTemplate makes the key of a lock from its name, which replaces {name},
 	// such as "redlock:{name}". The braces are not part of the key. Defaults to
@@ -158,12 +122,6 @@ type Config struct {
 	// Sentinels or a Cluster replace by replicas. Defaults to false.
 	Durable bool
 
-	// Commands is what Take, ExtendTake and Release send; everything else sends
-	// scripts. CommandsNative and CommandsWatch cannot tell whether a node is
-	// admitted and are refused unless NoQuarantine is set. Defaults to
-	// CommandsAuto.
-	Commands Commands
-
 	// Strict refuses a node that may evict locks to make room (maxmemory with a
 	// policy other than noeviction), which is otherwise logged once.
 	Strict bool
@@ -186,6 +144,31 @@ type Config struct {
 	batchAbove int
 }
 
+// Replicas says which acknowledgements a vote needs: a lock, an extension and a token count
+// on a node when so many of its replicas have them. The zero value asks for none. A failover
+// then finds the lock on those replicas, though not if another one is promoted: Redis and
+// Valkey do not promise which.
+type Replicas struct {
+	// Count is how many replicas of a node must acknowledge a lock, an extension and a token
+	// before the node's vote counts (WAIT). A vote with fewer is undone, and the error's
+	// NodeAnswer has VoteNotReplicated and says how many there were. Defaults to 0.
+	Count int
+
+	// Fsync has the acknowledgements mean that it is on disk, on the node and on Count
+	// replicas, which may be 0 (WAITAOF). It needs Redis or Valkey 7.2 and appendonly yes on
+	// all of them, and appendfsync always unless Timeout is long enough for everysec. Defaults
+	// to false.
+	Fsync bool
+
+	// Timeout is how long the acknowledgements are waited for. Votes are acknowledged in
+	// groups, so one may wait for two groups. Twice Timeout and Config.NodeTimeout are 1 s
+	// together at most. Defaults to 50 ms.
+	Timeout time.Duration
+}
+
+// maxName bounds a lock's name, in bytes.
+const maxName = 512
+
 const (
 	defaultTTL         = 10 * time.Second
 	defaultMaxTTL      = 30 * time.Second
@@ -202,7 +185,7 @@ func (c Config) stepTimeout() time.Duration {
 	if !c.acknowledged() {
 		return c.NodeTimeout
 	}
-	return c.NodeTimeout + 2*c.ReplicaTimeout
+	return c.NodeTimeout + 2*c.Replicas.Timeout
 }
 
 // aLittle is how long the rest of the nodes are waited for where it took took to hear a
@@ -213,11 +196,16 @@ func (c Config) aLittle(took time.Duration) time.Duration {
 }
 
 // acknowledged reports whether votes are to be acknowledged.
-func (c Config) acknowledged() bool { return c.Replicas > 0 || c.Fsync }
+func (c Config) acknowledged() bool { return c.Replicas.Count > 0 || c.Replicas.Fsync }
+
+// ofNode is r as a node knows it, without the connection for it.
+func (r Replicas) ofNode() node.Replicas {
+	return node.Replicas{Want: r.Count, Fsync: r.Fsync, Limit: r.Timeout}
+}
 
 // replicas says which acknowledgement the votes of the node at e need.
 func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
-	r := node.Replicas{Want: c.Replicas, Fsync: c.Fsync, Limit: c.ReplicaTimeout}
+	r := c.Replicas.ofNode()
 	if !e.cluster { // which has connections enough
 		second, err := dial(e)
 		if err != nil {
@@ -230,7 +218,7 @@ func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driv
 		if !e.cluster {
 			conn.Close()
 		}
-		return r, errors.New("this connection cannot wait for replicas: leave Config.Replicas and Config.Fsync out")
+		return r, errors.New("this connection cannot wait for replicas: leave Config.Replicas out")
 	}
 	r.Conn = batcher
 	return r, nil
@@ -239,10 +227,9 @@ func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driv
 // nodeOptions says what the node at e, the i-th, is to a client.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
 	return node.Options{
-		Name:    e.name,
-		Index:   i,
-		Census:  census,
-		OneShot: c.Commands,
+		Name:   e.name,
+		Index:  i,
+		Census: census,
 		Deployment: node.Deployment{
 			Name:         c.Deployment,
 			MaxTTL:       c.MaxTTL,
@@ -277,7 +264,7 @@ func (e endpoint) dial() (driver.Conn, error) {
 
 // complete fills in the defaults, and refuses what cannot work.
 func (c Config) complete() (Config, []endpoint, error) {
-	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout, "ReplicaTimeout": &c.ReplicaTimeout} {
+	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout, "Replicas.Timeout": &c.Replicas.Timeout} {
 		if *d < 0 || *d > 0 && *d < time.Millisecond {
 			return c, nil, invalid("Config.%s is %v: it must be at least 1ms, the servers' grain, or 0 for its default", setting, *d)
 		}
@@ -293,7 +280,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	}
 	orDefault(&c.MaxHold, defaultMaxHold)
 	orDefault(&c.NodeTimeout, defaultNodeTimeout)
-	orDefault(&c.ReplicaTimeout, defaultReplicaWait)
+	orDefault(&c.Replicas.Timeout, defaultReplicaWait)
 	orDefault(&c.KeyTemplate, nameMark)
 	orDefault(&c.Deployment, "default")
 	c.NoQuarantine = c.NoQuarantine || c.RestartFence == FenceOff
@@ -309,13 +296,11 @@ func (c Config) complete() (Config, []endpoint, error) {
 		checkTTL("Config.TTL", c.TTL, c.MaxTTL),
 		checkLabel("Config.Label", c.Label),
 		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
-		check(c.Replicas >= 0, "Config.Replicas is %d: it must be 0 or more", c.Replicas),
+		check(c.Replicas.Count >= 0, "Config.Replicas.Count is %d: it must be 0 or more", c.Replicas.Count),
 		check(c.stepTimeout() <= maxNodeTimeout || c.NodeTimeout > maxNodeTimeout,
-			"Config.ReplicaTimeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.ReplicaTimeout, c.NodeTimeout, maxNodeTimeout),
+			"Config.Replicas.Timeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.Replicas.Timeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
-		check(c.Commands <= CommandsWatch, "Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", c.Commands),
-		check(c.NoQuarantine || c.Commands <= CommandsScript, "Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set NoQuarantine"),
 		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted stays out for so long; a lock is renewed for as long as it is held", c.MaxTTL, admission.MaxMaxTTL),
 		check(!c.Durable || !c.NoQuarantine, "Config.Durable: with NoQuarantine every node votes at once: leave one of the two out"),
 		checkDurable(c.Durable, endpoints),
@@ -396,6 +381,24 @@ func isDeploymentName(s string) bool {
 	return s != ""
 }
 
+// key returns the key of the lock name.
+func (c Config) key(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", invalid("the lock's name is empty")
+	case len(name) > maxName:
+		return "", invalid("the lock's name has %d bytes: use %d at most", len(name), maxName)
+	}
+	key := name
+	if c.KeyTemplate != nameMark {
+		key = strings.Replace(c.KeyTemplate, nameMark, name, 1)
+	}
+	if strings.HasPrefix(key, node.KeyPrefix) {
+		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
+	}
+	return key, nil
+}
+
 // wholeTTL cuts a TTL to the servers' grain, and refuses it as checkTTL does.
 func wholeTTL(setting string, ttl, most time.Duration) (time.Duration, error) {
 	whole := ttl.Truncate(time.Millisecond)
@@ -450,4 +453,9 @@ func defaultLabel() string {
 		return strconv.Itoa(os.Getpid())
 	}
 	return label
+}
+
+// checkContext refuses a ctx that is nil.
+func checkContext(ctx context.Context) error {
+	return check(ctx != nil, "ctx is nil: pass context.Background() or the request's context")
 }

@@ -27,14 +27,3 @@ const (
 	NotReplicated = VoteNotReplicated
 	Unavailable   = VoteUnavailable
 )
-
-// The statuses of a NodeReport.
-//
-// Deprecated: use StatusUnclear and so on.
-const (
-	Unclear    = StatusUnclear
-	Admitted   = StatusAdmitted
-	Admissible = StatusAdmissible
-	Waiting    = StatusWaiting
-	Unfit      = StatusUnfit
-)

@@ -102,7 +102,7 @@
 // MaxTTL, NoQuarantine and Durable. A client that differs changes nothing there
 // and gets no vote: its error wraps ErrInvalid and has both values. Reset, or the
 // command redlatch deployment set, changes them, and begins the wait of the
-// longer settings. Open, Query, Inspect and Examine write nothing; the first lock
+// longer settings. Open writes nothing, and to look (oneshot.Client.Inspect, doctor.Examine) neither; the first lock
 // that is asked for has the nodes admitted. A node that has no record of its own
 // is judged by those of a majority; where there is none, by the client's word.
 //
@@ -117,25 +117,12 @@
 // docs/restarts.md in the repository says what restarts, failovers and changes
 // cost in each topology, and what there is only the operator's word for.
 //
-// # One-shot calls
+// # Other packages
 //
-// Take, ExtendTake, Release and Query are for those who keep a lock's id
-// themselves, across processes: nothing is renewed, nobody is told of a loss, and
-// there is no token. Lock.Detach hands a lock over to them. On a node they are
-// made of one of the following, by what it turns out to be able to do or as
-// Config.Commands says:
-//
-//	                extend       release              tested on
-//	scripts         script       script               Redis 7.0, Valkey 8.0, 8.1, 9.1
-//	native          SET IFEQ     DELEX IFEQ           Redis 7.0, translated into scripts on the way
-//	native          SET IFEQ     DELIFEQ              Valkey 9.1; elsewhere translated
-//	native          SET IFEQ     SET IFEQ PX 1        Valkey 8.1; elsewhere translated
-//	transactions    WATCH        WATCH                Redis 7.0, Valkey 8.0, 8.1, 9.1
-//
-// DELEX came with Redis 8.4, which was not at hand. Scripts alone can tell
-// whether a node is admitted, so that the others need NoQuarantine. They raise no
-// fence counter, and a release by them wakes nobody up: who waits
-// learns of it from the server's notice of the changed key, or by its timer.
+// Package oneshot takes and releases locks one call at a time, for those who keep a lock's id
+// themselves, across processes; Lock.Detach hands a lock over to them. Package doctor looks at
+// the nodes and says whether they are fit for locks. Package fence has guards that check
+// tokens, package goredis locks over go-redis clients.
 //
 // # Other lockers
 //

@@ -1,16 +1,13 @@
 package redlatch_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // Whatever nodes answer, an operation fails with an error that its documentation names.
@@ -65,48 +62,5 @@ func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	}
 	if e.Nodes[1].Verdict = redlatch.VoteNotSent; strings.Contains(e.Error(), "late") {
 		t.Error(e)
-	}
-}
-
-// One node has another's record, one cannot be reached: to prolong or to release is not held
-// up by the other, but has no quorum.
-func TestAnotherHolderIsNotInTheWay(t *testing.T) {
-	t.Parallel()
-	nodes := shared(t, 3)
-	proxies := redistest.Proxies(t, nodes)
-	client := open(t, config(proxyURLs(proxies)...))
-	lock := tryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-	take := t.Name() + "/take"
-	if ok, err := client.Take(t.Context(), take, "id", 20*time.Second); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	for _, name := range []string{lock.Name(), take} {
-		for _, s := range nodes {
-			await(t, "all nodes have it", func() bool { return value(t, s, name) != "" })
-		}
-		do(t, nodes[1], "SET", name, "theirs", "PX", "60000")
-	}
-	if err := proxies[2].Refuse(true); err != nil {
-		t.Fatal(err)
-	}
-	proxies[2].Cut()
-	for _, call := range []struct {
-		what string
-		err  func() error
-	}{
-		{"Extend", func() error { return lock.Extend(t.Context(), 20*time.Second) }},
-		{"Unlock", func() error { return lock.Unlock(t.Context()) }},
-		{"ExtendTake", func() error { return second(client.ExtendTake(t.Context(), take, "id", 20*time.Second)) }},
-		{"Release", func() error { return second(client.Release(t.Context(), take, "id")) }},
-		{"Query", func() error { _, _, err := client.Query(context.Background(), take); return err }},
-	} {
-		if err := call.err(); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrHeld) {
-			t.Errorf("%s: %v", call.what, err)
-		}
-	}
-	for _, name := range []string{lock.Name(), take} {
-		for _, s := range nodes {
-			do(t, s, "DEL", name)
-		}
 	}
 }

@@ -131,26 +131,3 @@ func ExampleClient_Admit() {
 	// before: true
 	// after: invoice/42 <nil>
 }
-
-// One process takes a lock and another releases it, by the id that they share.
-func ExampleClient_Take() {
-	urls, stop := exampleNodes()
-	defer stop()
-	client, err := redlatch.Open(redlatch.Config{Nodes: urls, NodeTimeout: time.Second, NoQuarantine: true})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
-	ctx := context.Background()
-
-	fmt.Println(client.Take(ctx, "upload/7", "session-f31c", 20*time.Second))
-	fmt.Println(client.Take(ctx, "upload/7", "session-90ab", 20*time.Second))
-	id, _, err := client.Query(ctx, "upload/7")
-	fmt.Println(id, err)
-	fmt.Println(client.Release(ctx, "upload/7", "session-f31c"))
-	// Output:
-	// true <nil>
-	// false <nil>
-	// session-f31c <nil>
-	// true <nil>
-}

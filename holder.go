@@ -63,3 +63,7 @@ func parseHolder(id string) Holder {
 	}
 	return h
 }
+
+// isForeign reports that a holder is of another library, or of an older kind, and
+// wakes nobody up when it releases.
+func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }

@@ -1,13 +1,16 @@
 package redlatch
 
 import (
-	"crypto/rand"
+	"context"
 	"fmt"
-	randv2 "math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 func init() {
@@ -24,25 +27,92 @@ func init() {
 		}
 		return watched{lockOrContext.(*Lock)}
 	}
-}
-
-// completeSurroundings fills in what is this process's own.
-func completeSurroundings(s hook.Surroundings) hook.Surroundings {
-	if s.Clock == nil {
-		s.Clock = clock.System
+	hook.ClientOf = func(client any) hook.Client { return inside{client.(*Client)} }
+	hook.Patients = func(config any, names []string) ([]hook.Patient, []string, time.Duration, error) {
+		return patients(config.(Config), names)
 	}
-	if s.Draw == nil {
-		s.Draw = randv2.N[time.Duration]
-	}
-	if s.Random == nil {
-		s.Random = func(b []byte) { rand.Read(b) }
-	}
-	return s
 }
 
 // watched is a lock with what a judge asks beside.
 type watched struct{ *Lock }
 
-func (w watched) HolderID() string        { return w.lease.ID() }
+func (w watched) HolderID() string        { return w.holder.Lease.ID() }
 func (w watched) End() clock.Instant      { return w.until().Add(-w.call.settings.guard) }
 func (w watched) Deadline() clock.Instant { return w.until() }
+
+// inside is a client as package oneshot asks it.
+type inside struct{ c *Client }
+
+func (i inside) Enter() (leave func(), err error) {
+	if err := i.c.enter(); err != nil {
+		return nil, err
+	}
+	if err := i.c.usable(); err != nil {
+		i.c.calls.Done()
+		return nil, err
+	}
+	return i.c.calls.Done, nil
+}
+
+func (i inside) Key(name string) (string, error) { return i.c.config.key(name) }
+func (i inside) WholeTTL(ttl time.Duration) (time.Duration, error) {
+	return wholeTTL("ttl", ttl, i.c.config.MaxTTL)
+}
+func (i inside) NoQuarantine() bool                       { return i.c.config.NoQuarantine }
+func (i inside) Wall() time.Time                          { return i.c.clock.Wall() }
+func (i inside) ALittle(took time.Duration) time.Duration { return i.c.config.aLittle(took) }
+func (i inside) Answers(answers []vote.Answer) any        { return i.c.answers(answers) }
+func (i inside) Holder(id string) any                     { return parseHolder(id) }
+func (i inside) Failure(op, name string, answers []vote.Answer) error {
+	return newQuorumError(op, name, i.c.answers(answers))
+}
+
+func (i inside) Nodes() []hook.OneShotNode {
+	nodes := make([]hook.OneShotNode, len(i.c.nodes))
+	for k, n := range i.c.nodes {
+		nodes[k] = n
+	}
+	return nodes
+}
+
+func (i inside) Put(ctx context.Context, p quorum.Poll) (granted bool, answers []vote.Answer) {
+	return i.c.engine.Put(ctx, p)
+}
+
+// patients is hook.Patients.
+func patients(config Config, names []string) (patients []hook.Patient, keys []string, connect time.Duration, err error) {
+	config, endpoints, err := config.complete()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	keys = make([]string, len(names))
+	for i, name := range names {
+		if keys[i], err = config.key(name); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	nodeNames := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		nodeNames[i] = e.name
+	}
+	census := node.NewCensus(nodeNames)
+	for i, e := range endpoints {
+		p := hook.Patient{Name: e.name, User: e.options.Username}
+		if !e.cluster {
+			conn, err := redisconn.New(e.options)
+			if err != nil {
+				for _, p := range patients {
+					if p.Node != nil {
+						p.Node.Close()
+					}
+				}
+				return nil, nil, 0, invalid("Config.Nodes[%d]: %w", i, err)
+			}
+			o := config.nodeOptions(i, e, census)
+			o.Replicas = config.Replicas.ofNode()
+			p.Node = node.New(conn, o)
+		}
+		patients = append(patients, p)
+	}
+	return patients, keys, connectTimeout(config.NodeTimeout), nil
+}

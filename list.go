@@ -60,6 +60,8 @@ const (
 	// pageOfKeys is how many keys a node is asked to look at in one step, which takes it
 	// well below a millisecond.
 	pageOfKeys = 500
+	// maxID bounds a holder id of any kind, in bytes, that is listed.
+	maxID = 512
 	// longestLine bounds how many waiters are listed.
 	longestLine = 1000
 	// queueKey is the place of the queue among node.SideKeys.

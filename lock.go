@@ -9,7 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
-	"github.com/redlatch/redlatch/internal/vote"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // Lock is one acquisition. It is safe for concurrent use, and shares nothing
@@ -17,14 +17,12 @@ import (
 type Lock struct {
 	client *Client
 	// call is the one that acquired it.
-	call *call
-	// lease is the lock's until it has ended: then it may be another's.
-	lease   *quorum.Lease
+	call    *call
 	token   uint64
 	started clock.Instant
-	// queue is where this process waits for the lock; nil before it is known there, and
-	// no longer of meaning when it has another holder. The queues' mutex guards it.
-	queue *queue
+	// holder is the lock as the wait queue knows it. Its lease is the lock's until that has
+	// ended: then it may be another's.
+	holder waitqueue.Holder
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
 	state lockState
@@ -57,30 +55,6 @@ const (
 	lockEnded              // its lease was released, detached, or given to the next caller
 )
 
-func (c *Client) newLock(call *call, t turn) *Lock {
-	l := &call.lock
-	l.client, l.call, l.lease, l.token, l.started = c, call, t.lease, t.token, t.since
-	l.renewal = l.started.Add(c.jitter(l.call.settings.ttl / 3))
-
-	c.mu.Lock()
-	closed := c.closed
-	if !closed {
-		c.held[l] = struct{}{}
-	}
-	c.mu.Unlock()
-	if closed {
-		// Close was called while the lock was being acquired, and does not know
-		// of it: the caller learns at once.
-		l.finish(lockReleased, ErrReleased)
-		l.drop(nil, true)
-		return l
-	}
-	l.mu.Lock()
-	c.clock.SetFrom(&l.alarm, l.started.Mono, l.nextTick(l.started), (*ticker)(l))
-	l.mu.Unlock()
-	return l
-}
-
 // Name returns the name that was locked.
 func (l *Lock) Name() string { return l.call.name }
 
@@ -107,7 +81,7 @@ func (l *Lock) Until() time.Time { return l.until().Mono }
 // until is the end of the validity. That of a lost lock stays what it was: an
 // extension whose answers came afterwards does not count.
 func (l *Lock) until() clock.Instant {
-	until := l.lease.Until()
+	until := l.holder.Lease.Until()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != lockHeld {
@@ -176,7 +150,7 @@ func (l *Lock) ranOut() error {
 }
 
 // lostAt is when the lock counts as lost.
-func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
+func (l *Lock) lostAt() clock.Instant { return l.holder.Lease.Until().Add(-l.call.settings.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
 func (l *Lock) lose(reason error) error {
@@ -188,7 +162,7 @@ func (l *Lock) lose(reason error) error {
 		l.mu.Lock()
 		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
 		l.mu.Unlock()
-		l.client.letGo(l)
+		l.client.waitqueue.LetGo(&l.holder)
 		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", reason)
 	}
 	return why
@@ -196,7 +170,7 @@ func (l *Lock) lose(reason error) error {
 
 // finish has the lock held no more, because of why, if it was held, and returns why it is not.
 func (l *Lock) finish(next lockState, why error) (last error, first bool) {
-	until := l.lease.Until()
+	until := l.holder.Lease.Until()
 	l.mu.Lock()
 	first = l.state == lockHeld
 	if first {
@@ -241,11 +215,11 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
-	end, votes := l.lease.Extend(ctx, ttl)
+	end, votes := l.holder.Lease.Extend(ctx, ttl)
 	switch {
 	case end == quorum.Lapsed:
 		return l.lose(l.ranOut())
-	case l.lease.Impossible():
+	case l.holder.Lease.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
 		return l.Err()
@@ -257,35 +231,6 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 		return fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	}
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
-}
-
-// Unlock releases the lock, or hands it over to the next who waits for it. It waits
-// until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
-// that did not answer are deleted in the background, or expire with their TTL.
-//
-// Where the next caller of this client goes on to hold by the same attempt (package
-// documentation, "Waiting"), no node is asked, and a lock that somebody has deleted there
-// is not seen to be lost.
-//
-// Where another client waits, the node that keeps the wait queue is the only one that is
-// asked: the client that it calls takes the other keys over, and those that are
-// left are deleted in the background after half a second, or when the client is
-// closed.
-//
-// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
-// released when that is over.
-//
-// Errors: ErrLost when the lock was no longer ours, though what was left of it
-// is released; ErrReleased when it was released before; ErrNoQuorum in a
-// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
-// not held then, but others may have to wait for the TTL.
-func (l *Lock) Unlock(ctx context.Context) error {
-	_ = ctx
-	if l.client.enterWith(l) == nil {
-		defer l.client.calls.Done()
-	}
-	return l.release()
 }
 
 // end ends all that is done for the lock in the background. It reports false when it had
@@ -302,57 +247,69 @@ func (l *Lock) end() (first bool) {
 	return first
 }
 
-// release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
-// for what is left of WithMinHold.
-func (l *Lock) release() error {
-	before := l.Err()
-	last, first := l.finish(lockReleased, ErrReleased)
-	if !first {
-		before = last
+// binding is what the ctx of a call has to say to the lock's own context.
+type binding bool
+
+const (
+	detached binding = false // its values
+	bound    binding = true  // its values and its end
+)
+
+func (b binding) parent(ctx context.Context) context.Context {
+	if b == bound {
+		return ctx
 	}
-	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
-		return l.keep(first, before)
-	}
-	return l.drop(before, before == nil)
+	return context.WithoutCancel(ctx)
 }
 
-// drop deletes the keys of a lock that is over, or hands them on where the lock was
-// held. before is why it was over already, and what drop returns then.
-func (l *Lock) drop(before error, held bool) error {
-	if !l.end() {
-		return before
+// lockContext is the context of a held lock. It asks the lock whenever it is asked
+// itself: a timer may be late, in a process that was stopped or starved, but a
+// holder that looks must never be told that it holds what has run out.
+type lockContext struct {
+	context.Context
+	lock   *Lock
+	cancel context.CancelCauseFunc
+}
+
+func newLockContext(parent context.Context, l *Lock) *lockContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	return &lockContext{Context: ctx, lock: l, cancel: cancel}
+}
+
+// Done returns a channel that is closed already when the validity is over by the clock.
+// Contexts derived from c end when c does, and do not ask.
+func (c *lockContext) Done() <-chan struct{} {
+	c.lock.Err()
+	return c.Context.Done()
+}
+
+func (c *lockContext) Err() error {
+	c.lock.Err()
+	return c.Context.Err()
+}
+
+// Value is what context.Cause calls on its way to the cause.
+func (c *lockContext) Value(key any) any {
+	c.lock.Err()
+	return c.Context.Value(key)
+}
+
+// Detach hands the lock over to whoever keeps the id that it returns: from then
+// on it is not renewed, Close does not release it, and its context is done.
+// Package oneshot extends and releases it by the id, here or in another process. It does not block.
+//
+// The error wraps ErrLost or ErrReleased when the lock was not held any more.
+func (l *Lock) Detach() (id string, err error) {
+	if err := l.Err(); err != nil {
+		return "", err
 	}
-	votes, ok := l.client.giveUp(l, held)
-	if before != nil || !ok || votes == nil {
-		return before
+	last, first := l.finish(lockReleased, fmt.Errorf("%w: detached", ErrReleased))
+	if !first {
+		return "", last
 	}
-	deleted, notOurs, unheard := 0, 0, false
-	for _, v := range votes {
-		switch v.Verdict {
-		case vote.Granted:
-			deleted++
-		case vote.NotOurs, vote.Held:
-			notOurs++
-		case vote.Unknown, vote.Unavailable: // which may have called somebody, too
-			unheard = true
-		}
+	if !l.end() || !l.holder.Lease.Detach() { // released at the same time
+		return "", ErrReleased
 	}
-	need := quorum.Majority(len(votes))
-	if deleted >= need {
-		return nil
-	}
-	if notOurs > len(votes)-need {
-		// rule: not-lost-in-doubt
-		if !unheard {
-			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
-		}
-		// Whoever was not heard may keep the queue, and have called another, who has taken
-		// over what the rest do not have.
-		for i, v := range votes {
-			if v.Verdict != vote.Granted {
-				votes[i] = vote.Answer{}
-			}
-		}
-	}
-	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
+	l.client.waitqueue.LetGo(&l.holder)
+	return l.holder.Lease.ID(), nil
 }

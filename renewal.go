@@ -86,8 +86,3 @@ func (l *Lock) afterLoss(now clock.Instant) {
 		l.release()
 	}
 }
-
-// jitter is d ± 10 %, so that what started together does not go on together.
-func (c *Client) jitter(d time.Duration) time.Duration {
-	return d - d/10 + c.draw(d/5+1)
-}

@@ -30,8 +30,8 @@
 //   - If a Cluster's master dies for good, its slots' locks cannot be had until go-redis
 //     asks who has them now: ClusterOptions.ClusterStateReloadInterval, which is 60 s
 //     where it is not set.
-//   - A Cluster's replicas cannot be waited for: Config.Replicas and Config.Fsync
-//     are refused with a *redis.ClusterClient.
+//   - A Cluster's replicas cannot be waited for: Config.Replicas is refused with a
+//     *redis.ClusterClient.
 //
 // go-redis sends a command again when its reply was lost. This package forbids
 // that on each of its own, whatever Options.MaxRetries says: a lock that was

@@ -21,7 +21,7 @@ const patience = 20 * time.Second
 
 var config = redlatch.Config{
 	NoQuarantine: true, TTL: 20 * time.Second,
-	NodeTimeout: 400 * time.Millisecond, ReplicaTimeout: 300 * time.Millisecond, // a starved machine is not the subject
+	NodeTimeout: 400 * time.Millisecond, Replicas: redlatch.Replicas{Timeout: 300 * time.Millisecond}, // a starved machine is not the subject
 }
 
 func open(t *testing.T, c redlatch.Config, clients ...goredis.Processor) *redlatch.Client {
@@ -239,7 +239,7 @@ func TestReplicas(t *testing.T) {
 	master := redistest.New(t)
 	replica := redistest.NewReplica(t, master)
 	c := config
-	c.Replicas = 1
+	c.Replicas.Count = 1
 	client := open(t, c, dial(t, master.Addr()))
 	cycle(t, "x", client, client)
 	if err := replica.Pause(); err != nil {
@@ -280,7 +280,7 @@ func TestMisfits(t *testing.T) {
 		{"failover with the quarantine on", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{failover}, "goredis.AnySentinel"},
 		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
-		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: 1}, []goredis.Processor{cluster}, "Config.Replicas"},
+		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: redlatch.Replicas{Count: 1}}, []goredis.Processor{cluster}, "Config.Replicas"},
 		{"a Config that cannot work", redlatch.Config{TTL: -1}, []goredis.Processor{one}, "Config.TTL"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

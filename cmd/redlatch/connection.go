@@ -87,15 +87,13 @@ func (c *connection) config() (redlatch.Config, error) {
 		}
 	}
 	cfg := redlatch.Config{
-		Nodes:          nodes,
-		MaxTTL:         c.MaxTTL,
-		NodeTimeout:    cmp.Or(c.NodeTimeout, defaultNodeTimeout),
-		Replicas:       c.Replicas,
-		Fsync:          c.Fsync,
-		ReplicaTimeout: c.ReplicaTimeout,
-		KeyTemplate:    c.KeyTemplate,
-		Deployment:     c.Deployment,
-		Durable:        c.Durable,
+		Nodes:       nodes,
+		MaxTTL:      c.MaxTTL,
+		NodeTimeout: cmp.Or(c.NodeTimeout, defaultNodeTimeout),
+		Replicas:    redlatch.Replicas{Count: c.Replicas, Fsync: c.Fsync, Timeout: c.ReplicaTimeout},
+		KeyTemplate: c.KeyTemplate,
+		Deployment:  c.Deployment,
+		Durable:     c.Durable,
 	}
 	if cfg.TLS, err = c.tls(); err != nil {
 		return redlatch.Config{}, err

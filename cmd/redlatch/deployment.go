@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/printable"
@@ -30,7 +31,7 @@ func settingsOf(cfg redlatch.Config) settings {
 	return settings{cfg.MaxTTL, cfg.NoQuarantine, cfg.Durable}
 }
 
-func recordedSettings(r *redlatch.Recorded) settings {
+func recordedSettings(r *doctor.Recorded) settings {
 	return settings{r.MaxTTL, r.NoQuarantine, r.Durable}
 }
 
@@ -52,7 +53,7 @@ func (s settings) quarantine() time.Duration {
 
 // recordText says in a few words what a node has recorded. names are the nodes that go
 // without saying.
-func recordText(node redlatch.NodeReport, names []string) string {
+func recordText(node doctor.Report, names []string) string {
 	switch r := node.Recorded; {
 	case node.Unreadable != nil:
 		return oneLine(node.Unreadable.Error())
@@ -73,13 +74,13 @@ func recordText(node redlatch.NodeReport, names []string) string {
 }
 
 // has reports whether the node has just these settings recorded, and believes them.
-func has(node redlatch.NodeReport) bool {
+func has(node doctor.Report) bool {
 	return node.Recorded != nil && node.Recorded.Agrees && node.Recorded.Void == "" && node.Unreadable == nil
 }
 
 // examine looks at the nodes, names apart.
-func examine(cfg redlatch.Config) ([]redlatch.NodeReport, error) {
-	reports, err := redlatch.Examine(context.Background(), cfg)
+func examine(cfg redlatch.Config) ([]doctor.Report, error) {
+	reports, err := doctor.Examine(context.Background(), cfg)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return nil, &outcome{code: exitUsage, err: err}
@@ -90,7 +91,7 @@ func examine(cfg redlatch.Config) ([]redlatch.NodeReport, error) {
 }
 
 // nodeNames are the names of the reports' nodes, sorted.
-func nodeNames(reports []redlatch.NodeReport) []string {
+func nodeNames(reports []doctor.Report) []string {
 	names := make([]string, len(reports))
 	for i, node := range reports {
 		names[i] = node.Node

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
@@ -90,10 +91,10 @@ func (s *deploymentSetCmd) confirm(out *printer) error {
 // plan is what a change of a deployment is about to do.
 type plan struct {
 	cfg     redlatch.Config
-	reports []redlatch.NodeReport
+	reports []doctor.Report
 	// change are the nodes that will be reset; done, the names of those that need not be
 	// or were; away, of those that were not reached.
-	change     []redlatch.NodeReport
+	change     []doctor.Report
 	done, away []string
 	// quarantine is how long the changed nodes do not vote.
 	quarantine time.Duration
@@ -101,7 +102,7 @@ type plan struct {
 	otherSet, lost bool
 }
 
-func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []redlatch.NodeReport) *plan {
+func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []doctor.Report) *plan {
 	p := &plan{cfg: cfg, reports: reports, quarantine: settingsOf(cfg).quarantine()}
 	names := nodeNames(reports)
 	for _, node := range reports {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 )
 
 // deploymentShowCmd is `redlatch deployment show`. What it prints is what was asked for, so it
@@ -73,7 +74,7 @@ func (s *deploymentShowCmd) Run(out *printer) error {
 	return nil
 }
 
-func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeReport, code int) string {
+func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, code int) string {
 	var text strings.Builder
 	names := nodeNames(reports)
 	fmt.Fprintf(&text, "deployment %s\nthese settings: %s\n", cfg.Deployment, settingsOf(cfg))
@@ -95,13 +96,13 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []redlatch.NodeRep
 }
 
 // statusText says whether the node votes for clients with the recorded settings.
-func statusText(r *redlatch.Recorded) string {
+func statusText(r *doctor.Recorded) string {
 	switch r.Status {
-	case redlatch.StatusAdmitted:
+	case doctor.StatusAdmitted:
 		return "run " + oneLine(r.RunID) + " was admitted and votes"
-	case redlatch.StatusAdmissible:
+	case doctor.StatusAdmissible:
 		return "it votes as soon as a client asks it to"
-	case redlatch.StatusWaiting:
+	case doctor.StatusWaiting:
 		if r.Left > 0 {
 			return fmt.Sprintf("kept out for %s: %s", short(r.Left), oneLine(r.Reason.Error()))
 		}
@@ -121,7 +122,7 @@ func (s settings) json(nodes []string) settingsJSON {
 	return settingsJSON{s.maxTTL.Seconds(), !s.noQuarantine, s.durable, nodes}
 }
 
-func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []redlatch.NodeReport, code int) error {
+func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []doctor.Report, code int) error {
 	type recordJSON struct {
 		settingsJSON
 		Void   string  `json:"void,omitempty"`

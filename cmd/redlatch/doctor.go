@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 )
 
 // doctorCmd is `redlatch doctor`. What it prints is what was asked for, so it
@@ -45,7 +46,7 @@ func (d *doctorCmd) Run(out *printer) error {
 		names = []string{doctorName}
 	}
 	d.sayNodes(out)
-	reports, err := redlatch.Examine(context.Background(), cfg, names...)
+	reports, err := doctor.Examine(context.Background(), cfg, names...)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return &outcome{code: exitUsage, err: err}

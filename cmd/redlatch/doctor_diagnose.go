@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // diagnose turns what was seen into findings, the worst first.
-func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
+func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	var f findings
 	d.diagnoseSet(&f, reports)
 	d.diagnoseClocks(&f, reports)
@@ -32,7 +32,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 	}
 	waiting := 0
 	for _, node := range reports {
-		if node.Status == redlatch.StatusWaiting {
+		if node.Status == doctor.StatusWaiting {
 			waiting++
 		}
 	}
@@ -56,7 +56,7 @@ func (d *doctorCmd) diagnose(reports []redlatch.NodeReport) findings {
 }
 
 // diagnoseSet looks at the nodes together.
-func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
 	of := len(reports)
 	need := of/2 + 1
 	reached, vote, waiting := 0, 0, 0
@@ -65,9 +65,9 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 			reached++
 		}
 		switch node.Status {
-		case redlatch.StatusAdmitted, redlatch.StatusAdmissible:
+		case doctor.StatusAdmitted, doctor.StatusAdmissible:
 			vote++
-		case redlatch.StatusWaiting:
+		case doctor.StatusWaiting:
 			waiting++
 		}
 	}
@@ -91,7 +91,7 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 	}
 	if d.NoQuarantine {
 		s := danger
-		if !slices.ContainsFunc(reports, func(node redlatch.NodeReport) bool { return !node.Durable }) {
+		if !slices.ContainsFunc(reports, func(node doctor.Report) bool { return !node.Durable }) {
 			s = warning
 		}
 		f.add(s, "", "the quarantine is off: a node that restarts without its last keys gives locks away that are held",
@@ -100,7 +100,7 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []redlatch.NodeReport) {
 }
 
 // diagnoseVote says why a node does not vote. waiting is how many do not yet.
-func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport, waiting int) {
+func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 	switch {
 	case node.SameAs != "":
 		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
@@ -108,21 +108,21 @@ func (d *doctorCmd) diagnoseVote(f *findings, node redlatch.NodeReport, waiting 
 	case node.Role != "" && node.Role != "master":
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
-	case node.Status == redlatch.StatusWaiting:
+	case node.Status == doctor.StatusWaiting:
 		remedy := "wait, or if no lock was held on it before: " + d.admitCommand(node.Node)
 		if waiting > 1 {
 			remedy = "wait, or if no lock was held on them before: " + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
-	case node.Status == redlatch.StatusUnclear:
+	case node.Status == doctor.StatusUnclear:
 		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
-	case node.Status == redlatch.StatusUnfit && len(node.Missing) == 0:
+	case node.Status == doctor.StatusUnfit && len(node.Missing) == 0:
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}
 }
 
 // diagnoseServer looks at how the server is set up.
-func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 	if node.Evicting {
 		f.add(danger, node.Node, fmt.Sprintf("it may delete locks to make room (maxmemory %s, %s)", size(node.MaxMemory), node.Policy),
 			"CONFIG SET maxmemory-policy noeviction, and the same in its configuration file")
@@ -144,7 +144,7 @@ func (d *doctorCmd) diagnoseServer(f *findings, node redlatch.NodeReport) {
 
 // diagnoseSpeed looks at what the node's user may do, and takes from it what locks do
 // without.
-func (d *doctorCmd) diagnoseSpeed(f *findings, node *redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseSpeed(f *findings, node *doctor.Report) {
 	var lacks, speed []string
 	for _, rule := range node.Missing {
 		if slices.Contains(speedRules, rule) {
@@ -161,7 +161,7 @@ func (d *doctorCmd) diagnoseSpeed(f *findings, node *redlatch.NodeReport) {
 }
 
 // diagnoseUser looks at what the nodes' user may do.
-func (d *doctorCmd) diagnoseUser(f *findings, node redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 	guessed := "~" + strings.Replace(d.keyTemplate(), "{name}", doctorName, 1)
 	switch {
 	case len(node.Missing) == 0:
@@ -187,9 +187,9 @@ func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}"
 
 // diagnoseClocks compares the nodes' wall clocks with this machine's. What most
 // nodes agree on is right.
-func (d *doctorCmd) diagnoseClocks(f *findings, reports []redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseClocks(f *findings, reports []doctor.Report) {
 	limit := drift(min(typicalTTL, d.MaxTTL))
-	var known []redlatch.NodeReport
+	var known []doctor.Report
 	for _, node := range reports {
 		if node.ClockKnown {
 			known = append(known, node)
@@ -198,7 +198,7 @@ func (d *doctorCmd) diagnoseClocks(f *findings, reports []redlatch.NodeReport) {
 	if len(known) == 0 {
 		return
 	}
-	slices.SortFunc(known, func(a, b redlatch.NodeReport) int { return cmp.Compare(a.ClockOffset, b.ClockOffset) })
+	slices.SortFunc(known, func(a, b doctor.Report) int { return cmp.Compare(a.ClockOffset, b.ClockOffset) })
 	middle := known[len(known)/2]
 	agree := 0
 	for _, node := range known {
@@ -222,7 +222,7 @@ func (d *doctorCmd) diagnoseClocks(f *findings, reports []redlatch.NodeReport) {
 }
 
 // apart is how far the node's clock is off for certain.
-func apart(node redlatch.NodeReport, right time.Duration) time.Duration {
+func apart(node doctor.Report, right time.Duration) time.Duration {
 	return max(0, (node.ClockOffset-right).Abs()-node.ClockError)
 }
 

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // diagnoseRecord compares what the node has recorded of the deployment with these settings. It
 // reports whether there is anything to say.
-func (d *doctorCmd) diagnoseRecord(f *findings, node redlatch.NodeReport) bool {
+func (d *doctorCmd) diagnoseRecord(f *findings, node doctor.Report) bool {
 	if node.Unreadable != nil {
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Unreadable),
 			"with the settings that the clients have: "+d.setCommand())
 		return true
 	}
 	other, ok := errors.AsType[*admission.DisagreementError](node.Reason)
-	if !ok || node.Status != redlatch.StatusUnfit {
+	if !ok || node.Status != doctor.StatusUnfit {
 		return false
 	}
 	at := "there"
@@ -42,7 +42,7 @@ func termsText(a admission.Agreement) string {
 }
 
 // diagnoseDurable compares the word that nodes are durable with what is seen of one.
-func (d *doctorCmd) diagnoseDurable(f *findings, node redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseDurable(f *findings, node doctor.Report) {
 	if !d.Durable || node.Role != "master" {
 		return
 	}
@@ -64,7 +64,7 @@ func (d *doctorCmd) diagnoseDurable(f *findings, node redlatch.NodeReport) {
 }
 
 // diagnoseKeys tells of keys of the locks named by --lock that no client can have written.
-func (d *doctorCmd) diagnoseKeys(f *findings, node redlatch.NodeReport) {
+func (d *doctorCmd) diagnoseKeys(f *findings, node doctor.Report) {
 	for _, k := range node.ForeignKeys {
 		s, effect := danger, "the lock cannot be acquired there"
 		if !k.Blocks {

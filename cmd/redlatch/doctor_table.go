@@ -8,12 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // writeTable prints a row a node, then the findings.
-func writeTable(w io.Writer, reports []redlatch.NodeReport, found findings) error {
+func writeTable(w io.Writer, reports []doctor.Report, found findings) error {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tANSWERS\tLATENCY\tSERVER\tROLE\tUP\tVOTES\tKEEPS\tMAXMEMORY\tCLOCK\tLACKS\tSAME AS")
@@ -41,7 +41,7 @@ func writeTable(w io.Writer, reports []redlatch.NodeReport, found findings) erro
 
 // row has a cell for each column of the table; "-" is what is not known or not
 // the case.
-func row(node redlatch.NodeReport) []string {
+func row(node doctor.Report) []string {
 	cells := []string{node.Node, "no", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"}
 	set := func(i int, known bool, text string) {
 		if known {
@@ -67,19 +67,19 @@ func row(node redlatch.NodeReport) []string {
 }
 
 // votes says whether the node votes, in a word or two.
-func votes(node redlatch.NodeReport) string {
+func votes(node doctor.Report) string {
 	switch node.Status {
-	case redlatch.StatusAdmitted, redlatch.StatusAdmissible:
+	case doctor.StatusAdmitted, doctor.StatusAdmissible:
 		return "yes"
-	case redlatch.StatusWaiting:
+	case doctor.StatusWaiting:
 		return "in " + short(node.Left).String()
-	case redlatch.StatusUnfit:
+	case doctor.StatusUnfit:
 		return "no"
 	}
 	return "?"
 }
 
-func clockText(node redlatch.NodeReport) string {
+func clockText(node doctor.Report) string {
 	sign, offset := "+", node.ClockOffset.Round(time.Microsecond)
 	if offset < 0 {
 		sign = "-"
@@ -163,7 +163,7 @@ type findingJSON struct {
 }
 
 // writeJSON prints one object: nodes, findings, and the exit code.
-func writeJSON(w io.Writer, reports []redlatch.NodeReport, found findings) error {
+func writeJSON(w io.Writer, reports []doctor.Report, found findings) error {
 	answer := struct {
 		Nodes    []nodeJSON    `json:"nodes"`
 		Findings []findingJSON `json:"findings"`
@@ -180,7 +180,7 @@ func writeJSON(w io.Writer, reports []redlatch.NodeReport, found findings) error
 	return out.Encode(answer)
 }
 
-func asJSON(node redlatch.NodeReport) nodeJSON {
+func asJSON(node doctor.Report) nodeJSON {
 	n := nodeJSON{
 		Node: node.Node, Error: words(node.Err), Latency: node.Latency.Seconds(),
 		Server: node.Server, Version: node.Version, Role: node.Role, RunID: node.RunID, Uptime: node.Uptime.Seconds(),

@@ -12,36 +12,36 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // sound is a node of which there is nothing to say.
-func sound(name string) redlatch.NodeReport {
-	return redlatch.NodeReport{
+func sound(name string) doctor.Report {
+	return doctor.Report{
 		Node: name, Latency: 100 * time.Microsecond,
 		Server: "valkey", Version: "8.0.1", Role: "master", RunID: name, Uptime: time.Hour,
-		Status: redlatch.StatusAdmitted, Persistence: "AOF always", Durable: true, Policy: "noeviction",
+		Status: doctor.StatusAdmitted, Persistence: "AOF always", Durable: true, Policy: "noeviction",
 		ClockKnown: true, ClockError: 50 * time.Microsecond, User: "default",
 	}
 }
 
 func TestDiagnose(t *testing.T) {
-	behind := func(d time.Duration) func(*redlatch.NodeReport) {
-		return func(n *redlatch.NodeReport) { n.ClockOffset = -d }
+	behind := func(d time.Duration) func(*doctor.Report) {
+		return func(n *doctor.Report) { n.ClockOffset = -d }
 	}
-	down := func(n *redlatch.NodeReport) {
-		*n = redlatch.NodeReport{Node: n.Node, Err: errors.New("not sent: connection refused"), Status: redlatch.StatusUnclear}
+	down := func(n *doctor.Report) {
+		*n = doctor.Report{Node: n.Node, Err: errors.New("not sent: connection refused"), Status: doctor.StatusUnclear}
 	}
-	waiting := func(n *redlatch.NodeReport) {
-		n.Status, n.Left, n.Reason = redlatch.StatusWaiting, 9*time.Second, errors.New("it started 25s ago")
+	waiting := func(n *doctor.Report) {
+		n.Status, n.Left, n.Reason = doctor.StatusWaiting, 9*time.Second, errors.New("it started 25s ago")
 	}
 	cases := []struct {
 		name string
 		// nodes is how many there are, 3 by default; change, what is not sound
 		// about the first ones.
 		nodes  int
-		change []func(*redlatch.NodeReport)
+		change []func(*doctor.Report)
 		doctor doctorCmd
 		// forgetful: the nodes are not said to be durable.
 		forgetful bool
@@ -52,131 +52,131 @@ func TestDiagnose(t *testing.T) {
 		{name: "all well", exit: 0},
 		{name: "one node", nodes: 1, exit: 0, want: []string{"note: one node"}},
 		{name: "an even number", nodes: 4, exit: 1, want: []string{"warning: an even number of nodes, 4: it takes 3, so 1 may be down, no more than with 3 nodes"}},
-		{name: "a minority down", change: []func(*redlatch.NodeReport){down}, exit: 1,
+		{name: "a minority down", change: []func(*doctor.Report){down}, exit: 1,
 			want: []string{"warning: a: it cannot be asked: connection refused"}},
-		{name: "a majority down", change: []func(*redlatch.NodeReport){down, down}, exit: 2,
+		{name: "a majority down", change: []func(*doctor.Report){down, down}, exit: 2,
 			want: []string{"unsafe: only 1 of 3 nodes can be asked, and it takes 2", "warning: a, b: it cannot be asked"}},
-		{name: "a minority waits", change: []func(*redlatch.NodeReport){waiting}, exit: 1,
+		{name: "a minority waits", change: []func(*doctor.Report){waiting}, exit: 1,
 			want: []string{"warning: a: it started 25s ago"}},
-		{name: "a majority waits", change: []func(*redlatch.NodeReport){waiting, waiting}, exit: 1,
+		{name: "a majority waits", change: []func(*doctor.Report){waiting, waiting}, exit: 1,
 			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a, b: it started"}},
-		{name: "restarts cost a wait", forgetful: true, change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "RDB", false },
-			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },
-			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "unknown", false },
+		{name: "restarts cost a wait", forgetful: true, change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Persistence, n.Durable = "RDB", false },
+			func(n *doctor.Report) { n.Persistence, n.Durable = "AOF everysec", false },
+			func(n *doctor.Report) { n.Persistence, n.Durable = "unknown", false },
 		}, exit: 0, want: []string{
 			"note: a: persistence: RDB: it does not vote for 34s after each restart",
 			"note: b: persistence: AOF everysec", "note: c: persistence: unknown",
 		}},
-		{name: "said to be durable, and seen otherwise", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "AOF everysec", false },
-			func(n *redlatch.NodeReport) { n.Persistence, n.Durable = "unknown", false },
-			func(n *redlatch.NodeReport) {
-				n.Recorded = &redlatch.Recorded{Durable: true, Void: "it was seen otherwise"}
+		{name: "said to be durable, and seen otherwise", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Persistence, n.Durable = "AOF everysec", false },
+			func(n *doctor.Report) { n.Persistence, n.Durable = "unknown", false },
+			func(n *doctor.Report) {
+				n.Recorded = &doctor.Recorded{Durable: true, Void: "it was seen otherwise"}
 			},
 		}, exit: 2, want: []string{
 			"unsafe: a: it is said to be durable, and may forget what it answered (persistence: AOF everysec;",
 			"warning: b: its settings are not shown to this user", "warning: c: that it is durable is not believed any more: it was seen otherwise",
 		}},
-		{name: "said to be durable, with replicas", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Replicas = 2 }}, exit: 1,
+		{name: "said to be durable, with replicas", change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }}, exit: 1,
 			want: []string{"warning: a: replicas are attached, 2: its word says that none takes its place"}},
-		{name: "replicas of one that is not", forgetful: true, change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Replicas = 2 }},
+		{name: "replicas of one that is not", forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }},
 			want: []string{"note: a, b, c: persistence: AOF always"}},
-		{name: "other settings", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.Status, n.Reason = redlatch.StatusUnfit, &admission.DisagreementError{
+		{name: "other settings", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.Status, n.Reason = doctor.StatusUnfit, &admission.DisagreementError{
 					Recorded: admission.Agreement{MaxTTL: time.Minute}, Ours: admission.Agreement{MaxTTL: 30 * time.Second, Durable: true}}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has MaxTTL 1m0s there, and these settings are MaxTTL 30s, durable: it does not vote`}},
-		{name: "a key of the deployment that is of another type", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
+		{name: "a key of the deployment that is of another type", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
 				n.Unreadable = errors.New("the key is a list")
-				n.Status, n.Reason = redlatch.StatusUnfit, n.Unreadable
+				n.Status, n.Reason = doctor.StatusUnfit, n.Unreadable
 			},
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: the key is a list"}},
-		{name: "keys that no client has written", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.ForeignKeys = []redlatch.ForeignKey{{Key: "next", Problem: "it is a list"}, {Key: "token", Problem: "it is a list", Blocks: true}}
+		{name: "keys that no client has written", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.ForeignKeys = []doctor.ForeignKey{{Key: "next", Problem: "it is a list"}, {Key: "token", Problem: "it is a list", Blocks: true}}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the key "token": it is a list: the lock cannot be acquired there`, `warning: a: the key "next": it is a list: it means nothing`}},
 		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 1,
 			want: []string{"warning: the quarantine is off"}},
-		{name: "no fence, forgetful", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Durable = false }},
+		{name: "no fence, forgetful", change: []func(*doctor.Report){func(n *doctor.Report) { n.Durable = false }},
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
-		{name: "a replica", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Role, n.Status = "slave", redlatch.StatusUnfit }},
+		{name: "a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Role, n.Status = "slave", doctor.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
-		{name: "one server twice", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Status, n.Reason = redlatch.StatusUnfit, errors.New("twice") },
-			func(n *redlatch.NodeReport) { n.Status, n.SameAs = redlatch.StatusUnfit, "a" },
+		{name: "one server twice", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Status, n.Reason = doctor.StatusUnfit, errors.New("twice") },
+			func(n *doctor.Report) { n.Status, n.SameAs = doctor.StatusUnfit, "a" },
 		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote", "unsafe: b: it is the same server as a"}},
-		{name: "another set", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.Status, n.OtherSet, n.Reason = redlatch.StatusUnfit, []string{"x", "y"}, &admission.DisagreementError{}
+		{name: "another set", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.Status, n.OtherSet, n.Reason = doctor.StatusUnfit, []string{"x", "y"}, &admission.DisagreementError{}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has the nodes [x y] there`}},
-		{name: "too old", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Status, n.Reason = redlatch.StatusUnfit, errors.New("use Redis 7.0") },
+		{name: "too old", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Status, n.Reason = doctor.StatusUnfit, errors.New("use Redis 7.0") },
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: use Redis 7.0"}},
-		{name: "whether it votes depends on others", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.Status, n.Reason = redlatch.StatusUnclear, errors.New("not all nodes have been reached yet")
+		{name: "whether it votes depends on others", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.Status, n.Reason = doctor.StatusUnclear, errors.New("not all nodes have been reached yet")
 			},
 		}, exit: 1, want: []string{"warning: a: whether it votes cannot be told"}},
-		{name: "evicting", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Evicting, n.MaxMemory, n.Policy = true, 3<<29, "allkeys-lru" },
+		{name: "evicting", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Evicting, n.MaxMemory, n.Policy = true, 3<<29, "allkeys-lru" },
 		}, exit: 2, want: []string{"unsafe: a: it may delete locks to make room (maxmemory 1.5G, allkeys-lru)"}},
-		{name: "refuses writes", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Refusal = errors.New("MISCONF disk") }},
+		{name: "refuses writes", change: []func(*doctor.Report){func(n *doctor.Report) { n.Refusal = errors.New("MISCONF disk") }},
 			exit: 2, want: []string{"unsafe: a: it refuses harmless commands, and would refuse locks: MISCONF disk"}},
-		{name: "slow", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Latency = 30 * time.Millisecond }},
+		{name: "slow", change: []func(*doctor.Report){func(n *doctor.Report) { n.Latency = 30 * time.Millisecond }},
 			exit: 1, want: []string{"warning: a: a round trip takes 30ms of the 50ms"}},
-		{name: "slow for one, and patient clients", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) { n.Latency = 30 * time.Millisecond }},
+		{name: "slow for one, and patient clients", change: []func(*doctor.Report){func(n *doctor.Report) { n.Latency = 30 * time.Millisecond }},
 			doctor: doctorCmd{connection: connection{NodeTimeout: 300 * time.Millisecond}}},
-		{name: "permissions", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.Status, n.Reason, n.User, n.Missing = redlatch.StatusUnfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
+		{name: "permissions", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.Status, n.Reason, n.User, n.Missing = doctor.StatusUnfit, errors.New("NOPERM"), "app", []string{"+eval", "~redlatch:*"}
 			},
 		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
-		{name: "permissions to be called", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
+		{name: "permissions to be called", change: []func(*doctor.Report){
+			func(n *doctor.Report) {
 				n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"}
 			},
 		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:call:* +publish +subscribe: who waits"}},
-		{name: "permissions for a second connection", nodes: 1, change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"+client|kill"} },
+		{name: "permissions for a second connection", nodes: 1, change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+client|kill"} },
 		}, exit: 0, want: []string{"note: one node", "note: a: the user app lacks +client|kill: clients have no second connection"}},
-		{name: "permissions for a second connection, and others", nodes: 1, change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"+client|kill", "+publish"} },
+		{name: "permissions for a second connection, and others", nodes: 1, change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+client|kill", "+publish"} },
 		}, exit: 1, want: []string{"warning: a: the user app lacks +publish: who waits", "note: one node", "note: a: the user app lacks +client|kill:"}},
-		{name: "permissions for a second connection, and unfit", nodes: 1, change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) {
-				n.User, n.Missing, n.Status, n.Reason = "app", []string{"+client|kill"}, redlatch.StatusUnfit, errors.New("use Redis 7.0")
+		{name: "permissions for a second connection, and unfit", nodes: 1, change: []func(*doctor.Report){
+			func(n *doctor.Report) {
+				n.User, n.Missing, n.Status, n.Reason = "app", []string{"+client|kill"}, doctor.StatusUnfit, errors.New("use Redis 7.0")
 			},
 		}, exit: 2, want: []string{"unsafe: only 0 of 1 nodes vote", "unsafe: a: it does not vote: use Redis 7.0", "note: one node", "note: a: the user app lacks +client|kill:"}},
-		{name: "a key that may not matter", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
+		{name: "a key that may not matter", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
 		}, doctor: doctorCmd{connection: connection{KeyTemplate: "l:{name}"}}, exit: 1, want: []string{"warning: a: the user app may not use the key l:redlatch-doctor"}},
-		{name: "a key that matters", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.User, n.Missing = "app", []string{"~job"} },
+		{name: "a key that matters", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"~job"} },
 		}, doctor: doctorCmd{Lock: []string{"job"}}, exit: 2, want: []string{"unsafe: a: the user app lacks ~job"}},
-		{name: "clocks within a lock's drift", change: []func(*redlatch.NodeReport){behind(102 * time.Millisecond), behind(-102 * time.Millisecond)}},
-		{name: "a clock that is behind", change: []func(*redlatch.NodeReport){behind(103 * time.Millisecond)}, exit: 1,
+		{name: "clocks within a lock's drift", change: []func(*doctor.Report){behind(102 * time.Millisecond), behind(-102 * time.Millisecond)}},
+		{name: "a clock that is behind", change: []func(*doctor.Report){behind(103 * time.Millisecond)}, exit: 1,
 			want: []string{"warning: a: its wall clock is 103ms behind: locks on it end early"}},
-		{name: "a measurement too coarse to tell", change: []func(*redlatch.NodeReport){func(n *redlatch.NodeReport) {
+		{name: "a measurement too coarse to tell", change: []func(*doctor.Report){func(n *doctor.Report) {
 			n.ClockOffset, n.ClockError = 200*time.Millisecond, 150*time.Millisecond
 		}}},
-		{name: "a clock that costs round trips", change: []func(*redlatch.NodeReport){behind(-2 * time.Second)}, exit: 1,
+		{name: "a clock that costs round trips", change: []func(*doctor.Report){behind(-2 * time.Second)}, exit: 1,
 			want: []string{"warning: a: its wall clock is 2s ahead (beyond 1s nodes disagree about fencing tokens"}},
-		{name: "this machine's clock", change: []func(*redlatch.NodeReport){behind(time.Minute), behind(time.Minute), behind(59 * time.Second)}, exit: 1,
+		{name: "this machine's clock", change: []func(*doctor.Report){behind(time.Minute), behind(time.Minute), behind(59 * time.Second)}, exit: 1,
 			want: []string{"warning: this machine's wall clock is 1m0s ahead, by those of 2 of 3 nodes", "warning: c: its wall clock is 1s ahead"}},
-		{name: "the worst first", change: []func(*redlatch.NodeReport){
-			func(n *redlatch.NodeReport) { n.Missing = []string{"+client|kill"} },
+		{name: "the worst first", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Missing = []string{"+client|kill"} },
 			waiting,
-			func(n *redlatch.NodeReport) { n.Evicting, n.Policy = true, "allkeys-lfu" },
+			func(n *doctor.Report) { n.Evicting, n.Policy = true, "allkeys-lfu" },
 		}, exit: 2, want: []string{"unsafe: c:", "warning: b:", "note: a:"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var reports []redlatch.NodeReport
+			var reports []doctor.Report
 			for i := range cmp.Or(c.nodes, 3) {
 				node := sound(string(rune('a' + i)))
 				if i < len(c.change) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // force releases a lock whoever has it, when somebody has said yes to what that breaks.
@@ -21,7 +22,8 @@ func (u *unlockCmd) force(out *printer) error {
 	}
 	defer u.close(client, out)
 	look, cancel := context.WithTimeout(context.Background(), handleTimeout)
-	holding, err := client.Inspect(look, u.Name)
+	shots := oneshot.New(client)
+	holding, err := shots.Inspect(look, u.Name)
 	cancel()
 	if err != nil {
 		return u.failure("unlock", u.Name, err)
@@ -50,7 +52,7 @@ func (u *unlockCmd) force(out *printer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
 	for handle := range handles {
-		released, err := client.Release(ctx, u.Name, handle)
+		released, err := shots.Release(ctx, u.Name, handle)
 		switch {
 		case err != nil:
 			return u.failure("unlock", u.Name, err)
@@ -63,7 +65,7 @@ func (u *unlockCmd) force(out *printer) error {
 }
 
 // breaks says who has the lock and what becomes of them.
-func (u *unlockCmd) breaks(h redlatch.Holding) []string {
+func (u *unlockCmd) breaks(h oneshot.Holding) []string {
 	name := printable.Text(u.Name)
 	if h.Holder.ID == "" {
 		return []string{name + ": no quorum of nodes has it for one holder"}

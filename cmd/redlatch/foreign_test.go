@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -34,16 +35,16 @@ func checkPrintable(t *testing.T, text string) {
 
 // What servers say of themselves cannot reach a terminal's controls.
 func TestDoctorEscapes(t *testing.T) {
-	node := redlatch.NodeReport{
+	node := doctor.Report{
 		Node: "a", Server: evil, Version: evil, Role: evil, RunID: evil, Policy: evil, Persistence: evil, User: evil,
-		Missing: []string{evil}, OtherSet: []string{evil}, SameAs: "", Status: redlatch.StatusUnfit, MaxMemory: 1, Evicting: true,
+		Missing: []string{evil}, OtherSet: []string{evil}, SameAs: "", Status: doctor.StatusUnfit, MaxMemory: 1, Evicting: true,
 		Reason: errors.New(evil), Refusal: errors.New(evil),
 	}
 	for _, role := range []string{evil, "master"} {
 		node.Role = role
-		doctor := doctorCmd{connection: connection{Nodes: []string{"redis://a:1"}, Deployment: "default", MaxTTL: time.Minute}}
-		reports := []redlatch.NodeReport{node, {Node: "b", Err: errors.New(evil)}}
-		found := doctor.diagnose(reports)
+		command := doctorCmd{connection: connection{Nodes: []string{"redis://a:1"}, Deployment: "default", MaxTTL: time.Minute}}
+		reports := []doctor.Report{node, {Node: "b", Err: errors.New(evil)}}
+		found := command.diagnose(reports)
 		var table, text bytes.Buffer
 		if err := errors.Join(writeTable(&table, reports, found), writeJSON(&text, reports, found)); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // handleTimeout bounds a call for a lock that another process took. The nodes'
@@ -65,8 +65,8 @@ func (e *extendCmd) Run(out *printer) error {
 	if err := e.checkTTL(ttl); err != nil {
 		return err
 	}
-	return e.call(out, "extend", func(ctx context.Context, c *redlatch.Client) (bool, error) {
-		return c.ExtendTake(ctx, e.Name, e.Handle, ttl)
+	return e.call(out, "extend", func(ctx context.Context, c *oneshot.Client) (bool, error) {
+		return c.Extend(ctx, e.Name, e.Handle, ttl)
 	})
 }
 
@@ -83,12 +83,12 @@ func (u *unlockCmd) Run(out *printer) error {
 		return usage("give what redlatch lock printed; redlatch show says who has it, and redlatch unlock --force takes it from them", "no handle")
 	}
 	h := handled{u.connection, u.Name, *u.Handle}
-	return h.call(out, "unlock", func(ctx context.Context, c *redlatch.Client) (bool, error) {
+	return h.call(out, "unlock", func(ctx context.Context, c *oneshot.Client) (bool, error) {
 		return c.Release(ctx, u.Name, *u.Handle)
 	})
 }
 
-func (h *handled) call(out *printer, doing string, f func(context.Context, *redlatch.Client) (bool, error)) error {
+func (h *handled) call(out *printer, doing string, f func(context.Context, *oneshot.Client) (bool, error)) error {
 	cfg, err := h.config()
 	if err != nil {
 		return err
@@ -100,7 +100,8 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *redl
 	defer h.close(client, out)
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
-	ours, err := f(ctx, client)
+	shots := oneshot.New(client)
+	ours, err := f(ctx, shots)
 	switch {
 	case err != nil:
 		return h.failure(doing, h.Name, err)
@@ -108,7 +109,7 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *redl
 		return nil
 	}
 	who := "nobody holds it"
-	switch holding, err := client.Inspect(ctx, h.Name); {
+	switch holding, err := shots.Inspect(ctx, h.Name); {
 	case err != nil:
 		who = "who holds it is not known: " + err.Error()
 	case holding.Holder.ID == h.Handle:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // redlatch lock --keep leaves a process behind that renews the lock: the keeper.
@@ -144,7 +145,7 @@ func (l *lockCmd) watchCaller(sigs signals) {
 func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
 	defer cancel()
-	holding, err := client.Inspect(ctx, l.Name)
+	holding, err := oneshot.New(client).Inspect(ctx, l.Name)
 	if err == nil && holding.Holder.ID == "" {
 		err = redlatch.ErrLost
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // lockCmd is `redlatch lock`. The handle is what was asked for, so it goes to
@@ -164,7 +165,7 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
 	defer cancel()
 	if err := l.print(ctx, client, lock, handle, until, ttl); err != nil {
-		if _, err := client.Release(ctx, l.Name, handle); err != nil {
+		if _, err := oneshot.New(client).Release(ctx, l.Name, handle); err != nil {
 			out.warn("could not release %q, it expires by itself: %v", l.Name, err)
 		}
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
@@ -178,7 +179,7 @@ func (l *lockCmd) print(ctx context.Context, client *redlatch.Client, lock *redl
 		return err
 	}
 	nodes := []string{}
-	holding, _ := client.Inspect(ctx, l.Name) // nodes that do not answer now are left out
+	holding, _ := oneshot.New(client).Inspect(ctx, l.Name) // nodes that do not answer now are left out
 	for _, node := range holding.Nodes {
 		if node.Holder.ID == handle {
 			nodes = append(nodes, node.Node)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // showCmd is `redlatch show`. What it prints is what was asked for, so it goes to
@@ -57,7 +58,7 @@ func (s *showCmd) Run(out *printer) error {
 		return err
 	}
 	defer s.close(client, out)
-	holding, err := client.Inspect(ctx, s.Name)
+	holding, err := oneshot.New(client).Inspect(ctx, s.Name)
 	if err != nil {
 		return s.failure("show", s.Name, err)
 	}
@@ -75,7 +76,7 @@ func (s *showCmd) Run(out *printer) error {
 	return nil
 }
 
-func (s *showCmd) text(h redlatch.Holding, waiting []redlatch.Waiter) string {
+func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
 	var text strings.Builder
 	name := printable.Text(s.Name)
 	if h.Holder.ID == "" {
@@ -119,7 +120,7 @@ type holderJSON struct {
 	Left   *float64 `json:"left,omitempty"`
 }
 
-func (s *showCmd) json(h redlatch.Holding, waiting []redlatch.Waiter) string {
+func (s *showCmd) json(h oneshot.Holding, waiting []redlatch.Waiter) string {
 	type nodeAnswer struct {
 		Node string `json:"node"`
 		Says string `json:"says"`

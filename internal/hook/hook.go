@@ -1,14 +1,18 @@
-// Package hook is the one back door of the library: what the modules beside it,
-// and tests, may give a client or learn of a lock that no user can. The library
+// Package hook is the one back door of the library: what the packages beside it,
+// and tests, may give a client or learn of it that no user can. The library
 // cannot be imported here, so its types go by any. Package redlatch sets the
 // functions.
 package hook
 
 import (
+	"context"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Surroundings is what a client has beside its configuration: connections, clocks and
@@ -56,3 +60,59 @@ type Lease interface {
 
 // LeaseOf returns the lease of a *redlatch.Lock, or of the lock whose Context is given.
 var LeaseOf func(lockOrContext any) Lease
+
+// Client is a *redlatch.Client as package oneshot asks it.
+type Client interface {
+	// Enter begins a call, which Close waits for until leave is called. It returns an error
+	// when the client was closed or its nodes turned out to be misnamed.
+	Enter() (leave func(), err error)
+	// Key returns the key of the lock name.
+	Key(name string) (string, error)
+	// WholeTTL cuts a TTL to the servers' grain, and refuses one that cannot work.
+	WholeTTL(ttl time.Duration) (time.Duration, error)
+	// NoQuarantine is Config.NoQuarantine.
+	NoQuarantine() bool
+	// Wall is the wall clock's time.
+	Wall() time.Time
+	// ALittle is how long the rest of the nodes are waited for where it took took to hear a
+	// quorum of them.
+	ALittle(took time.Duration) time.Duration
+	// Nodes are the client's, in the order of its configuration.
+	Nodes() []OneShotNode
+	// Put puts a question to all nodes: granted when a quorum did.
+	Put(ctx context.Context, p quorum.Poll) (granted bool, answers []vote.Answer)
+	// Answers are answers as []redlatch.NodeAnswer, Holder reads a key's value as a
+	// redlatch.Holder.
+	Answers(answers []vote.Answer) any
+	Holder(id string) any
+	// Failure is the *redlatch.QuorumError of a vote that did not get its quorum.
+	Failure(op, name string, answers []vote.Answer) error
+}
+
+// OneShotNode is a node as package oneshot asks it. The steps are made of what way allows.
+type OneShotNode interface {
+	// Take sets the key, Prolong and Drop extend and delete it where it is held under the
+	// request's ID.
+	Take(ctx context.Context, way node.Way, r vote.Acquire) vote.Answer
+	Prolong(ctx context.Context, way node.Way, r vote.Extend) vote.Answer
+	Drop(ctx context.Context, way node.Way, r vote.Release) vote.Answer
+	// Query answers who has the key, in Holder, and for how long.
+	Query(ctx context.Context, key string) vote.Answer
+}
+
+// ClientOf returns the inside of a *redlatch.Client.
+var ClientOf func(client any) Client
+
+// Patient is a node that package doctor examines. Nothing was sent to it yet.
+type Patient struct {
+	Name string
+	// User is that of the node's URL.
+	User string
+	// Node is to be closed; it is nil for a Cluster.
+	Node *node.Node
+}
+
+// Patients returns the nodes of a redlatch.Config, the keys of the locks names, and how long
+// to connect to a node may take. The error wraps redlatch.ErrInvalid; then nothing is to be
+// closed.
+var Patients func(config any, names []string) (patients []Patient, keys []string, connect time.Duration, err error)

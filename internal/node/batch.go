@@ -264,6 +264,7 @@ func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 	case err != nil:
 		return failure(err), true
 	case executed:
+		b.noteVote()
 		return vote.Answer{Verdict: vote.Granted, Token: r.Proposed}, true
 	}
 	return a, false
@@ -292,7 +293,7 @@ func isSimpleRelease(r *vote.Release) bool {
 // sendBatch runs the common command of several steps.
 func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := b.limited()
-	reply, err := b.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+	reply, _, err := b.cast(ctx, func(seen *sighting) (driver.Reply, error) {
 		args[2] = seen.expected
 		return b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
 	})

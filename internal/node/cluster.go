@@ -105,18 +105,18 @@ func (c *Cluster) Release(ctx context.Context, r vote.Release) vote.Answer {
 }
 
 // Take sets the key, under an ID that may be Reused.
-func (c *Cluster) Take(ctx context.Context, r vote.Acquire) vote.Answer {
-	return c.of(r.Key).Take(ctx, r)
+func (c *Cluster) Take(ctx context.Context, way Way, r vote.Acquire) vote.Answer {
+	return c.of(r.Key).Take(ctx, way, r)
 }
 
 // Prolong prolongs the key if it is held under the ID.
-func (c *Cluster) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
-	return c.of(r.Key).Prolong(ctx, r)
+func (c *Cluster) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer {
+	return c.of(r.Key).Prolong(ctx, way, r)
 }
 
 // Drop deletes the key if it is held under the ID.
-func (c *Cluster) Drop(ctx context.Context, r vote.Release) vote.Answer {
-	return c.of(r.Key).Drop(ctx, r)
+func (c *Cluster) Drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
+	return c.of(r.Key).Drop(ctx, way, r)
 }
 
 // Query answers who has the key.

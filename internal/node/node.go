@@ -25,8 +25,6 @@ type Options struct {
 	// Index is the node's place in Census.
 	Index  int
 	Census *Census
-	// OneShot is what the one-shot steps are made of.
-	OneShot Way
 	// Deployment is the same for all nodes of a client.
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
@@ -160,7 +158,7 @@ func (n *Node) Close() {
 // vote sends a step of the voting script. One that depends on the node's admission has room
 // in args, at expected, for what is to be found there; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	return n.counted(ctx, func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
 			args[expected] = seen.expected
 		}
@@ -172,6 +170,7 @@ func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (dri
 		}
 		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 	})
+	return n.counted(ctx, reply, seen, err)
 }
 
 // voteAdmitted is vote for a step that answers refusal where the node has no admission. Such a
@@ -193,10 +192,8 @@ func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected i
 	}
 }
 
-// counted has eval send what makes the node's vote, and a yes acknowledged by
-// replicas where that is asked for.
-func (n *Node) counted(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
-	reply, seen, err := n.castAt(ctx, eval)
+// counted is the reply to a vote, whose yes replicas have acknowledged where that is asked for.
+func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, err error) (driver.Reply, error) {
 	// rule: replicas-acknowledge
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == vote.Granted || done(reply, nil).Verdict == vote.Granted) {
 		err = n.acknowledged(ctx, seen)
@@ -204,15 +201,10 @@ func (n *Node) counted(ctx context.Context, eval func(*sighting) (driver.Reply, 
 	return reply, err
 }
 
-// cast has eval send a command, given the server that it goes to. An
-// answer counts only if it came over the connection whose server was inspected.
-func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (driver.Reply, error) {
-	reply, _, err := n.castAt(ctx, eval)
-	return reply, err
-}
-
-// castAt is cast, and returns the server that the command went to, if there is a reply.
-func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
+// cast has eval send a command, given the server that it goes to, which cast returns, too, if
+// there is a reply. An answer counts only if it came over the connection whose server was
+// inspected.
+func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	flight := n.inFlight.Load()
 	if silence := flight.silence(); silence > n.options.Patience {
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
@@ -220,21 +212,21 @@ func (n *Node) castAt(ctx context.Context, eval func(*sighting) (driver.Reply, e
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, nil, err
 	}
-	reply, err = n.send(ctx, flight, flight.votes, func() (driver.Reply, error) {
-		connection := n.link.connected.Load()
-		seen = n.link.seen.Load()
-		reply, err := eval(seen)
-		// rule: inspected-connection
-		if err == nil && connection != n.conn.Connections() {
-			n.link.broken()
-			return driver.Reply{}, errReconnected
-		}
-		return reply, err
-	})
+	if err := flight.take(ctx, flight.votes); err != nil {
+		return driver.Reply{}, nil, err
+	}
+	connection := n.link.connected.Load()
+	seen = n.link.seen.Load()
+	reply, err = eval(seen)
+	// rule: inspected-connection
+	if err == nil && connection != n.conn.Connections() {
+		n.link.broken()
+		reply, err = driver.Reply{}, errReconnected
+	}
 	if isReadOnly(err) {
 		n.link.broken() // a master no more, and perhaps one again before it is next asked
 	}
-	return reply, seen, err
+	return reply, seen, n.over(ctx, flight, flight.votes, err)
 }
 
 var (
@@ -251,17 +243,22 @@ func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, 
 		return driver.Reply{}, err
 	}
 	reply, err := call()
-	if err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil {
-		flight.free(slots)
-		return reply, err
-	}
-	if ctx.Err() != nil {
+	return reply, n.over(ctx, flight, slots, err)
+}
+
+// over gives the slot of a command back that was answered or ended with err, and returns its
+// error: where the caller waited no longer, it goes on.
+func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, err error) error {
+	switch {
+	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
+	case ctx.Err() != nil:
 		n.abandon(flight, slots)
-		return reply, errNoAnswer
+		return errNoAnswer
+	default:
+		n.link.broken()
 	}
-	n.link.broken()
 	flight.free(slots)
-	return reply, err
+	return err
 }
 
 // abandon has the slot of a command that goes on without its caller freed when it is over.

@@ -66,13 +66,13 @@ func (u *unable) of(command string, connection uint64) error {
 	return nil
 }
 
-// first does a step by the first means that the node is able to. A command that
+// first does a step by the first means of that way that the node is able to. A command that
 // it does not know, or denies, was not executed, so that the next may follow.
-func (n *Node) first(all ...means) vote.Answer {
+func (n *Node) first(way Way, all ...means) vote.Answer {
 	quarantine := !n.options.Deployment.NoQuarantine
 	var refusals []error
 	for _, m := range all {
-		if n.options.OneShot != AnyWay && n.options.OneShot != m.way || quarantine && m.way != Scripts {
+		if way != AnyWay && way != m.way || quarantine && m.way != Scripts {
 			continue
 		}
 		connection := n.conn.Connections()
@@ -94,7 +94,7 @@ func (n *Node) first(all ...means) vote.Answer {
 }
 
 // Take sets the key, under an ID that may be Reused.
-func (n *Node) Take(ctx context.Context, r vote.Acquire) vote.Answer {
+func (n *Node) Take(ctx context.Context, way Way, r vote.Acquire) vote.Answer {
 	set := func() vote.Answer {
 		reply, err := n.write(ctx, "SET", r.Key, r.ID, "NX", "PX", milliseconds(r.TTL))
 		if err != nil || reply.Kind != driver.Null {
@@ -106,7 +106,7 @@ func (n *Node) Take(ctx context.Context, r vote.Acquire) vote.Answer {
 		}
 		return vote.Answer{Verdict: vote.Held, Holder: a.Holder, Left: a.Left}
 	}
-	return n.first(
+	return n.first(way,
 		means{Scripts, "EVALSHA", func() vote.Answer { return n.Acquire(ctx, r) }},
 		means{Native, "SET NX", set},
 		means{Watch, "SET NX", set},
@@ -114,9 +114,9 @@ func (n *Node) Take(ctx context.Context, r vote.Acquire) vote.Answer {
 }
 
 // Prolong prolongs the key if it is held under the ID.
-func (n *Node) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
+func (n *Node) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer {
 	ttl := milliseconds(r.TTL)
-	return n.first(
+	return n.first(way,
 		means{Scripts, "EVALSHA", func() vote.Answer { return n.Extend(ctx, r) }},
 		means{Native, "SET IFEQ", func() vote.Answer {
 			return done(n.write(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", ttl))
@@ -136,12 +136,12 @@ func (n *Node) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
 // Drop deletes the key if it is held under the ID. A reply that was lost makes it
 // ask once more; a node that has nothing then may have done as it was told the
 // first time.
-func (n *Node) Drop(ctx context.Context, r vote.Release) vote.Answer {
-	a := n.drop(ctx, r)
+func (n *Node) Drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
+	a := n.drop(ctx, way, r)
 	if a.Verdict != vote.Unknown || ctx.Err() != nil {
 		return a
 	}
-	again := n.drop(ctx, r)
+	again := n.drop(ctx, way, r)
 	switch again.Verdict {
 	case vote.Granted:
 		return again
@@ -151,8 +151,8 @@ func (n *Node) Drop(ctx context.Context, r vote.Release) vote.Answer {
 	return a
 }
 
-func (n *Node) drop(ctx context.Context, r vote.Release) vote.Answer {
-	return n.first(
+func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
+	return n.first(way,
 		means{Scripts, "EVALSHA", func() vote.Answer { return answer(n.release(ctx, r)) }},
 		means{Native, "DELEX", func() vote.Answer { return done(n.deletion(ctx, "DELEX", r.Key, "IFEQ", r.ID)) }},
 		means{Native, "DELIFEQ", func() vote.Answer { return done(n.deletion(ctx, "DELIFEQ", r.Key, r.ID)) }},
@@ -192,14 +192,15 @@ func (n *Node) Query(ctx context.Context, record string) vote.Answer {
 
 // errUnacknowledged: a transaction has a connection of its own, whose server
 // nobody has looked at.
-var errUnacknowledged = errors.New("Config.Replicas and Config.Fsync: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
+var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
 	if err := n.agrees(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	return n.counted(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, seen, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return n.counted(ctx, reply, seen, err)
 }
 
 // agrees returns an error where this client's settings are not the deployment's, for a vote
@@ -217,7 +218,8 @@ func (n *Node) agrees(ctx context.Context) error {
 
 // command sends a command that asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	return n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return reply, err
 }
 
 // deletion sends a command that deletes: also to a node with unanswered commands.

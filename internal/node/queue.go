@@ -41,7 +41,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
 	args := []string{script.Enqueue, waiter, strconv.FormatUint(r.Ticket.Number, 10), ""}
 	watched := false
-	reply, err := n.cast(ctx, func(seen *sighting) (reply driver.Reply, err error) {
+	reply, _, err := n.cast(ctx, func(seen *sighting) (reply driver.Reply, err error) {
 		args[3] = seen.expected
 		if l, ok := n.conn.(driver.Listener); ok && r.Watch {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)

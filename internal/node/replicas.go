@@ -104,7 +104,7 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 		return err
 	}
 	if n.replicas.Fsync {
-		return fmt.Errorf("%w: Config.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", errUnfit, err)
+		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", errUnfit, err)
 	}
 	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", errUnfit, err)
 }

@@ -10,26 +10,32 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Acquire asks the node for the record. A grant under a number that no fence counter can be is
+// Acquire asks the node for the key. A grant under a number that no fence counter can be is
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
-	a := n.acquire(ctx, r)
+	keys, args := n.acquireCommand(&r)
+	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
+	a := granted(reply, ofAnotherKind(err))
+	switch {
 	// rule: counter-bounded
-	if a.Verdict == vote.Granted && !isCounter(a.Token) {
+	case a.Verdict == vote.Granted && !isCounter(a.Token):
 		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
 		return badCounter(CounterKey(r.Key), a.Token)
-	}
-	if a.Verdict == vote.Granted || a.Verdict == vote.Held {
+	case a.Verdict == vote.Granted:
+		// The counter alone is what a hand-over usually is answered with.
+		a.Transferred = a.Transferred || r.From != "" && reply.Kind == driver.Int
+		n.noteVote()
+	case a.Verdict == vote.Held:
 		n.noteVote()
 	}
 	return a
 }
 
-// acquire is Acquire, whatever the counter is.
-func (n *Node) acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+// acquireCommand has the keys and arguments of the acquire script.
+func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+r.More)
 	seconds := proposed[:max(0, len(proposed)-6)]
-	const nkeys, usual, expected = 4, 14, 6
+	const nkeys, usual = 4, 14
 	counter, next := sideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
 		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
@@ -49,15 +55,10 @@ func (n *Node) acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	if r.More > 0 {
 		command = append(command, strconv.FormatUint(r.Proposed, 10))
 	}
-	keys, args := command[:nkeys:nkeys], command[nkeys:]
-	reply, err := n.voteAdmitted(ctx, keys, args, expected, 0)
-	a := granted(reply, ofAnotherKind(err))
-	// The counter alone is what a hand-over usually is answered with.
-	a.Transferred = a.Transferred || a.Verdict == vote.Granted && r.From != "" && reply.Kind == driver.Int
-	return a
+	return command[:nkeys:nkeys], command[nkeys:]
 }
 
-// Extend prolongs the record. A node that is kept out extends nothing either: the record of a
+// Extend prolongs the key. A node that is kept out extends nothing either: the key of a
 // client with other settings may outlast its quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
@@ -72,7 +73,7 @@ func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	return n.unlessScriptIsGone(n.vote(ctx, keys, args, 0))
 }
 
-// Repair gives the record back to its holder on a node that lost it.
+// Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
@@ -80,7 +81,7 @@ func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 }
 
 // Release deletes the key if it is held under the ID. When no answer comes, or the server
-// cannot do it now, the node goes on trying in the background until the TTL has removed the record.
+// cannot do it now, the node goes on trying in the background until the TTL has removed the key.
 func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 	reply, err := n.release(ctx, r)
 	return n.released(r, reply, err)

@@ -90,7 +90,11 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []vote.Answer) {
 	// rule: validity-from-send
 	start := e.clock.Now()
-	return newLease(e, request, start).acquire(ctx, start, (*Lease).acquireTransferred)
+	step := (*Lease).acquireStep
+	if request.From != "" {
+		step = (*Lease).acquireTransferred
+	}
+	return newLease(e, request, start).acquire(ctx, start, step)
 }
 
 // acquire makes the attempt, which began at start, by running step for each node.

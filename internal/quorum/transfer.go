@@ -131,11 +131,11 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 	return true
 }
 
-// acquireTransferred is acquireStep for an attempt to which a holder may have left its keys.
-// Where it cannot have taken one over it has it removed.
+// acquireTransferred is acquireStep for an attempt to which a holder may have left its keys:
+// where it cannot have taken one over it has it removed.
 func (l *Lease) acquireTransferred(ctx context.Context, i int) vote.Answer {
 	a := l.acquireStep(ctx, i)
-	if l.request.From != "" && a.Verdict != vote.Granted && a.Verdict != vote.Held && i != l.request.Ticket.Node {
+	if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != l.request.Ticket.Node {
 		before := vote.Release{Key: l.request.Key, ID: l.request.From, TTL: l.request.TTL}
 		l.engine.remove(before, []int{i})
 	}

@@ -1,5 +1,6 @@
-// Package waitqueue has a process wait for locks in the order in which it came. The
-// wait queue for a lock lives on one node, the arbiter, and has one ticket a process.
+// Package waitqueue has callers wait for keys in the order in which they came. Inside a process
+// they wait for each other (local); one of them contends for all with other processes. That
+// wait queue lives on one node, the arbiter, and has one ticket a process.
 // Fairness needs that one node, safety does not: a waiter whose turn it is only
 // makes an attempt like any other.
 //
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -42,6 +44,10 @@ type Options struct {
 	CleanUp func(key, from string)
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
+	// Life ends when the client is being closed: then nothing is handed over any more.
+	Life context.Context
+	// Now reads the client's clock.
+	Now func() clock.Instant
 }
 
 // Queue is one process's part in the wait queues for all locks. It is safe for
@@ -55,14 +61,19 @@ type Queue struct {
 	// tickets it has had.
 	tickets map[string]*Ticket
 	joined  uint64
-	closed  bool
+	// locals has each key that somebody in this process holds, contends or waits for.
+	locals map[string]*local
+	// contended has the keys that others were seen waiting for, and until when that is
+	// believed: who lets go of one joins the queue for it, and does not barge in.
+	contended map[string]time.Time
+	closed    bool
 	// background is what Close waits for.
 	background sync.WaitGroup
 }
 
 // New returns a Queue with no nodes.
 func New(o Options) *Queue {
-	return &Queue{options: o, tickets: make(map[string]*Ticket)}
+	return &Queue{options: o, tickets: make(map[string]*Ticket), locals: make(map[string]*local), contended: make(map[string]time.Time)}
 }
 
 // Use names the nodes that may keep a queue, before the first ticket is taken.
@@ -148,9 +159,9 @@ func (q *Queue) Changed(key string) {
 	}
 }
 
-// Look asks whether anybody is in the wait queue for key, in the background, and tells; what
+// look asks whether anybody is in the wait queue for key, in the background, and tells; what
 // no node can say is taken for yes. After Close nothing is asked, nor told.
-func (q *Queue) Look(key string, told func(somebody bool)) {
+func (q *Queue) look(key string, told func(somebody bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -192,6 +192,13 @@ func (t *Ticket) Taken(arbiter vote.Answer) {
 	}
 }
 
+// leave is Leave, of a ticket that may be nil.
+func (t *Ticket) leave() {
+	if t != nil {
+		t.Leave()
+	}
+}
+
 // Leave ends the place, in the background: whoever is next is woken up if
 // it was this process's turn.
 func (t *Ticket) Leave() {

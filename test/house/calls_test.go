@@ -20,29 +20,13 @@ import (
 // order has the files of the root package from the lowest to the highest: a function is called
 // from its own file and from higher ones.
 var order = []string{
-	"doc.go", "deprecated.go", "errors.go", "config.go", "holder.go", "contention.go", "lock_context.go",
-	"client.go", "stats.go", "waitlog.go", "minhold.go", "option.go", "lock.go", "hook.go", "queue.go", "acquire.go", "renewal.go", "wait.go",
-	"admit.go", "examine.go", "oneshot.go", "reset.go", "list.go",
+	"doc.go", "deprecated.go", "errors.go", "config.go", "holder.go", "client.go", "stats.go", "option.go",
+	"lock.go", "release.go", "renewal.go", "call.go", "wait.go", "acquire.go", "close.go", "hook.go",
+	"admit.go", "reset.go", "list.go",
 }
 
 // upward are the calls that go up nevertheless. None may be added.
-var upward = []string{
-	"acquire.go calls queue of wait.go",
-	"client.go calls completeSurroundings of hook.go",
-	"client.go calls isForeign of wait.go",
-	"client.go calls newQueues of queue.go",
-	"client.go calls release of lock.go",
-	"lock.go calls checkContext of acquire.go",
-	"lock.go calls giveUp of wait.go",
-	"lock.go calls jitter of renewal.go",
-	"lock.go calls letGo of wait.go",
-	"lock.go calls nextTick of renewal.go",
-	"lock.go calls parent of acquire.go",
-	"lock_context.go calls Err of lock.go",
-	"minhold.go calls drop of lock.go",
-	"minhold.go calls end of lock.go",
-	"minhold.go calls letGo of wait.go",
-}
+var upward = []string{}
 
 // nothing imports nothing: the calls inside a package are known without.
 type nothing struct{}

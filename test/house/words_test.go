@@ -57,7 +57,7 @@ func sources(t *testing.T, folders ...string) []string {
 
 // library is where the words are the field's own.
 var library = []string{
-	".", "fence", "legacy", "goredis", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/node", "internal/script",
+	".", "oneshot", "doctor", "fence", "legacy", "goredis", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/node", "internal/script",
 	"internal/admission", "internal/redisconn", "internal/driver", "internal/hook", "internal/clock", "cmd/redlatch",
 }
 

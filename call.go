@@ -1,0 +1,151 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
+	"github.com/redlatch/redlatch/internal/waitqueue"
+)
+
+// call is one call of Lock, TryLock, Do or TryDo. What it asks for does not change.
+type call struct {
+	client   *Client
+	ctx      context.Context
+	binding  binding
+	name     string
+	key      string
+	settings settings
+	// failure is what stood in the way of the last whole try, and reported when it
+	// was last reported.
+	failure  *QuorumError
+	reported time.Time
+	// waited is nil while the log has no part in it.
+	waited *waitLog
+	// site is where the program made the call, "" unless the log takes Debug.
+	site string
+	// lock is what the call acquires. It is part of it, which saves an allocation.
+	lock Lock
+}
+
+// May returns an error when no further try may be made.
+func (c *call) May() error {
+	if c.ctx.Err() != nil || c.client.life.Err() != nil {
+		return c.Ended()
+	}
+	return c.client.usable()
+}
+
+// Rest returns after a random while that is longer with the number of failures before the
+// last, or with an error when the call is over before.
+func (c *call) Rest(failures int) error {
+	timer := time.NewTimer(c.client.pause(c.failure, failures))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.ctx.Done():
+	case <-c.client.life.Done():
+	}
+	return c.Ended()
+}
+
+// Ended is the error of a call whose ctx ended, or whose client was closed, with what stood
+// in the way if that is known.
+func (c *call) Ended() error {
+	switch closed := c.ctx.Err() == nil; {
+	case closed && c.failure == nil:
+		return ErrClosed
+	case closed:
+		return fmt.Errorf("%w; %w", ErrClosed, c.failure)
+	case c.failure == nil:
+		return fmt.Errorf("lock %q: %w", c.name, context.Cause(c.ctx))
+	}
+	return fmt.Errorf("%w; %w", context.Cause(c.ctx), c.failure)
+}
+
+// Request is what an attempt asks for that begins now, under a holder id of its own.
+func (c *call) Request() vote.Acquire {
+	c.client.counters.tries.Add(1)
+	now := c.client.clock.Wall()
+	// rule: fresh-holder-id
+	return vote.Acquire{
+		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.client.firstTTL(&c.settings), Proposed: uint64(now.UnixMicro()),
+	}
+}
+
+// Try makes one attempt.
+func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
+	lease, votes := c.client.engine.Acquire(c.ctx, request)
+	if lease != nil {
+		return lease, waitqueue.Failure{}
+	}
+	if c.failure == nil || c.ctx.Err() == nil {
+		// One that ctx cut short says less than the one before.
+		c.failure = newQuorumError("lock", c.name, c.client.answers(votes))
+	}
+	if c.ctx.Err() != nil {
+		return nil, waitqueue.Failure{Err: c.Ended(), Final: true}
+	}
+	return nil, waitqueue.Failure{Err: c.failure, Held: c.failure.kind == ErrHeld, Final: c.failure.kind == ErrRefused}
+}
+
+// Succeed implements waitqueue.Caller: the holder id of a lease has its first holder's label.
+func (c *call) Succeed(lease *quorum.Lease) (token uint64, ok bool) {
+	if parseHolder(lease.ID()).Label != c.settings.label {
+		return 0, false
+	}
+	return lease.Successor(c.client.firstTTL(&c.settings))
+}
+
+// The shortest and the longest of the mean pauses between two tries.
+const (
+	firstPause = 8 * time.Millisecond
+	lastPause  = firstPause << 5
+)
+
+// pause is the time to the next try: drawn at random, so that those whose votes
+// split do not meet again (Redis documentation, "Distributed locks with Redis",
+// retry on failure), longer with each try, and no longer than the lock in the
+// way runs.
+func (c *Client) pause(failure *QuorumError, try int) time.Duration {
+	longest := lastPause
+	if try < 5 {
+		longest = firstPause << try
+	}
+	d := longest/2 + c.draw(longest)
+	if _, left, ok := failure.Holder(); ok && left >= 0 {
+		d = min(d, left+c.draw(firstPause))
+	}
+	return d
+}
+
+// Hold makes the call's lock held by lease, under token, and has it renewed.
+func (c *call) Hold(lease *quorum.Lease, token uint64, since clock.Instant) *waitqueue.Holder {
+	client, l := c.client, &c.lock
+	client.counters.acquired.Add(1)
+	l.client, l.call, l.token, l.started = client, c, token, since
+	l.holder = waitqueue.Holder{Caller: c, Lease: lease}
+	l.renewal = l.started.Add(client.jitter(c.settings.ttl / 3))
+
+	client.mu.Lock()
+	closed := client.closed
+	if !closed {
+		client.held[l] = struct{}{}
+	}
+	client.mu.Unlock()
+	if closed {
+		// Close was called while the lock was being acquired, and does not know
+		// of it: the caller learns at once.
+		l.finish(lockReleased, ErrReleased)
+		l.drop(nil, true)
+		return &l.holder
+	}
+	l.mu.Lock()
+	client.clock.SetFrom(&l.alarm, l.started.Mono, l.nextTick(l.started), (*ticker)(l))
+	l.mu.Unlock()
+	return &l.holder
+}

@@ -1,0 +1,339 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// What is reported of a node's right to vote is what a client then meets.
+func TestExamineForetellsTheVote(t *testing.T) {
+	cases := []struct {
+		name string
+		args []string
+		// happen is done to a node that has been vouched for and has granted a
+		// lock, when it is not nil.
+		happen          func(t *testing.T, c redlatch.Config, s *redistest.Server)
+		strict, durable bool
+		standing        doctor.Status
+		reason          string
+		verdict         redlatch.Verdict
+	}{
+		{name: "just started", standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: doctor.StatusAdmitted, verdict: redlatch.VoteGranted},
+		{name: "scripts flushed", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.Do(t, s, "SCRIPT", "FLUSH") },
+			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
+		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.KillAndRestart(t, s) },
+			standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, durable: true,
+			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.KillAndRestart(t, s) },
+			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
+		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.Do(t, s, "FLUSHALL") },
+			standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+		{name: "keys deleted one by one, and nobody counted", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
+			locktest.Do(t, s, "DEL", "redlatch:{"+c.Deployment+"}:admitted", "redlatch:{"+c.Deployment+"}:deployment")
+		}, standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+		{name: "may evict", args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, strict: true,
+			standing: doctor.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
+		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
+			c.MaxTTL = time.Minute
+			if err := locktest.Open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
+				t.Fatal(err)
+			}
+		}, standing: doctor.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
+		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
+			locktest.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
+		},
+			standing: doctor.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
+	}
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				cfg := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), locktest.Patience) // which nobody waits for
+				cfg.Strict, cfg.Durable = c.strict, c.durable
+				client := locktest.Open(t, cfg)
+				if c.happen != nil {
+					locktest.Vouch(t, client, cfg.Nodes...)
+					if err := locktest.TryUntilAnswered(t, client, "x"); err != nil {
+						t.Fatal(err)
+					}
+					c.happen(t, cfg, server)
+				}
+
+				node := locktest.Examine(t, cfg)[0]
+				reason := node.Reason
+				if reason == nil {
+					reason = node.Refusal
+				}
+				if node.Err != nil || node.Status != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
+					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.standing, c.reason)
+				}
+				if left := node.Left; (left > 0) != (c.standing == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
+					t.Errorf("%v left", left)
+				}
+
+				// A client that was there before, and one that comes anew.
+				for _, client := range []*redlatch.Client{client, locktest.Open(t, cfg)} {
+					err := locktest.TryUntilAnswered(t, client, "x")
+					if c.verdict == redlatch.VoteGranted {
+						// The try that met a restart may stand in the next one's way for a
+						// moment, until it is undone.
+						if err != nil && !errors.Is(err, redlatch.ErrHeld) {
+							t.Errorf("it does not vote: %v", err)
+						}
+						continue
+					}
+					if met := locktest.VerdictOf(t, err, 0); met.Verdict != c.verdict || !strings.Contains(fmt.Sprint(met.Err), c.reason) {
+						t.Errorf("a client met %v, want %v because of %q", met, c.verdict, c.reason)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestExamineTellsWhatTheServerIs(t *testing.T) {
+	cases := []struct {
+		args        []string
+		persistence string
+		durable     bool
+		evicting    bool
+	}{
+		{nil, "none", false, false},
+		{[]string{"--save", "3600 1"}, "RDB", false, false},
+		{[]string{"--appendonly", "yes"}, "AOF everysec", false, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no", "--save", "3600 1"}, "AOF no and RDB", false, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always"}, "AOF always", true, false},
+		{[]string{"--maxmemory", "50mb", "--maxmemory-policy", "volatile-ttl"}, "none", false, true},
+		{[]string{"--maxmemory-policy", "volatile-ttl"}, "none", false, false},
+	}
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, c := range cases {
+			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				node := locktest.Examine(t, locktest.WithQuarantine(server.URL()))[0]
+				want, _, _ := strings.Cut(binary[strings.LastIndexByte(binary, '/')+1:], "-")
+				if node.Server != want || node.Version != server.Version() {
+					t.Errorf("got %s %s, want %s %s", node.Server, node.Version, want, server.Version())
+				}
+				if node.Persistence != c.persistence || node.Durable != c.durable || node.Evicting != c.evicting {
+					t.Errorf("got %+v, want %+v", node, c)
+				}
+				if node.Role != "master" || node.User != "default" || len(node.RunID) != 40 || node.Latency <= 0 || node.Refusal != nil || node.Missing != nil {
+					t.Errorf("got %+v", node)
+				}
+			})
+		}
+	})
+}
+
+// The servers count every write that had an effect. A lock is held meanwhile,
+// and its name is among those looked at.
+func TestExamineChangesNothing(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		c := locktest.WithQuarantine(server.URL())
+		changes := func() string {
+			t.Helper()
+			info, err := server.Info("persistence")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info["rdb_changes_since_last_save"]
+		}
+		before := changes()
+		locktest.Examine(t, c, "x") // it has never been used
+		if after := changes(); after != before {
+			t.Fatalf("on a new node, changes went from %s to %s", before, after)
+		}
+
+		client := locktest.Open(t, c)
+		locktest.Vouch(t, client, c.Nodes...)
+		if _, err := client.TryLock(t.Context(), "x", redlatch.WithoutRenewal()); err != nil {
+			t.Fatal(err)
+		}
+		before = changes()
+		if before == "0" {
+			t.Fatal("a lock was taken and no change counted: the measure is wrong")
+		}
+		node := locktest.Examine(t, c, "x")[0]
+		if after := changes(); after != before || node.Status != doctor.StatusAdmitted {
+			t.Fatalf("changes went from %s to %s; %+v", before, after, node)
+		}
+	})
+}
+
+// What of the ACL is missing is found, and what is asked for is enough.
+func TestExamineFindsMissingPermissions(t *testing.T) {
+	t.Parallel()
+	needed := []string{"+ping", "+wait", "+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
+		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+client|id", "+client|kill", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
+	missing := func(rule string) []string {
+		switch rule {
+		case "~job/*":
+			return []string{"~job/1"} // the name that was asked for
+		case "+publish", "&redlatch:call:*":
+			return []string{"&redlatch:call:*", "+publish", "+subscribe"} // one does not go without the others
+		}
+		return []string{rule}
+	}
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		users := []string{"none on >p resetkeys -@all", "app on >p -@all +subscribe " + strings.Join(needed, " ")}
+		for i := range needed {
+			rest := slices.Delete(slices.Clone(needed), i, i+1)
+			users = append(users, fmt.Sprintf("u%d on >p resetchannels -@all +subscribe %s", i, strings.Join(rest, " ")))
+		}
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
+		as := func(user string) redlatch.Config { return locktest.WithQuarantine(server.URLAs(user, "p")) }
+
+		without := as(fmt.Sprint("u", slices.Index(needed, "+wait")))
+		if node := locktest.Examine(t, without, "job/1")[0]; node.Missing != nil {
+			t.Errorf("no replica is to acknowledge, and %q is missing", node.Missing)
+		}
+		without.Replicas.Count, without.NodeTimeout = 1, 500*time.Millisecond
+		if node := locktest.Examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+wait"}) || node.Refusal != nil {
+			t.Errorf("with Replicas %q is missing, refused %v", node.Missing, node.Refusal)
+		}
+		without.Replicas.Fsync = true
+		if node := locktest.Examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+waitaof"}) && node.Refusal == nil {
+			t.Errorf("with Fsync %q is missing, refused %v", node.Missing, node.Refusal)
+		}
+		for i, rule := range needed {
+			if rule == "+wait" {
+				continue
+			}
+			node := locktest.Examine(t, as(fmt.Sprintf("u%d", i)), "job/1")[0]
+			if node.Err != nil || node.User != fmt.Sprint("u", i) || !slices.Equal(node.Missing, missing(rule)) {
+				t.Errorf("without %s: %s is missing %q (%v)", rule, node.User, node.Missing, node.Err)
+			}
+		}
+		node := locktest.Examine(t, as("none"), "job/1")[0]
+		for _, rule := range needed {
+			if rule != "+wait" && !slices.Contains(node.Missing, missing(rule)[0]) {
+				t.Errorf("without all: %s is not among %q", rule, node.Missing)
+			}
+		}
+		if node.Status != doctor.StatusUnfit {
+			t.Errorf("without all: %v", node.Status)
+		}
+
+		if node := locktest.Examine(t, locktest.WithQuarantine(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
+			t.Errorf("of two nodes: %q is missing, and there is no second connection", node.Missing)
+		}
+		c := as("app")
+		if node := locktest.Examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil {
+			t.Fatalf("with all that is needed: %+v", node)
+		}
+		one, other := locktest.Open(t, c), locktest.Open(t, c)
+		locktest.Vouch(t, one, c.Nodes...)
+		lock, err := one.TryLock(t.Context(), "job/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locktest.TryInTime(t, other, "job/1"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("got %v, want ErrHeld", err)
+		}
+		if err := lock.Extend(t.Context(), locktest.RestartTTL); err != nil {
+			t.Error(err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A look ends, whatever the nodes do, and tells one from another.
+func TestExamineUnreachableNodes(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3, redistest.Options{Password: "secret"})
+	proxies := redistest.Proxies(t, servers)
+	if err := proxies[0].Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers[1].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	c := locktest.WithQuarantine(proxies[0].URL(), servers[1].URL(), proxies[2].URL())
+	reports := locktest.Examine(t, c)
+	for i, word := range []string{"refused", "", "NOAUTH"} {
+		if node := reports[i]; node.Err == nil || node.Status != doctor.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
+			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Status, node.Err, word)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	reports, err := doctor.Examine(ctx, c)
+	if err != nil || len(reports) != 3 || reports[2].Err == nil {
+		t.Errorf("with ctx done: got %v, %v", reports, err)
+	}
+}
+
+func TestExamineRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, c := range []redlatch.Config{{}, {Nodes: []string{"http://127.0.0.1"}}} {
+		if _, err := doctor.Examine(t.Context(), c); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%+v: got %v, want ErrInvalid", c, err)
+		}
+	}
+	if _, err := doctor.Examine(t.Context(), locktest.Config("redis://127.0.0.1:1"), ""); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("an empty name: got %v, want ErrInvalid", err)
+	}
+}
+
+// A replica, one server under two addresses, and the nodes of another set.
+func TestExamineFindsMisnamedNodes(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	replica := redistest.NewReplica(t, servers[0])
+	proxy := redistest.NewProxy(t, servers[1].Addr())
+
+	reports := locktest.Examine(t, locktest.WithQuarantine(replica.URL(), servers[1].URL(), proxy.URL()))
+	if node := reports[0]; node.Role != "slave" || node.Status != doctor.StatusUnfit || node.Refusal != nil {
+		t.Errorf("a replica: got %+v", node)
+	}
+	if node := reports[2]; node.SameAs != "n1" || node.Status != doctor.StatusUnfit {
+		t.Errorf("a second address: got %+v", node)
+	}
+	if node := reports[1]; node.SameAs != "" || node.Status != doctor.StatusUnfit {
+		t.Errorf("the first address: got %+v", node)
+	}
+
+	three := locktest.WithQuarantine(redistest.URLs(servers)...)
+	locktest.Vouch(t, locktest.Open(t, three), three.Nodes...)
+	two := three
+	two.Nodes = three.Nodes[:2]
+	for _, node := range locktest.Examine(t, two) {
+		if !slices.Equal(node.OtherSet, []string{"n0", "n1", "n2"}) || node.Status != doctor.StatusUnfit {
+			t.Errorf("another set: got %+v", node)
+		}
+	}
+}
+
+func TestExamineMeasuresTheClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{ClockShim: true})
+	for _, step := range []time.Duration{0, 30 * time.Second, -time.Minute} {
+		if err := server.StepClock(step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = -30 * time.Second
+	node := locktest.Examine(t, locktest.WithQuarantine(server.URL()))[0]
+	if off := (node.ClockOffset - want).Abs(); !node.ClockKnown || node.ClockError <= 0 || off > node.ClockError+time.Millisecond {
+		t.Errorf("got %v ± %v, want %v", node.ClockOffset, node.ClockError, want)
+	}
+}

@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/node"
+)
+
+// Status is what a node's vote is worth to the client of a redlatch.Config.
+type Status = node.Status
+
+// The statuses of a node.
+const (
+	StatusUnclear    = node.StatusUnclear    // the node, or another that matters to it, was not reached
+	StatusAdmitted   = node.StatusAdmitted   // votes
+	StatusAdmissible = node.StatusAdmissible // votes as soon as a client asks it to
+	StatusWaiting    = node.StatusWaiting    // may have forgotten locks; votes after a time
+	StatusUnfit      = node.StatusUnfit      // does not vote until somebody mends something
+)
+
+// Report is what one look at a node found. Texts that are the server's may
+// hold anything; those of errors are printable.
+type Report struct {
+	// Node is the node's address, or its #name.
+	Node string
+	// Err is why the node could not be reached, or what ended the look at it.
+	// What was found before that is there.
+	Err error
+
+	// Latency is the median round trip of a few PINGs.
+	Latency time.Duration
+	// Server is "redis", "valkey" or what else it calls itself; Version, its own
+	// version, not the one it is compatible with.
+	Server, Version string
+	// Role is "master" or "slave", as INFO has it.
+	Role string
+	// RunID names this run of the server process.
+	RunID string
+	// Uptime is counted by the server, in whole seconds.
+	Uptime time.Duration
+
+	// Status says whether the node votes, as the quarantine would decide it
+	// now; Reason, why not; Left, how long a waiting one waits still.
+	Status Status
+	Reason error
+	Left   time.Duration
+	// OtherSet are the nodes of the deployment as this node has them recorded,
+	// when they are not those of the Config.
+	OtherSet []string
+	// Recorded is what the node has recorded of the deployment, nil where it has nothing
+	// or that cannot be read.
+	Recorded *Recorded
+	// Unreadable is why a key of the deployment is none that a client has written, such as
+	// one of another type; nil where all are. It names the key.
+	Unreadable error
+	// SameAs is an earlier node of the Config that is the same server, or "".
+	SameAs string
+
+	// Persistence is what outlives a restart: "none", "RDB", "AOF everysec" and
+	// the like, "unknown" where CONFIG GET is not permitted. Durable: all that
+	// was answered (AOF with fsync always).
+	Persistence string
+	Durable     bool
+	// Replicas is how many replicas are attached to it.
+	Replicas int
+	// MaxMemory is in bytes, 0 for no limit; Policy is the maxmemory-policy.
+	// Evicting: the two together may delete locks.
+	MaxMemory int64
+	Policy    string
+	Evicting  bool
+
+	// ClockOffset is how far the node's wall clock is ahead of this machine's,
+	// give or take ClockError, half the quickest round trip. ClockKnown is false
+	// where TIME was not answered.
+	ClockOffset, ClockError time.Duration
+	ClockKnown              bool
+
+	// User is the ACL user as the server says, or else as the URL does; "" when
+	// the node could not be reached.
+	User string
+	// Missing are the ACL rules that the user lacks, such as "+eval" or
+	// "~redlatch:*". Without "+client|id" and "+client|kill", which matter with one
+	// node only, all works, and a lone caller waits longer.
+	Missing []string
+	// Refusal is another error with which the node answers harmless commands,
+	// such as OOM or MISCONF: it would answer locks with it.
+	Refusal error
+	// ForeignKeys are keys of the locks named to Examine which no client can have written.
+	ForeignKeys []ForeignKey
+}
+
+// Recorded is what a node has recorded of its deployment. Clients vote there only with the
+// same settings; see redlatch.Client.Reset for how to change them.
+type Recorded struct {
+	// Nodes are the names of the deployment's nodes, sorted. They may be other names of
+	// the servers that the Config names.
+	Nodes        []string
+	MaxTTL       time.Duration
+	NoQuarantine bool
+	Durable      bool
+	// Void is why Durable is not believed any more, "" where it is or was never said.
+	Void string
+	// RunID is the run of the server that was admitted last, or that is kept out until it
+	// is admitted.
+	RunID string
+	// Agrees: the Config has the same settings.
+	Agrees bool
+	// Status, Reason and Left are those of the Report for clients with the recorded
+	// settings, whatever the Config's are.
+	Status Status
+	Reason error
+	Left   time.Duration
+}
+
+// ForeignKey is a key of a lock that has what no client can have written: it is of another
+// type, or has a number that is none or is out of range.
+type ForeignKey struct {
+	// Key is its whole name, Problem what is wrong with it.
+	Key, Problem string
+	// Blocks: the lock cannot be acquired until the key is deleted. Others are replaced by
+	// the next client that needs them.
+	Blocks bool
+}
+
+func report(name string, x *node.Examination, r *node.Record) Report {
+	return Report{
+		Node: name, Err: x.Err,
+		Latency: x.Latency, Server: x.Server, Version: x.Version,
+		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
+		Status: x.Status, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
+		Recorded: recordedOf(r), Unreadable: x.Unreadable(),
+		Persistence: x.Persistence, Durable: x.Durable, Replicas: x.Replicas(),
+		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
+		ClockOffset: x.Offset, ClockError: x.OffsetError, ClockKnown: x.ClockKnown,
+		Missing: x.Missing, Refusal: x.Refusal, ForeignKeys: foreignKeys(x.Foreign),
+	}
+}
+
+func recordedOf(r *node.Record) *Recorded {
+	if r == nil {
+		return nil
+	}
+	return &Recorded{
+		Nodes: r.Nodes, MaxTTL: r.MaxTTL, NoQuarantine: r.NoQuarantine, Durable: r.Durable, Void: r.Void,
+		RunID: r.RunID, Agrees: r.Agrees, Status: r.Status, Reason: r.Reason, Left: r.Left,
+	}
+}
+
+func foreignKeys(found []node.ForeignKey) []ForeignKey {
+	var keys []ForeignKey
+	for _, k := range found {
+		keys = append(keys, ForeignKey(k))
+	}
+	return keys
+}

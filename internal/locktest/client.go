@@ -1,0 +1,153 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// WithMaxTTL is c with another MaxTTL, and that TTL.
+func WithMaxTTL(c redlatch.Config, maxTTL time.Duration) redlatch.Config {
+	c.TTL, c.MaxTTL = maxTTL, maxTTL
+	return c
+}
+
+// WithQuarantine is Config with the quarantine on, which is over RestartQuarantine
+// after a server's start.
+func WithQuarantine(urls ...string) redlatch.Config {
+	c := Config(urls...)
+	c.TTL, c.MaxTTL, c.NoQuarantine = RestartTTL, RestartTTL, false
+	return c
+}
+
+// Vouch has the client vouch for the nodes.
+func Vouch(t *testing.T, client *redlatch.Client, urls ...string) {
+	t.Helper()
+	for _, url := range urls {
+		if err := client.Admit(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var deployments struct {
+	mu sync.Mutex // guards n
+	n  int
+}
+
+// Config names the nodes n0, n1, … behind urls in a deployment of their own,
+// without the quarantine, and with time enough for a starved machine.
+func Config(urls ...string) redlatch.Config {
+	deployments.mu.Lock()
+	defer deployments.mu.Unlock()
+	deployments.n++
+	named := make([]string, len(urls))
+	for i, url := range urls {
+		named[i] = fmt.Sprintf("%s#n%d", url, i)
+	}
+	return redlatch.Config{
+		Nodes:        named,
+		TTL:          20 * time.Second,
+		NodeTimeout:  time.Second,
+		Deployment:   fmt.Sprintf("t%d", deployments.n),
+		NoQuarantine: true,
+	}
+}
+
+// Through is c with other ways to the same nodes.
+func Through(c redlatch.Config, urls ...string) redlatch.Config {
+	c.Nodes = Config(urls...).Nodes
+	return c
+}
+
+// Open opens a client that is closed after the test.
+func Open(t *testing.T, c redlatch.Config) *redlatch.Client {
+	t.Helper()
+	client, err := redlatch.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if c.NoQuarantine {
+		admitted(t, client, c)
+	}
+	return client
+}
+
+// OpenIn is Open in the surroundings given, with the quarantine or without.
+func OpenIn(t *testing.T, c redlatch.Config, around hook.Surroundings) *redlatch.Client {
+	t.Helper()
+	opened, err := hook.Open(c, around)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := opened.(*redlatch.Client)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// OpenBatched opens a client whose callers are always taken for many: their steps go together.
+func OpenBatched(t *testing.T, c redlatch.Config) *redlatch.Client {
+	t.Helper()
+	client := OpenIn(t, c, hook.Surroundings{Batches: true})
+	if c.NoQuarantine {
+		admitted(t, client, c)
+	}
+	return client
+}
+
+// admitted has the nodes that can be reached admitted: the first vote of a deployment takes more
+// commands than those that follow, which tests count and break.
+func admitted(t *testing.T, client *redlatch.Client, c redlatch.Config) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, url := range c.Nodes {
+		all.Go(func() { client.Admit(ctx, url) })
+	}
+	all.Wait()
+}
+
+// ProxyURLs returns the URLs of the proxies.
+func ProxyURLs(proxies []*redistest.Proxy) []string {
+	urls := make([]string, len(proxies))
+	for i, p := range proxies {
+		urls[i] = p.URL()
+	}
+	return urls
+}
+
+// RestartTTL makes the quarantine short: MaxTTL and 4 s.
+const (
+	RestartTTL        = time.Second
+	RestartQuarantine = RestartTTL + 4*time.Second
+)
+
+// QuarantineClientOf opens a client of the nodes behind urls with a TTL and MaxTTL, with the
+// quarantine or without, that vouches for them if it is to admit.
+func QuarantineClientOf(t *testing.T, ttl time.Duration, urls []string, quarantine bool, admit bool) *redlatch.Client {
+	t.Helper()
+	client, err := redlatch.Open(redlatch.Config{
+		Nodes: urls, TTL: ttl, MaxTTL: ttl, NoQuarantine: !quarantine, Deployment: fmt.Sprint("q", quarantine),
+		NodeTimeout: time.Second, // a busy machine is not the subject
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if admit && quarantine {
+		for _, url := range urls {
+			if err := client.Admit(t.Context(), url); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return client
+}

@@ -1,0 +1,147 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/storm"
+)
+
+// AwaitAnswer tries until the node was reached and is not being looked at.
+func AwaitAnswer(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		lock, err := TryInTime(t, client, name)
+		if err == nil || time.Now().After(deadline) {
+			return lock, err
+		}
+		looking := errors.Is(err, redlatch.ErrNotAdmitted) && VerdictOf(t, err, 0).Left == 0
+		// Until it is promoted it is a replica.
+		if !looking && !errors.Is(err, redlatch.ErrNoQuorum) && !errors.Is(err, redlatch.ErrRefused) {
+			return nil, err
+		}
+	}
+}
+
+// Patience bounds what must happen; it says nothing about how fast.
+const Patience = 20 * time.Second
+
+// Within returns a ctx of the test that ends after d.
+func Within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TryLock locks what is free. Where nodes of a busy machine did not answer in time it tries
+// again, until what the last try left is gone.
+func TryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) *redlatch.Lock {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for busy := false; ; {
+		lock, err := c.TryLock(t.Context(), name, options...)
+		if err == nil {
+			return lock
+		}
+		if busy = busy || Late(err); !busy || !Late(err) && !errors.Is(err, redlatch.ErrHeld) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		storm.Rest(t.Context(), time.Millisecond)
+	}
+}
+
+// TryInTime is TryLock, again where nodes of a busy machine were late, and until what that try
+// left is gone. After Patience it returns what the last try did.
+func TryInTime(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
+	t.Helper()
+	start := time.Now()
+	deadline, busy := start.Add(Patience), false
+	for {
+		lock, err := c.TryLock(t.Context(), name, options...)
+		if err == nil || time.Now().After(deadline) {
+			return lock, err
+		}
+		own := false
+		if busy && errors.Is(err, redlatch.ErrHeld) {
+			holder, _, ok := FailureOf(t, err).Holder()
+			own = ok && !holder.Since.Before(start.Truncate(time.Millisecond))
+		}
+		if busy = busy || Late(err); !own && !Late(err) {
+			return nil, err
+		}
+		storm.Rest(t.Context(), time.Millisecond)
+	}
+}
+
+// Late reports whether a vote failed because nodes or their replicas did not answer in time, were
+// still busy with what they had not answered or being looked at, or answered when the TTL was over.
+func Late(err error) bool {
+	failure, ok := errors.AsType[*redlatch.QuorumError](err)
+	if !ok || !errors.Is(err, redlatch.ErrNoQuorum) && !errors.Is(err, redlatch.ErrNotAdmitted) {
+		return false
+	}
+	possible := 0
+	for _, a := range failure.Nodes {
+		switch {
+		case a.Verdict == redlatch.VoteGranted, a.Verdict == redlatch.VoteUnknown, a.Verdict == redlatch.VoteNotSent, a.Verdict == redlatch.VoteNotReplicated,
+			a.Verdict == redlatch.VoteNotAdmitted && a.Left == 0:
+			possible++
+		}
+	}
+	return possible >= failure.Need
+}
+
+// Unlock expects that a lock is released. A busy machine's nodes may not say so in time.
+func Unlock(t *testing.T, lock *redlatch.Lock) {
+	t.Helper()
+	if err := lock.Unlock(t.Context()); err != nil && !Late(err) {
+		t.Errorf("unlock %q: %v", lock.Name(), err)
+	}
+}
+
+// Await asks check until it reports true, and returns how long that took.
+func Await(t *testing.T, what string, check func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !check() {
+		if time.Since(start) > Patience {
+			t.Fatalf("after %v still not: %s", Patience, what)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
+}
+
+// TryUntilAnswered repeats TryLock until the node was reached, and returns its
+// verdict; the lock, if any, is released. Nobody else wants it: what holds it is a try or a lock
+// of its own whose answer was late, and which is being undone.
+func TryUntilAnswered(t *testing.T, client *redlatch.Client, name string) error {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for busy := false; ; {
+		lock, err := client.TryLock(t.Context(), name)
+		if err == nil {
+			err = lock.Unlock(t.Context())
+		}
+		if err == nil || errors.Is(err, redlatch.ErrLost) { // its TTL is short
+			return nil
+		}
+		if busy = busy || Late(err); busy && errors.Is(err, redlatch.ErrHeld) && time.Now().Before(deadline) {
+			storm.Rest(t.Context(), time.Millisecond)
+			continue
+		}
+		// While the node is looked at, nothing is known of how long it will take.
+		looking := errors.Is(err, redlatch.ErrNotAdmitted) && VerdictOf(t, err, 0).Left == 0
+		unanswered := errors.Is(err, redlatch.ErrNoQuorum) && VerdictOf(t, err, 0).Verdict != redlatch.VoteUnavailable
+		if !looking && !unanswered || time.Now().After(deadline) {
+			return err
+		}
+	}
+}

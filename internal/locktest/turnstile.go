@@ -1,0 +1,69 @@
+package locktest
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Turnstile sees everybody who has one lock, from having it to before the
+// release.
+type Turnstile struct {
+	T interface {
+		Errorf(format string, args ...any)
+	}
+
+	mu     sync.Mutex // guards what follows
+	inside *redlatch.Lock
+	last   uint64
+	Order  []string
+}
+
+// Enter checks that whoever was in before relies on the lock no more, and that
+// the token grew.
+func (s *Turnstile) Enter(lock *redlatch.Lock, who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside != nil && s.inside.Err() == nil && lock.Err() == nil {
+		s.T.Errorf("two holders: %s has token %d, and token %d is still held", who, lock.Token(), s.inside.Token())
+	}
+	if lock.Token() <= s.last {
+		s.T.Errorf("%s has token %d, and %d was before", who, lock.Token(), s.last)
+	}
+	s.inside, s.last = lock, lock.Token()
+	s.Order = append(s.Order, who)
+}
+
+// Leave notes that the lock is about to be released.
+func (s *Turnstile) Leave(lock *redlatch.Lock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside == lock {
+		s.inside = nil
+	}
+}
+
+// Pass takes a lock in and out again, and reports whether it was still held when
+// it was unlocked.
+func (s *Turnstile) Pass(lock *redlatch.Lock, who string) bool {
+	s.Enter(lock, who)
+	held := lock.Err() == nil
+	s.Leave(lock)
+	return lock.Unlock(context.Background()) == nil && held
+}
+
+// Passed returns how many came in.
+func (s *Turnstile) Passed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.Order)
+}
+
+// Whole is the order so far, one word for each who came in.
+func (s *Turnstile) Whole() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.Order, " ")
+}

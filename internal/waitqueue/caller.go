@@ -1,0 +1,110 @@
+package waitqueue
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Caller is one who wants a key. Its methods are called by the goroutine that waits for it, one
+// at a time, but for Request and Succeed, which whoever hands the key over calls meanwhile.
+// None is called while a mutex is held.
+type Caller interface {
+	Key() string
+	// May returns why no further attempt may be made, or nil.
+	May() error
+	// Request is what an attempt asks for that begins now.
+	Request() vote.Acquire
+	// Try makes one attempt; without a lease it has failed.
+	Try(request vote.Acquire) (*quorum.Lease, Failure)
+	// Succeed returns the token under which the caller goes on to hold by the lease of
+	// another, if that is as good as an attempt of its own.
+	Succeed(lease *quorum.Lease) (token uint64, ok bool)
+	// Hold makes the caller the holder.
+	Hold(lease *quorum.Lease, token uint64, since clock.Instant) *Holder
+
+	// Listens reports whether the caller wants to be told, of those before it in this
+	// process, what it waits for. Behind tells it: their lock, or what stands in their way.
+	Listens() bool
+	Behind(holder *Holder, failure error)
+	// Queued takes in what the node that keeps the wait queue says, and returns what
+	// stands in the way by that.
+	Queued(p vote.Position) error
+	// Report tells the user what the caller waits for, if that is wanted and due.
+	Report()
+	// Rest waits for a random while after a number of failures in a row. Its error, and
+	// that of a caller whose time is over, Ended, says what stood in the way.
+	Rest(failures int) error
+	Ended() error
+}
+
+// Failure is why an attempt failed.
+type Failure struct {
+	// Err is what the caller is told.
+	Err error
+	// Held: another has the key. Final: waiting does not cure it.
+	Held, Final bool
+}
+
+// Holder is a caller that holds its key, by a lease that may be another's when it does no
+// longer.
+type Holder struct {
+	Caller Caller
+	Lease  *quorum.Lease
+
+	// local is where this process waits for the key; gone, that the holder has let go of
+	// it. The queue's mutex guards both.
+	local *local
+	gone  bool
+}
+
+// turn is what comes to one who waits in this process: a lease, and the token to hold by it; without a
+// lease, leave to contend.
+type turn struct {
+	lease *quorum.Lease
+	token uint64
+	since clock.Instant
+}
+
+// turnOf is the turn of the first to hold by lease.
+func turnOf(lease *quorum.Lease) turn {
+	if lease == nil {
+		return turn{}
+	}
+	return turn{lease: lease, token: lease.Token(), since: lease.Decided()}
+}
+
+// Wait returns when the caller holds its key, or with the error of its end, or with one that
+// waiting does not cure. It waits behind the callers of this process who came before, and then
+// contends for the key with other processes.
+func (q *Queue) Wait(ctx context.Context, c Caller) error {
+	l, w := q.enter(c)
+	var t turn
+	if w != nil {
+		var err error
+		if t, err = q.stay(ctx, l, w); err != nil {
+			return err
+		}
+	}
+	served := false
+	// Deferred: a report may panic or end this goroutine, and the next caller is to contend.
+	defer func() {
+		if !served {
+			q.pass(l)
+		}
+	}()
+	if t.lease != nil {
+		q.took(c.Hold(t.lease, t.token, t.since))
+		served = true
+		return nil
+	}
+	lease, others, err := q.contend(ctx, c, l)
+	if err != nil {
+		return err
+	}
+	q.acquired(c.Hold(lease, lease.Token(), lease.Decided()), true, others)
+	served = true
+	return nil
+}

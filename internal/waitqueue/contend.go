@@ -1,0 +1,146 @@
+package waitqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// A caller whose turn it is, between processes, makes so many tries at once, after a short
+// rest each: releases, the last holder's or its own, are still on their way.
+const (
+	swiftTries = 4
+	swiftRest  = 4 * time.Millisecond
+)
+
+// stay waits for the turn of w.
+func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (turn, error) {
+	came := false
+	// Deferred: a report may panic or end this goroutine.
+	defer func() {
+		if came {
+			return
+		}
+		if t, ok := q.quit(l, w); ok {
+			q.decline(l, t.lease)
+		}
+	}()
+	var reports <-chan time.Time
+	if w.caller.Listens() {
+		q.tell(l, w.caller)
+		w.caller.Report()
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		reports = ticker.C
+	}
+	for {
+		select {
+		case t := <-w.turn:
+			came = true
+			return t, nil
+		case <-reports:
+			q.tell(l, w.caller)
+			w.caller.Report()
+		case <-ctx.Done():
+			q.tell(l, w.caller)
+			return turn{}, w.caller.Ended()
+		case <-q.options.Life.Done():
+			return turn{}, w.caller.Ended()
+		}
+	}
+}
+
+// contend makes tries until one holds: the first at once, unless others are known
+// to wait, and the next when it is this process's turn in the queue. others: more wait for
+// the key elsewhere.
+func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.Lease, others bool, err error) {
+	inQueue := l.ticket != nil || q.hasRemoteWaiters(l)
+	failures := 0 // of the present turn
+	var rest time.Duration
+	for {
+		if err := c.May(); err != nil {
+			return nil, false, err
+		}
+		queued := false
+		if inQueue {
+			var newTurn bool
+			if queued, newTurn, err = q.await(ctx, c, l, rest); err != nil {
+				return nil, false, err
+			}
+			if newTurn {
+				failures = 0
+			}
+		}
+		request := c.Request() // after the wait: the id says since when it is held
+		if queued {
+			request = l.ticket.Attempt(request)
+		}
+		request.More = q.behind(l)
+		lease, failure := c.Try(request)
+		if lease != nil {
+			return lease, q.taken(l, lease), nil
+		}
+		if failure.Final {
+			return nil, false, failure.Err
+		}
+		q.fail(l, failure.Err)
+		c.Report()
+		if failure.Held && !inQueue {
+			inQueue = true
+			continue
+		}
+		failures++
+		if queued && failures <= swiftTries {
+			rest = q.options.Draw(swiftRest)
+			continue
+		}
+		// Who is woken up now may be so by the undoing of its own try: the key is
+		// held on nodes other than the one that keeps the wait queue.
+		if err := c.Rest(failures - 1); err != nil {
+			return nil, false, err
+		}
+		rest = 0
+	}
+}
+
+// taken gives the ticket up with which lease was won, if there was one, and reports whether
+// others wait for the key elsewhere: until the node that keeps the wait queue has said
+// otherwise they do, as by the time that a slow one does, all callers here could have had
+// the key.
+func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
+	if l.ticket == nil {
+		return false
+	}
+	arbiter := lease.Answer(l.ticket.Arbiter())
+	l.ticket.Taken(arbiter)
+	l.ticket = nil
+	return arbiter.Waiting || arbiter.Verdict != vote.Granted
+}
+
+// await waits for this process's turn, no sooner than after rest unless it is
+// woken up; queued is false when no node keeps a queue. newTurn: another was seen to hold
+// the key meanwhile.
+func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duration) (queued, newTurn bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(q.options.Life, func() { cancel(context.Cause(q.options.Life)) })
+	defer stop()
+	if l.ticket == nil {
+		l.ticket = q.Join(l.key)
+	}
+	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
+		if !p.Free() {
+			newTurn = true
+			q.fail(l, c.Queued(p))
+			c.Report()
+		} else if p.Ahead == 0 {
+			q.clearContended(l.key)
+		}
+	})
+	if ctx.Err() != nil {
+		return false, newTurn, c.Ended()
+	}
+	return err == nil, newTurn, nil
+}

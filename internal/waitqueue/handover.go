@@ -1,0 +1,64 @@
+package waitqueue
+
+import (
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Release ends what h holds: by giving it to a caller who waits in this process, if h still
+// holds it, else by releasing the keys. It waits for the nodes as Lease.Release does; without
+// votes nothing was asked of them. ok is false when the lease was over before.
+func (q *Queue) Release(h *Holder, held bool) (votes []vote.Answer, ok bool) {
+	if held && q.options.Life.Err() == nil {
+		if l, w := q.successor(h); w != nil {
+			q.ask(l)
+			return q.serve(l, w, h.Lease)
+		}
+	}
+	votes, ok = h.Lease.Release()
+	q.LetGo(h)
+	return votes, ok
+}
+
+// serve gives lease to w, or to the next in the queue when w has gone; without either it
+// releases it. The next holds by the same attempt if that is as good as one of its own,
+// else the keys are handed over. Without votes nothing was asked of the nodes.
+func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
+	for ; w != nil && q.options.Life.Err() == nil; w = q.another(l) {
+		token, ok := w.caller.Succeed(lease)
+		if !ok {
+			return q.transfer(l, w, lease)
+		}
+		if q.hand(w, turn{lease: lease, token: token, since: q.options.Now()}) {
+			return nil, true
+		}
+	}
+	votes, ok = lease.Release()
+	q.pass(l)
+	return votes, ok
+}
+
+// transfer ends lease in favour of an attempt for w, or for the next in the queue when w has
+// gone.
+func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
+	request := w.caller.Request()
+	request.More = q.behind(l)
+	votes, ok = lease.Transfer(request, func(next *quorum.Lease) {
+		if !q.hand(w, turnOf(next)) {
+			q.decline(l, next)
+		}
+	})
+	if ok && votes[q.Arbiter(l.key)].Verdict == vote.Granted {
+		q.heard(l)
+	}
+	return votes, ok
+}
+
+// decline gives a turn on that came too late.
+func (q *Queue) decline(l *local, lease *quorum.Lease) {
+	if lease != nil {
+		q.serve(l, q.another(l), lease)
+		return
+	}
+	q.pass(l)
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package redlatch_test
-
-const raceEnabled = false

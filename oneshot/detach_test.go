@@ -1,0 +1,66 @@
+package oneshot_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// A lock that was detached outlives its client, and is released by its id.
+func TestDetach(t *testing.T) {
+	t.Parallel()
+	ctx, name := t.Context(), t.Name()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	client, other := locktest.Open(t, c), newCaller(t, c, oneshot.CommandsAuto)
+	lock := locktest.TryLock(t, client, name, redlatch.WithLabel("somebody"))
+	id, err := lock.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Context().Done()
+	if _, again := lock.Detach(); !errors.Is(again, redlatch.ErrReleased) || !errors.Is(lock.Unlock(ctx), redlatch.ErrReleased) || !errors.Is(lock.Extend(ctx, time.Second), redlatch.ErrReleased) {
+		t.Errorf("detached, it is %v", lock.Err())
+	}
+	if held := client.Stats().Held; held != 0 {
+		t.Errorf("%d held", held)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	h := inspect(t, other, name)
+	if h.Holder.ID != id || h.Holder.Label != "somebody" || h.Left <= 0 || len(h.Nodes) != 3 {
+		t.Errorf("held by %+v", h)
+	}
+	is(t, true)(other.Extend(ctx, name, id, 20*time.Second))
+	is(t, true)(other.Release(ctx, name, id))
+	for _, server := range nodes {
+		locktest.AwaitValue(t, server, name, "")
+	}
+
+	// The client that detached it waits for it like everybody else.
+	id, err = locktest.TryLock(t, other.locks, name, redlatch.WithTTL(30*time.Second)).Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locktest.TryInTime(t, other.locks, name); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("detached: %v", err)
+	}
+	is(t, true)(other.Release(ctx, name, id))
+	next, err := other.locks.Lock(locktest.Within(t, locktest.Patience), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locktest.Unlock(t, next)
+
+	released := locktest.TryLock(t, other.locks, name)
+	locktest.Unlock(t, released)
+	if _, err := released.Detach(); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("released: %v", err)
+	}
+}

@@ -1,0 +1,211 @@
+package oneshot_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// loseOnce has the reply to the next command that f picks lost.
+func loseOnce(p *redistest.Proxy, how redistest.Action, picks func(redistest.Command) bool) {
+	var struck atomic.Bool
+	p.OnCommand(func(c redistest.Command) redistest.Action {
+		if picks(c) && struck.CompareAndSwap(false, true) {
+			return how
+		}
+		return redistest.Pass
+	})
+}
+
+// The record was deleted and the reply is lost: a further try finds nothing, and
+// that does not mean that it was not ours.
+func TestReplyToOneShotReleaseIsLost(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		for name, how := range locktest.Losses() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				ctx, name := t.Context(), t.Name()
+				s := w.site(t, locktest.SharedOf(t, binary, 1))
+				client := s.open(t)
+				locktest.Await(t, "taken", func() bool {
+					ok, err := client.Take(ctx, name, "x", 20*time.Second)
+					return ok || !locktest.Late(err)
+				})
+				holderIs(t, client, name, "x", 1, 20*time.Second)
+				loseOnce(s.proxies[0], how, w.decisive)
+				ok, err := client.Release(ctx, name, "x")
+				if w.name == "valkey 8.1" && ok {
+					locktest.AwaitValue(t, s.nodes[0], name, "")
+					return // it was asked again within the 1 ms, and found it
+				}
+				if ok || !errors.Is(err, redlatch.ErrNoQuorum) {
+					t.Fatalf("got %t, %v", ok, err)
+				}
+				if a := locktest.VerdictOf(t, err, 0); a.Verdict != redlatch.VoteUnknown || a.Err == nil {
+					t.Errorf("the node's answer is %v", a)
+				}
+				locktest.AwaitValue(t, s.nodes[0], name, "")
+			})
+		}
+	})
+}
+
+// The release was cut off before the server had it: the second try deletes.
+func TestOneShotReleaseIsCutOff(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		client := s.open(t)
+		is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
+		loseOnce(s.proxies[0], redistest.CutBefore, w.decisive)
+		is(t, true)(client.Release(ctx, name, "x"))
+		locktest.AwaitValue(t, s.nodes[0], name, "")
+	})
+}
+
+// The record was set and the reply is lost: the caller gets an error, and can
+// find out.
+func TestReplyToTakeIsLost(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		client := s.open(t)
+		loseOnce(s.proxies[0], redistest.CutAfter, func(c redistest.Command) bool {
+			set, _ := locktest.StepOf(c)
+			return set == "acquire" || c.Name() == "SET"
+		})
+		ok, err := client.Take(ctx, name, "x", 20*time.Second)
+		if ok || !errors.Is(err, redlatch.ErrNoQuorum) || locktest.VerdictOf(t, err, 0).Verdict != redlatch.VoteUnknown {
+			t.Fatalf("got %t, %v", ok, err)
+		}
+		locktest.AwaitValue(t, s.nodes[0], name, "x")
+		is(t, false)(client.Take(ctx, name, "x", 20*time.Second))
+		is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+		is(t, true)(client.Release(ctx, name, "x"))
+	})
+}
+
+// A take that fails takes back what it set, and nothing that was there before it
+// under the same id.
+func TestFailedTakeUndoesItsOwn(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 3))
+		client := s.open(t)
+		for _, holder := range []string{"other", "mine"} {
+			for _, server := range s.nodes[:2] {
+				locktest.Do(t, server, "SET", name, holder, "PX", "20000")
+			}
+			is(t, false)(client.Take(ctx, name, "mine", 30*time.Second)) // longer than is waited
+			locktest.AwaitValue(t, s.nodes[2], name, "")
+			for _, server := range s.nodes[:2] {
+				if v := locktest.Value(t, server, name); v != holder {
+					t.Errorf("%q is now %q", holder, v)
+				}
+				locktest.Do(t, server, "DEL", name)
+			}
+		}
+		// One node is not enough to be in the way.
+		locktest.Do(t, s.nodes[1], "SET", name, "other", "PX", "20000")
+		is(t, true)(client.Take(ctx, name, "mine", 10*time.Second))
+		holderIs(t, client, name, "mine", 1, 10*time.Second)
+		is(t, true)(client.Release(ctx, name, "mine"))
+		locktest.AwaitValue(t, s.nodes[1], name, "other")
+		locktest.Do(t, s.nodes[1], "DEL", name)
+	})
+}
+
+// A minority that is cut off or hangs is not waited for; a majority is an error.
+func TestOneShotWithoutAMinority(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, name := t.Context(), t.Name()
+			s := w.site(t, locktest.Shared(t, 5))
+			client := s.open(t)
+			s.proxies[0].BlackHole(redistest.Both, true)
+			if err := s.proxies[1].Refuse(true); err != nil {
+				t.Fatal(err)
+			}
+			s.proxies[1].Cut()
+			locktest.Await(t, "taken", func() bool {
+				ok, err := client.Take(ctx, name, "x", 20*time.Second)
+				return ok && err == nil
+			})
+			is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+			holderIs(t, client, name, "x", 1, 20*time.Second)
+			s.proxies[2].BlackHole(redistest.Both, true)
+			for op, call := range map[string]func() error{
+				"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", 20*time.Second); return err },
+				"extend": func() error { _, err := client.Extend(ctx, name, "x", 20*time.Second); return err },
+				"query":  func() error { _, _, err := client.Query(ctx, name); return err },
+			} {
+				err := call()
+				if !errors.Is(err, redlatch.ErrNoQuorum) || locktest.FailureOf(t, err).Op != op {
+					t.Errorf("%s: %v", op, err)
+				}
+			}
+			for _, server := range s.nodes[3:] {
+				locktest.AwaitValue(t, server, name+"/2", "")
+			}
+			s.proxies[2].BlackHole(redistest.Both, false)
+			locktest.Await(t, "released", func() bool {
+				ok, err := client.Release(ctx, name, "x")
+				return ok || err == nil
+			})
+			for _, server := range s.nodes[2:] {
+				locktest.AwaitValue(t, server, name, "")
+			}
+			locktest.Do(t, s.nodes[0], "DEL", name)
+			locktest.Do(t, s.nodes[1], "DEL", name)
+		})
+	}
+}
+
+// The key changes hands between WATCH and EXEC, and the connection breaks there:
+// what is the other's stays.
+func TestWatchedKeyChanges(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for what, then := range map[string]redistest.Action{"change": redistest.Pass, "change and cut": redistest.CutBefore} {
+			for _, command := range []string{"MULTI", "DEL", "EXEC"} {
+				t.Run(what+" before "+command, func(t *testing.T) {
+					t.Parallel()
+					ctx, name := t.Context(), t.Name()
+					s := way{commands: oneshot.CommandsWatch}.site(t, locktest.SharedOf(t, binary, 1))
+					client := s.open(t)
+					is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
+					var struck atomic.Bool
+					s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
+						if c.Name() != command || struck.Swap(true) {
+							return redistest.Pass
+						}
+						if _, err := s.nodes[0].Do("SET", name, "other"); err != nil {
+							t.Error(err)
+						}
+						return then
+					})
+					ok, err := client.Release(ctx, name, "x")
+					if ok || err != nil && !errors.Is(err, redlatch.ErrNoQuorum) || then == redistest.Pass && err != nil {
+						t.Errorf("got %t, %v", ok, err)
+					}
+					if v := locktest.Value(t, s.nodes[0], name); v != "other" || !struck.Load() {
+						t.Errorf("the other's record is now %q", v)
+					}
+					locktest.Do(t, s.nodes[0], "DEL", name)
+				})
+			}
+		}
+	})
+}

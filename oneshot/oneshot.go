@@ -1,0 +1,248 @@
+package oneshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Commands is what the steps are made of on a node.
+type Commands = node.Way
+
+// The values of Config.Commands.
+const (
+	// CommandsAuto is scripts where the node runs them. With NoQuarantine, one that
+	// forbids them gets CommandsNative or else CommandsWatch, by what it turns
+	// out to know.
+	CommandsAuto = node.AnyWay
+	// CommandsScript is the scripts that Lock uses: Take asks whether the node is
+	// admitted, and raises the fencing token's counter.
+	CommandsScript = node.Scripts
+	// CommandsNative is SET NX PX, then SET IFEQ (Valkey 8.1, Redis 8.4) to
+	// extend, and DELEX (Redis 8.4), DELIFEQ (Valkey 9.0) or SET IFEQ with an
+	// expiry of 1 ms to release. An extension may shorten the lock.
+	CommandsNative = node.Native
+	// CommandsWatch is SET NX PX, then WATCH, MULTI and EXEC, which any server
+	// has, over up to four further connections to a node: three round trips.
+	CommandsWatch = node.Watch
+)
+
+const (
+	// maxID bounds an id, in bytes.
+	maxID = 512
+	// anyID stands for the id in a call that has none.
+	anyID = "*"
+	// patient is how many steps' time a call may take that no lock's time runs
+	// in.
+	patient = 4
+)
+
+// Config says how the calls are made. The zero value is the default.
+type Config struct {
+	// Commands is what Take, Extend and Release send; Query and Inspect only read.
+	// CommandsNative and CommandsWatch cannot tell whether a node is admitted, and are
+	// refused unless the redlatch.Config has NoQuarantine. Defaults to CommandsAuto.
+	Commands Commands
+}
+
+// Client makes one-shot calls on the nodes of a *redlatch.Client. It is safe for concurrent
+// use, and has nothing to close: redlatch.Client.Close waits for its calls, and ends it.
+type Client struct {
+	inside   hook.Client
+	nodes    []hook.OneShotNode
+	commands Commands
+}
+
+// New returns a Client with the default Config. It does not block, and panics if client is
+// nil.
+func New(client *redlatch.Client) *Client {
+	inside := hook.ClientOf(client)
+	return &Client{inside: inside, nodes: inside.Nodes()}
+}
+
+// NewWith is New with a Config. The error wraps redlatch.ErrInvalid when the Config cannot
+// work with that client.
+func NewWith(client *redlatch.Client, config Config) (*Client, error) {
+	c := New(client)
+	switch {
+	case config.Commands > CommandsWatch:
+		return nil, invalid("oneshot: Config.Commands is %d: use CommandsAuto, CommandsScript, CommandsNative or CommandsWatch", config.Commands)
+	case config.Commands > CommandsScript && !c.inside.NoQuarantine():
+		return nil, invalid("oneshot: Config.Commands: only scripts can tell whether a node was admitted: use CommandsScript, or set NoQuarantine")
+	}
+	c.commands = config.Commands
+	return c, nil
+}
+
+// Take makes one try to take the lock name under an id of the caller's own, for
+// ttl and not a moment longer: nothing renews it. It is for those who take in
+// one process and release in another; Lock is for all others.
+//
+// True: the lock is held until ttl less its drift, 1 % and 2 ms, has passed
+// since the call. False: somebody has it, possibly under this very id: two
+// callers with the same id exclude each other, as they do with the LockTake of
+// StackExchange.Redis.
+//
+// The id is compared whole. It should be this take's own (crypto/rand.Text makes
+// one): a release of an earlier take that was slow on its way can match a later
+// one under the same id. What a try that failed is known to have set is taken
+// back. Where no answer came that would tell, nothing is, as the record may be
+// that of an earlier take under the id: after an error the caller may Release
+// the id, or find out with Extend whether the take was executed after all.
+//
+// It waits for a quorum, NodeTimeout at most (with Config.Replicas, twice its
+// Timeout more), and where it has something to take back for that, four
+// times as long at most; or for ctx. A record that the nodes set later than 2 s after
+// the start, because this process was held up, is taken back, too. Errors:
+// redlatch.ErrInvalid, before anything is sent; redlatch.ErrNoQuorum,
+// redlatch.ErrNotAdmitted or redlatch.ErrRefused in a *redlatch.QuorumError with each
+// node's answer; ctx's cause; redlatch.ErrClosed.
+//
+// There is no fencing token. Locks taken later have larger ones all the same.
+func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
+	call, err := c.begin(ctx, "take", name, id)
+	if err != nil {
+		return false, err
+	}
+	defer call.leave()
+	if call.ttl, err = c.inside.WholeTTL(ttl); err != nil {
+		return false, err
+	}
+	request := vote.Acquire{Key: call.key, ID: id, TTL: call.ttl, Proposed: uint64(c.inside.Wall().UnixMicro()), Reused: true}
+	granted, err := call.vote(ctx, quorum.Poll{
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, c.commands, request) },
+		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, c.commands, call.release()) },
+		TTL:      call.ttl,
+		Longest:  vote.LongestAttempt,
+		Patience: 1,
+	})
+	if errors.Is(err, redlatch.ErrHeld) {
+		return false, nil
+	}
+	return granted, err
+}
+
+// Extend prolongs the lock name to ttl from now if it is held under id,
+// whoever took it: Take, here or elsewhere, or redlatch.Lock.Detach. It never
+// takes it anew.
+//
+// True: it is held until ttl less its drift has passed since the call. False: it
+// is free or another's, and on nodes where it was not it may have been
+// prolonged. A lock is not shortened, save with CommandsNative. Waiting and
+// errors are those of Take; after an error it is held as long as it was, or
+// longer. For a client whose settings are not the deployment's the
+// *redlatch.QuorumError wraps redlatch.ErrInvalid as well, and nothing was prolonged.
+func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
+	call, err := c.begin(ctx, "extend", name, id)
+	if err != nil {
+		return false, err
+	}
+	defer call.leave()
+	if call.ttl, err = c.inside.WholeTTL(ttl); err != nil {
+		return false, err
+	}
+	return call.vote(ctx, quorum.Poll{
+		Ask: func(ctx context.Context, i int) vote.Answer {
+			return c.nodes[i].Prolong(ctx, c.commands, vote.Extend{Key: call.key, ID: id, TTL: call.ttl})
+		},
+		TTL:      call.ttl,
+		Patience: 1,
+	})
+}
+
+// Release releases the lock name if it is held under id, whoever took it.
+//
+// True: a quorum of nodes had it under id, and has it no more. False: so many
+// did not have it that no quorum had. An error leaves that open: a node whose
+// answer was lost may have released it, so that a further Release says false
+// though the first one did it.
+//
+// It waits for a quorum, a few NodeTimeouts at most, or for ctx, at whose end it
+// goes on in the background. A node that does not answer keeps its record for
+// the rest of the TTL. Errors are those of Take.
+func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
+	call, err := c.begin(ctx, "release", name, id)
+	if err != nil {
+		return false, err
+	}
+	defer call.leave()
+	return call.vote(ctx, quorum.Poll{
+		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Drop(ctx, c.commands, call.release()) },
+		Patience: patient,
+	})
+}
+
+// call is one call for a lock under a given id.
+type call struct {
+	client   *Client
+	op, name string
+	key, id  string
+	ttl      time.Duration
+	leave    func()
+}
+
+// release asks a node to delete what the call left there, or is to delete.
+func (c *call) release() vote.Release { return vote.Release{Key: c.key, ID: c.id, TTL: c.ttl} }
+
+// begin checks the arguments of a call and begins it; its leave ends it.
+func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	key, err := c.inside.Key(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case id == "":
+		return nil, invalid("the id is empty: give one that no other holder has")
+	case len(id) > maxID:
+		return nil, invalid("the id has %d bytes: use %d at most", len(id), maxID)
+	}
+	call := &call{client: c, op: op, name: name, key: key, id: id}
+	if call.leave, err = c.inside.Enter(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		call.leave()
+		return nil, call.ended(ctx)
+	}
+	return call, nil
+}
+
+func (c *call) ended(ctx context.Context) error {
+	return fmt.Errorf("%s %q: %w", c.op, c.name, context.Cause(ctx))
+}
+
+// vote puts a poll to the vote: true when a quorum granted, false when so many
+// nodes said no that none can have.
+func (c *call) vote(ctx context.Context, p quorum.Poll) (bool, error) {
+	no := func(answers []vote.Answer) bool {
+		return quorum.Count(answers, vote.Held, vote.NotOurs) > len(answers)-quorum.Majority(len(answers))
+	}
+	p.Enough = func(answers []vote.Answer) bool {
+		need := quorum.Majority(len(answers))
+		return quorum.Count(answers, vote.Granted) >= need || no(answers) ||
+			quorum.Count(answers, vote.Refused) > len(answers)-need
+	}
+	granted, answers := c.client.inside.Put(ctx, p)
+	switch {
+	case granted || no(answers):
+		return granted, nil
+	case ctx.Err() != nil:
+		return false, c.ended(ctx)
+	}
+	return false, c.client.inside.Failure(c.op, c.name, answers)
+}
+
+var errNilContext = invalid("ctx is nil: pass context.Background() or the request's context")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
+}

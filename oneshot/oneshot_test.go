@@ -1,0 +1,257 @@
+package oneshot_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+func TestOneShot(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		for _, n := range []int{1, 3, 5} {
+			t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+				t.Parallel()
+				s := w.site(t, locktest.SharedOf(t, binary, n))
+				again(t, s.serves)
+			})
+		}
+	})
+}
+
+// Without a proxy in between, a server's own commands are used where it has them.
+func TestNativeCommandsOfTheServer(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := locktest.SharedOf(t, binary, 1)[0]
+		client := newCaller(t, locktest.Config(server.URL()), oneshot.CommandsNative)
+		has := nativeCommands(t, server)
+		t.Logf("%s has %q", server.Version(), has)
+		is(t, true)(client.Take(t.Context(), t.Name(), "x", 20*time.Second))
+		ok, err := client.Release(t.Context(), t.Name(), "x")
+		if len(has) > 0 {
+			is(t, true)(ok, err)
+			return
+		}
+		if ok || !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "DELEX") || !strings.Contains(err.Error(), "DELIFEQ") {
+			t.Errorf("got %t, %v", ok, err)
+		}
+	})
+}
+
+func TestOneShotArguments(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	client := newCaller(t, locktest.Config(server.URL()), oneshot.CommandsAuto)
+	ctx, name := t.Context(), t.Name()
+	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Microsecond, 2 * time.Millisecond, time.Hour} {
+		for what, call := range map[string]func() (bool, error){
+			"take":   func() (bool, error) { return client.Take(ctx, name, "x", ttl) },
+			"extend": func() (bool, error) { return client.Extend(ctx, name, "x", ttl) },
+		} {
+			if ok, err := call(); ok || !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "ttl") {
+				t.Errorf("%s with a TTL of %v: %t, %v", what, ttl, ok, err)
+			}
+		}
+	}
+	for _, id := range []string{"", strings.Repeat("x", 513)} {
+		if ok, err := client.Take(ctx, name, id, time.Second); ok || !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("id %.10q: %t, %v", id, ok, err)
+		}
+	}
+	if _, err := client.Release(ctx, "", "x"); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("no name: %v", err)
+	}
+	if v := locktest.Value(t, server, name); v != "" {
+		t.Errorf("set all the same: %q", v)
+	}
+	// Any bytes are an id.
+	is(t, true)(client.Take(ctx, name, "a b\r\n\x00ü", 5*time.Second))
+	is(t, true)(client.Release(ctx, name, "a b\r\n\x00ü"))
+
+	for _, commands := range []oneshot.Commands{oneshot.CommandsNative, oneshot.CommandsWatch, 9} {
+		c := locktest.Config(server.URL())
+		c.NoQuarantine = commands > oneshot.CommandsWatch
+		if _, err := oneshot.NewWith(locktest.Open(t, c), oneshot.Config{Commands: commands}); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {
+			t.Errorf("commands %d are refused with %v", commands, err)
+		}
+	}
+	ended := locktest.Within(t, 0)
+	<-ended.Done()
+	if _, err := client.Take(ended, name, "x", time.Second); !errors.Is(err, ended.Err()) {
+		t.Errorf("ctx is done: %v", err)
+	}
+	client.locks.Close()
+	if _, err := client.Take(ctx, name, "x", time.Second); !errors.Is(err, redlatch.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+func TestOneShotWrongType(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 3))
+		client := s.open(t)
+		for _, server := range s.nodes[:2] {
+			locktest.Do(t, server, "RPUSH", name, "x")
+		}
+		_, _, query := client.Query(ctx, name)
+		_, take := client.Take(ctx, name, "x", 10*time.Second)
+		extended, extend := client.Extend(ctx, name, "x", 10*time.Second)
+		released, release := client.Release(ctx, name, "x")
+		for op, err := range map[string]error{"query": query, "take": take} {
+			if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WRONGTYPE") {
+				t.Errorf("%s: %v", op, err)
+			}
+		}
+		// These say that it is not ours, or that it is a list.
+		if extended || extend != nil && !errors.Is(extend, redlatch.ErrRefused) {
+			t.Errorf("extend: %t, %v", extended, extend)
+		}
+		if released || release != nil && !errors.Is(release, redlatch.ErrRefused) {
+			t.Errorf("release: %t, %v", released, release)
+		}
+		locktest.AwaitValue(t, s.nodes[2], name, "")
+		for _, server := range s.nodes[:2] {
+			if n := locktest.Do(t, server, "LLEN", name); n != int64(1) {
+				t.Errorf("the list has %v elements", n)
+			}
+			locktest.Do(t, server, "DEL", name)
+		}
+	})
+}
+
+// Users who may run no script: commands where the quarantine is off, an error that
+// says so where it is on.
+func TestOneShotWithoutScripts(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{
+			"noscripts on >secret ~* +@all -@scripting",
+			"noevalsha on >secret ~* +@all -evalsha",
+			"least on >secret ~job* -@all +set +get +pttl +del +pexpire +watch +unwatch +multi +exec",
+		}})
+		for _, user := range []string{"noscripts", "noevalsha", "least"} {
+			t.Run(user, func(t *testing.T) {
+				ctx, name := t.Context(), "job "+user
+				client := newCaller(t, locktest.Config(server.URLAs(user, "secret")), oneshot.CommandsAuto)
+				is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
+				is(t, false)(client.Take(ctx, name, "y", 20*time.Second))
+				is(t, false)(client.Extend(ctx, name, "y", 20*time.Second))
+				is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+				holderIs(t, client, name, "x", 1, 20*time.Second)
+				is(t, false)(client.Release(ctx, name, "y"))
+				is(t, true)(client.Release(ctx, name, "x"))
+				locktest.AwaitValue(t, server, name, "") // SET IFEQ takes 1 ms
+				if _, err := locktest.TryInTime(t, client.locks, name); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+					t.Errorf("lock: %v", err)
+				}
+
+				c := locktest.Config(server.URLAs(user, "secret"))
+				c.NoQuarantine = false
+				_, err := newCaller(t, c, oneshot.CommandsAuto).Take(ctx, name, "x", 20*time.Second)
+				if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NoQuarantine") || !strings.Contains(err.Error(), "NOPERM") {
+					t.Errorf("with the quarantine on: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// A node that has just started may have forgotten locks.
+func TestTakeAtANodeNotAdmitted(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := locktest.Config(server.URL())
+	c.NoQuarantine = false
+	client := newCaller(t, c, oneshot.CommandsAuto)
+	if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %t, %v", ok, err)
+	}
+	if err := client.locks.Admit(t.Context(), c.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	is(t, true)(client.Take(t.Context(), "x", "id", 10*time.Second))
+	is(t, true)(client.Extend(t.Context(), "x", "id", 20*time.Second))
+	is(t, true)(client.Release(t.Context(), "x", "id"))
+}
+
+// Several clients take and release by turns, and no two hold at once.
+func TestOneShotExcludes(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, name := t.Context(), t.Name()
+			s := w.site(t, locktest.Shared(t, 3))
+			var inside, turns atomic.Int32
+			var all sync.WaitGroup
+			for range 3 {
+				client := s.openAgain(t)
+				all.Go(func() {
+					for try := 0; turns.Load() < 20; try++ {
+						id := fmt.Sprintf("%p-%d", client.Client, try)
+						held, err := client.Take(ctx, name, id, 20*time.Second)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !held {
+							continue
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two hold it")
+						}
+						turns.Add(1)
+						inside.Add(-1)
+						if ok, err := client.Release(ctx, name, id); !ok || err != nil {
+							t.Errorf("release: %t, %v", ok, err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			for _, server := range s.nodes {
+				locktest.AwaitValue(t, server, name, "")
+			}
+		})
+	}
+}
+
+// Who waits in Lock gets what was taken and released by one-shot calls, long
+// before its TTL is over.
+func TestLockWaitsForATake(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 3))
+		taker, waiter := s.open(t), s.openAgain(t)
+		is(t, true)(taker.Take(ctx, name, "x", 30*time.Second))
+		waits, got := make(chan struct{}), make(chan error, 1)
+		stands := sync.OnceFunc(func() { close(waits) })
+		limited := locktest.Within(t, locktest.Patience)
+		go func() {
+			lock, err := waiter.locks.Lock(limited, name, redlatch.WithWaitReport(func(error) { stands() }))
+			if err == nil {
+				err = lock.Unlock(ctx)
+			}
+			got <- err
+		}()
+		<-waits
+		is(t, true)(taker.Release(ctx, name, "x"))
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}

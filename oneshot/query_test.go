@@ -1,0 +1,51 @@
+package oneshot_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// inspect is Inspect until all nodes have answered: it waits for the last one only a little.
+func inspect(t *testing.T, c caller, name string) (h oneshot.Holding) {
+	t.Helper()
+	locktest.Await(t, "all nodes answer", func() bool {
+		var err error
+		h, err = c.Inspect(t.Context(), name)
+		if err != nil && !locktest.Late(err) {
+			t.Fatal(err)
+		}
+		return err == nil && !slices.ContainsFunc(h.Nodes, func(a redlatch.NodeAnswer) bool { return a.Verdict == redlatch.VoteUnknown })
+	})
+	return h
+}
+
+// Who holds a lock is what a quorum says.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	name := t.Name()
+	nodes := locktest.Shared(t, 3)
+	client := newCaller(t, locktest.Config(redistest.URLs(nodes)...), oneshot.CommandsAuto)
+	for i, holder := range []string{"a", "b", "c"} {
+		locktest.Do(t, nodes[i], "SET", name, holder, "PX", "20000")
+	}
+	holderIs(t, client, name, "", 0, 0) // nobody has a quorum
+	locktest.Do(t, nodes[1], "SET", name, "a")
+	holderIs(t, client, name, "a", 1, 20*time.Second) // a quorum as long as the first
+	locktest.Do(t, nodes[0], "SET", name, "a")
+	holderIs(t, client, name, "a", -1, -1) // for ever
+	if h := inspect(t, client, name); h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
+		t.Errorf("%+v", h)
+	}
+	for _, server := range nodes {
+		locktest.Do(t, server, "DEL", name)
+	}
+	if h := inspect(t, client, name); h.Holder.ID != "" || h.Nodes[1].Verdict != redlatch.VoteNotOurs {
+		t.Errorf("%+v", h)
+	}
+}

@@ -1,0 +1,73 @@
+package locking
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Close stays for a node that hangs no longer than one step, and hardly at all for one that has
+// never answered; what was unlocked before is free on the others. On a busy machine it may take
+// longer, but not each time.
+func TestCloseBesideOneHung(t *testing.T) {
+	t.Parallel()
+	for _, hung := range []string{"from the start", "later"} {
+		for _, n := range []int{3, 5} {
+			t.Run(fmt.Sprintf("%s/N=%d", hung, n), func(t *testing.T) {
+				t.Parallel()
+				nodes := locktest.Shared(t, n)
+				proxies := redistest.Proxies(t, nodes)
+				c := locktest.Config(locktest.ProxyURLs(proxies)...)
+				c.NodeTimeout = 500 * time.Millisecond
+				last := proxies[n-1]
+				const tries = 10
+				for try := 1; ; try++ {
+					last.BlackHole(redistest.Both, hung != "later")
+					client := locktest.Open(t, c)
+					if hung == "later" {
+						locktest.Await(t, "all are reached", func() bool { return client.Stats().Contacted == n })
+						last.BlackHole(redistest.Both, true)
+					}
+					name := fmt.Sprintf("%s/%d", t.Name(), try)
+					locktest.Unlock(t, locktest.TryLock(t, client, name))
+					most := c.NodeTimeout + c.NodeTimeout/2 // it was twice as much, or four times
+					if hung != "later" {
+						most = c.NodeTimeout
+					}
+					start := time.Now()
+					if err := client.Close(); err != nil {
+						t.Fatal(err)
+					}
+					took := time.Since(start)
+					last.BlackHole(redistest.Both, false)
+					for _, s := range nodes[:n-1] {
+						locktest.Await(t, "it is free", func() bool { return locktest.Value(t, s, name) == "" })
+					}
+					if took < most {
+						t.Logf("closed after %v", took)
+						break
+					}
+					if try == tries {
+						t.Fatalf("%d times, Close took longer than %v; at last %v", tries, most, took)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A client whose Open has failed, or found nobody, is closed at once.
+func TestCloseUnopened(t *testing.T) {
+	t.Parallel()
+	client, err := redlatch.Open(redlatch.Config{Nodes: []string{"redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}

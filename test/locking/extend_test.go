@@ -1,0 +1,280 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// counterOf names the side key that holds a lock's fence counter, as the wire
+// format has it.
+func counterOf(name string) string { return "redlatch:{" + name + "}:token:" + name }
+
+// A lock that lapsed is not extended, though nobody else has it.
+func TestExtendAfterLapse(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := locktest.SharedOf(t, binary, 3)
+		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(200*time.Millisecond), redlatch.WithoutRenewal())
+		<-lock.Context().Done()
+		for _, s := range nodes {
+			locktest.AwaitValue(t, s, t.Name(), "")
+		}
+		if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("extend: %v", err)
+		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		for _, s := range nodes {
+			if v := locktest.Value(t, s, t.Name()); v != "" {
+				t.Errorf("it was taken again: %q on %s", v, s.Addr())
+			}
+		}
+	})
+}
+
+// The servers extend in time, and their answers come when the lock has been
+// lost: before the end of the guard, or after the end of the validity. Lost is
+// final, and what was extended is released.
+func TestExtensionThatCompletesTooLate(t *testing.T) {
+	t.Parallel()
+	for _, guard := range []time.Duration{0, 400 * time.Millisecond} {
+		t.Run(fmt.Sprintf("guard=%v", guard), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, 3)
+			proxies := redistest.Proxies(t, nodes)
+			c := locktest.Config(locktest.ProxyURLs(proxies)...)
+			c.NodeTimeout = time.Second // longer than the lock is valid
+			client := locktest.Open(t, c)
+			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(600*time.Millisecond), redlatch.WithoutRenewal(), redlatch.WithGuard(guard))
+			until := lock.Until()
+			for _, p := range proxies {
+				p.HoldBack(redistest.Replies, true)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- lock.Extend(context.Background(), 30*time.Second) }()
+			<-lock.Context().Done()
+			for _, p := range proxies {
+				p.HoldBack(redistest.Replies, false)
+			}
+			if err := <-ended; !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("extend: %v", err)
+			}
+			if !errors.Is(lock.Err(), redlatch.ErrLost) || !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) {
+				t.Errorf("%v, %v", lock.Err(), context.Cause(lock.Context()))
+			}
+			if !lock.Until().Equal(until) {
+				t.Errorf("the end of its validity moved by %v", lock.Until().Sub(until))
+			}
+			for _, s := range nodes {
+				locktest.AwaitValue(t, s, t.Name(), "") // long before the 30 s are over
+			}
+		})
+	}
+}
+
+// A node that lost the record is given it back by an extension that a quorum
+// confirmed.
+func TestLostRecordIsRepaired(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := locktest.SharedOf(t, binary, 5) // where the client may not have heard yet of the last repair
+		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+		for _, s := range nodes {
+			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+		}
+		id := locktest.Value(t, nodes[0], t.Name())
+		for _, s := range nodes { // one after the other
+			locktest.Do(t, s, "DEL", t.Name(), counterOf(t.Name()))
+			locktest.Await(t, "the node has it again", func() bool {
+				if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
+					t.Fatal(err)
+				}
+				return locktest.Value(t, s, t.Name()) == id
+			})
+			if got := locktest.Value(t, s, counterOf(t.Name())); got != fmt.Sprint(lock.Token()) {
+				t.Errorf("the counter that was given back is %s, the token %d", got, lock.Token())
+			}
+			if left := locktest.Remaining(t, s, t.Name()); left <= 0 || left > 20*time.Second {
+				t.Errorf("the record that was given back has %v left", left)
+			}
+		}
+		locktest.Unlock(t, lock)
+		for _, s := range nodes {
+			locktest.AwaitValue(t, s, t.Name(), "")
+		}
+	})
+}
+
+// Renewal repairs by itself.
+func TestRenewalRepairs(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(1500*time.Millisecond))
+	locktest.Await(t, "the node has it", func() bool { return locktest.Value(t, nodes[2], t.Name()) != "" })
+	id := locktest.Value(t, nodes[2], t.Name())
+	locktest.Do(t, nodes[2], "DEL", t.Name())
+	locktest.AwaitValue(t, nodes[2], t.Name(), id)
+	locktest.Unlock(t, lock)
+}
+
+// Without a quorum nothing is repaired: one node lost the record, one does not
+// answer. When the second is back, both are fine.
+func TestNoRepairWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	wires := []*locktest.Wire{locktest.Tap(proxies[0]), locktest.Tap(proxies[1]), locktest.Tap(proxies[2])}
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+	}
+	locktest.Do(t, nodes[0], "DEL", t.Name())
+	proxies[1].HoldBack(redistest.Replies, true)
+	err := lock.Extend(t.Context(), 20*time.Second)
+	if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
+		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
+	}
+	failure := locktest.FailureOf(t, err)
+	if failure.Nodes[0].Verdict != redlatch.VoteNotOurs || failure.Nodes[2].Verdict != redlatch.VoteGranted && failure.Nodes[2].Verdict != redlatch.VoteUnknown {
+		t.Errorf("%v", failure)
+	}
+	if v := locktest.Value(t, nodes[0], t.Name()); v != "" {
+		t.Errorf("repaired without a quorum: %q", v)
+	}
+	for i, w := range wires {
+		if w.Count("repair") > 0 {
+			t.Errorf("node %d was repaired without a quorum", i)
+		}
+	}
+	proxies[1].HoldBack(redistest.Replies, false)
+	locktest.Await(t, "extended", func() bool { return lock.Extend(t.Context(), 20*time.Second) == nil })
+	locktest.Await(t, "repaired", func() bool { return locktest.Value(t, nodes[0], t.Name()) != "" })
+	locktest.Unlock(t, lock)
+}
+
+// Where a later holder has been its counter is larger, and the record is not
+// given back there. Where another is, it stays.
+func TestNoRepairAfterALaterHolder(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := locktest.SharedOf(t, binary, 5)
+		proxies := redistest.Proxies(t, nodes)
+		client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+		w := locktest.Tap(proxies[0])
+		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+		for _, s := range nodes {
+			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+		}
+		locktest.Do(t, nodes[0], "DEL", t.Name())
+		locktest.Do(t, nodes[0], "SET", counterOf(t.Name()), fmt.Sprint(lock.Token()+1), "PX", "60000")
+		locktest.Do(t, nodes[1], "SET", t.Name(), "theirs", "PX", "60000")
+		// It is tried once more only after the first try has failed.
+		locktest.Await(t, "the repair was refused", func() bool {
+			if err := lock.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			return w.Count("repair") >= 2
+		})
+		if v := locktest.Value(t, nodes[0], t.Name()); v != "" {
+			t.Errorf("repaired where a later holder has been: %q", v)
+		}
+		locktest.Unlock(t, lock)
+		if v := locktest.Value(t, nodes[1], t.Name()); v != "theirs" {
+			t.Errorf("another's record is now %q", v)
+		}
+		locktest.Do(t, nodes[1], "DEL", t.Name())
+	})
+}
+
+// More nodes than a quorum can do without say that they have nothing: the lock
+// is lost at once, not at the end of its validity, and what is left of it goes.
+func TestLockIsLostAtOnceWhenImpossible(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, n)
+			client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(20*time.Second), redlatch.WithGuard(19*time.Second))
+			// By its guard alone the lock would be lost after some 0.8 s; prolong
+			// it, so that the loss has one reason.
+			if err := lock.Extend(t.Context(), 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range nodes[:n/2+1] {
+				locktest.Do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
+			}
+			// A node that is still busy with the round before is not asked.
+			locktest.Await(t, "it is found lost", func() bool {
+				err := lock.Extend(t.Context(), 30*time.Second)
+				if err == nil {
+					t.Fatal("extended")
+				}
+				return errors.Is(err, redlatch.ErrLost)
+			})
+			if lock.Context().Err() == nil || time.Until(lock.Until()) < 10*time.Second {
+				t.Errorf("context %v, %v before the end of the validity", lock.Context().Err(), time.Until(lock.Until()))
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("unlock: %v", err)
+			}
+			for i, s := range nodes {
+				want := ""
+				if i < n/2+1 {
+					want = "theirs"
+				}
+				locktest.AwaitValue(t, s, t.Name(), want)
+				locktest.Do(t, s, "DEL", t.Name())
+			}
+		})
+	}
+}
+
+// What Extend refuses, and what state it leaves.
+func TestExtendErrors(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	until := lock.Until()
+	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Microsecond, 2 * time.Millisecond, time.Hour} {
+		if err := lock.Extend(t.Context(), ttl); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("extend by %v: %v", ttl, err)
+		}
+	}
+	cause := errors.New("the caller's own cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if err := lock.Extend(ctx, 30*time.Second); err != nil && !errors.Is(err, cause) {
+		t.Errorf("extend with a ctx that is done: %v", err)
+	}
+	if lock.Err() != nil {
+		t.Errorf("the lock is %v", lock.Err())
+	}
+	// A shorter one takes nothing away, here or on the nodes.
+	locktest.Await(t, "extended", func() bool { return lock.Extend(t.Context(), time.Second) == nil })
+	if lock.Until().Before(until) {
+		t.Errorf("valid until %v, was %v", lock.Until(), until)
+	}
+	for i, s := range nodes {
+		if left := locktest.Remaining(t, s, t.Name()); left < time.Until(until) {
+			t.Errorf("node %d keeps it for %v, it is valid for %v", i, left, time.Until(until))
+		}
+	}
+	locktest.Unlock(t, lock)
+	if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("extend after the release: %v", err)
+	}
+}

@@ -1,0 +1,183 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A lock made with SET NX PX, as a dozen other libraries do, excludes ours, and
+// ours excludes it.
+func TestForeignHolders(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := locktest.SharedOf(t, binary, 3)
+		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		name := t.Name()
+		for _, s := range nodes {
+			if locktest.Do(t, s, "SET", name, "3f2504e0-4f89", "NX", "PX", "60000") != "OK" {
+				t.Fatal("not free")
+			}
+		}
+		_, err := client.TryLock(t.Context(), name)
+		if !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatal(err)
+		}
+		holder, left, ok := locktest.FailureOf(t, err).Holder()
+		if !ok || holder.ID != "3f2504e0-4f89" || holder.Label != "" || !holder.Since.IsZero() || left <= 0 || left > time.Minute {
+			t.Errorf("holder %+v, %v left", holder, left)
+		}
+		if !strings.Contains(err.Error(), "3f2504e0-4f89") {
+			t.Errorf("%v", err)
+		}
+		report, waits := locktest.WhenWaiting(nil)
+		out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, report)
+		<-waits
+		for _, s := range nodes {
+			if locktest.Do(t, s, "EVAL", locktest.CompareAndDelete, "1", name, "3f2504e0-4f89") != int64(1) {
+				t.Error("theirs was touched")
+			}
+		}
+		o := <-out
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		for _, s := range nodes {
+			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+			if locktest.Do(t, s, "SET", name, "3f2504e0-4f89", "NX", "PX", "60000") != nil {
+				t.Error("they took ours")
+			}
+			if locktest.Do(t, s, "EVAL", locktest.CompareAndDelete, "1", name, "3f2504e0-4f89") != int64(0) {
+				t.Error("they deleted ours")
+			}
+		}
+		locktest.Unlock(t, o.Lock)
+		for _, s := range nodes {
+			locktest.AwaitValue(t, s, name, "")
+		}
+	})
+}
+
+// A foreign lock without an expiry is for ever, and says so.
+func TestForeignHolderWithoutExpiry(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 1)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	locktest.Do(t, nodes[0], "SET", t.Name(), "theirs")
+	_, err := client.TryLock(t.Context(), t.Name())
+	if !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatal(err)
+	}
+	if _, left, ok := locktest.FailureOf(t, err).Holder(); !ok || left >= 0 {
+		t.Errorf("%v left", left)
+	}
+	locktest.Do(t, nodes[0], "DEL", t.Name())
+	locktest.Unlock(t, locktest.TryLock(t, client, t.Name()))
+}
+
+// A foreign lock on a minority is no obstacle, and stays.
+func TestForeignHolderOfAMinority(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 5)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	for _, s := range nodes[:2] {
+		locktest.Do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
+	}
+	lock := locktest.TryLock(t, client, t.Name())
+	if err := lock.Extend(t.Context(), 20*time.Second); err != nil {
+		t.Error(err)
+	}
+	locktest.Unlock(t, lock)
+	for i, s := range nodes {
+		want := ""
+		if i < 2 {
+			want = "theirs"
+		}
+		locktest.AwaitValue(t, s, t.Name(), want)
+		locktest.Do(t, s, "DEL", t.Name())
+	}
+}
+
+// Ids are compared whole: one that begins or ends like ours is another's.
+func TestHolderIDsAreComparedWhole(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		node := locktest.SharedOf(t, binary, 1)[0]
+		client := locktest.Open(t, locktest.Config(node.URL()))
+		changes := map[string]func(id string) string{
+			"longer":       func(id string) string { return id + "0" },
+			"shorter":      func(id string) string { return id[:len(id)-1] },
+			"with a space": func(id string) string { return " " + id },
+			"lower case":   strings.ToLower,
+			"empty":        func(string) string { return "" },
+			"a pattern":    func(string) string { return "*" },
+			"without end":  func(id string) string { return id[:26] },
+		}
+		check := func(what string, change func(string) string, extend bool) {
+			name := t.Name() + what
+			lock := locktest.TryLock(t, client, name, redlatch.WithLabel("job-1"), redlatch.WithoutRenewal())
+			theirs := change(locktest.Value(t, node, name))
+			locktest.Do(t, node, "SET", name, theirs, "PX", "60000")
+			// Not both: who has learnt of the loss sends no release.
+			if extend {
+				if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrLost) {
+					t.Errorf("%s: extend: %v", what, err)
+				}
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("%s: unlock: %v", what, err)
+			}
+			if reply := locktest.Do(t, node, "GET", name); reply != theirs {
+				t.Errorf("%s: their record is now %v", what, reply)
+			}
+			if _, err := locktest.TryInTime(t, client, name); !errors.Is(err, redlatch.ErrHeld) {
+				t.Errorf("%s: %v", what, err)
+			}
+			locktest.Do(t, node, "DEL", name)
+		}
+		for what, change := range changes {
+			check(what, change, false)
+			check(what, change, true)
+		}
+	})
+}
+
+// Every attempt has an id of its own, also the tries of one waiting call, and
+// none says where the next begins.
+func TestEveryAttemptHasItsOwnID(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	proxy := redistest.NewProxy(t, server.Addr())
+	w := locktest.Tap(proxy)
+	client := locktest.Open(t, locktest.Config(proxy.URL()))
+	locktest.Do(t, server, "SET", t.Name(), "theirs", "PX", "60000")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := locktest.LockIn(ctx, client, t.Name(), redlatch.WithoutQueue())
+	locktest.Await(t, "it has tried several times", func() bool { return w.Count("acquire") > 3 })
+	cancel()
+	if o := <-out; !errors.Is(o.Err, redlatch.ErrHeld) {
+		t.Fatal(o.Err)
+	}
+	for range 20 {
+		client.TryLock(t.Context(), t.Name())
+	}
+	locktest.Do(t, server, "DEL", t.Name())
+	w.CheckOnce(t, "acquire")
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	heads := make(map[string]bool)
+	for what := range w.Sent {
+		if _, id, ok := strings.Cut(what, "acquire "); ok {
+			heads[id[:26]] = true
+		}
+	}
+	if len(heads) < 22 {
+		t.Errorf("%d ids of more than 21 tries", len(heads))
+	}
+}

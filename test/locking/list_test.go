@@ -1,0 +1,85 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// List finds locks among more keys than a node looks at in one step, without KEYS, and
+// says who waits by the labels that they have.
+func TestList(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes, err := redistest.StartNodes(t.Context(), 3, redistest.Options{Binary: binary})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range nodes {
+			t.Cleanup(func() { s.Close() })
+			locktest.Do(t, s, "ACL", "SETUSER", "default", "-keys")
+			locktest.Do(t, s, "EVAL", "for i = 1, 2000 do redis.call('SET', 'data:' .. i, 'x') redis.call('RPUSH', 'list:' .. i, 'x') end", "0")
+		}
+		c := locktest.Config(redistest.URLs(nodes)...)
+		holder := locktest.Open(t, c)
+		const locks = 700
+		for i := range locks {
+			locktest.TryLock(t, holder, fmt.Sprint("lock:", i))
+		}
+		locktest.Do(t, nodes[0], "SET", "foreign", "a token", "PX", "60000")
+		awkward := c
+		awkward.Label = "a b/c:%41 é"
+		report, waits := locktest.WhenWaiting(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		out := locktest.LockIn(ctx, locktest.Open(t, awkward), "lock:7", report)
+		<-waits
+		locktest.Await(t, "the waiter stands in line", func() bool {
+			line, err := redlatch.Waiters(t.Context(), c, "lock:7")
+			return err == nil && len(line) == 1 && line[0].Label == awkward.Label
+		})
+		var listed []redlatch.Listed
+		locktest.Await(t, "all nodes list their locks, none of which takes a second for a step", func() bool {
+			var answers []redlatch.NodeAnswer
+			var err error
+			listed, answers, err = redlatch.List(t.Context(), c, "*")
+			if len(answers) != 3 {
+				t.Fatalf("%v, %v", err, answers)
+			}
+			return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
+		})
+		seen := make(map[string]redlatch.Listed)
+		for _, lock := range listed {
+			if _, twice := seen[lock.Name]; twice {
+				t.Errorf("%s is there twice", lock.Name)
+			}
+			seen[lock.Name] = lock
+		}
+		if len(seen) != locks+1 || !seen["foreign"].Foreign || seen["foreign"].Nodes != 1 {
+			t.Errorf("%d locks, foreign is %+v", len(seen), seen["foreign"])
+		}
+		if lock := seen["lock:7"]; lock.Nodes < 2 || lock.Foreign || lock.Left <= 0 || len(lock.Waiting) != 1 || lock.Waiting[0].Label != awkward.Label {
+			t.Errorf("%+v", lock)
+		}
+		cancel()
+		<-out
+
+		nodes[0].Kill()
+		locktest.Await(t, "the others list it", func() bool {
+			_, answers, err := redlatch.List(t.Context(), c, "lock:7")
+			if answers[0].Err == nil {
+				t.Fatalf("one node is down: %v, %v", err, answers)
+			}
+			return err == nil
+		})
+		nodes[1].Kill()
+		if _, _, err := redlatch.List(t.Context(), c, "lock:7"); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("two nodes are down: %v", err)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/storm"
+)
+
+// ledger is a resource that nothing but the lock protects: who writes replaces
+// it all.
+type ledger struct {
+	mu sync.Mutex // guards updates: one read or one write, not the time between
+	// updates are the ones it contains.
+	updates []int64
+}
+
+func (l *ledger) read() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.updates)
+}
+
+// write replaces the ledger's updates, and takes that back when held says that
+// it came too late: a writer that did not get the processor in time is not the
+// subject here.
+func (l *ledger) write(updates []int64, held func() error) (late error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.updates
+	l.updates = updates
+	if late = held(); late != nil {
+		l.updates = before
+	}
+	return late
+}
+
+// office is workers that update ledgers, each under its lock and two workers a
+// ledger, from several clients, so that one restart meets many held locks.
+type office struct {
+	clients []*redlatch.Client
+	ledgers []ledger
+
+	updates, acquired atomic.Int64
+	// restarts are those of nodes, and met is how many locks were held when they came.
+	restarts, met atomic.Int64
+
+	mu sync.Mutex // guards acknowledged
+	// acknowledged are the updates that the workers of each ledger believe to
+	// have made.
+	acknowledged [][]int64
+}
+
+const (
+	officeTTL     = time.Second
+	officeLedgers = 24
+	officeClients = 4
+)
+
+func newOffice(t *testing.T, urls []string, quarantine bool) *office {
+	c := locktest.Config(urls...)
+	c.TTL, c.MaxTTL, c.NoQuarantine, c.NodeTimeout = officeTTL, officeTTL, !quarantine, 250*time.Millisecond
+	o := &office{ledgers: make([]ledger, officeLedgers), acknowledged: make([][]int64, officeLedgers)}
+	for range officeClients {
+		o.clients = append(o.clients, locktest.Open(t, c))
+	}
+	if quarantine {
+		locktest.Vouch(t, o.clients[0], c.Nodes...)
+	}
+	return o
+}
+
+// work updates a ledger under its lock until ctx is done. Who waits does not stand
+// in line: the more tries there are, the more often one meets a node that forgot.
+func (o *office) work(ctx context.Context, t *testing.T, client *redlatch.Client, i int) {
+	for ctx.Err() == nil {
+		lock, err := client.Lock(ctx, fmt.Sprint("ledger/", i), redlatch.WithoutRenewal(), redlatch.WithoutQueue())
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Error(err) // no lock is waited for that waiting does not bring
+			}
+			return
+		}
+		o.acquired.Add(1)
+		read := o.ledgers[i].read()
+		select { // the work
+		case <-time.After(50*time.Millisecond + rand.N(800*time.Millisecond)):
+		case <-lock.Context().Done():
+		}
+		update := o.updates.Add(1)
+		if o.ledgers[i].write(append(read, update), lock.Err) == nil {
+			o.mu.Lock()
+			o.acknowledged[i] = append(o.acknowledged[i], update)
+			o.mu.Unlock()
+		}
+		lock.Unlock(ctx)
+	}
+}
+
+// count returns how many updates were acknowledged and how many of these their
+// ledgers do not contain.
+func (o *office) count() (acknowledged, lost int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, updates := range o.acknowledged {
+		acknowledged += len(updates)
+		written := o.ledgers[i].read()
+		for _, update := range updates {
+			if !slices.Contains(written, update) {
+				lost++
+			}
+		}
+	}
+	return acknowledged, lost
+}
+
+// held is how many locks are held now.
+func (o *office) held() (n int) {
+	for _, client := range o.clients {
+		n += client.Stats().Held
+	}
+	return n
+}
+
+// enough reports whether so much has happened that the result proves something: without the
+// quarantine, that updates were lost.
+func (o *office) enough(quarantine bool) bool {
+	acknowledged, lost := o.count()
+	return acknowledged >= 2*officeLedgers && o.restarts.Load() >= 3 && o.met.Load() >= officeLedgers &&
+		(quarantine || lost > 0)
+}
+
+// disaster is nodes that restart empty, so many at a time and no more often than
+// each pause. It waits while no quorum votes, which only the quarantine can cause: the
+// next disaster is then due after a few acquisitions.
+type disaster struct {
+	nodes int
+	pause time.Duration
+}
+
+func (d disaster) strike(ctx context.Context, t *testing.T, o *office, servers []*redistest.Server, luck *rand.Rand) {
+	const few = 5
+	tick := time.NewTicker(d.pause)
+	defer tick.Stop()
+	for due := o.acquired.Load() + few; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if o.acquired.Load() < due {
+			continue
+		}
+		o.met.Add(int64(o.held()))
+		var all sync.WaitGroup
+		for _, i := range luck.Perm(len(servers))[:d.nodes] {
+			o.restarts.Add(1)
+			all.Go(func() {
+				servers[i].Kill()
+				if err := servers[i].Restart(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		due = o.acquired.Load() + few
+	}
+}
+
+// The measure of the quarantine: five nodes that keep nothing, restarted one
+// each 300 ms or three each second, and workers that read, change and write
+// ledgers that nothing but the lock protects. Without the quarantine acknowledged
+// updates are lost; with it none is.
+func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 22 s, and more on a busy machine")
+	}
+	disasters := map[string]disaster{
+		"one each 300 ms":   {nodes: 1, pause: 300 * time.Millisecond},
+		"three each second": {nodes: 3, pause: time.Second},
+	}
+	for name, d := range disasters {
+		for _, quarantine := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/quarantine=%t", name, quarantine), func(t *testing.T) {
+				t.Parallel()
+				seed := rand.Uint64()
+				servers := redistest.Nodes(t, 5)
+				o := newOffice(t, redistest.URLs(servers), quarantine)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var workers sync.WaitGroup
+				for i := range officeLedgers {
+					for k := range 2 {
+						client := o.clients[(i+k)%officeClients]
+						workers.Go(func() { o.work(ctx, t, client, i) })
+					}
+				}
+				workers.Go(func() { d.strike(ctx, t, o, servers, rand.New(rand.NewPCG(seed, 0))) })
+				start := time.Now()
+				for ; time.Since(start) < 22*time.Second || !o.enough(quarantine) && time.Since(start) < 3*time.Minute; storm.Rest(ctx, 100*time.Millisecond) {
+				}
+				cancel(errors.New("the run is over"))
+				workers.Wait()
+
+				acknowledged, lost := o.count()
+				t.Logf("seed %d: %d restarts met %d held locks; %d acquisitions, %d updates acknowledged, %d of them lost (%.1f %%)",
+					seed, o.restarts.Load(), o.met.Load(), o.acquired.Load(), acknowledged, lost, 100*float64(lost)/float64(max(1, acknowledged)))
+				if !o.enough(quarantine) {
+					t.Errorf("too little happened to prove anything; without the quarantine, updates are lost")
+				}
+				if quarantine && lost > 0 {
+					t.Errorf("%d acknowledged updates were lost", lost)
+				}
+			})
+		}
+	}
+}

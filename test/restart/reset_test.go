@@ -1,0 +1,142 @@
+package restart
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A deployment moves from five nodes to three of them.
+func TestResetMovesADeployment(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 5)
+	five := locktest.WithQuarantine(redistest.URLs(servers)...)
+	three := five
+	three.Nodes = five.Nodes[:3]
+
+	old := locktest.Open(t, five)
+	locktest.Vouch(t, old, five.Nodes...)
+	held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
+	client := locktest.Open(t, three)
+	if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) {
+		t.Fatalf("before the reset: got %v, want ErrRefused", err)
+	}
+	if err := client.Admit(t.Context(), three.Nodes[0]); err == nil {
+		t.Fatal("a node of another set was admitted")
+	}
+
+	since := time.Now()
+	for _, node := range three.Nodes {
+		if err := client.Reset(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Locks of the old set may be held still.
+	if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("after the reset: got %v, want ErrNotAdmitted", err)
+	}
+	for _, node := range locktest.Examine(t, three) {
+		if node.Status != doctor.StatusWaiting || node.Left <= 0 || node.Left > locktest.RestartQuarantine+time.Second {
+			t.Errorf("%v for %v because of %v", node.Status, node.Left, node.Reason)
+		}
+	}
+	// The old set is refused at once and for good, though its clients were not
+	// stopped, and what it held runs out before the new set votes.
+	refused := func(client *redlatch.Client) {
+		t.Helper()
+		_, err := client.TryLock(t.Context(), "y")
+		if !errors.Is(err, redlatch.ErrRefused) {
+			t.Fatalf("the old set: got %v, want ErrRefused", err)
+		}
+		for _, name := range []string{"[n0 n1 n2 n3 n4]", "[n0 n1 n2]"} {
+			if !strings.Contains(err.Error(), name) {
+				t.Errorf("%v does not name %s", err, name)
+			}
+		}
+	}
+	refused(old)
+	refused(locktest.Open(t, five))
+	awaitVote(t, client, "x")
+	if held.Err() == nil {
+		t.Error("the new set gave away what the old one held")
+	}
+	// The server counts whole seconds, so up to one is lost.
+	if waited := time.Since(since); waited < locktest.RestartQuarantine-time.Second {
+		t.Errorf("it voted after %v, want about %v", waited, locktest.RestartQuarantine)
+	}
+	refused(old)
+}
+
+// Who knows that no lock is held need not wait.
+func TestVouchAfterReset(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	three := locktest.WithQuarantine(redistest.URLs(servers)...)
+	locktest.Vouch(t, locktest.Open(t, three), three.Nodes...)
+	one := three
+	one.Nodes = three.Nodes[:1]
+	client := locktest.Open(t, one)
+	if err := client.Reset(t.Context(), one.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Vouch(t, client, one.Nodes[0])
+	if _, err := client.TryLock(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MaxTTL can be made smaller by a reset only. The wait is for the former one.
+func TestResetToASmallerMaxTTL(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	small := locktest.WithQuarantine(server.URL())
+	large := small
+	large.MaxTTL = time.Minute
+	locktest.Vouch(t, locktest.Open(t, large), large.Nodes...)
+
+	client := locktest.Open(t, small)
+	if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) {
+		t.Fatalf("got %v, want ErrRefused", err)
+	}
+	if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.TryLock(t.Context(), "x")
+	if !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	// By the node's clock in whole seconds, and less what this machine took.
+	if left := locktest.VerdictOf(t, err, 0).Left; left < large.MaxTTL-locktest.Patience || left > large.MaxTTL+5*time.Second {
+		t.Errorf("%v left, want the former MaxTTL and 4s", left)
+	}
+}
+
+func TestResetRefuses(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 2)
+	replica := redistest.NewReplica(t, servers[0])
+	down := redistest.NewProxy(t, servers[1].Addr())
+	if err := down.Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	c := locktest.WithQuarantine(servers[1].URL(), replica.URL(), down.URL())
+	client := locktest.Open(t, c)
+	if err := client.Reset(t.Context(), "redis://127.0.0.1:1"); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("a foreign node: got %v, want ErrInvalid", err)
+	}
+	for node, why := range map[string]string{"n1": "name its master", "n2": "refused"} {
+		if err := client.Reset(t.Context(), node); err == nil || !strings.Contains(err.Error(), "reset "+node) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: got %v, want %q", node, err, why)
+		}
+	}
+	if keys, err := servers[0].Do("KEYS", "*"); err != nil || !slices.Equal(keys.([]any), nil) {
+		t.Errorf("there are keys: %v, %v", keys, err)
+	}
+}

@@ -1,0 +1,305 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// quarantineClient opens a client whose nodes are vouched for unless quarantine is off.
+func quarantineClient(t *testing.T, urls []string, quarantine bool, admit bool) *redlatch.Client {
+	t.Helper()
+	return locktest.QuarantineClientOf(t, locktest.RestartTTL, urls, quarantine, admit)
+}
+
+// awaitVote tries until the single node votes, and returns how long that took.
+func awaitVote(t *testing.T, client *redlatch.Client, name string) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*locktest.RestartQuarantine)
+	defer cancel()
+	start := time.Now()
+	lock, err := client.Lock(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(ctx); err != nil && !locktest.Late(err) && !errors.Is(err, redlatch.ErrLost) { // its TTL is short
+		t.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// A lock is held through three of five nodes, and one of the three restarts
+// empty: without the quarantine the two others and the forgetful one are a quorum.
+func TestRestartedNodeDoesNotVoteForALockItForgot(t *testing.T) {
+	const ttl = 4 * time.Second // for which a restart takes less
+	for _, quarantine := range []bool{true, false} {
+		t.Run(fmt.Sprintf("quarantine=%t", quarantine), func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.Nodes(t, 5)
+			// A cannot reach nodes 3 and 4, which it knows by other addresses.
+			var direct, through []string
+			for i, server := range servers {
+				url := server.URL()
+				direct = append(direct, fmt.Sprintf("%s#n%d", url, i))
+				if i >= 3 {
+					proxy := redistest.NewProxy(t, server.Addr())
+					if err := proxy.Refuse(true); err != nil {
+						t.Fatal(err)
+					}
+					url = proxy.URL()
+				}
+				through = append(through, fmt.Sprintf("%s#n%d", url, i))
+			}
+			b := locktest.QuarantineClientOf(t, ttl, direct, quarantine, true)
+			a := locktest.QuarantineClientOf(t, ttl, through, quarantine, false)
+
+			// Without the quarantine a busy machine may be too slow for two, but not each time.
+			for round := 0; ; round++ {
+				name := fmt.Sprint("x", round)
+				held := locktest.TryLock(t, a, name)
+				locktest.KillAndRestart(t, servers[0])
+
+				// A goes on renewing through the two nodes it has left of its quorum
+				// until it is lost; B tries all that time.
+				violated := false
+				for held.Err() == nil && !violated {
+					if lock, err := b.TryLock(t.Context(), name); err == nil {
+						violated = held.Err() == nil
+						lock.Unlock(t.Context())
+					}
+				}
+				if want := !quarantine; violated == want {
+					return
+				}
+				if quarantine || round == 5 {
+					t.Fatalf("two holders at once: %t", violated)
+				}
+			}
+		})
+	}
+}
+
+// What a node comes back as, and whether it may vote.
+func TestAdmission(t *testing.T) {
+	always := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	cases := []struct {
+		name   string
+		args   []string
+		happen func(t *testing.T, s *redistest.Server)
+		// trusted: it votes at once. Otherwise reason is part of why it does not.
+		trusted bool
+		reason  string
+	}{
+		{name: "killed, no persistence", happen: locktest.KillAndRestart, reason: "started"},
+		{name: "killed, snapshot", args: []string{"--save", "3600 1"}, happen: func(t *testing.T, s *redistest.Server) {
+			locktest.Do(t, s, "SAVE")
+			locktest.KillAndRestart(t, s)
+		}, reason: "started"},
+		{name: "killed, append-only file, everysec", args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}, happen: locktest.KillAndRestart, reason: "started"},
+		// Today's settings do not tell yesterday's: that is what Config.Durable is for.
+		{name: "killed, append-only file, always", args: always, happen: locktest.KillAndRestart, reason: "started"},
+		{name: "killed and emptied, append-only file, always", args: always, happen: func(t *testing.T, s *redistest.Server) {
+			if err := s.RestartEmpty(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, reason: "started"},
+		{name: "FLUSHALL", happen: func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "FLUSHALL") }, reason: "deleted"},
+		{name: "FLUSHDB", happen: func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "FLUSHDB") }, reason: "deleted"},
+		{name: "FLUSHALL and SCRIPT FLUSH", happen: func(t *testing.T, s *redistest.Server) {
+			locktest.Do(t, s, "FLUSHALL")
+			locktest.Do(t, s, "SCRIPT", "FLUSH")
+		}, reason: "deleted"},
+		{name: "SCRIPT FLUSH", happen: func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "SCRIPT", "FLUSH") }, trusted: true},
+	}
+	for _, binary := range redistest.Flavors() {
+		for _, c := range cases {
+			t.Run(binary+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.New(t, redistest.Options{Binary: binary, Args: c.args})
+				client := quarantineClient(t, []string{server.URL()}, true, true)
+				locktest.Unlock(t, locktest.TryLock(t, client, "x"))
+
+				since := time.Now() // a busy machine may hear of a restart late
+				c.happen(t, server)
+				err := locktest.TryUntilAnswered(t, client, "x")
+				if c.trusted {
+					// The try that met the restart may stand in the next one's way for
+					// a moment, until it is undone.
+					if errors.Is(err, redlatch.ErrNotAdmitted) {
+						t.Fatalf("not trusted: %v", err)
+					}
+					if waited := awaitVote(t, client, "x"); waited > locktest.RestartQuarantine-time.Second {
+						t.Fatalf("it voted after %v only", waited)
+					}
+					return
+				}
+				if !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Fatalf("got %v, want ErrNotAdmitted", err)
+				}
+				answer := locktest.VerdictOf(t, err, 0)
+				if answer.Left <= 0 || answer.Left > locktest.RestartQuarantine || !strings.Contains(answer.Err.Error(), c.reason) {
+					t.Errorf("got %v, with %v left; want the reason %q and at most %v", answer, answer.Left, c.reason, locktest.RestartQuarantine)
+				}
+				awaitVote(t, client, "x")
+				// The server counts whole seconds, rounded in our favour by at most one.
+				if waited := time.Since(since); waited < locktest.RestartQuarantine-2*time.Second {
+					t.Errorf("it voted after %v, want about %v", waited, locktest.RestartQuarantine)
+				}
+			})
+		}
+	}
+}
+
+// The old master's last writes may be missing on the new one, and its uptime
+// says nothing.
+func TestPromotedReplicaIsNotAdmitted(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	replica := redistest.NewReplica(t, master)
+	proxy := redistest.NewProxy(t, master.Addr())
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
+	if err := locktest.TryUntilAnswered(t, client, "x"); err != nil {
+		t.Fatal(err)
+	}
+
+	proxy.Retarget(replica.Addr())
+	proxy.Cut()
+	if err := locktest.TryUntilAnswered(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "replica") {
+		t.Fatalf("got %v, want a replica refused", err)
+	}
+	master.Kill()
+	locktest.Do(t, replica, "REPLICAOF", "NO", "ONE")
+	deadline := time.Now().Add(locktest.Patience)
+	err := locktest.TryUntilAnswered(t, client, "x")
+	for errors.Is(err, redlatch.ErrRefused) && time.Now().Before(deadline) {
+		err = locktest.TryUntilAnswered(t, client, "x")
+	}
+	if !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "promoted") {
+		t.Fatalf("got %v, want it not admitted because it was promoted", err)
+	}
+	awaitVote(t, client, "x")
+}
+
+// A proxy that keeps the client's connection open hides everything but the
+// answers.
+func TestRestartBehindAProxyIsSeen(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.KeepClientOpen(true)
+	client := quarantineClient(t, []string{proxy.URL()}, true, true)
+	if err := locktest.TryUntilAnswered(t, client, "x"); err != nil {
+		t.Fatal(err)
+	}
+	accepted := proxy.Stats().Accepted
+	locktest.KillAndRestart(t, server)
+	if err := locktest.TryUntilAnswered(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	if now := proxy.Stats().Accepted; now != accepted {
+		t.Fatalf("the client reconnected (%d connections, before %d): the restart was not hidden", now, accepted)
+	}
+}
+
+// Two deployments on one server have their own admissions.
+func TestDeploymentsAreAdmittedApart(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	open := func(deployment string, maxTTL time.Duration) *redlatch.Client {
+		client, err := redlatch.Open(redlatch.Config{
+			Nodes: []string{server.URL()}, Deployment: deployment, TTL: 20 * time.Second, MaxTTL: maxTTL, NodeTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	one, other := open("one", 20*time.Second), open("other", 20*time.Second)
+	if err := one.Admit(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.TryLock(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locktest.TryInTime(t, other, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+
+	// Who comes with another MaxTTL is refused, and nobody else is.
+	larger := open("one", 30*time.Second)
+	if _, err := larger.TryLock(t.Context(), "z"); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "MaxTTL 20s") {
+		t.Fatalf("got %v, want ErrInvalid that names the MaxTTL", err)
+	}
+	if _, err := one.TryLock(t.Context(), "w"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Quorums of different sets need not meet.
+func TestAnotherNodeSetIsRefused(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 5)
+	urls := redistest.URLs(servers)
+	quarantineClient(t, urls, true, true)
+
+	three := quarantineClient(t, urls[:3], true, false)
+	_, err := three.TryLock(t.Context(), "x")
+	if !errors.Is(err, redlatch.ErrRefused) {
+		t.Fatalf("got %v, want ErrRefused", err)
+	}
+	for _, server := range servers {
+		if !strings.Contains(err.Error(), server.Addr()) {
+			t.Errorf("%v does not name %s", err, server.Addr())
+		}
+	}
+
+	// The same servers under other addresses are the same set.
+	var proxied []string
+	for _, proxy := range redistest.Proxies(t, servers) {
+		proxied = append(proxied, proxy.URL())
+	}
+	same := quarantineClient(t, proxied, true, false)
+	locktest.TryLock(t, same, "y")
+}
+
+// All keys are deleted after a client has looked at the node and before it admits it: the
+// locks of before are held still, and the node does not vote.
+func TestFlushedBeforeItIsAdmitted(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		s := redistest.New(t, redistest.Options{Binary: binary})
+		proxy := redistest.NewProxy(t, s.Addr())
+		c := locktest.Config(s.URL())
+		c.NoQuarantine = false
+		first := locktest.Open(t, c)
+		if err := first.Admit(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		lock := locktest.TryLock(t, first, "x")
+		locktest.Do(t, s, "SCRIPT", "FLUSH") // so that the next is to admit it
+		var flushed sync.Once
+		proxy.OnCommand(func(c redistest.Command) redistest.Action {
+			if c.Name() == "EVAL" && slices.Contains(c.Args, "admit") {
+				flushed.Do(func() { s.Do("FLUSHALL") })
+			}
+			return redistest.Pass
+		})
+		second := locktest.Open(t, locktest.Through(c, proxy.URL()))
+		if got, err := second.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("while %v is held: %v, %v", lock.Token(), got, err)
+		}
+		if locktest.Value(t, s, "x") != "" {
+			t.Error("the keys were not deleted")
+		}
+	})
+}

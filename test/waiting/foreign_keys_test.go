@@ -1,0 +1,157 @@
+package waiting
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func nextKey(name string) string { return "redlatch:{" + name + "}:next:" + name }
+
+func beatKey(name string) string { return "redlatch:{" + name + "}:beat:" + name }
+
+// fakePlaces puts places of nobody in the line for name, with beats at beat where that is
+// not "".
+func fakePlaces(t *testing.T, s *redistest.Server, name string, n int, beat string) {
+	t.Helper()
+	for begin := 0; begin < n; begin += 500 {
+		line, beats := []string{"ZADD", lineKey(name)}, []string{"ZADD", beatKey(name)}
+		for i := begin; i < min(n, begin+500); i++ {
+			who := fmt.Sprintf("nobody%d/%d", i, i)
+			line, beats = append(line, "0", who), append(beats, beat, who)
+		}
+		locktest.Do(t, s, line...)
+		if beat != "" {
+			locktest.Do(t, s, beats...)
+		}
+	}
+}
+
+// fakes are what somebody else may have written to the keys of the wait queue.
+func fakes() map[string]func(t *testing.T, s *redistest.Server, name string) {
+	year5000 := fmt.Sprint(time.Date(5000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	set := func(key func(name string) string, value string) func(*testing.T, *redistest.Server, string) {
+		return func(t *testing.T, s *redistest.Server, name string) { locktest.Do(t, s, "SET", key(name), value) }
+	}
+	list := func(key func(name string) string) func(*testing.T, *redistest.Server, string) {
+		return func(t *testing.T, s *redistest.Server, name string) {
+			locktest.Do(t, s, "DEL", key(name))
+			locktest.Do(t, s, "RPUSH", key(name), "x")
+		}
+	}
+	places := func(n int, beat string) func(*testing.T, *redistest.Server, string) {
+		return func(t *testing.T, s *redistest.Server, name string) {
+			if kind := locktest.Do(t, s, "TYPE", lineKey(name)); kind != "zset" {
+				locktest.Do(t, s, "DEL", lineKey(name))
+			}
+			if kind := locktest.Do(t, s, "TYPE", beatKey(name)); kind != "zset" {
+				locktest.Do(t, s, "DEL", beatKey(name))
+			}
+			fakePlaces(t, s, name, n, beat)
+		}
+	}
+	all := map[string]func(*testing.T, *redistest.Server, string){
+		"next with a far deadline":      set(nextKey, "nobody/1 "+year5000+" "),
+		"next with a far deadline, -":   set(nextKey, "-nobody/1 "+year5000+" somebody"),
+		"next with a huge deadline":     set(nextKey, "nobody/1 "+fmt.Sprintf("%0400d", 9)+" "),
+		"next of another type":          list(nextKey),
+		"next is garbage":               set(nextKey, "\x00garbage"),
+		"next is empty":                 set(nextKey, ""),
+		"next is a space":               set(nextKey, " "),
+		"next names nobody":             set(nextKey, "=nobody/1"),
+		"next names nothing":            set(nextKey, "="),
+		"places without beats":          places(3000, ""),
+		"places with far beats":         places(3000, year5000),
+		"places with infinite beats":    places(3000, "+inf"),
+		"places with beats of the past": places(3000, "-inf"),
+		"line is a string":              set(lineKey, "x"),
+		"beat is a list":                list(beatKey),
+	}
+	parts := []string{"next with a far deadline", "places with far beats", "beat is a list"}
+	all["all at once"] = func(t *testing.T, s *redistest.Server, name string) {
+		for _, part := range parts {
+			all[part](t, s, name)
+		}
+	}
+	return all
+}
+
+// promptly is much longer than anything here takes, and much shorter than to wait until a
+// place lapses again and again.
+const promptly = 8 * time.Second
+
+// Keys of the wait queue that somebody else has written are in nobody's way: a free lock is
+// had at once, those who wait have it in turn, and a release succeeds.
+func TestForeignKeysOfTheLine(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := locktest.SharedOf(t, binary, 1)[0]
+		conf := locktest.Config(server.URL())
+		clients := []*redlatch.Client{locktest.Open(t, conf), locktest.Open(t, conf), locktest.Open(t, conf)}
+		for what, fake := range fakes() {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				took := func(doing string, start time.Time, limit time.Duration) {
+					t.Helper()
+					if d := time.Since(start); d > limit {
+						t.Errorf("%s took %v", doing, d)
+					}
+				}
+				t.Run("free", func(t *testing.T) {
+					name := t.Name()
+					fake(t, server, name)
+					lock, err := clients[0].TryLock(t.Context(), name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					locktest.Unlock(t, lock)
+				})
+				t.Run("in turn", func(t *testing.T) {
+					name := t.Name()
+					fake(t, server, name)
+					start := time.Now()
+					for range 2 {
+						for _, client := range clients {
+							lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
+							if err != nil {
+								t.Fatal(err)
+							}
+							locktest.Unlock(t, lock)
+						}
+					}
+					took("to lock in turn", start, promptly)
+				})
+				t.Run("while others wait", func(t *testing.T) {
+					name := t.Name()
+					held := locktest.TryLock(t, clients[0], name)
+					var group sync.WaitGroup
+					for _, client := range clients[1:] {
+						group.Go(func() {
+							lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if err := lock.Unlock(context.Background()); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					awaitQueued(t, []*redistest.Server{server}, name, 2)
+					fake(t, server, name)
+					start := time.Now()
+					locktest.Unlock(t, held)
+					took("to unlock", start, promptly/4)
+					group.Wait()
+					took("to have it in turn", start, promptly)
+				})
+			})
+		}
+	})
+}

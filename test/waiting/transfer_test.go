@@ -1,0 +1,278 @@
+package waiting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
+)
+
+// A holder hands over to the next caller of its process in one step on each
+// node: nobody comes between, and the records are the next one's.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3, 5} {
+			nodes := locktest.SharedOf(t, binary, n)
+			proxies := redistest.Proxies(t, nodes)
+			wires := locktest.Taps(proxies)
+			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+			name := fmt.Sprintf("%s/%d", t.Name(), n)
+			lock := locktest.TryLock(t, client, name)
+			for _, s := range nodes {
+				locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+			}
+			const callers = 10
+			var outs []<-chan locktest.Outcome
+			for k := range callers {
+				report, waits := locktest.WhenWaiting(nil)
+				outs = append(outs, locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, report, redlatch.WithLabel(fmt.Sprint("caller", k)), redlatch.WithTTL(time.Duration(10+k)*time.Second)))
+				<-waits
+			}
+			for k, out := range outs {
+				before := lock
+				locktest.Unlock(t, before)
+				o := <-out
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				lock = o.Lock
+				if lock.Token() <= before.Token() || before.Err() == nil {
+					t.Errorf("token %d follows %d, which is %v", lock.Token(), before.Token(), before.Err())
+				}
+				for _, s := range nodes {
+					locktest.Await(t, "all nodes have the next one's", func() bool {
+						return locktest.Remaining(t, s, name) > 0 && holderLabel(locktest.Value(t, s, name)) == fmt.Sprint("caller", k)
+					})
+					if left, ttl := locktest.Remaining(t, s, name), time.Duration(10+k)*time.Second; left > ttl || left < ttl/2 {
+						t.Errorf("%v left of %v", left, ttl)
+					}
+				}
+			}
+			for _, w := range wires {
+				w.CheckOnce(t, "acquire")
+				if got := w.Count("acquire"); got != callers+1 {
+					t.Errorf("N=%d: %d acquired in %d steps", n, callers+1, got)
+				}
+				if got := w.Count("release"); got != 0 {
+					t.Errorf("N=%d: %d releases", n, got)
+				}
+			}
+			locktest.Unlock(t, lock)
+			for _, s := range nodes {
+				locktest.AwaitValue(t, s, name, "")
+			}
+		}
+	})
+}
+
+// holderLabel is the label in a holder id.
+func holderLabel(id string) string {
+	for range 2 {
+		for i := range id {
+			if id[i] == '.' {
+				id = id[i+1:]
+				break
+			}
+		}
+	}
+	return id
+}
+
+// The answer to a hand-over is lost, on so many nodes that there is no quorum:
+// the next caller has the lock all the same, long before a TTL is over, and
+// nothing is left when it has gone.
+func TestReplyToHandOverIsLost(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for what, how := range locktest.Losses() {
+			t.Run(fmt.Sprintf("N=%d %s", n, what), func(t *testing.T) {
+				t.Parallel()
+				nodes := locktest.Shared(t, n)
+				proxies := redistest.Proxies(t, nodes)
+				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+				lock := locktest.TryLock(t, client, t.Name())
+				report, waits := locktest.WhenWaiting(nil)
+				out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, t.Name(), report)
+				<-waits
+				for _, p := range proxies[:n/2+1] {
+					w := locktest.Tap(p)
+					w.Lose("acquire", how)
+				}
+				gate := &locktest.Turnstile{T: t}
+				gate.Enter(lock, "first")
+				gate.Leave(lock)
+				err := lock.Unlock(t.Context())
+				t.Logf("the unlock: %v", err)
+				if errors.Is(err, redlatch.ErrLost) {
+					t.Errorf("it was held when it was released: %v", err)
+				}
+				// A connection that lost a reply stays silent.
+				for _, p := range proxies {
+					p.Cut()
+				}
+				o := <-out
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				gate.Pass(o.Lock, "second")
+				for _, s := range nodes {
+					locktest.AwaitValue(t, s, t.Name(), "")
+				}
+			})
+		}
+	}
+}
+
+// The lock was lost under its holder, or deleted on the nodes: what is handed
+// over then is not held by two.
+func TestHandOverOfALostLock(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for what, lose := range map[string]func(s *redistest.Server, name string){
+			"deleted":   func(s *redistest.Server, name string) { locktest.Do(t, s, "DEL", name) },
+			"another's": func(s *redistest.Server, name string) { locktest.Do(t, s, "SET", name, "theirs", "PX", "300") },
+		} {
+			nodes := locktest.Shared(t, n)
+			client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+			name := fmt.Sprintf("%s/%s/%d", t.Name(), what, n)
+			lock := locktest.TryLock(t, client, name, redlatch.WithoutRenewal())
+			report, waits := locktest.WhenWaiting(nil)
+			out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, report)
+			<-waits
+			for _, s := range nodes {
+				locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+				lose(s, name)
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("%s, N=%d: unlock: %v", what, n, err)
+			}
+			o := <-out
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			if o.Lock.Token() <= lock.Token() {
+				t.Errorf("token %d follows %d", o.Lock.Token(), lock.Token())
+			}
+			if what == "another's" {
+				for _, s := range nodes {
+					locktest.Await(t, "theirs has run out everywhere", func() bool { return locktest.Value(t, s, name) != "theirs" })
+				}
+			}
+			locktest.Unlock(t, o.Lock)
+		}
+	}
+}
+
+// A holder's validity runs out while callers of its own process wait behind it.
+func TestCallersBehindALostLock(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	first := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(300*time.Millisecond), redlatch.WithoutRenewal())
+	outs := make([]<-chan locktest.Outcome, 5)
+	for i := range outs {
+		outs[i] = locktest.LockIn(locktest.Within(t, locktest.Patience), client, t.Name())
+	}
+	gate := &locktest.Turnstile{T: t}
+	gate.Enter(first, "first")
+	passAll(t, gate, outs)
+	if first.Err() == nil {
+		t.Error("the first is held still")
+	}
+	awaitQueued(t, nodes, t.Name(), 0)
+}
+
+// Callers change their mind while the lock is handed to them.
+func TestCancelledDuringHandOver(t *testing.T) {
+	t.Parallel()
+	base := seed.Of(t)
+	for _, n := range []int{1, 3} {
+		nodes := locktest.Shared(t, n)
+		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		gate := &locktest.Turnstile{T: t}
+		var group sync.WaitGroup
+		for i := range 16 {
+			rng := rand.New(rand.NewPCG(base, uint64(i)))
+			group.Go(func() {
+				for range 40 {
+					d := time.Duration(rng.Int64N(int64(8 * time.Millisecond)))
+					ctx, cancel := context.WithTimeout(t.Context(), d)
+					lock, err := client.Lock(ctx, name)
+					cancel()
+					if err == nil {
+						gate.Pass(lock, fmt.Sprint(i))
+					} else if !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		t.Logf("N=%d: %d had it", n, gate.Passed())
+		awaitQueued(t, nodes, name, 0)
+		lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locktest.Unlock(t, lock)
+		for _, s := range nodes {
+			locktest.AwaitValue(t, s, name, "")
+		}
+	}
+}
+
+// A client is closed while its callers wait behind one another and behind
+// others: all learn of it, and the lock goes on to the others.
+func TestCloseEndsTheWaitingOfAll(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		nodes := locktest.Shared(t, n)
+		c := locktest.Config(redistest.URLs(nodes)...)
+		name := fmt.Sprintf("%s/%d", t.Name(), n)
+		for _, holds := range []bool{true, false} {
+			closing, other := locktest.Open(t, c), locktest.Open(t, c)
+			holder := other
+			if holds {
+				holder = closing
+			}
+			first := locktest.TryLock(t, holder, name)
+			outs := make([]<-chan locktest.Outcome, 10)
+			for i := range outs {
+				report, waits := locktest.WhenWaiting(nil)
+				outs[i] = locktest.LockIn(locktest.Within(t, locktest.Patience), closing, name, report)
+				<-waits
+			}
+			next := locktest.LockIn(locktest.Within(t, locktest.Patience), other, name)
+			if !holds {
+				awaitQueued(t, nodes, name, 1)
+			}
+			if err := closing.Close(); err != nil {
+				t.Error(err)
+			}
+			for _, out := range outs {
+				if o := <-out; !errors.Is(o.Err, redlatch.ErrClosed) {
+					t.Errorf("%v, %v", o.Lock, o.Err)
+				}
+			}
+			if !holds {
+				locktest.Unlock(t, first)
+			}
+			o := <-next
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			locktest.Unlock(t, o.Lock)
+			awaitQueued(t, nodes, name, 0)
+		}
+	}
+}
