@@ -48,6 +48,9 @@ type source uint8
 
 const (
 	ofCommand source = iota
+	// ofOrphan is COMMAND after its parent's end, of which nothing may have been
+	// heard yet.
+	ofOrphan
 	ofParent
 	ofGuard
 )
@@ -116,6 +119,8 @@ func (c *child) hear() {
 			c.tell(event{failed: syscall.Errno(r.Value)})
 		case commandChanged:
 			c.tell(event{status: syscall.WaitStatus(r.Value)})
+		case orphanChanged:
+			c.tell(event{of: ofOrphan, status: syscall.WaitStatus(r.Value)})
 		case parentEnded:
 			c.tell(event{of: ofParent, status: syscall.WaitStatus(r.Value)})
 		}
@@ -139,7 +144,7 @@ func (c *child) wait() {
 		case pid == int(c.guards.shared.parent.Load()) && over:
 			c.tell(event{of: ofParent, status: status})
 		case pid == int(c.guards.shared.command.Load()):
-			c.tell(event{status: status})
+			c.tell(event{of: ofOrphan, status: status})
 		}
 	}
 }
@@ -172,7 +177,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			case ev.failed != nil:
 				c.finish()
 				return startFailure(path, ev.failed)
-			case ev.of != ofCommand:
+			case ev.of == ofParent, ev.of == ofGuard:
 				c.tree.clear(patience)
 				c.finish()
 				return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: a guard process has ended (%s)", describe(ev.status))}

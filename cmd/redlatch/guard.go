@@ -205,8 +205,10 @@ const (
 	// started (errno).
 	commandStarted reportKind = iota
 	commandFailed
-	// commandChanged and parentEnded have a wait status.
+	// commandChanged, orphanChanged and parentEnded have a wait status: COMMAND's
+	// from its parent, and from the guard, to which it came when its parent ended.
 	commandChanged
+	orphanChanged
 	parentEnded
 )
 

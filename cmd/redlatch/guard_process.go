@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,6 +37,9 @@ type sentinel struct {
 	alarm *alarm
 	look  chan struct{}
 	gone  chan struct{}
+	// starting is held while COMMAND is started: of one that has just come up, the
+	// group may not be known yet.
+	starting sync.Mutex
 }
 
 // newSentinel makes one of the files that startGuards passes on, and returns that
@@ -118,7 +122,7 @@ func (g *guardCmd) Run(*printer) error {
 	raisePriority()
 	go s.count(caught)
 	ended := make(chan struct{})
-	go s.wait(parent, ended)
+	go s.wait(orphanChanged, parent, ended)
 	s.watch(func(refused []int) {
 		select {
 		case <-ended:
@@ -153,7 +157,7 @@ func (p *parentCmd) Run(*printer) error {
 			_ = os.Chdir("/")
 			raisePriority()
 			s.look <- struct{}{}
-			s.wait(0, nil)
+			s.wait(commandChanged, 0, nil)
 		}
 		select {}
 	}()
@@ -167,6 +171,8 @@ func (s *sentinel) start(text string) bool {
 	if err != nil {
 		return false // redlatch run was killed while it wrote
 	}
+	s.starting.Lock()
+	defer s.starting.Unlock()
 	select {
 	case <-s.gone:
 		return false
@@ -200,9 +206,9 @@ func (s *sentinel) start(text string) bool {
 }
 
 // wait waits for the children there are, and those that are adopted, as long as
-// there are any, and tells redlatch run of those that matter. It closes ended when
-// parent has ended.
-func (s *sentinel) wait(parent int, ended chan<- struct{}) {
+// there are any, and tells redlatch run of those that matter: of COMMAND as of the
+// given kind. It closes ended when parent has ended.
+func (s *sentinel) wait(kind reportKind, parent int, ended chan<- struct{}) {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
@@ -215,7 +221,7 @@ func (s *sentinel) wait(parent int, ended chan<- struct{}) {
 			guardReport{parentEnded, uint32(status)}.send(s.reports)
 			close(ended)
 		case pid == int(s.shared.command.Load()):
-			guardReport{commandChanged, uint32(status)}.send(s.reports)
+			guardReport{kind, uint32(status)}.send(s.reports)
 		}
 	}
 }
@@ -247,6 +253,8 @@ func (s *sentinel) watch(tell func(refused []int)) {
 
 // kill kills all there is until nobody is left who can be killed.
 func (s *sentinel) kill(tell func(refused []int)) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
 	told := false
 	for {
 		now := s.tree.clear(time.Second)

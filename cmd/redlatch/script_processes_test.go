@@ -197,9 +197,14 @@ func runs(pid int) bool {
 	if !processExists(pid) {
 		return false
 	}
-	text := readable("/proc/" + strconv.Itoa(pid) + "/stat")
-	_, rest, _ := strings.Cut(text, ") ")
-	return !strings.HasPrefix(rest, "Z")
+	return state(pid) != "Z"
+}
+
+// state is that of proc_pid_stat(5), a letter.
+func state(pid int) string {
+	_, rest, _ := strings.Cut(readable("/proc/"+strconv.Itoa(pid)+"/stat"), ") ")
+	letter, _, _ := strings.Cut(rest, " ")
+	return letter
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
@@ -224,6 +229,14 @@ func awaitReaped(ts *testscript.TestScript, neg bool, args []string) {
 	for _, file := range args {
 		for _, pid := range pidsIn(ts, file) {
 			eventually(ts, fmt.Sprintf("the process %d of %s was waited for", pid, file), func() bool { return !processExists(pid) })
+		}
+	}
+}
+
+func awaitStopped(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			eventually(ts, fmt.Sprintf("the process %d of %s is stopped", pid, file), func() bool { return state(pid) == "T" })
 		}
 	}
 }

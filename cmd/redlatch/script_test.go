@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 			main()
 		}
 		runsMain = true
+		// Under the race detector a process would sleep for 1 s at its end.
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		// What was ignored as the tests were started is not for what they start.
 		for _, sig := range stopping {
 			if inheritedIgnored(sig) {
@@ -66,6 +68,7 @@ const limit = 3 * time.Minute
 //	await FILE [PATTERN]    wait until the file has a line, or one that matches
 //	await-gone FILE...      wait until the processes with these pids have ended
 //	await-reaped FILE...    wait until somebody has waited for them, too
+//	await-stopped FILE...   wait until they are stopped
 //	[!] running FILE...     whether they have not
 //	less FILE1 FILE2        compare the numbers on the last lines
 func TestScript(t *testing.T) {
@@ -80,8 +83,7 @@ func TestScript(t *testing.T) {
 			// Where the servers are is the subject of few scripts; the fence is
 			// that of one.
 			env.Setenv("REDLATCH_NO_QUARANTINE", "true")
-			// Under the race detector a process would sleep for 1 s at its end.
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("EACH", strconv.Itoa(increments))
 			env.Setenv("TOTAL", strconv.Itoa(8*increments))
 			return nil
@@ -106,18 +108,19 @@ func TestScript(t *testing.T) {
 			"forget":       forget,
 			"expiry":       expiry,
 
-			"exits":        exits,
-			"start":        startProcess,
-			"ends":         ends,
-			"signal":       sendSignal,
-			"guard-of":     hiddenProcess("guard-process"),
-			"parent-of":    hiddenProcess("parent-process"),
-			"await":        await,
-			"died":         died,
-			"await-gone":   awaitGone,
-			"await-reaped": awaitReaped,
-			"running":      running,
-			"less":         less,
+			"exits":         exits,
+			"start":         startProcess,
+			"ends":          ends,
+			"signal":        sendSignal,
+			"guard-of":      hiddenProcess("guard-process"),
+			"parent-of":     hiddenProcess("parent-process"),
+			"await":         await,
+			"died":          died,
+			"await-gone":    awaitGone,
+			"await-reaped":  awaitReaped,
+			"await-stopped": awaitStopped,
+			"running":       running,
+			"less":          less,
 		},
 	})
 }

@@ -226,20 +226,31 @@ func (s *supervisor) sayRefused(pids []int) {
 // changed takes note of a change of state.
 func (s *supervisor) changed(ev event) {
 	switch {
-	case ev.of != ofCommand && s.child.reaped:
+	case s.child.reaped:
 	case ev.of == ofGuard:
 		s.out.warn("the guard process has ended (%v): COMMAND's parent process alone kills what COMMAND started if redlatch is killed", describe(ev.status))
 	case ev.of == ofParent:
-		s.out.warn("COMMAND's parent process has ended (%v), and COMMAND with it", describe(ev.status))
-		s.end(parentKilled, time.Now())
+		s.parentEnded()
 	case ev.status.Stopped():
 		s.stopped(ev.status.StopSignal())
 	default:
 		s.child.reaped, s.status = true, ev.status
 		s.out.detail("COMMAND ended: %s", describe(ev.status))
+		if ev.of == ofOrphan {
+			s.parentEnded()
+		}
 		if s.child.guards.shared.expired.Load() {
 			s.lose(s.lock.Err())
 		}
+	}
+}
+
+// parentEnded is called when COMMAND's parent has ended. Nobody asked it to: it was
+// killed.
+func (s *supervisor) parentEnded() {
+	if s.ending < parentKilled {
+		s.out.warn("COMMAND's parent process has ended, and COMMAND with it")
+		s.end(parentKilled, time.Now())
 	}
 }
 

@@ -38,7 +38,7 @@ func onTerminal(t *testing.T, name string, args ...string) *keyboard {
 	server := redistest.New(t)
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_QUARANTINE=true", "PS1=$ ", "TERM=dumb", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_QUARANTINE=true", "PS1=$ ", "TERM=dumb")
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
