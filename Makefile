@@ -3,6 +3,8 @@
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+REVIVE := github.com/mgechev/revive@v1.15.0
+MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 
 .DEFAULT_GOAL := help
 
@@ -31,26 +33,33 @@ unit: ## the tests that need no server, some seconds
 test: $(NPM) ## the tests, without the slowest
 	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
+# These take the processors: nothing runs beside them. The others mostly wait.
+ALONE := internal/sim|internal/sim/server|spec|cmd/redlatch-torture(/.*)?
 race: $(NPM) ## all tests, under the race detector
-	go test -race -p 1 -timeout 1h $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+	@all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
+	alone=$$(echo "$$all" | grep -E '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
+	others=$$(echo "$$all" | grep -vE '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
+	set -x && go test -race -p 2 -timeout 1h $$others && go test -race -p 1 -timeout 1h $$alone
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
-BUSY := . ./internal/waitqueue ./internal/quorum
-busy: ## the tests of waiting and of votes beside busy loops, two for each core
+BUSY := ./oneshot ./doctor ./test/locking ./test/waiting ./test/faults ./test/restart ./test/topology ./internal/waitqueue ./internal/quorum
+busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
 	go test -short -run=NONE $(BUSY)
 	@pids=; trap 'kill $$pids' EXIT; trap 'exit 130' HUP INT TERM; \
 	for i in $$(seq $$((2 * $$(nproc)))); do timeout 30m sh -c 'while :; do :; done' & pids="$$pids $$!"; done; \
 	go test -short -count=1 -timeout 30m $(BUSY)
 
-lint: ## gofmt, go vet, go fix, staticcheck
+lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && go vet ./... && go fix -diff ./... && go run $(STATICCHECK) ./...); done
+	go run $(REVIVE) -config revive.toml -set_exit_status ./...
+	go run $(MISSPELL) -error -i proces $$(git ls-files '*.go' '*.lua' '*.md' '*.pml' '*.sh' Makefile)
 
 bench: ## side by side with other libraries and with the floor
 	cd bench && go test -run=NONE -bench=. -benchtime=5x .
 
 bench-once: ## every benchmark once, so that none rots
-	go test -run=NONE -bench=. -benchtime=1x . ./internal/...
+	go test -run=NONE -bench=. -benchtime=1x ./internal/... ./test/...
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
 # FUZZ is how long each fuzz test runs.
@@ -58,7 +67,7 @@ FUZZ ?= 3s
 fuzz: ## the fuzz tests, some seconds each
 	go test -run=NONE -fuzz=FuzzParse$$ -fuzztime=$(FUZZ) ./internal/redisconn
 	go test -run=NONE -fuzz=FuzzRedact$$ -fuzztime=$(FUZZ) ./internal/redisconn
-	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) .
+	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./test/locking
 	go test -run=NONE -fuzz=FuzzParseToken$$ -fuzztime=$(FUZZ) ./fence
 	go test -run=NONE -fuzz=FuzzSplitCommands$$ -fuzztime=$(FUZZ) ./internal/redistest
 	go test -run=NONE -fuzz=FuzzSplitReplies$$ -fuzztime=$(FUZZ) ./internal/redistest
@@ -85,7 +94,7 @@ sim-once: ## the simulation at its full size, which is too slow for the race det
 	go test -count=1 -timeout 30m -run 'TestSim' -v ./internal/sim
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
-	go test -count=1 -p 1 -timeout 1h -run Storm . ./goredis
+	go test -count=1 -p 1 -timeout 1h -run Storm ./test/topology ./goredis
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec

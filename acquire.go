@@ -116,7 +116,7 @@ func (c *call) insist(wait bool) (*Lock, error) {
 		lease, failure := c.Try(request)
 		switch {
 		case lease != nil:
-			c.client.waitqueue.Acquired(c.Hold(lease, lease.Token(), lease.Decided()))
+			c.client.waitqueue.Acquired(c.Hold(lease))
 			return &c.lock, nil
 		case failure.Final, !wait && (try == splitTries || !c.failure.split()):
 			return nil, failure.Err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
@@ -94,11 +93,11 @@ func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 }
 
 // Succeed implements waitqueue.Caller: the holder id of a lease has its first holder's label.
-func (c *call) Succeed(lease *quorum.Lease) (token uint64, ok bool) {
-	if parseHolder(lease.ID()).Label != c.settings.label {
-		return 0, false
+func (c *call) Succeed(before *quorum.Lease) (lease *quorum.Lease, ok bool) {
+	if parseHolder(before.ID()).Label != c.settings.label {
+		return nil, false
 	}
-	return lease.Successor(c.client.firstTTL(&c.settings))
+	return before.Succeed(c.client.firstTTL(&c.settings))
 }
 
 // The shortest and the longest of the mean pauses between two tries.
@@ -123,13 +122,13 @@ func (c *Client) pause(failure *QuorumError, try int) time.Duration {
 	return d
 }
 
-// Hold makes the call's lock held by lease, under token, and has it renewed.
-func (c *call) Hold(lease *quorum.Lease, token uint64, since clock.Instant) *waitqueue.Holder {
+// Hold makes the call's lock held by lease, and has it renewed.
+func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client, l := c.client, &c.lock
 	client.counters.acquired.Add(1)
-	l.client, l.call, l.token, l.started = client, c, token, since
+	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c, Lease: lease}
-	l.renewal = l.started.Add(client.jitter(c.settings.ttl / 3))
+	l.renewal = lease.Since().Add(client.jitter(c.settings.ttl / 3))
 
 	client.mu.Lock()
 	closed := client.closed
@@ -140,12 +139,12 @@ func (c *call) Hold(lease *quorum.Lease, token uint64, since clock.Instant) *wai
 	if closed {
 		// Close was called while the lock was being acquired, and does not know
 		// of it: the caller learns at once.
-		l.finish(lockReleased, ErrReleased)
+		l.unlock(ErrReleased)
 		l.drop(nil, true)
 		return &l.holder
 	}
 	l.mu.Lock()
-	client.clock.SetFrom(&l.alarm, l.started.Mono, l.nextTick(l.started), (*ticker)(l))
+	client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.nextTick(lease.Since()), (*ticker)(l))
 	l.mu.Unlock()
 	return &l.holder
 }

@@ -115,7 +115,6 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 		CleanUp: func(key, from string) { c.engine.Remove(vote.Release{Key: key, ID: from, TTL: config.MaxTTL}) },
 		Draw:    c.draw,
 		Life:    c.life,
-		Now:     c.clock.Now,
 	})
 	voters, queueNodes := make([]quorum.Voter, len(endpoints)), make([]waitqueue.Node, len(endpoints))
 	for i, e := range endpoints {

@@ -220,3 +220,8 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 	}
 	return e
 }
+
+// invalid is ErrInvalid with what is wrong, and how to mend it.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}

@@ -36,9 +36,9 @@ func init() {
 // watched is a lock with what a judge asks beside.
 type watched struct{ *Lock }
 
-func (w watched) HolderID() string        { return w.holder.Lease.ID() }
-func (w watched) End() clock.Instant      { return w.until().Add(-w.call.settings.guard) }
-func (w watched) Deadline() clock.Instant { return w.until() }
+func (w watched) HolderID() string        { return w.lease.ID() }
+func (w watched) End() clock.Instant      { return w.lease.Until().Add(-w.call.settings.guard) }
+func (w watched) Deadline() clock.Instant { return w.lease.Until() }
 
 // inside is a client as package oneshot asks it.
 type inside struct{ c *Client }

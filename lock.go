@@ -17,43 +17,22 @@ import (
 type Lock struct {
 	client *Client
 	// call is the one that acquired it.
-	call    *call
-	token   uint64
-	started clock.Instant
-	// holder is the lock as the wait queue knows it. Its lease is the lock's until that has
-	// ended: then it may be another's.
+	call *call
+	// lease is what became of it, and holder the lock as the wait queue knows it.
+	lease  *quorum.Lease
 	holder waitqueue.Holder
 
-	mu    sync.Mutex // guards what follows; nothing is called while it is held
-	state lockState
-	// why is why it is held no more: it wraps ErrLost or ErrReleased. It is set once.
-	why error
+	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// context is made when it is first asked for.
 	context *lockContext
-	alarm   clock.Alarm
-	// finalUntil is the end of the validity that the lock had when it was lost or
-	// released.
-	finalUntil clock.Instant
+	// alarm rings for what is next to be done, until over.
+	alarm clock.Alarm
+	over  bool
 	// renewal is when to renew next; renewing, that it is being done; failing, that the
 	// last one failed.
 	renewal           clock.Instant
 	renewing, failing bool
 }
-
-// lockState is what became of a lock.
-//
-//	held ─ lose → lost ───────────────┐
-//	  └ release → released ───────────┼ end → ended
-//	                  └ keep → kept ──┘
-type lockState uint8
-
-const (
-	lockHeld     lockState = iota
-	lockLost               // its validity ran out or no quorum holds it; its keys may be there
-	lockReleased           // its keys are about to be deleted
-	lockKept               // it was released, and is kept until its WithMinHold is over
-	lockEnded              // its lease was released, detached, or given to the next caller
-)
 
 // Name returns the name that was locked.
 func (l *Lock) Name() string { return l.call.name }
@@ -70,25 +49,13 @@ func (l *Lock) Name() string { return l.call.name }
 // lost its memory, gets a token from the nodes' clocks. Tokens therefore
 // increase as long as the nodes' clocks are within MaxTTL/2 + 1 s of each
 // other; how far the clients' clocks are off does not matter.
-func (l *Lock) Token() uint64 { return l.token }
+func (l *Lock) Token() uint64 { return l.lease.Token() }
 
 // Until returns the time up to which the lock is certainly held unless it is
 // released, by the local clock and with its monotonic reading: compare it with
 // Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
 // that. It is no help across a suspend of the machine; Err and Context are.
-func (l *Lock) Until() time.Time { return l.until().Mono }
-
-// until is the end of the validity. That of a lost lock stays what it was: an
-// extension whose answers came afterwards does not count.
-func (l *Lock) until() clock.Instant {
-	until := l.holder.Lease.Until()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state != lockHeld {
-		return l.finalUntil
-	}
-	return until
-}
+func (l *Lock) Until() time.Time { return l.lease.Until().Mono }
 
 // Context returns a context that is done when the lock is lost or released.
 // context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
@@ -106,8 +73,8 @@ func (l *Lock) Context() context.Context {
 	defer l.mu.Unlock()
 	if l.context == nil {
 		l.context = newLockContext(l.call.binding.parent(l.call.ctx), l)
-		if l.state != lockHeld {
-			l.context.cancel(l.why)
+		if held, why := l.lease.Held(); !held {
+			l.context.cancel(why)
 		}
 	}
 	return l.context
@@ -116,21 +83,12 @@ func (l *Lock) Context() context.Context {
 // Err returns nil while the lock is held, else an error that wraps ErrLost or
 // ErrReleased. It asks the clock, not the network.
 func (l *Lock) Err() error {
-	l.mu.Lock()
-	state, why := l.state, l.why
-	l.mu.Unlock()
+	held, why := l.lease.Held()
 	// rule: holder-knows
-	if state == lockHeld && l.client.clock.Now().Reached(l.lostAt()) {
+	if held && l.client.clock.Now().Reached(l.lostAt()) {
 		return l.lose(l.ranOut())
 	}
 	return why
-}
-
-// over reports that the lock is known to be lost or released.
-func (l *Lock) over() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state != lockHeld
 }
 
 var (
@@ -143,45 +101,56 @@ func (l *Lock) ranOut() error {
 	r := &l.call.settings
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.renewal && !l.renewing && !l.failing && l.started.Add(r.maxHold).Until(l.renewal) >= 0 {
+	if r.renewal && !l.renewing && !l.failing && l.lease.Since().Add(r.maxHold).Until(l.renewal) >= 0 {
 		return fmt.Errorf("%w: %v, and it was not renewed beyond that: raise it for longer work", ErrMaxHold, r.maxHold)
 	}
 	return errRanOut
 }
 
 // lostAt is when the lock counts as lost.
-func (l *Lock) lostAt() clock.Instant { return l.holder.Lease.Until().Add(-l.call.settings.guard) }
+func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
 
 // lose makes the lock lost, if it was held, and returns what it is now.
 func (l *Lock) lose(reason error) error {
-	why, first := l.finish(lockLost, fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
+	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
+		l.tell(why)
 		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
 		// keys is released after it.
-		l.mu.Lock()
-		l.alarm.Reset(max(0, l.client.clock.Now().Until(l.finalUntil)))
-		l.mu.Unlock()
+		l.ring(max(0, l.client.clock.Now().Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
 		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", reason)
 	}
 	return why
 }
 
-// finish has the lock held no more, because of why, if it was held, and returns why it is not.
-func (l *Lock) finish(next lockState, why error) (last error, first bool) {
-	until := l.holder.Lease.Until()
-	l.mu.Lock()
-	first = l.state == lockHeld
+// unlock has the lock held no more, because of why, if it was held. It returns why it is not.
+func (l *Lock) unlock(why error) (last error, first bool) {
+	last, first = l.lease.Unlock(why)
 	if first {
-		l.state, l.why, l.finalUntil = next, why, until
-	}
-	last, lockContext := l.why, l.context
-	l.mu.Unlock()
-	if first && lockContext != nil {
-		lockContext.cancel(last)
+		l.tell(last)
 	}
 	return last, first
+}
+
+// tell ends the lock's context.
+func (l *Lock) tell(why error) {
+	l.mu.Lock()
+	lockContext := l.context
+	l.mu.Unlock()
+	if lockContext != nil {
+		lockContext.cancel(why)
+	}
+}
+
+// ring has the alarm ring after d, unless the lock is over.
+func (l *Lock) ring(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.alarm.Reset(d)
+	}
 }
 
 // Extend prolongs the lock to ttl from now, if that is later than now known; it
@@ -204,7 +173,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if l.client.clock.Now().Since(l.started) >= l.call.settings.maxHold {
+	if l.client.clock.Now().Since(l.lease.Since()) >= l.call.settings.maxHold {
 		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
 	}
 	if err := l.client.enter(); err != nil {
@@ -215,31 +184,29 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
-	end, votes := l.holder.Lease.Extend(ctx, ttl)
+	end, votes := l.lease.Extend(ctx, ttl)
 	switch {
 	case end == quorum.Lapsed:
 		return l.lose(l.ranOut())
-	case l.holder.Lease.Impossible():
+	case l.lease.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
 		return l.Err()
 	case end == quorum.Over:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.why
+		_, why := l.lease.Held()
+		return why
 	case ctx.Err() != nil:
 		return fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	}
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
 }
 
-// end ends all that is done for the lock in the background. It reports false when it had
-// ended before.
+// end ends what is done for the lock in the background. It reports false when it had ended
+// before: then somebody else sees to the lease.
 func (l *Lock) end() (first bool) {
 	l.mu.Lock()
+	first, l.over = !l.over, true
 	l.alarm.Stop()
-	first = l.state != lockEnded
-	l.state = lockEnded
 	l.mu.Unlock()
 	l.client.mu.Lock()
 	delete(l.client.held, l)
@@ -303,13 +270,13 @@ func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	last, first := l.finish(lockReleased, fmt.Errorf("%w: detached", ErrReleased))
+	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
 	if !first {
 		return "", last
 	}
-	if !l.end() || !l.holder.Lease.Detach() { // released at the same time
+	if !l.end() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}
 	l.client.waitqueue.LetGo(&l.holder)
-	return l.holder.Lease.ID(), nil
+	return l.lease.ID(), nil
 }

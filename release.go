@@ -13,7 +13,7 @@ import (
 
 // Unlock releases the lock, or hands it over to the next who waits for it. It waits
 // until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx is not used, and may be nil. Records on nodes
+// at most, whether or not ctx is done; ctx is not used, and may be nil. Keys on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
 // Where the next caller of this client goes on to hold by the same attempt (package
@@ -21,7 +21,7 @@ import (
 // is not seen to be lost.
 //
 // Where another client waits, the node that keeps the wait queue is the only one that is
-// asked: the client that it calls takes the other keys over, and those that are
+// asked: the client that it wakes up takes the other keys over, and those that are
 // left are deleted in the background after half a second, or when the client is
 // closed.
 //
@@ -44,7 +44,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // for what is left of WithMinHold.
 func (l *Lock) release() error {
 	before := l.Err()
-	last, first := l.finish(lockReleased, ErrReleased)
+	last, first := l.unlock(ErrReleased)
 	if !first {
 		before = last
 	}
@@ -71,7 +71,7 @@ func (l *Lock) drop(before error, held bool) error {
 			deleted++
 		case vote.NotOurs, vote.Held:
 			notOurs++
-		case vote.Unknown, vote.Unavailable: // which may have called somebody, too
+		case vote.Unknown, vote.Unavailable: // which may have woken somebody up, too
 			unheard = true
 		}
 	}
@@ -84,7 +84,7 @@ func (l *Lock) drop(before error, held bool) error {
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}
-		// Whoever was not heard may keep the queue, and have called another, who has taken
+		// Whoever was not heard may keep the queue, and have woken up another, who has taken
 		// over what the rest do not have.
 		for i, v := range votes {
 			if v.Verdict != vote.Granted {
@@ -112,7 +112,7 @@ func (c *Client) firstTTL(r *settings) time.Duration {
 }
 
 // minHoldEnd is when the lock may be released at the earliest.
-func (l *Lock) minHoldEnd() clock.Instant { return l.started.Add(l.call.settings.minHold) }
+func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
 
 // minHoldLeft is how long until then.
 func (l *Lock) minHoldLeft() time.Duration {
@@ -134,17 +134,14 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if closing || l.client.life.Err() != nil {
-		if l.end() && l.holder.Lease.Detach() {
+		if l.end() && l.lease.Detach() {
 			l.client.waitqueue.LetGo(&l.holder)
 		}
 		return errors.Join(before, err)
 	}
-	l.mu.Lock()
-	if l.state != lockEnded {
-		l.state = lockKept
-		l.alarm.Reset(l.nextKept(l.client.clock.Now()))
+	if l.lease.Keep() {
+		l.ring(l.nextKept(l.client.clock.Now()))
 	}
-	l.mu.Unlock()
 	return errors.Join(before, err)
 }
 
@@ -152,16 +149,16 @@ func (l *Lock) keep(first bool, before error) error {
 // It waits for a step.
 func (l *Lock) prolong() error {
 	now, end := l.client.clock.Now(), l.minHoldEnd()
-	if l.holder.Lease.Until().Until(end) <= 0 {
+	if l.lease.KeptUntil().Until(end) <= 0 {
 		return nil
 	}
-	outcome, votes := l.holder.Lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
+	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
 	switch {
 	case outcome == quorum.Extended, outcome == quorum.Over:
 		return nil
 	case outcome == quorum.Lapsed:
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errRanOut)
-	case l.holder.Lease.Impossible():
+	case l.lease.Impossible():
 		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 	}
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
@@ -171,14 +168,10 @@ func (l *Lock) prolong() error {
 // while it is not.
 func (l *Lock) tickKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
-		l.mu.Lock()
-		if l.state != lockEnded {
-			l.alarm.Reset(l.nextKept(now))
-		}
-		l.mu.Unlock()
+		l.ring(l.nextKept(now))
 		return
 	}
-	if err := l.drop(nil, !now.Reached(l.holder.Lease.Until())); err != nil {
+	if err := l.drop(nil, !now.Reached(l.lease.KeptUntil())); err != nil {
 		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
 	}
 }

@@ -24,11 +24,8 @@ func (l *Lock) tick() {
 	defer l.client.calls.Done()
 	lost := l.Err() != nil
 	now := l.client.clock.Now()
-	l.mu.Lock()
-	kept := l.state == lockKept
-	l.mu.Unlock()
 	switch {
-	case kept:
+	case l.lease.Kept():
 		l.tickKept(now)
 		return
 	case lost:
@@ -36,12 +33,11 @@ func (l *Lock) tick() {
 		return
 	}
 	l.mu.Lock()
-	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.started) < l.call.settings.maxHold
+	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.lease.Since()) < l.call.settings.maxHold
 	l.renewing = l.renewing || renew
-	if l.state == lockHeld {
-		l.alarm.Reset(l.nextTick(now))
-	}
+	next := l.nextTick(now)
 	l.mu.Unlock()
+	l.ring(next)
 	if renew {
 		l.renew()
 	}
@@ -50,7 +46,7 @@ func (l *Lock) tick() {
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	d := min(now.Until(l.lostAt()), longestTick)
-	if l.call.settings.renewal && !l.renewing && now.Since(l.started) < l.call.settings.maxHold {
+	if l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
@@ -66,23 +62,18 @@ func (l *Lock) renew() {
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.renewing, l.failing = false, err != nil
 	l.renewal = now.Add(next)
-	if l.state == lockHeld {
-		l.alarm.Reset(l.nextTick(now))
-	}
+	tick := l.nextTick(now)
+	l.mu.Unlock()
+	l.ring(tick)
 }
 
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
-	l.mu.Lock()
-	left := now.Until(l.finalUntil)
-	if left > 0 {
-		l.alarm.Reset(left)
+	if left := now.Until(l.lease.Until()); left > 0 {
+		l.ring(left)
+		return
 	}
-	l.mu.Unlock()
-	if left <= 0 {
-		l.release()
-	}
+	l.release()
 }

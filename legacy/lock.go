@@ -31,7 +31,7 @@ type Lock struct {
 
 // newLock is the lock whose value was written. It is lost already when the
 // answer took too long.
-func newLock(l *Locker, parent context.Context, name, key string, v validity) (*Lock, error) {
+func newLock(parent context.Context, l *Locker, name, key string, v validity) (*Lock, error) {
 	k := &Lock{locker: l, name: name, key: key, validity: v, turn: make(chan struct{}, 1)}
 	k.ctx, k.cancel = context.WithCancelCause(parent)
 	k.mu.Lock()

@@ -139,7 +139,7 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 			return nil, failed("lock", name, err)
 		}
 		if reply.Int == 1 {
-			return newLock(l, parent, name, key, v)
+			return newLock(parent, l, name, key, v)
 		}
 		reply, err = l.do(ctx, "GET", key)
 		switch {
@@ -160,7 +160,7 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 		case reply.Kind != driver.Null && !expired(reply.Text):
 			return nil, held(name, reply.Text)
 		}
-		return newLock(l, parent, name, key, v)
+		return newLock(parent, l, name, key, v)
 	}
 }
 

@@ -206,12 +206,11 @@ func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) 
 		return nil, invalid("the id has %d bytes: use %d at most", len(id), maxID)
 	}
 	call := &call{client: c, op: op, name: name, key: key, id: id}
+	if ctx.Err() != nil {
+		return nil, call.ended(ctx)
+	}
 	if call.leave, err = c.inside.Enter(); err != nil {
 		return nil, err
-	}
-	if ctx.Err() != nil {
-		call.leave()
-		return nil, call.ended(ctx)
 	}
 	return call, nil
 }

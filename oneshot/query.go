@@ -84,7 +84,7 @@ func (c *Client) look(ctx context.Context, name string, enough func([]vote.Answe
 	return h, nil
 }
 
-// holding returns who has the record on a quorum of nodes, "" if nobody, and how
+// holding returns who has the key on a quorum of nodes, "" if nobody, and how
 // long the quorum stands. It is not decided while the answers that are missing
 // could make one.
 func holding(answers []vote.Answer) (id string, left time.Duration, decided bool) {

@@ -106,7 +106,11 @@ func OpenBatched(t *testing.T, c redlatch.Config) *redlatch.Client {
 // commands than those that follow, which tests count and break.
 func admitted(t *testing.T, client *redlatch.Client, c redlatch.Config) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	limit := Patience
+	if client.Stats().Contacted < len(c.Nodes) {
+		limit = time.Second // the others may not be there at all
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, url := range c.Nodes {

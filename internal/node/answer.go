@@ -43,6 +43,9 @@ func isReadOnly(err error) bool {
 	return ok && refusal.Code() == "READONLY"
 }
 
+// isDemoted reports that the server is a replica now. The key is on it and on the master after it.
+func isDemoted(err error) bool { return isReadOnly(err) || errors.Is(err, admission.ErrReplica) }
+
 // isUnable reports that the server cannot do this, and did not.
 func isUnable(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)

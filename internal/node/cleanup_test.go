@@ -154,9 +154,11 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 		"not sent":  driver.NotSent(errors.New("refused")),
 		"loading":   &driver.ServerError{Text: "LOADING Redis is loading the dataset in memory"},
 		"in script": &driver.ServerError{Text: "BUSY Redis is busy running a script"},
+		"demoted":   &driver.ServerError{Text: "READONLY You can't write against a read only replica."},
 	}
 	verdicts := map[string]vote.Verdict{
 		"lost": vote.Unknown, "not sent": vote.NotSent, "loading": vote.Unavailable, "in script": vote.Unavailable,
+		"demoted": vote.Refused,
 	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {

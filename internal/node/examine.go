@@ -18,15 +18,15 @@ import (
 type Status uint8
 
 const (
-	// StatusUnclear: the node, or another on which it depends, could not be asked.
+	// StatusUnclear says that the node, or another on which it depends, could not be asked.
 	StatusUnclear Status = iota
-	// StatusAdmitted: it votes.
+	// StatusAdmitted says that it votes.
 	StatusAdmitted
-	// StatusAdmissible: it will be admitted by the first client that asks for a vote.
+	// StatusAdmissible says that it will be admitted by the first client that asks for a vote.
 	StatusAdmissible
-	// StatusWaiting: it may have forgotten locks, and will be admissible after a time.
+	// StatusWaiting says that it may have forgotten locks, and will be admissible after a time.
 	StatusWaiting
-	// StatusUnfit: it does not vote for this client until somebody mends something.
+	// StatusUnfit says that it does not vote for this client until somebody mends something.
 	StatusUnfit
 )
 

@@ -124,12 +124,12 @@ func foreignCounter(text string) string {
 	return ""
 }
 
-// called matches what the key next says of one who was called.
-var called = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
+// woken matches what the key next says of one who was woken up.
+var woken = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
 
 // foreignCall says why queue.lua would not believe the key next.
 func (x *Examination) foreignCall(text string) string {
-	match := called.FindStringSubmatch(text)
+	match := woken.FindStringSubmatch(text)
 	if match == nil {
 		return ""
 	}

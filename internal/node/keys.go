@@ -6,28 +6,28 @@ import "github.com/redlatch/redlatch/internal/hashslot"
 const KeyPrefix = "redlatch:"
 
 // CounterKey names the side key that holds a lock's fence counter. It lies in
-// the record's Cluster hash slot, so that one script may touch both.
-func CounterKey(record string) string { return side("token", record) }
+// the key's Cluster hash slot, so that one script may touch both.
+func CounterKey(key string) string { return side("token", key) }
 
 // NextKey names the side key that says who was woken up from the lock's wait queue. The
 // scripts name the queue's other keys after it.
-func NextKey(record string) string { return side("next", record) }
+func NextKey(key string) string { return side("next", key) }
 
-// SideKeys names all keys that a lock may have beside its record.
-func SideKeys(record string) []string {
-	return []string{CounterKey(record), NextKey(record), side("line", record), side("beat", record)}
+// SideKeys names all keys that a lock may have beside its key.
+func SideKeys(key string) []string {
+	return []string{CounterKey(key), NextKey(key), side("line", key), side("beat", key)}
 }
 
 // sideKeys are CounterKey and NextKey, named in one go.
-func sideKeys(record string) (counter, next string) {
-	tag := hashslot.Tag(record)
-	both := KeyPrefix + "{" + tag + "}:token:" + record + KeyPrefix + "{" + tag + "}:next:" + record
+func sideKeys(key string) (counter, next string) {
+	tag := hashslot.Tag(key)
+	both := KeyPrefix + "{" + tag + "}:token:" + key + KeyPrefix + "{" + tag + "}:next:" + key
 	end := (len(both) + len("token") - len("next")) / 2
 	return both[:end], both[end:]
 }
 
-func side(kind, record string) string {
-	return KeyPrefix + "{" + hashslot.Tag(record) + "}:" + kind + ":" + record
+func side(kind, key string) string {
+	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
 }
 
 // callChannel is where a waiter listens.

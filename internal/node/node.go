@@ -37,10 +37,10 @@ type Options struct {
 	// Waiter is who this client is in the wait queues that nodes keep.
 	Waiter string
 	// Woken is told of the node's wake-ups of waiters of this client; Changed, of those
-	// records that were watched and have changed, and of "" when either message may
+	// keys that were watched and have changed, and of "" when either message may
 	// have been missed. They do not block.
 	Woken   func(vote.WakeUp)
-	Changed func(record string)
+	Changed func(key string)
 	Logger  *slog.Logger
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
@@ -287,7 +287,7 @@ func (n *Node) workOff() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		_, err := n.release(ctx, l.request)
 		cancel()
-		if isFinal(err) {
+		if isFinal(err) && !isDemoted(err) {
 			pause = first
 			continue
 		}

@@ -91,7 +91,7 @@ func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answer {
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
-	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable {
+	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
 		again := vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL, Queued: r.Queued}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {

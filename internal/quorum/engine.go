@@ -90,28 +90,28 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []vote.Answer) {
 	// rule: validity-from-send
 	start := e.clock.Now()
-	step := (*Lease).acquireStep
+	step := (*keys).acquireStep
 	if request.From != "" {
-		step = (*Lease).acquireTransferred
+		step = (*keys).acquireTransferred
 	}
-	return newLease(e, request, start).acquire(ctx, start, step)
+	return newKeys(e, request, start).acquire(ctx, start, step)
 }
 
 // acquire makes the attempt, which began at start, by running step for each node.
-func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*Lease, []vote.Answer) {
-	e := l.engine
-	l.until = start.Add(l.request.TTL - Drift(l.request.TTL))
+func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Lease, []vote.Answer) {
+	e := k.engine
+	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
 	t := newTally(len(e.voters))
 	decided := false
 	defer func() {
 		if !decided { // a method of ctx has panicked
-			l.giveUp()
+			k.giveUp()
 		}
 	}()
 
-	round := &l.attempt
-	for i := range l.nodes {
-		l.nodes[i].busy = true
+	round := &k.attempt
+	for i := range k.nodes {
+		k.nodes[i].busy = true
 	}
 	answered := 0
 	var votes chan stepAnswer
@@ -124,14 +124,14 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 			defer a.leave()
 			stepCtx = a
 		}
-		t.acquired(0, step(l, stepCtx, 0))
+		t.acquired(0, step(k, stepCtx, 0))
 		answered++
 		if ctx.Err() != nil {
 			decided = true
-			return nil, l.fail() // the node may have been waited for all the same
+			return nil, k.fail() // the node may have been waited for all the same
 		}
 	} else {
-		votes = l.ask(step)
+		votes = k.ask(step)
 	}
 
 	var patience <-chan struct{} // with nodes that are split
@@ -145,17 +145,17 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 			}
 			answered++
 			t.acquired(v.node, v.answer)
-			if v.answer.Reserved() && l.request.Ticket.Waiter == "" {
-				// The node that keeps the queue has called another.
+			if v.answer.Reserved() && k.request.Ticket.Waiter == "" {
+				// The node that keeps the queue has woken up another.
 				decided = true
-				return nil, l.fail()
+				return nil, k.fail()
 			}
 		case <-patience:
 			t.fix()
 			patience = nil
 		case <-ctx.Done():
 			decided = true
-			return nil, l.fail()
+			return nil, k.fail()
 		}
 		if patience == nil && t.split() {
 			patience = e.patience(start)
@@ -169,7 +169,7 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 				round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
 			}
 			for _, i := range ask {
-				l.askToConfirm(votes, i, t.token, t.nodes[i].granted)
+				k.askToConfirm(votes, i, t.token, t.nodes[i].granted)
 			}
 		}
 	}
@@ -181,39 +181,38 @@ func (l *Lease) acquire(ctx context.Context, start clock.Instant, step step) (*L
 	decided = true
 	// rule: validity-judged-last
 	// rule: longest-attempt
-	if !t.held() || now.Reached(l.until) || now.Reached(start.Add(vote.LongestAttempt)) {
-		return nil, l.fail()
+	if !t.held() || now.Reached(k.until) || now.Reached(start.Add(vote.LongestAttempt)) {
+		return nil, k.fail()
 	}
-	l.win(t.token, now)
-	return l, nil
+	return k.win(t.token, now), nil
 }
 
-// step runs the acquire step of l on node i, within ctx.
-type step func(l *Lease, ctx context.Context, i int) vote.Answer
+// step runs the acquire step of k on node i, within ctx.
+type step func(k *keys, ctx context.Context, i int) vote.Answer
 
 // ask runs step for each node, and returns where the answers come. It has room for
 // all: a node is asked to confirm when its first vote was heard.
 //
 // The goroutine that is made ready last runs first, mostly: that is the one for the
 // node that keeps the queue, whose answer the release will wait for.
-func (l *Lease) ask(step step) chan stepAnswer {
-	votes := make(chan stepAnswer, len(l.nodes))
+func (k *keys) ask(step step) chan stepAnswer {
+	votes := make(chan stepAnswer, len(k.nodes))
 	first := 0
-	if ticket := l.request.Ticket; ticket.Waiter != "" {
+	if ticket := k.request.Ticket; ticket.Waiter != "" {
 		first = ticket.Node + 1
 	}
-	for k := range l.nodes {
-		i := (first + k) % len(l.nodes)
-		l.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(l, &l.attempt, i)} })
+	for n := range k.nodes {
+		i := (first + n) % len(k.nodes)
+		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.attempt, i)} })
 	}
 	return votes
 }
 
 // askToConfirm has node i, which granted under another, store token.
-func (l *Lease) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: l.request.Key, ID: l.request.ID, Granted: granted, Token: token}
-	l.engine.workers.run(func() {
-		votes <- stepAnswer{node: i, confirm: true, answer: l.confirmStep(i, request)}
+func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
+	request := vote.Confirm{Key: k.request.Key, ID: k.request.ID, Granted: granted, Token: token}
+	k.engine.workers.run(func() {
+		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
 	})
 }
 

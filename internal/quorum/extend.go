@@ -30,39 +30,39 @@ const (
 //
 // A node that lost its key is given it back once a quorum has confirmed, and
 // not when the validity has run out: a lapsed lock is never resurrected.
-func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-	decided, ok := l.beginExtension(ctx)
+func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
+	decided, ok := k.beginExtension(ctx)
 	if decided == nil {
 		if !ok {
 			return Over, nil
 		}
 		return Missed, nil
 	}
-	defer l.endExtension(decided)
+	defer k.endExtension(decided)
 
-	e := l.engine
+	e := k.engine
 	// rule: extension-from-send
 	start := e.clock.Now()
-	if start.Reached(l.Until()) {
+	if start.Reached(k.KeptUntil()) {
 		return Lapsed, nil
 	}
 	round := new(roundContext)
 	// It is left to ring: it ends the steps that the decision does not wait for.
 	round.begin(e, start.Mono, e.timeout)
-	l.mu.Lock()
-	l.extending = round
-	request := vote.Extend{Key: l.request.Key, ID: l.request.ID, TTL: ttl, Token: l.token}
-	l.ttl = max(l.ttl, ttl)
-	l.mu.Unlock()
+	k.mu.Lock()
+	k.extending = round
+	request := vote.Extend{Key: k.request.Key, ID: k.request.ID, TTL: ttl, Token: k.largest}
+	k.ttl = max(k.ttl, ttl)
+	k.mu.Unlock()
 	votes := make(chan stepAnswer, len(e.voters))
 	asked := 0
 	for i := range e.voters {
-		if l.enter(i) {
+		if k.enter(i) {
 			asked++
 			e.workers.run(func() {
-				a := l.extendStep(round, i, request)
+				a := k.extendStep(round, i, request)
 				votes <- stepAnswer{node: i, answer: a}
-				l.repairStep(round, i, request)
+				k.repairStep(round, i, request)
 			})
 		}
 	}
@@ -87,32 +87,32 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 		return Missed, answers
 	}
 	until := start.Add(ttl - Drift(ttl))
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	switch {
-	case l.over():
+	case k.over():
 		return Over, answers
 	// rule: extension-in-time
-	case e.clock.Now().Reached(l.until):
+	case e.clock.Now().Reached(k.until):
 		return Lapsed, answers
 	}
 	// rule: extend-never-shortens
-	if l.until.Until(until) > 0 {
-		l.until = until
+	if k.until.Until(until) > 0 {
+		k.until = until
 	}
-	l.confirmed = round
-	for i := range l.nodes {
-		if l.nodes[i].missing {
-			e.workers.run(func() { l.repairStep(round, i, request) })
+	k.confirmed = round
+	for i := range k.nodes {
+		if k.nodes[i].missing {
+			e.workers.run(func() { k.repairStep(round, i, request) })
 		}
 	}
 	return Extended, answers
 }
 
 // extendStep runs the extend step on node i, which is busy already.
-func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote.Answer {
-	a := l.engine.voters[i].Extend(round, request)
-	l.leave(i, func(s *nodeState) {
+func (k *keys) extendStep(round *roundContext, i int, request vote.Extend) vote.Answer {
+	a := k.engine.voters[i].Extend(round, request)
+	k.leave(i, func(s *nodeState) {
 		s.answer = a
 		switch a.Verdict {
 		case vote.Granted:
@@ -127,23 +127,23 @@ func (l *Lease) extendStep(round *roundContext, i int, request vote.Extend) vote
 // repairStep gives the key back to node i if round was confirmed and the
 // validity still runs. Whichever of the node's answer and the decision comes
 // second calls it to effect.
-func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
-	l.mu.Lock()
-	s := &l.nodes[i]
+func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
+	k.mu.Lock()
+	s := &k.nodes[i]
 	// rule: repair-after-quorum
-	due := l.confirmed == round && s.missing && !s.busy && !l.over() && !l.engine.clock.Now().Reached(l.until)
+	due := k.confirmed == round && s.missing && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
 	if due {
 		s.busy = true
 	}
-	l.mu.Unlock()
+	k.mu.Unlock()
 	if !due {
 		return
 	}
 	own := new(roundContext)
-	own.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout)
-	a := l.engine.voters[i].Repair(own, request)
+	own.begin(k.engine, k.engine.clock.Mono(), k.engine.timeout)
+	a := k.engine.voters[i].Repair(own, request)
 	own.unlimit()
-	l.leave(i, func(s *nodeState) {
+	k.leave(i, func(s *nodeState) {
 		s.ours = a.MayHold()
 		if s.ours {
 			s.gone = false // where no answer came, the next round tells
@@ -156,20 +156,20 @@ func (l *Lease) repairStep(round *roundContext, i int, request vote.Extend) {
 
 // beginExtension waits for its turn. decided is nil when ctx ended first (ok) or
 // the lease is over (not ok).
-func (l *Lease) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
+func (k *keys) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
 	for {
-		l.mu.Lock()
-		if l.over() {
-			l.mu.Unlock()
+		k.mu.Lock()
+		if k.over() {
+			k.mu.Unlock()
 			return nil, false
 		}
-		current := l.extension
+		current := k.extension
 		if current == nil {
-			l.extension = make(chan struct{})
-			defer l.mu.Unlock()
-			return l.extension, true
+			k.extension = make(chan struct{})
+			defer k.mu.Unlock()
+			return k.extension, true
 		}
-		l.mu.Unlock()
+		k.mu.Unlock()
 		select {
 		case <-current:
 		case <-ctx.Done():
@@ -178,9 +178,9 @@ func (l *Lease) beginExtension(ctx context.Context) (decided chan struct{}, ok b
 	}
 }
 
-func (l *Lease) endExtension(decided chan struct{}) {
-	l.mu.Lock()
-	l.extension = nil
-	l.mu.Unlock()
+func (k *keys) endExtension(decided chan struct{}) {
+	k.mu.Lock()
+	k.extension = nil
+	k.mu.Unlock()
 	close(decided)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Release deletes the keys, and reports what each node said: Granted where
-// one was deleted, or left to one who waits and was called. It waits until a quorum
+// one was deleted, or left to one who waits and was woken up. It waits until a quorum
 // has answered so, or the rest could not make one, for a few steps' time at most;
 // what is still under way then goes on in the background. It asks no ctx: a caller
 // that has gone wants its lock released all the same. ok is false when the lease was
@@ -25,15 +25,15 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 }
 
 // collect waits for the answers of a quorum that deleted, or of all. Whoever was
-// called may have taken over what is not there any more.
-func (l *Lease) collect() []vote.Answer {
-	r := &l.release
+// woken up may have taken over what is not there any more.
+func (k *keys) collect() []vote.Answer {
+	r := &k.release
 	if r.votes == nil {
 		return r.answers
 	}
 	need, deleted, gone, left := Majority(len(r.answers)), 0, 0, r.asked
-	called := r.offered
-	for deleted < need && !(called && deleted+gone >= need) && left > 0 {
+	woken := r.offered
+	for deleted < need && !(woken && deleted+gone >= need) && left > 0 {
 		v := <-r.votes
 		r.answers[v.node] = v.answer
 		left--
@@ -43,10 +43,10 @@ func (l *Lease) collect() []vote.Answer {
 		case vote.NotOurs, vote.Held:
 			gone++
 		}
-		called = called || v.answer.Waiting
+		woken = woken || v.answer.Waiting
 	}
 	for i := range r.answers {
-		if a := &r.answers[i]; called && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
+		if a := &r.answers[i]; woken && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
 			a.Verdict = vote.Granted
 		}
 	}
@@ -62,7 +62,7 @@ const releasePatience = 4
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// offered: the node that keeps the queue may have called somebody, and has not said
+	// offered: the node that keeps the queue may have woken somebody up, and has not said
 	// so.
 	offered bool
 	// left is how many of the nodes that are to be released are not yet, and asked how
@@ -83,7 +83,7 @@ type releasing struct {
 }
 
 // giveUp ends an attempt that failed, and releases in the background.
-func (l *Lease) giveUp() { l.releaseEverywhere(failed) }
+func (k *keys) giveUp() { k.first.releaseEverywhere(failed) }
 
 // releaseEverywhere ends the lease, and releases every key that may be there: at once
 // where no step is under way, else from the goroutine of the step, so that it
@@ -103,9 +103,9 @@ func (l *Lease) releaseEverywhere(next state) bool {
 }
 
 // releaseAll releases the keys on idle nodes, in the background.
-func (l *Lease) releaseAll(idle []int) {
+func (k *keys) releaseAll(idle []int) {
 	for _, i := range idle {
-		l.engine.workers.run(func() { l.releaseStep(i) })
+		k.engine.workers.run(func() { k.releaseStep(i) })
 	}
 }
 
@@ -115,11 +115,11 @@ func (l *Lease) releaseAll(idle []int) {
 // held those too that said there is none: a waiter may be queued there.
 func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	l.mu.Lock()
-	if l.over() {
+	if l.state.over() {
 		l.mu.Unlock()
 		return nil, false
 	}
-	l.state = next
+	l.become(next, nil)
 	wanted := next != failed
 	r := &l.release
 	r.wanted, r.freed = wanted, freed
@@ -163,70 +163,70 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 // attempt to which one was handed over, they get a moment first: their answers are likely to
 // be on their way, what they say is missed, and an abandoned command costs another to learn
 // when it is over.
-func (l *Lease) abandonSteps(extending *roundContext) {
+func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
-		l.attempt.end()
+		k.attempt.end()
 		if extending != nil {
 			extending.end()
 		}
 	}
-	if !l.release.wanted && l.request.From == "" {
+	if !k.release.wanted && k.request.From == "" {
 		end()
 		return
 	}
-	l.engine.clock.AfterFunc(l.engine.timeout/10, end)
+	k.engine.clock.AfterFunc(k.engine.timeout/10, end)
 }
 
 // freed goes on with the release of node i, where the step under way is over.
-func (l *Lease) freed(i int) {
-	if l.release.freed != nil {
-		l.release.freed(i)
+func (k *keys) freed(i int) {
+	if k.release.freed != nil {
+		k.release.freed(i)
 		return
 	}
-	l.releaseStep(i)
+	k.releaseStep(i)
 }
 
 // releaseStep releases the key on node i, if the step before it may have left
 // one or somebody may wait there.
-func (l *Lease) releaseStep(i int) vote.Answer {
-	a := l.releaseOn(i)
-	l.released(i, a)
+func (k *keys) releaseStep(i int) vote.Answer {
+	a := k.releaseOn(i)
+	k.released(i, a)
 	return a
 }
 
-func (l *Lease) releaseOn(i int) vote.Answer {
-	request, ours := l.releasable(i)
-	if !ours && !l.release.wanted {
+func (k *keys) releaseOn(i int) vote.Answer {
+	request, ours := k.releasable(i)
+	if !ours && !k.release.wanted {
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	return l.engine.voters[i].Release(&l.release.round, request)
+	return k.engine.voters[i].Release(&k.release.round, request)
 }
 
 // releasable is what node i is asked to release; ours, that it may have the key.
-func (l *Lease) releasable(i int) (request vote.Release, ours bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	node := &l.nodes[i]
+func (k *keys) releasable(i int) (request vote.Release, ours bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	node := &k.nodes[i]
 	request = vote.Release{
-		Key: l.request.Key, ID: l.request.ID, TTL: l.ttl,
-		// Whoever is called may come to a node before the release does.
-		Transfer: l.release.wanted && len(l.nodes) > 1,
+		Key: k.request.Key, ID: k.request.ID, TTL: k.ttl,
+		// Whoever is woken up may come to a node before the release does.
+		Transfer: k.release.wanted && len(k.nodes) > 1,
 		Queued:   node.waiting,
 	}
-	if l.token > node.stored {
-		request.Token = l.token // else there is nothing to repair
+	if k.largest > node.stored {
+		request.Token = k.largest // else there is nothing to repair
 	}
-	if ticket := l.request.Ticket; l.state == failed && ticket.Waiter != "" && ticket.Node == i {
+	if ticket := k.request.Ticket; k.holder.state == failed && ticket.Waiter != "" && ticket.Node == i {
 		request.Ticket = ticket
 	}
 	return request, node.ours
 }
 
 // released takes in what became of the key on node i.
-func (l *Lease) released(i int, answer vote.Answer) {
-	r := &l.release
+func (k *keys) released(i int, answer vote.Answer) {
+	r := &k.release
 	if answer.Waiting {
-		l.engine.waiting(l.request.Key)
+		k.engine.waiting(k.request.Key)
 	}
 	if r.votes != nil {
 		r.votes <- stepAnswer{node: i, answer: answer}

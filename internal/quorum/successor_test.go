@@ -38,11 +38,12 @@ func TestSuccessors(t *testing.T) {
 				lease := inBlock(t, e, id)
 				tokens := []uint64{lease.Token()}
 				for range 2 {
-					token, ok := lease.Successor(10 * time.Second)
+					next, ok := lease.Succeed(10 * time.Second)
 					if !ok {
 						t.Fatalf("N=%d: %s has no successor after %v", n, id, tokens)
 					}
-					tokens = append(tokens, token)
+					lease = next
+					tokens = append(tokens, lease.Token())
 				}
 				for _, token := range tokens {
 					if token <= last {
@@ -50,15 +51,15 @@ func TestSuccessors(t *testing.T) {
 					}
 					last = token
 				}
-				if token, ok := lease.Successor(10 * time.Second); ok {
-					t.Errorf("N=%d: a block of three has a fourth, %d, after %v", n, token, tokens)
+				if next, ok := lease.Succeed(10 * time.Second); ok {
+					t.Errorf("N=%d: a block of three has a fourth, %d, after %v", n, next.Token(), tokens)
 				}
 				lease.Release()
 				rest()
 			}
 			single := acquired(t, e, "c")
-			if token, ok := single.Successor(10 * time.Second); ok || single.Token() <= last {
-				t.Errorf("N=%d: %d after %d, and then %d", n, single.Token(), last, token)
+			if next, ok := single.Succeed(10 * time.Second); ok || single.Token() <= last {
+				t.Errorf("N=%d: %d after %d, and then %v", n, single.Token(), last, next)
 			}
 		})
 	}
@@ -107,7 +108,7 @@ func TestNoSuccessor(t *testing.T) {
 			e := newEngine(t, servers(t, 3))
 			lease := inBlock(t, e, "a")
 			c.before(t, lease)
-			if _, ok := lease.Successor(c.ttl); ok != c.ok {
+			if _, ok := lease.Succeed(c.ttl); ok != c.ok {
 				t.Errorf("%s: has a successor: %t", what, ok)
 			}
 			if lease.Answer(0).Verdict != vote.Granted {

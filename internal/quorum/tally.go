@@ -39,7 +39,7 @@ type voteState uint8
 
 const (
 	pending    voteState = iota // asked, no answer yet
-	granted                     // has the record, under a counter that may not be the token
+	granted                     // has the key, under a counter that may not be the token
 	confirming                  // asked to store the token
 	counted                     // stores the token: it is in C
 	against                     // cannot be counted any more

@@ -10,7 +10,7 @@ import (
 )
 
 // A holder whom others wait for gives its lock up on the node that keeps the queue,
-// which calls one of them, and leaves its keys on the other nodes for that one
+// which wakes up one of them, and leaves its keys on the other nodes for that one
 // to take over: one command a node for a lock that changes hands, in place of two,
 // and no release that may arrive after the next holder's attempt.
 //
@@ -19,24 +19,24 @@ import (
 
 // arbiter returns the node that keeps the wait queue for the lock, if others
 // may wait there and the keys lie on more nodes than that one; else -1.
-func (l *Lease) arbiter() int {
-	if len(l.nodes) == 1 {
+func (k *keys) arbiter() int {
+	if len(k.nodes) == 1 {
 		return -1
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ticket := l.request.Ticket; ticket.Waiter != "" && l.nodes[ticket.Node].busy {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ticket := k.request.Ticket; ticket.Waiter != "" && k.nodes[ticket.Node].busy {
 		return ticket.Node // the place that it has had
 	}
-	return slices.IndexFunc(l.nodes, func(s nodeState) bool { return s.waiting })
+	return slices.IndexFunc(k.nodes, func(s nodeState) bool { return s.waiting })
 }
 
 // leaves reports whether the key on node i may be left to another: one of which it
 // is not known whether it is there yet may come after that other has gone.
-func (l *Lease) leaves(i int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.nodes[i].ours || l.nodes[i].answer.Verdict == vote.Granted
+func (k *keys) leaves(i int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.nodes[i].ours || k.nodes[i].answer.Verdict == vote.Granted
 }
 
 // sorting is the nodes on which no step is under way, as long as it is open whether
@@ -78,8 +78,8 @@ func (s *sorting) end(except int) []int {
 }
 
 // releaseToQueue ends the lease. It releases the key on the arbiter's node, and if somebody
-// is called there leaves the others, but for those that may not be there yet. If nobody
-// is called it releases all. It reports false when the lease was over before.
+// is woken up there leaves the others, but for those that may not be there yet. If nobody
+// is woken up it releases all. It reports false when the lease was over before.
 //
 // Neither a step that is under way on the arbiter's node nor its answer is waited for
 // for long.
@@ -109,7 +109,7 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 	}
 	request, _ := l.releasable(arbiter)
 	a := l.engine.voters[arbiter].Release(&short, request)
-	// A server that is out of memory may have called somebody before it said so.
+	// A server that is out of memory may have woken somebody up before it said so.
 	l.release.offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
 	l.released(arbiter, a)
@@ -133,11 +133,11 @@ func (l *Lease) releaseToQueue(arbiter int) bool {
 
 // acquireTransferred is acquireStep for an attempt to which a holder may have left its keys:
 // where it cannot have taken one over it has it removed.
-func (l *Lease) acquireTransferred(ctx context.Context, i int) vote.Answer {
-	a := l.acquireStep(ctx, i)
-	if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != l.request.Ticket.Node {
-		before := vote.Release{Key: l.request.Key, ID: l.request.From, TTL: l.request.TTL}
-		l.engine.remove(before, []int{i})
+func (k *keys) acquireTransferred(ctx context.Context, i int) vote.Answer {
+	a := k.acquireStep(ctx, i)
+	if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != k.request.Ticket.Node {
+		before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: k.request.TTL}
+		k.engine.remove(before, []int{i})
 	}
 	return a
 }
@@ -167,8 +167,8 @@ func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answe
 	}
 	start := l.engine.clock.Now()
 	request.From, request.Barge = l.ID(), true
-	next := newLease(l.engine, request, start) // the time that the lease's steps take is part of the attempt's
-	next, _ = next.acquire(context.Background(), start, func(attempt *Lease, ctx context.Context, i int) vote.Answer {
+	// The time that the lease's steps take is part of the attempt's.
+	next, _ := newKeys(l.engine, request, start).acquire(context.Background(), start, func(attempt *keys, ctx context.Context, i int) vote.Answer {
 		if !l.nodes[i].asked {
 			return attempt.acquireStep(ctx, i)
 		}
@@ -183,14 +183,14 @@ func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answe
 
 // releaseUnlessTaken releases the key on node i, unless it was handed over to the
 // attempt of id, whose answer is a.
-func (l *Lease) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
+func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	switch {
 	case a.Verdict == vote.Granted && a.Transferred:
 		return vote.Answer{Verdict: vote.Granted, Waiting: a.Waiting}
 	case a.Verdict == vote.Granted:
 		return vote.Answer{Verdict: vote.NotOurs, Waiting: a.Waiting}
 	}
-	released := l.releaseOn(i)
+	released := k.releaseOn(i)
 	switch {
 	case released.Verdict == vote.Held && released.Holder == id:
 		released.Verdict = vote.Granted // the answer was lost, and it was done
@@ -220,14 +220,14 @@ type transfer struct {
 }
 
 const (
-	// transferTime is how long whoever was called has to take a transfer over; then what
+	// transferTime is how long whoever was woken up has to take a transfer over; then what
 	// is left of it is removed.
 	transferTime = 500 * time.Millisecond
 	// maxTransfers bounds how many are kept in mind.
 	maxTransfers = 1024
 )
 
-// leaveTo leaves the keys of request on nodes to whoever was called. What was left
+// leaveTo leaves the keys of request on nodes to whoever was woken up. What was left
 // of the same key before has been taken over since: it was held again.
 func (e *Engine) leaveTo(request vote.Release, nodes []int) {
 	l, s := &transfer{request: request, nodes: nodes}, &e.transfers
@@ -285,9 +285,9 @@ func (e *Engine) Remove(request vote.Release) {
 }
 
 func (e *Engine) remove(request vote.Release, nodes []int) {
-	l := newLease(e, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, e.clock.Now())
+	k := newKeys(e, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, e.clock.Now())
 	for _, i := range nodes {
-		l.nodes[i].ours = true
+		k.nodes[i].ours = true
 	}
-	l.giveUp()
+	k.giveUp()
 }

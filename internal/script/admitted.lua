@@ -1,14 +1,15 @@
 -- admitted reports whether this is still the server that was admitted, and that this client
 -- has examined. said is what the admission key has: an agreement, a run, its replication id,
 -- and when that was last looked at, in µs; expected is the first three as the client found
--- them. A key that came from another master differs. One that a replica has given back to a
--- master that was its replica in between does not, and the master has another replication
--- id then. To be demoted, to load a master's data and to be promoted takes longer than FRESH.
+-- them, '' before it has, which a key that is shorter than a stamp is not to pass for. A key that
+-- came from another master differs. One that a replica has given back to a master that was its
+-- replica in between does not, and the master has another replication id then. To be demoted, to
+-- load a master's data and to be promoted takes longer than FRESH.
 -- A Cluster's clients follow the slots to another server by themselves, which may have been
 -- promoted a moment ago: there FRESH is less than nothing.
 local function admitted(key, said, expected, now)
   -- rule: admission-names-its-server
-  if not said or string.sub(said, 1, -18) ~= expected then
+  if not said or expected == '' or string.sub(said, 1, -18) ~= expected then
     return false
   end
   local clock = now[1] * 1000000 + now[2]

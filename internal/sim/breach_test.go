@@ -23,13 +23,13 @@ type breach struct {
 var breaches = []breach{
 	{
 		rule: "validity is judged after the last answer", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
-		was: `if !t.held() || now.Reached(l.until) ||`,
-		now: `if !t.held() || now.Reached(l.until) && broken != RULE ||`,
+		was: `if !t.held() || now.Reached(k.until) ||`,
+		now: `if !t.held() || now.Reached(k.until) && broken != RULE ||`,
 	},
 	{
 		rule: "validity runs from the send of an acquisition", file: "internal/quorum/engine.go", within: 1000, weather: "torn",
 		was: "	now := e.clock.Now()\n",
-		now: "	now := e.clock.Now()\n	if broken == RULE {\n		l.until = now.Add(l.request.TTL - Drift(l.request.TTL))\n	}\n",
+		now: "	now := e.clock.Now()\n	if broken == RULE {\n		k.until = now.Add(k.request.TTL - Drift(k.request.TTL))\n	}\n",
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
@@ -38,8 +38,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: `case e.clock.Now().Reached(l.until):`,
-		now: `case e.clock.Now().Reached(l.until) && broken != RULE:`,
+		was: `case e.clock.Now().Reached(k.until):`,
+		now: `case e.clock.Now().Reached(k.until) && broken != RULE:`,
 	},
 	{
 		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 1000,
@@ -52,9 +52,9 @@ var breaches = []breach{
 		now: "		case node.granted == t.token, broken == RULE:\n",
 	},
 	{
-		rule: "a failure is undone", file: "internal/quorum/lease.go", within: 1000,
-		was: "	l.giveUp()\n",
-		now: "	if broken != RULE {\n		l.giveUp()\n	}\n",
+		rule: "a failure is undone", file: "internal/quorum/keys.go", within: 1000,
+		was: "	k.giveUp()\n",
+		now: "	if broken != RULE {\n		k.giveUp()\n	}\n",
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
@@ -72,14 +72,14 @@ var breaches = []breach{
 		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
-		rule: "what one may have taken over who was called is not lost", file: "release.go", within: 4000, weather: "torn",
+		rule: "what one may have taken over who was woken up is not lost", file: "release.go", within: 4000, weather: "torn",
 		was: `if !unheard {`,
 		now: `if !unheard || broken == RULE {`,
 	},
 	{
-		rule: "a lock is lost when no quorum is left", file: "internal/quorum/lease.go", within: 1000,
-		was: `	return gone > len(l.nodes)-Majority(len(l.nodes))`,
-		now: `	return gone > len(l.nodes)-Majority(len(l.nodes)) || gone > 0 && broken == RULE`,
+		rule: "a lock is lost when no quorum is left", file: "internal/quorum/keys.go", within: 1000,
+		was: `	return gone > len(k.nodes)-Majority(len(k.nodes))`,
+		now: `	return gone > len(k.nodes)-Majority(len(k.nodes)) || gone > 0 && broken == RULE`,
 	},
 	{
 		rule: "what may have been handed over is not lost", file: "internal/quorum/transfer.go", within: 2000, weather: "torn",

@@ -19,6 +19,8 @@ type Clock struct {
 	wall       timeline
 	stopped    bool
 	waiting    []*timer // due while the machine was stopped
+	// hesitate is called before what a timer calls.
+	hesitate func()
 }
 
 var _ clock.Clock = (*Clock)(nil)
@@ -148,6 +150,9 @@ func (t *timer) fire(round int) {
 	}
 	t.pending = false
 	c.mu.Unlock()
+	if c.hesitate != nil {
+		c.hesitate()
+	}
 	t.f()
 }
 

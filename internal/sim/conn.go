@@ -47,8 +47,11 @@ type Network struct {
 // path is the way between one machine and one node. It is guarded by world.mu.
 type path struct {
 	network               Network
+	usual                 Network       // as it was made: read by all
 	thereUntil, backUntil time.Duration // partitioned until
 	slower, slowUntil     time.Duration // how much, until when
+	// trouble is when something was last wrong with it, for those who do not hold world.mu, too.
+	trouble atomic.Int64
 }
 
 // delay draws how long a message takes that is sent now.
@@ -59,6 +62,7 @@ func (p *path) delay(r *rand.Rand, now time.Duration) time.Duration {
 	}
 	if r.Float64() < p.network.Spikes {
 		d += between(r, 0, p.network.Spike)
+		p.disturb(now + d)
 	}
 	return d
 }
@@ -111,6 +115,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error) {
 	m := c.machine
 	m.Run()
+	m.hesitate(1)
 	if err := ctx.Err(); err != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
@@ -127,9 +132,11 @@ func (c *Conn) exchange(ctx context.Context, args []string) (driver.Reply, error
 		defer c.returned()
 		select {
 		case <-r.done:
+			m.hesitate(2)
 			return r.reply, r.err
 		case <-ctx.Done():
 			m.Run()
+			m.hesitate(3)
 			return driver.Reply{}, context.Cause(ctx)
 		}
 	}
@@ -216,7 +223,7 @@ func (c *Conn) send(s *stream, args []string, sub *subscription) *request {
 	if c.stream != s {
 		return nil
 	}
-	r := &request{args: args, done: make(chan struct{}), round: c.returns, sub: sub}
+	r := &request{args: args, sent: w.Now(), done: make(chan struct{}), round: c.returns, sub: sub}
 	if sub != nil {
 		s.subs = append(s.subs, sub)
 	}
@@ -280,5 +287,6 @@ func (c *Conn) sever(err error) {
 		return
 	}
 	c.stream = nil
+	c.path.disturb(c.machine.world.Now())
 	s.end(err)
 }

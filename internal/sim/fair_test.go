@@ -14,29 +14,17 @@ import (
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
-// How often others may come before a process that stands in line: each once, and one
-// who holds the lock then; and how many callers of one may have it by a turn, the last
-// few of which no node could tell that somebody had come.
-const (
-	maxTurns   = 2
-	maxOneTurn = 9
-	unawares   = 8
-)
-
 // simQueue is processes that all want one lock all the time, in a world without faults.
 type simQueue struct {
 	world *sim.World
 	// hold and think are the means of how long a caller holds the lock, and does without.
 	hold, think time.Duration
-	// settle is how long a process may take to get its place, and a slow node to tell
-	// others that it has.
-	settle time.Duration
-	over   time.Duration
-
-	mu sync.Mutex // guards what follows
-	// crews has one for each process; last is who had the lock last.
+	over        time.Duration
+	// crews has one for each process.
 	crews []*simCrew
-	last  *simCrew
+
+	mu    sync.Mutex // guards what follows
+	turns *sim.Turns
 }
 
 // simCrew is the callers of one process.
@@ -45,13 +33,7 @@ type simCrew struct {
 	client  *redlatch.Client
 	machine *sim.Machine
 	rng     *rand.Rand
-	waiting int
-	// since is when the process began to wait. Since it has its place, turns are how
-	// often each other had the lock before it, and row how many of the last had.
-	since  time.Duration
-	turns  map[*simCrew]int
-	row    int
-	served int
+	turn    *sim.Turn
 }
 
 // newSimQueue draws a world: quick nodes, of which one may be slow to answer everybody.
@@ -74,11 +56,12 @@ func newSimQueue(seed uint64) *simQueue {
 		slowest = time.Duration(1+r.IntN(15)) * time.Millisecond
 		networks[r.IntN(nodes)].Delay = slowest
 	}
-	q.settle = 20*time.Millisecond + 20*slowest
+	q.turns = sim.NewTurns(w.Judge)
+	q.turns.Settle, q.turns.Longest = 20*time.Millisecond+20*slowest, 2*q.hold+2*time.Millisecond
 	q.over = 3*time.Second + 60*q.hold
 	for i := range 2 + r.IntN(3) {
 		m := w.NewMachine(1, 0, networks)
-		q.crews = append(q.crews, &simCrew{name: m.Name, machine: m, rng: m.Rand("crew", i)})
+		q.crews = append(q.crews, &simCrew{name: m.Name, machine: m, rng: m.Rand("crew", i), turn: q.turns.Add(m.Name)})
 	}
 	return q
 }
@@ -111,14 +94,14 @@ func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
 	}
 	for q.world.Now() < q.over && len(q.world.Judge.Verdicts()) == 0 {
 		time.Sleep(around(q.think))
-		q.comes(c)
+		q.tell(q.turns.Comes, c)
 		lock, err := c.client.Lock(context.Background(), "x")
 		if err != nil {
 			q.world.Judge.Condemn("%s: %v", c.name, err)
 			return
 		}
 		holding := q.world.Judge.Acquired(c.machine, "x", c.name, hook.LeaseOf(lock))
-		q.serves(c)
+		q.tell(q.turns.Serves, c)
 		time.Sleep(around(q.hold))
 		holding.Ended()
 		if err := lock.Unlock(context.Background()); err != nil {
@@ -127,48 +110,11 @@ func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
 	}
 }
 
-// comes notes that a caller of c waits.
-func (q *simQueue) comes(c *simCrew) {
+// tell has the judge know that a caller of c waits, or has the lock.
+func (q *simQueue) tell(what func(*sim.Turn), c *simCrew) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.waiting++; c.waiting == 1 {
-		c.begin(q.world.Now())
-	}
-}
-
-// begin has c stand at the end of the line.
-func (c *simCrew) begin(now time.Duration) { c.since, c.turns, c.row = now, make(map[*simCrew]int), 0 }
-
-// serves notes that a caller of c has the lock, and looks who waited for longer.
-func (q *simQueue) serves(c *simCrew) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.world.Now()
-	turn := c != q.last
-	if turn {
-		if q.last != nil {
-			q.last.begin(now) // if it waits it does so behind the others
-		}
-		q.last = c
-	}
-	c.waiting--
-	c.served++
-	for _, o := range q.crews {
-		if o == c || o.waiting == 0 || now < o.since+q.settle {
-			continue
-		}
-		if turn {
-			o.turns[c]++
-			o.row = 0
-		}
-		o.row++
-		if o.turns[c] > maxTurns {
-			q.world.Judge.Condemn("fair: %s waits since %v, and %s had %d turns meanwhile", o.name, o.since, c.name, o.turns[c])
-		}
-		if o.row > maxOneTurn && (o.turns[c] > 0 || o.row > maxOneTurn+unawares) {
-			q.world.Judge.Condemn("fair: %s waits since %v, and %s had the lock %d times in a row meanwhile", o.name, o.since, c.name, o.row)
-		}
-	}
+	what(c.turn)
 }
 
 // Processes that want one lock all the time have it in turn, however long each holds it
@@ -192,7 +138,7 @@ func TestSimIsFair(t *testing.T) {
 			verdicts := q.world.Judge.Verdicts()
 			if len(verdicts) == 0 {
 				for _, c := range q.crews {
-					served += c.served
+					served += c.turn.Served
 				}
 				return
 			}

@@ -18,6 +18,9 @@ type Judge struct {
 	// Outlaw: a clock has been stepped by more than the drift, so that two
 	// validities may overlap. Tokens are ordered all the same.
 	Outlaw bool
+	// NodeTimeout is how long a client waits for a node, and Quarantine how long a node stays out
+	// that may have forgotten locks.
+	NodeTimeout, Quarantine time.Duration
 
 	mu       sync.Mutex // guards what follows; held while leases and clocks are asked, which ask nobody
 	names    map[string]*story
@@ -30,7 +33,12 @@ type Judge struct {
 // story is all that is known of one name.
 type story struct {
 	running []*Holding
-	past    []tenure // by acquisition
+	foreign string // who holds it of those who have no lease, "" for nobody
+	// excused is when somebody last deleted its key on a node, forgot when its counters were
+	// overwritten.
+	excused, forgot time.Duration
+	past            []tenure          // by acquisition, the last ones
+	tokens          map[uint64]string // who was given each
 }
 
 type tenure struct {
@@ -48,10 +56,16 @@ type Holding struct {
 	lease    hook.Lease
 	token    uint64
 	acquired time.Duration
-	lapsed   bool // it was seen after the end of its validity
+	left     time.Duration // of the validity, when it was acquired
+	lapsed   bool          // it was seen after the end of its validity
+	// ttl is what the library extends it by in the background, until it was held for longest; 0 for
+	// not at all.
+	ttl, longest time.Duration
 	// ended: it was given up; ranOut: after the lock had run out but for the guard. told: the
 	// holder was told that it lost the lock.
 	ended, ranOut, told bool
+	// excused: somebody has deleted its key on a node, on which it may rest.
+	excused bool
 }
 
 func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]*story)} }
@@ -62,6 +76,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	h := &Holding{judge: j, machine: m, name: name, label: label, lease: l, token: l.Token(), acquired: w.Now()}
 	began := w.lastAttempt(label)
 	left := m.Clock().Now().Until(l.Deadline())
+	h.left = left
 	w.History.Add(m.Name, "holds %s as %s, token %d, for %v", name, label, h.token, left)
 	alive, stopped := m.alive()
 
@@ -69,8 +84,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	defer j.mu.Unlock()
 	s := j.names[name]
 	if s == nil {
-		s = new(story)
-		j.names[name] = s
+		s = j.open(name)
 	}
 	j.held++
 	if last := len(s.past) - 1; last >= 0 && s.past[last].label == label && s.past[last].token+1 == h.token {
@@ -79,10 +93,15 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if left <= 0 && stopped < began {
 		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
 	}
+	if other, ok := s.tokens[h.token]; ok {
+		j.condemn("token order: %s and %s both hold %s with token %d", other, label, name, h.token)
+	}
+	if s.forgot > 0 && began <= s.forgot {
+		s.past, s.tokens = nil, make(map[uint64]string)
+	}
+	s.tokens[h.token] = label
 	for _, past := range s.past {
 		switch {
-		case past.token == h.token:
-			j.condemn("token order: %s and %s both hold %s with token %d", past.label, label, name, h.token)
 		case past.token > h.token && (past.acquired < began || !j.Outlaw):
 			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
 		}
@@ -91,11 +110,62 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if len(s.past) > 64 {
 		s.past = s.past[1:]
 	}
+	h.excused = s.excused > 0 && began <= s.excused
 	if alive {
 		s.running = append(s.running, h)
 	}
 	j.check(name, s)
 	return h
+}
+
+// open begins the story of a name. The caller holds j.mu.
+func (j *Judge) open(name string) *story {
+	s := j.names[name]
+	if s == nil {
+		s = &story{tokens: make(map[uint64]string)}
+		j.names[name] = s
+	}
+	return s
+}
+
+// excuse tells that somebody has deleted the lock's key on a node: whoever holds it now, or
+// acquires it before that one's time is over, may not be the only one. A later token is larger all
+// the same.
+func (j *Judge) excuse(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.excused, s.foreign = j.world.Now(), ""
+	for _, h := range s.running {
+		h.excused = true
+	}
+}
+
+// forget tells that the lock's counters are overwritten until then: tokens begin anew.
+func (j *Judge) forget(name string, until time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.past, s.tokens, s.forgot = nil, make(map[uint64]string), until
+}
+
+// ForeignHolds tells that a client of another library holds the lock from now on.
+func (j *Judge) ForeignHolds(name, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	s.foreign = id
+	j.check(name, s)
+}
+
+// ForeignOver tells that it does not any more.
+func (j *Judge) ForeignOver(name, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s := j.open(name); s.foreign == id {
+		j.check(name, s)
+		s.foreign = ""
+	}
 }
 
 // Ended tells that the holder gives the lock up, before it says so to anybody.
@@ -119,7 +189,7 @@ func (h *Holding) runOut() bool { return h.machine.clock.Now().Reached(h.lease.E
 // there was a moment at which no quorum of nodes had its records.
 func (h *Holding) Lost() {
 	j := h.judge
-	lost := j.world.lost(h.name, h.lease.HolderID())
+	lost, willing := j.world.lost(h.name, h.lease.HolderID(), h.machine, h.acquired, h.left)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if h.told {
@@ -131,6 +201,42 @@ func (h *Holding) Lost() {
 	}
 	if !lost && !h.ranOut && (h.ended || !h.runOut()) {
 		j.condemn("a loss is true: %s is told that it lost %s, which a quorum of nodes had all the time", h.label, h.name)
+	}
+	if willing > 0 && h.extendable() {
+		j.condemn("a loss has a reason: %s lost %s by the clock after %v, though %d of the nodes that it was extended by could be reached all the time",
+			h.label, h.name, j.world.Now()-h.acquired, willing)
+	}
+}
+
+// Renews tells that the library extends the lock by ttl in the background, until it was held for
+// longest.
+func (h *Holding) Renews(ttl, longest time.Duration) {
+	h.judge.mu.Lock()
+	defer h.judge.mu.Unlock()
+	h.ttl, h.longest = ttl, longest
+}
+
+// extendable reports whether the library had the time to extend a lock that has run out. The
+// caller holds judge.mu.
+func (h *Holding) extendable() bool {
+	j, held := h.judge, h.judge.world.Now()-h.acquired
+	return (h.ranOut || h.runOut()) && h.ttl > 0 && h.left > h.ttl/2 && held < h.longest-h.longest/10 && !j.Outlaw
+}
+
+// Unlocked tells what the call said that gave the lock up.
+func (h *Holding) Unlocked(err error) {
+	if err == nil {
+		return
+	}
+	j := h.judge
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.told || h.ranOut {
+		return // that it was lost is judged by itself
+	}
+	// The node that keeps the wait queue is waited for for a quarter of the usual time.
+	if trouble := j.world.troubled(); (trouble == 0 || trouble < h.acquired) && j.world.quick(j.NodeTimeout/6) {
+		j.condemn("a release says what it found: %s unlocks %s, which nothing has disturbed: %v", h.label, h.name, err)
 	}
 }
 
@@ -183,6 +289,12 @@ func (j *Judge) check(name string, s *story) {
 				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
 			}
 			continue
+		}
+		if h.excused {
+			continue
+		}
+		if s.foreign != "" && !j.Outlaw {
+			j.condemn("mutual exclusion: %s and %s (for %v still) hold %s", s.foreign, h.label, left, name)
 		}
 		if first != nil && !j.Outlaw {
 			j.condemn("mutual exclusion: %s (for %v still) and %s (for %v still) hold %s",
@@ -241,6 +353,12 @@ func (j *Judge) Losses() int {
 // for.
 func (w *World) executed(n *Node, s *stream, r *request, step []string, reply driver.Reply, err error) {
 	n.order(s, r, step, reply, err)
+	if r.args[1] == script.Quarantine.Text {
+		n.quarantined() // it begins when somebody finds the reason
+	}
+	if err == nil && len(step) > 1 && granted(reply) && (step[0] == script.Acquire || step[0] == script.Extend || step[0] == script.Repair) {
+		n.prolong(step[1], r.sent)
+	}
 	w.History.Add(n.Name, "%s: %s", s.conn.machine.Name, exchangeText{r.args, step, reply, err})
 	if len(r.args) > 3 && r.args[2] != "0" {
 		w.Judge.Look(r.args[3])
@@ -263,15 +381,32 @@ func (n *Node) holder(r *request, step []string) string {
 
 // handed checks that a step has not made a record another's that was somebody's
 // before: a record changes hands by its release, its expiry or a hand-over.
-func (n *Node) handed(r *request, step []string, before string, err error) {
+func (n *Node) handed(r *request, step []string, before string, reply driver.Reply, err error) {
 	after := n.holder(r, step)
+	if len(r.args) > 3 && r.args[2] != "0" {
+		n.occupy(r.args[3])
+	}
 	if err == nil && len(step) > 1 && len(r.args) > 3 {
 		n.follow(r.args[3], step, before, after)
+		if untruthful(step[0], step[1], before, granted(reply)) {
+			n.world.Judge.Condemn("a release says what it found: on %s, %s of %s is told %t, and the node had %q", n.Name, step[0], step[1], granted(reply), before)
+		}
 	}
 	if before == "" || after == "" || after == before || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before {
 		return
 	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)
+}
+
+// untruthful reports that a step of id was answered other than what the node had before.
+func untruthful(step, id, before string, granted bool) bool {
+	switch step {
+	case release:
+		return granted != (before == id)
+	case script.Extend:
+		return granted && before != id // else it may be not admitted
+	}
+	return false
 }
 
 // order checks that nothing of a holder comes after its release, but for what a

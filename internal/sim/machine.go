@@ -19,6 +19,12 @@ type Machine struct {
 	clock *Clock
 	paths []*path // one a node
 	end   chan struct{}
+	// Stranger: the settings of its client are not those of the others.
+	Stranger bool
+	// stalls is how often one of its goroutines stands still, for up to stall: where it sends a
+	// command, hears the answer, is called by a timer or by a message.
+	stalls float64
+	stall  time.Duration
 	// halted is paused != nil, for those who do not hold world.mu.
 	halted atomic.Bool
 
@@ -26,6 +32,8 @@ type Machine struct {
 	conns  []*Conn
 	paused chan struct{} // closed at the end of the pause; nil when it runs
 	dead   bool
+	// stalled is until when a goroutine stands still at most.
+	stalled time.Duration
 	// stopped is the end of the last pause, -1 when there was none.
 	stopped time.Duration
 }
@@ -36,15 +44,17 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 	i := len(w.machines)
 	m := &Machine{Name: fmt.Sprintf("client%d", i+1), world: w, index: i, clock: newClock(w, rate, wall), end: make(chan struct{}), stopped: -1}
 	for n := range w.nodes {
-		m.paths = append(m.paths, &path{network: like[n]})
+		m.paths = append(m.paths, &path{network: like[n], usual: like[n]})
 	}
+	m.clock.hesitate = func() { w.Machine(i).hesitate(5) }
 	w.machines = append(w.machines, m)
+	w.all = append(w.all, m.paths)
 	return m
 }
 
 // Reborn returns the machine as a new process finds it: the old one is dead.
 func (m *Machine) Reborn() *Machine {
-	next := &Machine{Name: m.Name, world: m.world, index: m.index, lives: m.lives + 1, clock: m.clock, paths: m.paths, end: make(chan struct{}), stopped: -1}
+	next := &Machine{Name: m.Name, world: m.world, index: m.index, lives: m.lives + 1, clock: m.clock, paths: m.paths, end: make(chan struct{}), stopped: -1, stalls: m.stalls, stall: m.stall, Stranger: m.Stranger}
 	w := m.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,6 +106,29 @@ func (m *Machine) Run() (waited bool) {
 	}
 }
 
+// Stalls has goroutines of the process stand still.
+func (m *Machine) Stalls(often float64, longest time.Duration) { m.stalls, m.stall = often, longest }
+
+// hesitate has the goroutine that calls it stand still for a while, if it is so drawn. It must
+// hold no mutex. It draws by the moment, as Draw does.
+func (m *Machine) hesitate(where uint64) {
+	if m.stalls == 0 || m.world.quiet.Load() {
+		return
+	}
+	w := m.world
+	r := rand.New(rand.NewPCG(w.Seed+uint64(m.index)<<32+where<<48, uint64(w.Now())))
+	if r.Float64() >= m.stalls {
+		return
+	}
+	d := between(r, 0, m.stall)
+	w.mu.Lock()
+	m.disturb(w.Now() + d)
+	m.stalled = max(m.stalled, w.Now()+d)
+	w.History.Add(m.Name, "a goroutine stalls for %v", d)
+	w.mu.Unlock()
+	time.Sleep(d)
+}
+
 // Life numbers the processes that ran on the machine.
 func (m *Machine) Life() int { return m.lives }
 
@@ -122,8 +155,10 @@ func (m *Machine) Kill() {
 		return
 	}
 	m.dead = true
+	m.disturb(w.Now())
 	close(m.end)
-	w.killed[fmt.Sprintf("%s-%d", m.Name, m.lives)] = true
+	process := fmt.Sprintf("%s-%d", m.Name, m.lives)
+	w.killed[process], w.ended[process] = true, w.Now()
 	for _, c := range m.conns {
 		c.sever(errKilled)
 	}
@@ -147,6 +182,7 @@ func (m *Machine) Pause(d time.Duration, asleep bool) {
 	m.paused = make(chan struct{})
 	m.halted.Store(true)
 	m.clock.stop(asleep)
+	m.disturb(w.Now() + d)
 	w.after(d, func() {
 		if m.paused != nil {
 			w.History.Add(m.Name, "goes on")
@@ -206,6 +242,7 @@ func (m *Machine) Partition(i int, there, back bool, d time.Duration) {
 	if back {
 		p.backUntil = max(p.backUntil, now+d)
 	}
+	p.disturb(now + d)
 	w.after(d, func() {
 		for _, c := range w.machines[m.index].conns {
 			if s := c.stream; s != nil && c.node.index == i {
@@ -224,4 +261,5 @@ func (m *Machine) Slow(i int, by, d time.Duration) {
 	p := m.paths[i]
 	w.History.Add(m.Name, "way to %s slower by %v for %v", w.nodes[i].Name, by, d)
 	p.slower, p.slowUntil = by, w.Now()+d
+	p.disturb(w.Now() + d + by)
 }

@@ -26,6 +26,17 @@ func (d Durability) String() string {
 	return [...]string{"memory", "snapshot", "everysec", "always"}[d]
 }
 
+// fsync is the policy of the append-only file, "" where there is none.
+func (d Durability) fsync() string {
+	switch d {
+	case EverySec:
+		return "everysec"
+	case Always:
+		return "always"
+	}
+	return ""
+}
+
 // Node is one address at which a server answers, and the machine it runs on.
 type Node struct {
 	Name       string
@@ -47,11 +58,22 @@ type Node struct {
 	restored server.Data
 	// released are the holder ids that a release was executed for.
 	released map[string]bool
+	// prolonged has when a holder id's key was last given its whole life.
+	prolonged map[string]time.Duration
+	// occupancies are what was left of each lock by the last step about it.
+	occupancies map[string]occupancy
 	// listening says over which stream each of listeners, in order, hears.
 	listening map[*subscription]*stream
 	listeners []*subscription
 	replica   saved
-	runs      int
+	// lostAt is when its data was last other than what it had a moment before, -1 for never.
+	lostAt time.Duration
+	// standby is the process that the server took the place of, or that will take its; nil before
+	// that was asked for.
+	standby *server.Server
+	// backup is for those who restore what was.
+	backup saved
+	runs   int
 	// fuse, if not 0, counts executed commands down to a crash.
 	fuse   int
 	onFuse func()
@@ -79,10 +101,7 @@ func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age t
 	i := len(w.nodes)
 	n := &Node{
 		Name: fmt.Sprintf("n%d", i+1), index: i, world: w, durability: d, replicated: replicated, rng: w.Rand("node", i),
-		every: time.Second, lag: time.Second, released: make(map[string]bool),
-	}
-	if d == Snapshot {
-		n.every = 5 * time.Second
+		every: persistence(d), lag: time.Second, released: make(map[string]bool), lostAt: -1, occupancies: make(map[string]occupancy), prolonged: make(map[string]time.Duration),
 	}
 	n.wall.change(w.Now(), wall, rate)
 	n.start(nil)
@@ -91,34 +110,57 @@ func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age t
 	return n
 }
 
+// Complete reports whether the node has lost nothing for as long as a lock of that TTL lives, so
+// that an operator may vouch for it.
+func (n *Node) Complete(ttl time.Duration) bool {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return n.server != nil && (n.lostAt < 0 || w.Now() > n.lostAt+ttl+ttl/50+2*time.Second)
+}
+
+// RunID is that of the server, "" while it is down.
+func (n *Node) RunID() string {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.server == nil {
+		return ""
+	}
+	return n.server.RunID
+}
+
 // Index is the node's place among the nodes.
 func (n *Node) Index() int { return n.index }
 
 // start brings a server up with these keys.
 func (n *Node) start(data server.Data) {
+	s := n.process()
+	s.Load(data)
+	n.listening, n.listeners = make(map[*subscription]*stream), nil
+	n.server, n.restored = s, data
+}
+
+// process returns an empty server process of the node that has just come up. The caller holds
+// world.mu.
+func (n *Node) process() *server.Server {
 	n.runs++
 	s := server.New(fmt.Sprintf("%040x", (n.index+1)<<16|n.runs), n.clock)
 	s.Edit = n.world.Mutation.edit()
-	switch n.durability {
-	case EverySec:
-		s.AppendFsync = "everysec"
-	case Always:
-		s.AppendFsync = "always"
-	}
+	s.AppendFsync = n.durability.fsync()
 	if n.replicated {
 		s.Replicas = 1
 	}
-	s.Load(data)
 	s.Publish = n.publish
-	n.listening, n.listeners = make(map[*subscription]*stream), nil
-	n.server, n.restored = s, data
+	return s
 }
 
 // receive is the arrival of a request. The caller holds world.mu.
 func (n *Node) receive(s *stream, r *request) {
 	switch {
-	case n.server == nil || n.server != s.server:
+	case n.server == nil || n.server != s.server || s.closed:
 		// Nobody knows of this connection any more.
+		s.closed = true
 		s.conn.hearReset(s)
 	case n.hung:
 		n.inbox = append(n.inbox, letter{s, r})
@@ -135,6 +177,8 @@ func (n *Node) execute(s *stream, r *request) {
 		n.subscribe(s, r)
 	}
 	var step []string
+	recorded, writes := record(n.server), n.server.Writes
+	settled := s.conn.machine.Stranger && w.settled()
 	reply, err := driver.Reply{}, error(nil)
 	if commands := apart(r.args); commands != nil {
 		reply, err = n.executeApart(s, r, commands)
@@ -143,10 +187,11 @@ func (n *Node) execute(s *stream, r *request) {
 		before := n.holder(r, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
-			n.handed(r, step, before, err)
+			n.handed(r, step, before, reply, err)
 			w.executed(n, s, r, step, reply, err)
 		}
 	}
+	n.watchRecord(s.conn.machine, stepOf(r.args), recorded, settled, writes)
 	if !r.over {
 		r.reply, r.err = reply, err
 	}
@@ -195,8 +240,29 @@ func (n *Node) crash() {
 		n.disk.data = n.server.Snapshot()
 	}
 	old := n.server
-	n.server, n.inbox, n.hung, n.fuse = nil, nil, false, 0
+	n.disturb(n.world.Now())
+	n.dropInbox()
+	n.server, n.hung, n.fuse = nil, false, 0
 	n.hangUp(old)
+}
+
+// lose notes that the server has, or will have, other data than it had. The caller holds world.mu.
+func (n *Node) lose() {
+	n.lostAt = n.world.Now()
+	n.quarantined()
+}
+
+// quarantined notes that the node may be in quarantine from now on. The caller holds world.mu.
+func (n *Node) quarantined() { n.disturb(n.world.Now() + n.world.Judge.Quarantine + 2*time.Second) }
+
+// dropInbox forgets what has arrived while the server hung, and with it the connections. The caller
+// holds world.mu.
+func (n *Node) dropInbox() {
+	for _, l := range n.inbox {
+		l.stream.closed = true
+		l.stream.conn.hearReset(l.stream)
+	}
+	n.inbox = nil
 }
 
 // hangUp has the machines learn that a server is gone, soon or never. The
@@ -240,11 +306,12 @@ func (n *Node) Crash(down time.Duration, lost bool, after int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n.soon(after, func() {
-		if n.server == nil || w.over {
+		if n.server == nil || w.calmed {
 			return
 		}
 		w.History.Add(n.Name, "crashes, down for %v (%v, disk lost %t)", down, n.durability, lost)
 		n.crash()
+		n.disturb(w.Now() + down)
 		if lost {
 			n.disk.data = nil
 		}
@@ -267,26 +334,24 @@ func (n *Node) up() {
 		return
 	}
 	n.start(n.disk.data)
+	n.lose()
 	n.world.History.Add(n.Name, "is up with %d keys", n.server.Len())
 }
 
-// Promote replaces the server by its replica, which lacks the last writes; or, by chance, has
-// it be a replica of that for a moment and a master again, with the replica's data, in the same
-// process: its scripts and its connections live on.
+// Promote replaces the server by its replica, a process that nobody knows, which lacks the last
+// writes.
 func (n *Node) Promote(after int) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n.soon(after, func() {
-		if n.server == nil || !n.replicated || w.over {
+		if n.server == nil || !n.replicated || w.calmed {
 			return
 		}
-		if n.rng.IntN(2) == 0 {
-			n.failBack()
-			return
-		}
+		n.lose()
 		old := n.server
-		n.hung, n.inbox, n.fuse = false, nil, 0
+		n.dropInbox()
+		n.hung, n.fuse, n.standby = false, 0, nil
 		started := old.Started
 		n.start(n.replica.data)
 		n.server.Started = started // a replica has been up all the time
@@ -294,18 +359,6 @@ func (n *Node) Promote(after int) {
 		n.hangUp(old)
 		w.History.Add(n.Name, "replica promoted, %v behind", w.Now()-n.replica.at)
 	})
-}
-
-// failBack has the server go on as a master with the replica's data. The caller holds world.mu.
-func (n *Node) failBack() {
-	s := n.server
-	n.runs++
-	s.Load(n.replica.data)
-	s.ReplicationID = fmt.Sprintf("%040x", (n.index+1)<<20|n.runs)
-	s.Received += 1000
-	s.Offset = 1 + int64(n.runs)
-	n.restored = n.replica.data
-	n.world.History.Add(n.Name, "demoted and promoted again, %v behind", n.world.Now()-n.replica.at)
 }
 
 // Hang stops the server for d, as SIGSTOP does.
@@ -318,6 +371,7 @@ func (n *Node) Hang(d time.Duration) {
 	}
 	w.History.Add(n.Name, "hangs for %v", d)
 	n.hung = true
+	n.disturb(w.Now() + d)
 	stopped := n.server
 	w.after(d, func() {
 		if n.server == stopped {
@@ -359,6 +413,7 @@ func (n *Node) Flush() {
 	defer w.mu.Unlock()
 	if n.server != nil {
 		w.History.Add(n.Name, "FLUSHALL")
+		n.lose()
 		n.server.FlushAll()
 	}
 }
@@ -370,12 +425,14 @@ func (n *Node) FlushScripts() {
 	defer w.mu.Unlock()
 	if n.server != nil {
 		w.History.Add(n.Name, "SCRIPT FLUSH")
+		n.disturb(w.Now())
 		n.server.FlushScripts()
 		if flushed := n.server; n.fuse == 0 && n.rng.IntN(2) == 0 {
 			// Its keys may go, too, while it is being admitted again.
 			n.soon(1+n.rng.IntN(6), func() {
-				if n.server == flushed && !w.over {
+				if n.server == flushed && !w.calmed {
 					w.History.Add(n.Name, "FLUSHALL")
+					n.lose()
 					flushed.FlushAll()
 				}
 			})
@@ -390,5 +447,6 @@ func (n *Node) StepWall(d time.Duration) {
 	defer w.mu.Unlock()
 	now := w.Now()
 	w.History.Add(n.Name, "wall clock stepped by %v", d)
+	n.disturb(now)
 	n.wall.change(now, n.wall.at(now)+d, n.wall.rate)
 }

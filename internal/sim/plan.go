@@ -22,9 +22,13 @@ const (
 	Storm                    // all of these
 	Outlaw                   // and the servers' clocks are stepped beyond it
 	Alone                    // a storm over one node, whose lock all want
+	Roles                    // servers change their roles, replicas, settings and files
+	Durable                  // and no node ever forgets, on an operator's word
+	Outside                  // others come: with other libraries, other settings, and delete keys
+	Stalls                   // goroutines of the library stand still at any step
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -49,6 +53,10 @@ type Plan struct {
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
+	// Stranger is where clients come from whose settings are not those of the others, nil for
+	// nowhere; Neighbour where those of another deployment do.
+	Stranger, Neighbour *Machine
+
 	world *World
 	rng   *rand.Rand
 	// gap is the mean time between the faults of a burst, quiet that between two
@@ -66,7 +74,7 @@ type Plan struct {
 func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
 	p := &Plan{world: w, rng: r, Brief: 30, burst: make(chan struct{})}
-	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone}[r.IntN(11)]
+	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
 	}
@@ -102,6 +110,7 @@ func NewPlan(w *World, weather string) *Plan {
 		p.gap, p.quiet = between(r, p.TTL/2, 4*p.TTL), 2*p.quiet
 	}
 
+	w.Judge.NodeTimeout, w.Judge.Quarantine = p.NodeTimeout, p.Quarantine()
 	if p.Weather == Alone {
 		nodes = 1
 		p.Machines, p.Names = 3, p.Names[:1]
@@ -135,7 +144,9 @@ func NewPlan(w *World, weather string) *Plan {
 		if worst {
 			off = time.Duration(1-2*r.IntN(2)) * 500 * time.Millisecond
 		}
-		if !uniform {
+		if p.Weather == Durable {
+			durability, replicated = Always, false
+		} else if !uniform {
 			durability, replicated = Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
 		}
 		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute)
@@ -170,7 +181,14 @@ func NewPlan(w *World, weather string) *Plan {
 			networks[i] = like
 			networks[i].Delay = between(r, like.Delay/2, 2*like.Delay)
 		}
-		w.NewMachine(rate(-1), off, networks)
+		m := w.NewMachine(rate(-1), off, networks)
+		if p.Weather == Stalls || p.Weather == Storm {
+			m.Stalls(0.02*r.Float64(), between(r, p.NodeTimeout/10, p.TTL))
+		}
+	}
+	if p.Weather == Outside {
+		ways := slices.Repeat([]Network{like}, nodes)
+		p.Stranger, p.Neighbour = w.NewVisitor("stranger", true, ways), w.NewVisitor("neighbour", false, ways)
 	}
 	return p
 }
@@ -202,9 +220,7 @@ func (p *Plan) Faults() int { return p.faults }
 
 // Machine returns machine i as it is now.
 func (p *Plan) Machine(i int) *Machine {
-	p.world.mu.Lock()
-	defer p.world.mu.Unlock()
-	return p.world.machines[i]
+	return p.world.Machine(i)
 }
 
 // AnyTTL draws a TTL that a worker may ask for.
@@ -260,166 +276,6 @@ func (p *Plan) Burst() <-chan struct{} {
 	return p.burst
 }
 
-// kinds lists the faults of this weather; one that is there twice comes twice as
-// often.
-func (p *Plan) kinds() []func() {
-	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow, p.cross}
-	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
-	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
-	clocks := []func(){p.twitch, p.stepMachine}
-	switch p.Weather {
-	case Lossy:
-		return network
-	case Servers:
-		return servers
-	case Processes:
-		return processes
-	case Clocks:
-		return slices.Concat(clocks, processes)
-	case Torn:
-		return []func(){p.cross, p.cross, p.sever, p.slow, p.hang, p.pause}
-	case Tight:
-		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
-	case Alone:
-		return slices.Concat(network, network, servers, processes, processes, clocks)
-	case Storm:
-		return slices.Concat(network, servers, processes, clocks)
-	case Outlaw:
-		return slices.Concat(network, servers, processes, clocks, []func(){p.step, p.step, p.step})
-	}
-	return nil
-}
-
-func (p *Plan) node() *Node { return p.world.nodes[p.rng.IntN(len(p.world.nodes))] }
-
-func (p *Plan) machine() *Machine { return p.Machine(p.rng.IntN(p.Machines)) }
-
-// span draws how long a fault lasts: from less than a step to more than a TTL.
-func (p *Plan) span() time.Duration {
-	switch p.rng.IntN(3) {
-	case 0:
-		return between(p.rng, 0, 3*p.NodeTimeout)
-	case 1:
-		return between(p.rng, 0, p.TTL)
-	}
-	return between(p.rng, 0, min(2*p.MaxTTL, 10*p.TTL))
-}
-
-// after draws after how many commands a fault happens: often right away.
-func (p *Plan) after() int { return max(0, p.rng.IntN(10)-4) }
-
-func (p *Plan) sever() { p.machine().Sever(p.node().index) }
-
-func (p *Plan) partition() {
-	way := p.rng.IntN(3)
-	p.machine().Partition(p.node().index, way != 1, way != 2, p.span())
-}
-
-// isolate cuts a machine off, or most of the nodes off from it.
-func (p *Plan) isolate() {
-	m, d := p.machine(), p.span()
-	for _, n := range p.world.nodes {
-		if p.rng.IntN(4) > 0 {
-			m.Partition(n.index, true, true, d)
-		}
-	}
-}
-
-// cross cuts each machine off from another node, so that their quorums meet in
-// few nodes: in one, of three.
-func (p *Plan) cross() {
-	first, d := p.rng.IntN(len(p.world.nodes)), between(p.rng, 0, 100*p.TTL)
-	for i := range p.Machines {
-		p.Machine(i).Partition((first+i)%len(p.world.nodes), true, true, d)
-	}
-}
-
-func (p *Plan) slow() {
-	p.machine().Slow(p.node().index, between(p.rng, 0, 2*p.NodeTimeout), p.span())
-}
-
-func (p *Plan) crash() { p.node().Crash(p.span(), p.rng.IntN(3) == 0, p.after()) }
-
-// crashAll crashes all nodes at once.
-func (p *Plan) crashAll() {
-	lost := p.rng.IntN(2) == 0
-	for _, n := range p.world.nodes {
-		n.Crash(p.span(), lost, 0)
-	}
-}
-
-// roll restarts one node after the other, as an upgrade does.
-func (p *Plan) roll() {
-	d := between(p.rng, 10*time.Millisecond, time.Second)
-	for i, n := range p.world.nodes {
-		p.world.schedule.after(time.Duration(i)*(d+100*time.Millisecond), func() { n.Crash(d, false, 0) })
-	}
-}
-
-func (p *Plan) hang() { p.node().Hang(p.span()) }
-
-func (p *Plan) promote() { p.node().Promote(p.after()) }
-
-// promoteAll replaces all servers by their replicas, as the loss of a site does.
-func (p *Plan) promoteAll() {
-	after := p.after()
-	for _, n := range p.world.nodes {
-		n.Promote(after)
-	}
-}
-
-// promoteAndCrash replaces a server, or all, by a replica which soon crashes
-// too.
-func (p *Plan) promoteAndCrash() {
-	nodes := p.world.nodes
-	if p.rng.IntN(2) == 0 {
-		nodes = []*Node{p.node()}
-	}
-	down, after := between(p.rng, 10*time.Millisecond, 300*time.Millisecond), p.after()
-	for _, n := range nodes {
-		n.Promote(after)
-		p.world.schedule.after(between(p.rng, 10*time.Millisecond, time.Second), func() { n.Crash(down, false, 0) })
-	}
-}
-
-func (p *Plan) flushAll() {
-	for _, n := range p.world.nodes {
-		n.Flush()
-	}
-}
-
-func (p *Plan) flush() { p.node().Flush() }
-
-func (p *Plan) flushScripts() { p.node().FlushScripts() }
-
-func (p *Plan) pause() { p.machine().Pause(p.span(), false) }
-
-func (p *Plan) suspend() { p.machine().Pause(p.span(), true) }
-
-func (p *Plan) kill() { p.machine().Kill() }
-
-// twitch steps a node's clock by what the drift allows beside the rates.
-func (p *Plan) twitch() {
-	n, now := p.node(), p.world.Now()
-	if now-n.twitched < 2*p.MaxTTL {
-		return
-	}
-	n.twitched = now
-	n.StepWall(time.Duration(1-2*p.rng.IntN(2)) * time.Millisecond)
-}
-
-// stepMachine steps a machine's wall clock, by which no lock is kept.
-func (p *Plan) stepMachine() { p.machine().StepWall(between(p.rng, -time.Hour, time.Hour)) }
-
-// step sets a node's wall clock off by seconds: less than what tokens bear when
-// nodes forget, more than locks do.
-func (p *Plan) step() {
-	n := p.node()
-	off := between(p.rng, -2*time.Second, 2*time.Second)
-	n.StepWall(off - n.stepped)
-	n.stepped = off
-}
-
 // swift is how slow a network may be in which nothing is wrong.
 const swift = time.Millisecond
 
@@ -428,7 +284,8 @@ func (w *World) calm() {
 	w.History.Add("world", "faults are over")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
+	w.calmed = true
+	w.quiet.Store(true)
 	for _, m := range w.machines {
 		m.endPause()
 		for _, p := range m.paths {
@@ -447,5 +304,8 @@ func (w *World) calm() {
 		n.fuse = 0
 		n.goOn()
 		n.up()
+		if n.server.Replica {
+			n.promoted(n.server)
+		}
 	}
 }

@@ -48,6 +48,7 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 		select {
 		case message := <-sub.messages:
 			c.machine.Run()
+			c.machine.hesitate(4)
 			heard(message)
 		case <-sub.over:
 			return errReset
@@ -73,6 +74,16 @@ func (n *Node) subscribe(s *stream, r *request) {
 	n.listeners = append(n.listeners, r.sub)
 }
 
+// copies draws how often a message arrives that nobody answers: not at all, or twice, as often as
+// connections break. The caller holds world.mu.
+func (c *Conn) copies() int {
+	if c.rng.Float64() >= 4*c.path.network.Cuts {
+		return 1
+	}
+	c.path.disturb(c.machine.world.Now())
+	return 2 * c.rng.IntN(2)
+}
+
 // publish sends a message to all who listen, as far as the server knows. The
 // caller holds world.mu.
 func (n *Node) publish(channel, message string) (heard int) {
@@ -82,7 +93,9 @@ func (n *Node) publish(channel, message string) (heard int) {
 			continue
 		}
 		heard++
-		s.back.push(&request{sub: sub, message: message}, s.conn.delay())
+		for range s.conn.copies() {
+			s.back.push(&request{sub: sub, message: message}, s.conn.delay())
+		}
 	}
 	return heard
 }

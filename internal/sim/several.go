@@ -63,8 +63,8 @@ func (n *Node) executeApart(s *stream, r *request, commands [][]string) (driver.
 	reply, err := n.server.Exec(r.args)
 	for i, args := range commands {
 		if err == nil && i < len(reply.Text) && reply.Text[i] == '1' {
-			one, step := &request{args: args}, stepOf(args)
-			n.handed(one, step, befores[i], nil)
+			one, step := &request{args: args, sent: r.sent}, stepOf(args)
+			n.handed(one, step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)
 			n.world.executed(n, s, one, step, driver.Reply{Kind: driver.Int, Int: 1}, nil)
 			if step[0] == script.Acquire {
 				s.snag()

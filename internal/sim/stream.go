@@ -18,6 +18,7 @@ type request struct {
 	reply driver.Reply
 	err   error
 	over  bool // done is closed
+	sent  time.Duration
 	// round is how many calls had returned on its connection.
 	round int
 	// sub is what a SUBSCRIBE is for; message, if not empty, what it hears.
@@ -56,6 +57,7 @@ type stream struct {
 	progress    time.Duration
 	watched     bool
 	broken      bool
+	closed      bool // by the server: something that was sent is lost
 	subs        []*subscription
 }
 
@@ -142,6 +144,7 @@ func (s *stream) snag() {
 	}
 	d := between(c.rng, 0, like.Snag)
 	w := c.machine.world
+	c.path.disturb(w.Now() + d)
 	if c.rng.IntN(8) == 0 {
 		w.schedule.after(0, func() { c.machine.Pause(d, false) })
 		return
@@ -163,6 +166,7 @@ func (s *stream) strand() {
 		if way := other.stream; other != c && way != nil {
 			d := between(c.rng, 0, like.Snag)
 			other.path.thereUntil = max(other.path.thereUntil, w.Now()+d)
+			other.path.disturb(w.Now() + d)
 			w.after(d, func() { way.there.release(0) })
 		}
 	}

@@ -111,14 +111,25 @@ func (w *World) gaveUp(id string) {
 }
 
 // lost reports whether there was a moment, since the holder id was granted the lock of
-// name, at which no quorum of nodes had its records though it had not given them up.
-func (w *World) lost(name, id string) bool {
+// name, at which no quorum of nodes had its records though it had not given them up. willing is
+// how many nodes the holder's machine could have had an extension from all the time since then,
+// for a validity of that length; 0 if there is no quorum of these.
+func (w *World) lost(name, id string, m *Machine, since, validity time.Duration) (lost bool, willing int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.traces[id]
 	if t == nil {
-		return true
+		return true, 0
 	}
 	t.look(w.nodes, name, nil, "")
-	return t.broken || !t.stood
+	for i, p := range m.paths {
+		// The library tries each twelfth, from the first third on.
+		if t.on[i] == present && (p.troubled() == 0 || p.troubled() < since) && p.quick(min(validity/24, w.Judge.NodeTimeout/2)) {
+			willing++
+		}
+	}
+	if willing <= len(w.nodes)/2 {
+		willing = 0
+	}
+	return t.broken || !t.stood, willing
 }

@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +27,7 @@ type World struct {
 	mu       sync.Mutex // guards the state of nodes, machines and connections; nothing is called while it is held
 	nodes    []*Node
 	machines []*Machine
+	all      [][]*path // of the machines; it does not change once the world lives
 	// attempts maps the label of a Lock call to its last attempt.
 	attempts map[string]attempt
 	// abandoned are the labels of the calls whose records may outlive them.
@@ -34,11 +37,24 @@ type World struct {
 	late map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
+	// fakedUntil has the locks whose counters were faked; foreigners counts the clients of other
+	// libraries.
+	fakedUntil map[string]time.Duration
+	foreigners int
+	// demoted is when a server was last a replica.
+	demoted time.Duration
+	// agreement is what the deployment's clients agree on, by the last record that one has
+	// written; usurped: another has come first where all had forgotten it.
+	agreement string
+	usurped   bool
+	// ended has when what was done under a label was over, and for the processes that were killed.
+	ended map[string]time.Duration
 	// traces are the attempts that were granted a record, by holder id; current those of a
 	// name that may still lose one.
 	traces  map[string]*trace
 	current map[string][]*trace
-	over    bool // no fault comes any more
+	quiet   atomic.Bool // no goroutine stalls any more
+	calmed  bool        // no fault comes any more
 }
 
 type attempt struct {
@@ -50,7 +66,7 @@ type attempt struct {
 func New(seed uint64, m Mutation) *World {
 	w := &World{
 		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt),
-		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool),
+		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool), ended: make(map[string]time.Duration), fakedUntil: make(map[string]time.Duration),
 		traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
 	w.History = &History{world: w}
@@ -86,6 +102,13 @@ func (w *World) Rand(purpose string, numbers ...int) *rand.Rand {
 
 // Nodes returns the nodes, in order.
 func (w *World) Nodes() []*Node { return w.nodes }
+
+// Machine returns machine i as it is now.
+func (w *World) Machine(i int) *Machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machines[i]
+}
 
 // Abandoned tells that the lock of the call with this label is left to run out.
 func (w *World) Abandoned(label string) {
@@ -135,6 +158,11 @@ func (w *World) lastAttempt(label string) time.Duration {
 	a := w.attempts[label]
 	delete(w.attempts, label)
 	return a.at
+}
+
+// Labels returns the label of a call: of the machine with that name, its process and the call.
+func Labels(machine string, process, call int) string {
+	return fmt.Sprintf("%s-%d-%d", machine, process, call)
 }
 
 // labelOf returns the label in a holder id: what follows its second dot.

@@ -20,7 +20,7 @@ type Verdict uint8
 // The verdicts. Only Granted counts for a lock.
 const (
 	// Unknown: the command was sent and no reply came. The node may hold our
-	// record or not.
+	// key or not.
 	Unknown Verdict = iota
 	// NotSent: the command never left this process.
 	NotSent
@@ -28,7 +28,7 @@ const (
 	Granted
 	// Held: the name is held by another holder on that node.
 	Held
-	// NotOurs: there was no record of this holder to extend, confirm or
+	// NotOurs: there was no key of this holder to extend, confirm or
 	// release.
 	NotOurs
 	// NotAdmitted: the node may have forgotten locks it gave away, and does
@@ -37,10 +37,10 @@ const (
 	// Refused: the server answered with an error that waiting does not cure.
 	Refused
 	// NotReplicated: the node did what it was asked, and too few of its replicas
-	// have acknowledged it. The node may hold our record.
+	// have acknowledged it. The node may hold our key.
 	NotReplicated
 	// Unavailable: the server answered that it cannot do this now, and waiting may
-	// cure it. The node holds no record of ours because of it.
+	// cure it. The node holds no key of ours because of it.
 	Unavailable
 )
 
@@ -66,7 +66,7 @@ type Answer struct {
 	Token uint64
 	// Holder is the holder id found on the node, of Held.
 	Holder string
-	// Left is how long the node keeps the other's record (Held; negative when
+	// Left is how long the node keeps the other's key (Held; negative when
 	// it has no expiry), or how long until it can be admitted (NotAdmitted;
 	// zero when not known).
 	Left time.Duration
@@ -74,7 +74,7 @@ type Answer struct {
 	Err error
 }
 
-// MayHold reports whether the node may hold our record after a step that it
+// MayHold reports whether the node may hold our key after a step that it
 // answered so.
 func (a Answer) MayHold() bool {
 	return a.Verdict == Granted || a.Verdict == Unknown || a.Verdict == NotReplicated

@@ -3,7 +3,6 @@ package waitqueue
 import (
 	"context"
 
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -19,11 +18,11 @@ type Caller interface {
 	Request() vote.Acquire
 	// Try makes one attempt; without a lease it has failed.
 	Try(request vote.Acquire) (*quorum.Lease, Failure)
-	// Succeed returns the token under which the caller goes on to hold by the lease of
-	// another, if that is as good as an attempt of its own.
-	Succeed(lease *quorum.Lease) (token uint64, ok bool)
+	// Succeed returns the lease by which the caller goes on to hold the keys of another, if
+	// that is as good as an attempt of its own.
+	Succeed(before *quorum.Lease) (lease *quorum.Lease, ok bool)
 	// Hold makes the caller the holder.
-	Hold(lease *quorum.Lease, token uint64, since clock.Instant) *Holder
+	Hold(lease *quorum.Lease) *Holder
 
 	// Listens reports whether the caller wants to be told, of those before it in this
 	// process, what it waits for. Behind tells it: their lock, or what stands in their way.
@@ -48,8 +47,7 @@ type Failure struct {
 	Held, Final bool
 }
 
-// Holder is a caller that holds its key, by a lease that may be another's when it does no
-// longer.
+// Holder is a caller that holds its key, by lease.
 type Holder struct {
 	Caller Caller
 	Lease  *quorum.Lease
@@ -60,31 +58,15 @@ type Holder struct {
 	gone  bool
 }
 
-// turn is what comes to one who waits in this process: a lease, and the token to hold by it; without a
-// lease, leave to contend.
-type turn struct {
-	lease *quorum.Lease
-	token uint64
-	since clock.Instant
-}
-
-// turnOf is the turn of the first to hold by lease.
-func turnOf(lease *quorum.Lease) turn {
-	if lease == nil {
-		return turn{}
-	}
-	return turn{lease: lease, token: lease.Token(), since: lease.Decided()}
-}
-
 // Wait returns when the caller holds its key, or with the error of its end, or with one that
 // waiting does not cure. It waits behind the callers of this process who came before, and then
 // contends for the key with other processes.
 func (q *Queue) Wait(ctx context.Context, c Caller) error {
 	l, w := q.enter(c)
-	var t turn
+	var lease *quorum.Lease
 	if w != nil {
 		var err error
-		if t, err = q.stay(ctx, l, w); err != nil {
+		if lease, err = q.stay(ctx, l, w); err != nil {
 			return err
 		}
 	}
@@ -95,8 +77,8 @@ func (q *Queue) Wait(ctx context.Context, c Caller) error {
 			q.pass(l)
 		}
 	}()
-	if t.lease != nil {
-		q.took(c.Hold(t.lease, t.token, t.since))
+	if lease != nil {
+		q.took(c.Hold(lease))
 		served = true
 		return nil
 	}
@@ -104,7 +86,7 @@ func (q *Queue) Wait(ctx context.Context, c Caller) error {
 	if err != nil {
 		return err
 	}
-	q.acquired(c.Hold(lease, lease.Token(), lease.Decided()), true, others)
+	q.acquired(c.Hold(lease), true, others)
 	served = true
 	return nil
 }

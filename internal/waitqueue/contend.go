@@ -15,16 +15,16 @@ const (
 	swiftRest  = 4 * time.Millisecond
 )
 
-// stay waits for the turn of w.
-func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (turn, error) {
+// stay waits for the turn of w: a lease to hold by, or without one leave to contend.
+func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, error) {
 	came := false
 	// Deferred: a report may panic or end this goroutine.
 	defer func() {
 		if came {
 			return
 		}
-		if t, ok := q.quit(l, w); ok {
-			q.decline(l, t.lease)
+		if lease, ok := q.quit(l, w); ok {
+			q.decline(l, lease)
 		}
 	}()
 	var reports <-chan time.Time
@@ -37,17 +37,17 @@ func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (turn, error) {
 	}
 	for {
 		select {
-		case t := <-w.turn:
+		case lease := <-w.turn:
 			came = true
-			return t, nil
+			return lease, nil
 		case <-reports:
 			q.tell(l, w.caller)
 			w.caller.Report()
 		case <-ctx.Done():
 			q.tell(l, w.caller)
-			return turn{}, w.caller.Ended()
+			return nil, w.caller.Ended()
 		case <-q.options.Life.Done():
-			return turn{}, w.caller.Ended()
+			return nil, w.caller.Ended()
 		}
 	}
 }

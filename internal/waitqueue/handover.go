@@ -25,13 +25,14 @@ func (q *Queue) Release(h *Holder, held bool) (votes []vote.Answer, ok bool) {
 // else the keys are handed over. Without votes nothing was asked of the nodes.
 func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && q.options.Life.Err() == nil; w = q.another(l) {
-		token, ok := w.caller.Succeed(lease)
+		next, ok := w.caller.Succeed(lease)
 		if !ok {
 			return q.transfer(l, w, lease)
 		}
-		if q.hand(w, turn{lease: lease, token: token, since: q.options.Now()}) {
+		if q.hand(w, next) {
 			return nil, true
 		}
+		lease = next
 	}
 	votes, ok = lease.Release()
 	q.pass(l)
@@ -44,7 +45,7 @@ func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote
 	request := w.caller.Request()
 	request.More = q.behind(l)
 	votes, ok = lease.Transfer(request, func(next *quorum.Lease) {
-		if !q.hand(w, turnOf(next)) {
+		if !q.hand(w, next) {
 			q.decline(l, next)
 		}
 	})

@@ -2,6 +2,8 @@ package waitqueue
 
 import (
 	"container/list"
+
+	"github.com/redlatch/redlatch/internal/quorum"
 )
 
 // Between processes the wait queue is kept by a node. Inside one, the callers for a key wait
@@ -43,8 +45,9 @@ type local struct {
 // waiter is a caller who waits for its turn.
 type waiter struct {
 	caller Caller
-	// turn is sent to once, with Queue.mu held, after the waiter left the queue.
-	turn  chan turn
+	// turn is sent to once, with Queue.mu held, after the waiter left the queue: a lease to
+	// hold by, or nil, which is leave to contend.
+	turn  chan *quorum.Lease
 	entry *list.Element // nil when it has left the queue
 	gone  bool          // its caller does not wait for turn any more
 }
@@ -58,7 +61,7 @@ func (q *Queue) enter(c Caller) (l *local, w *waiter) {
 		l.busy = true
 		return l, nil
 	}
-	w = &waiter{caller: c, turn: make(chan turn, 1)}
+	w = &waiter{caller: c, turn: make(chan *quorum.Lease, 1)}
 	if l.waiters == nil {
 		l.waiters = list.New()
 	}
@@ -78,32 +81,32 @@ func (q *Queue) open(key string) *local {
 
 // quit takes a waiter out whose caller waits no longer. A turn that had come to
 // it already is returned, with ok.
-func (q *Queue) quit(l *local, w *waiter) (t turn, ok bool) {
+func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.entry != nil {
 		l.waiters.Remove(w.entry)
 		w.entry = nil
 		q.tidy(l)
-		return turn{}, false
+		return nil, false
 	}
 	w.gone = true
 	select {
-	case t = <-w.turn:
-		return t, true
+	case lease = <-w.turn:
+		return lease, true
 	default:
-		return turn{}, false // hand is told by gone
+		return nil, false // hand is told by gone
 	}
 }
 
 // hand gives w its turn, and reports whether somebody still waits for it.
-func (q *Queue) hand(w *waiter, t turn) bool {
+func (q *Queue) hand(w *waiter, lease *quorum.Lease) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.gone {
 		return false
 	}
-	w.turn <- t
+	w.turn <- lease
 	return true
 }
 
@@ -142,7 +145,7 @@ func (q *Queue) next(l *local) (unused *Ticket) {
 	}
 	if w := l.pop(); w != nil {
 		l.busy = true
-		w.turn <- turn{}
+		w.turn <- nil
 		return nil
 	}
 	unused, l.ticket = l.ticket, nil

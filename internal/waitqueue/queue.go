@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -46,8 +45,6 @@ type Options struct {
 	Draw func(d time.Duration) time.Duration
 	// Life ends when the client is being closed: then nothing is handed over any more.
 	Life context.Context
-	// Now reads the client's clock.
-	Now func() clock.Instant
 }
 
 // Queue is one process's part in the wait queues for all locks. It is safe for

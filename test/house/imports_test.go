@@ -197,32 +197,18 @@ func TestImportsCheck(t *testing.T) {
 	}
 }
 
-// longest is how many lines a file may have. Those of larger have more, and may not grow.
+// longest is how many lines a file may have, tests too.
 const longest = 500
 
-var larger = map[string]int{
-	"internal/quorum/extend_test.go":   592,
-	"internal/waitqueue/queue_test.go": 585,
-}
-
-// checkLengths says which files are too long, or not any more.
+// checkLengths says which files are too long.
 func checkLengths(project fs.FS) (wrong []string, err error) {
 	files, err := goFiles(project)
 	if err != nil {
 		return nil, err
 	}
 	for name, text := range files {
-		lines, most := bytes.Count(text, []byte("\n")), max(longest, larger[name])
-		if lines > most {
-			wrong = append(wrong, fmt.Sprintf("%s has %d lines, of at most %d", name, lines, most))
-		}
-		if larger[name] > 0 && lines <= longest {
-			wrong = append(wrong, fmt.Sprintf("%s has %d lines: it needs no exception any more", name, lines))
-		}
-	}
-	for name := range larger {
-		if files[name] == nil {
-			wrong = append(wrong, name+" is an exception, and not there")
+		if lines := bytes.Count(text, []byte("\n")); lines > longest {
+			wrong = append(wrong, fmt.Sprintf("%s has %d lines, of at most %d", name, lines, longest))
 		}
 	}
 	slices.Sort(wrong)
@@ -241,23 +227,9 @@ func TestLengths(t *testing.T) {
 }
 
 func TestLengthsCheck(t *testing.T) {
-	project := make(fstest.MapFS)
-	put := func(name string, lines int) {
-		project[name] = &fstest.MapFile{Data: bytes.Repeat([]byte("\n"), lines)}
-	}
-	for name, lines := range larger {
-		put(name, lines)
-	}
-	put("a.go", longest)
-	if wrong, err := checkLengths(project); err != nil || len(wrong) > 0 {
-		t.Errorf("said %q, %v", wrong, err)
-	}
-	put("a.go", longest+1)
-	put("b.go", longest+1)
-	put("internal/quorum/extend_test.go", longest)
-	delete(project, "internal/waitqueue/queue_test.go")
-	wrong, err := checkLengths(project)
-	if err != nil || len(wrong) != 4 {
-		t.Errorf("said %q, %v", wrong, err)
+	lines := func(n int) *fstest.MapFile { return &fstest.MapFile{Data: bytes.Repeat([]byte("\n"), n)} }
+	wrong, err := checkLengths(fstest.MapFS{"a.go": lines(longest), "b.go": lines(longest + 1), "c_test.go": lines(longest + 1), "d.lua": lines(longest + 1)})
+	if want := []string{"b.go has 501 lines, of at most 500", "c_test.go has 501 lines, of at most 500"}; err != nil || !slices.Equal(wrong, want) {
+		t.Errorf("said %q, %v, want %q", wrong, err, want)
 	}
 }

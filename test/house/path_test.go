@@ -119,10 +119,11 @@ func stack() (functions []string) {
 }
 
 // otherStack are the functions that led a goroutine from one to where it waits in another. It
-// waits until there is such a goroutine.
+// waits until there is such a goroutine; nil, if there is none.
 func otherStack(from, in string) (functions []string) {
 	room := make([]byte, 1<<20)
-	for ; ; time.Sleep(time.Millisecond) {
+	for range 10_000 {
+		time.Sleep(time.Millisecond)
 		for goroutine := range strings.SplitSeq(string(room[:runtime.Stack(room, true)]), "\n\n") {
 			state, calls, _ := strings.Cut(goroutine, "\n")
 			functions = nil
@@ -136,6 +137,7 @@ func otherStack(from, in string) (functions []string) {
 			}
 		}
 	}
+	return nil
 }
 
 // trace locks on so many nodes, and returns the ways of the first of each step, and of the
@@ -155,7 +157,7 @@ func trace(t *testing.T, nodes, held int) map[string][]string {
 		if step == script.Acquire && way[0] != "redlatch.(*Client).Lock" {
 			// No node answers before: then the caller would go on.
 			caller.Do(func() {
-				way := spots(otherStack("redlatch.(*Client).Lock", "quorum.(*Lease).acquire"))
+				way := spots(otherStack("redlatch.(*Client).Lock", "quorum.(*keys).acquire"))
 				mu.Lock()
 				ways["caller"] = way
 				mu.Unlock()

@@ -145,6 +145,36 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 	})
 }
 
+// An admission that somebody has faked admits no client that the node would refuse, whatever its
+// length: neither one with other settings, nor any while the node is in quarantine.
+func TestFakedAdmissionAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		s := locktest.SharedOf(t, binary, 1)[0]
+		conf := locktest.WithMaxTTL(locktest.WithQuarantine(s.URL()), 20*time.Second)
+		client := locktest.Open(t, conf)
+		locktest.Vouch(t, client, "n0")
+		locktest.Unlock(t, locktest.TryLock(t, client, conf.Deployment))
+
+		key := fmt.Sprintf("redlatch:{%s}:admitted", conf.Deployment)
+		refused := func(client *redlatch.Client, want error) {
+			t.Helper()
+			for range 5 {
+				locktest.Do(t, s, "SET", key, "x")
+				if lock, err := awaitAnswerOf(t, client, conf.Deployment); !errors.Is(err, want) {
+					t.Fatalf("lock %v, error %v, want %v", lock, err, want)
+				}
+			}
+		}
+		refused(locktest.Open(t, locktest.WithMaxTTL(conf, 10*time.Second)), redlatch.ErrRefused)
+		if err := client.Reset(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		refused(client, redlatch.ErrNotAdmitted)
+		refused(locktest.Open(t, conf), redlatch.ErrNotAdmitted)
+	})
+}
+
 // awaitAnswerOf is awaitAnswer for a node whose refusal is an answer.
 func awaitAnswerOf(t *testing.T, client *redlatch.Client, name string) (*redlatch.Lock, error) {
 	t.Helper()

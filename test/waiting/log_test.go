@@ -186,9 +186,11 @@ func TestUnreachableIsCounted(t *testing.T) {
 	proxies := redistest.Proxies(t, nodes)
 	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 	locktest.Await(t, "all are reached", func() bool { return client.Stats().Contacted == 3 })
+	locks := 0
 	counts := func(n int) func() bool {
 		return func() bool {
-			locktest.Unlock(t, locktest.TryLock(t, client, t.Name()))
+			locks++ // what is left of the lock before is in nobody's way
+			locktest.Unlock(t, locktest.TryLock(t, client, fmt.Sprint(t.Name(), locks)))
 			return client.Stats().Unreachable == n
 		}
 	}

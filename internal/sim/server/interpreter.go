@@ -183,7 +183,7 @@ func (i *interpreter) execute(l *lua.LState) reply {
 	case c.writes && i.server.Replica:
 		return refuse(readOnly)
 	}
-	return c.run(i.server, words)
+	return i.server.runs(c, words)
 }
 
 // formatDouble writes a number as C does by %.17g.

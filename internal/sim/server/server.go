@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,9 @@ type Server struct {
 	Publish func(channel, message string) int
 	// Edit returns the text to run of a script that was sent; nil for the same.
 	Edit func(text string) string
+
+	// Writes counts the commands that have written.
+	Writes int
 
 	data    Data
 	scripts map[string]*program // by SHA1
@@ -94,6 +98,22 @@ func (s *Server) Has(key string) bool {
 	return ok
 }
 
+// Expires is when the key expires by the server's clock, long ago for one that is not there
+// or does not.
+func (s *Server) Expires(key string) time.Time { return time.UnixMilli(s.data[key].expires) }
+
+// Endless lists the keys that do not expire, in order.
+func (s *Server) Endless() []string {
+	var keys []string
+	for key, e := range s.data {
+		if e.expires == 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Len is the number of keys, of which some may have expired.
 func (s *Server) Len() int { return len(s.data) }
 
@@ -128,7 +148,16 @@ func (s *Server) command(args []string) reply {
 	case c.writes && s.Replica:
 		return refuse(readOnly)
 	}
-	return c.run(s, args)
+	return s.runs(c, args)
+}
+
+// runs runs a command, and counts it if it writes.
+func (s *Server) runs(c *command, args []string) reply {
+	r := c.run(s, args)
+	if c.writes && r.kind != failure && (r.kind != integer || r.int > 0) {
+		s.Writes++
+	}
+	return r
 }
 
 func beginning(args []string) string {

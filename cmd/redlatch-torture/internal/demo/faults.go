@@ -74,12 +74,11 @@ func (f *faults) fits(kind fault, now time.Duration) bool {
 // place goes through the nodes: every second one, then the others.
 func (f *faults) place() int {
 	n := len(f.nodes)
-	half := n / 2
-	if i := f.next % n; i < half {
+	i, half := f.next%n, n/2
+	if i < half {
 		return 2*i + 1
-	} else {
-		return 2 * (i - half)
 	}
+	return 2 * (i - half)
 }
 
 func (f *faults) minority() int { return (len(f.nodes) - 1) / 2 }

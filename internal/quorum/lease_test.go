@@ -1,0 +1,79 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// What each verb makes of each state of a lease, and whether it says that it did something. The
+// table is the drawing at type state.
+func TestLeaseStates(t *testing.T) {
+	t.Parallel()
+	reasons := map[string]error{"Lose": errors.New("lost"), "Unlock": errors.New("unlocked")}
+	verbs := map[string]func(l *Lease) bool{
+		"Lose":    func(l *Lease) bool { _, first := l.Lose(reasons["Lose"]); return first },
+		"Unlock":  func(l *Lease) bool { _, first := l.Unlock(reasons["Unlock"]); return first },
+		"Keep":    (*Lease).Keep,
+		"Detach":  (*Lease).Detach,
+		"Release": func(l *Lease) bool { _, ok := l.Release(); return ok },
+		"Transfer": func(l *Lease) bool {
+			_, ok := l.Transfer(vote.Acquire{Key: l.request.Key, ID: "next", TTL: l.request.TTL}, func(*Lease) {})
+			return ok
+		},
+		"Succeed": func(l *Lease) bool { _, ok := l.Succeed(l.request.TTL); return ok },
+	}
+	ways := map[state][]string{
+		held: nil, lost: {"Lose"}, unlocked: {"Unlock"}, kept: {"Unlock", "Keep"},
+		released: {"Release"}, transferred: {"Succeed"}, detached: {"Detach"},
+	}
+	type change struct {
+		from state
+		verb string
+	}
+	changes := map[change]state{{held, "Lose"}: lost, {held, "Unlock"}: unlocked, {unlocked, "Keep"}: kept}
+	for _, from := range []state{held, lost, unlocked, kept} {
+		for verb, to := range map[string]state{"Release": released, "Transfer": transferred, "Succeed": transferred, "Detach": detached} {
+			changes[change{from, verb}] = to
+		}
+	}
+	for from, way := range ways {
+		for verb, do := range verbs {
+			synctest.Test(t, func(t *testing.T) {
+				l := inBlock(t, newEngine(t, servers(t, 3)), "a")
+				for _, v := range way {
+					verbs[v](l)
+				}
+				if l.state != from {
+					t.Fatalf("%v lead to %d, not to %d", way, l.state, from)
+				}
+				before := l.Until()
+				to, changed := changes[change{from, verb}]
+				if !changed {
+					to = from
+				}
+				if did := do(l); did != changed || l.state != to {
+					t.Errorf("%s in state %d: %t, and it is %d; want %t and %d", verb, from, did, l.state, changed, to)
+				}
+				ok, reason := l.Held()
+				if ok != (to == held) {
+					t.Errorf("state %d is held: %t", to, ok)
+				}
+				if first := slices.IndexFunc(way, func(v string) bool { return reasons[v] != nil }); first >= 0 && reason != reasons[way[first]] {
+					t.Errorf("%s in state %d: the reason is %v", verb, from, reason)
+				}
+				// What is told of the end of a lease does not change after it.
+				time.Sleep(time.Second)
+				l.Extend(t.Context(), 2*l.request.TTL)
+				if to != held && l.Until() != before {
+					t.Errorf("%s in state %d: Until changed from %v to %v", verb, from, before, l.Until())
+				}
+				rest()
+			})
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package quorum
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The node that lost its key says so before the quorum is there, and after
+// it: it is repaired in both cases, and only then.
+func TestRepairFollowsTheQuorum(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late=%t", late), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				nodes := servers(t, 3)
+				lease := acquired(t, newEngine(t, nodes), "mine")
+				rest()
+				nodes[0].put("", 0)
+				slow := nodes[1:]
+				if late {
+					slow = nodes[:1]
+				}
+				for _, s := range slow {
+					s.set(func(s *server) { s.back = 10 * time.Millisecond })
+				}
+				if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+					t.Fatalf("%v", end)
+				}
+				if n := nodes[0].executed("repair"); n != 0 {
+					t.Errorf("repaired %d times before the quorum was there", n)
+				}
+				rest()
+				if n, r := nodes[0].executed("repair"), nodes[0].record(); n != 1 || r != "mine" {
+					t.Errorf("repaired %d times, record %q", n, r)
+				}
+				if c := counters(nodes); c[0] != lease.Token() {
+					t.Errorf("the repaired node's counter is %d, the token %d", c[0], lease.Token())
+				}
+			})
+		})
+	}
+}
+
+// The node says late that it lost the key: not before the validity that the
+// quorum confirmed has run out, and then it gets nothing.
+func TestNoRepairAfterTheValidity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		nodes[0].put("", 0)
+		nodes[0].set(func(s *server) { s.back = 30 * time.Millisecond })
+		time.Sleep(time.Until(lease.Until().Mono) - 10*time.Millisecond)
+		if end, _ := lease.Extend(t.Context(), 20*time.Millisecond); end != Extended {
+			t.Fatalf("%v", end)
+		}
+		rest()
+		if n := total(nodes, "repair"); n != 0 {
+			t.Errorf("%d repairs of what had run out", n)
+		}
+	})
+}
+
+// A node that was given back its key counts again.
+func TestRepairedNodeIsNotGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		for _, i := range []int{0, 1, 2} {
+			nodes[i].put("", 0)
+			if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
+				t.Fatalf("node %d: %v, impossible %t", i, end, lease.Impossible())
+			}
+			rest()
+		}
+		for i, r := range records(nodes) {
+			if r != "mine" {
+				t.Errorf("node %d has the record %q", i, r)
+			}
+		}
+	})
+}
+
+// Where the answer to a repair was lost, the node may have the key again.
+func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		nodes[0].put("", 0)
+		for _, s := range nodes[1:] {
+			s.set(func(s *server) { s.back = 10 * time.Millisecond })
+		}
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("%v", end)
+		}
+		nodes[0].set(func(s *server) { s.deaf = true })
+		rest()
+		if r := nodes[0].record(); r != "mine" {
+			t.Fatalf("the repaired node has the record %q", r)
+		}
+		nodes[1].put("", 0)
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || lease.Impossible() {
+			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
+		}
+		rest()
+	})
+}

@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// leaseMade is a lease whose story is made up.
+type leaseMade struct {
+	id         string
+	until, end clock.Instant
+	token      uint64
+	err        error
+}
+
+func (l *leaseMade) Deadline() clock.Instant { return l.until }
+func (l *leaseMade) End() clock.Instant      { return l.end }
+func (l *leaseMade) Token() uint64           { return l.token }
+func (l *leaseMade) Err() error              { return l.err }
+func (l *leaseMade) HolderID() string        { return l.id }
+
+// made is a world of three nodes and two machines in which nothing happens but what a test
+// makes up.
+type made struct {
+	*World
+	a, b *Machine
+}
+
+// makeUp returns a world, and has the test end it. It is called in a bubble.
+func makeUp(t *testing.T) *made {
+	w := New(1, None)
+	t.Cleanup(w.End)
+	w.Judge.NodeTimeout, w.Judge.Quarantine = 50*time.Millisecond, 9*time.Second
+	for range 3 {
+		w.NewNode(Always, false, 1, 0, time.Hour)
+	}
+	ways := slices.Repeat([]Network{{Delay: 100 * time.Microsecond, Jitter: 100 * time.Microsecond}}, 3)
+	return &made{w, w.NewMachine(1, 0, ways), w.NewMachine(1, 0, ways)}
+}
+
+// holderID is an id of an attempt by the call with that label.
+func holderID(label string) string { return strings.Repeat("A", 26) + ".1." + label }
+
+// grant has nodes, all if none is named, give the key of lock-a to the call with that label for
+// ttl.
+func (m *made) grant(label string, ttl time.Duration, nodes ...int) string {
+	id := holderID(label)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, n := range m.nodes {
+		if len(nodes) > 0 && !slices.Contains(nodes, i) {
+			continue
+		}
+		before, _ := n.server.Value("lock-a")
+		n.server.Exec([]string{"SET", "lock-a", id, "PX", strconv.FormatInt(ttl.Milliseconds(), 10)})
+		n.follow("lock-a", []string{script.Acquire, id}, before, id)
+		n.occupy("lock-a")
+	}
+	return id
+}
+
+// free has all nodes delete the key of lock-a.
+func (m *made) free() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		n.server.Exec([]string{"DEL", "lock-a"})
+		n.occupy("lock-a")
+	}
+}
+
+// trouble is something wrong with all ways now.
+func (m *made) trouble() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.a.disturb(m.Now())
+	m.b.disturb(m.Now())
+}
+
+// lose has a node lose its data.
+func (m *made) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes[0].lose()
+}
+
+// hold has a machine hold lock-a for left from now.
+func (m *made) hold(on *Machine, label string, token uint64, left time.Duration) *Holding {
+	return m.Judge.Acquired(on, "lock-a", label, m.lease(on, label, token, left))
+}
+
+func (m *made) lease(on *Machine, label string, token uint64, left time.Duration) *leaseMade {
+	until := on.Clock().Now().Add(left)
+	return &leaseMade{id: holderID(label), until: until, end: until, token: token}
+}
+
+// TestJudge has the judge look at histories that are made up: the first of each rule breaks it,
+// the others come near and do not.
+func TestJudge(t *testing.T) {
+	const ttl = 2 * time.Second
+	// runOut is a lock that the library extends, and that ran out all the same.
+	runOut := func(m *made, meanwhile func(h *Holding)) {
+		m.grant("client1-0-0-1", 2*ttl)
+		h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+		h.Renews(ttl, 10*ttl)
+		time.Sleep(ttl / 2)
+		meanwhile(h)
+		time.Sleep(ttl/2 + time.Millisecond)
+		h.Lost()
+	}
+	ended := func(m *made, err error, meanwhile func()) {
+		m.grant("client1-0-0-1", ttl)
+		h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+		time.Sleep(time.Millisecond)
+		meanwhile()
+		h.Ended()
+		h.Unlocked(err)
+	}
+	wait := func(m *made, free, meanwhile func()) {
+		m.grant("client2-0-0-1", 30*time.Second)
+		w := m.Judge.Waits("lock-a", "client1-0-0-1")
+		time.Sleep(time.Second)
+		free()
+		m.free()
+		time.Sleep(time.Second)
+		meanwhile()
+		w.Over()
+	}
+	turns := func(m *made, hold time.Duration, order string) {
+		turns := NewTurns(m.Judge)
+		turns.Settle, turns.Longest = 10*time.Millisecond, 10*time.Millisecond
+		of := map[rune]*Turn{'a': turns.Add("a"), 'b': turns.Add("b"), 'c': turns.Add("c")}
+		for _, c := range "abc" {
+			turns.Comes(of[c])
+		}
+		for _, c := range order {
+			time.Sleep(hold)
+			turns.Serves(of[c])
+			turns.Comes(of[c])
+		}
+	}
+	for _, test := range []struct {
+		name, rule string // the rule is "" where nothing is broken
+		story      func(m *made)
+	}{
+		{"two holders", "mutual exclusion", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+		{"one after the other", "", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
+			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+
+		{"a token twice, long after", "token order", func(m *made) {
+			for i := range uint64(100) {
+				m.hold(m.a, "client1-0-0-1", 1+i, time.Second).Ended()
+				time.Sleep(time.Millisecond)
+			}
+			m.hold(m.b, "client2-0-0-1", 1, time.Second)
+		}},
+		{"a smaller token", "token order", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 7, time.Second).Ended()
+			m.hold(m.b, "client2-0-0-1", 6, time.Second)
+		}},
+		{"tokens in order", "", func(m *made) {
+			for i := range uint64(100) {
+				m.hold(m.a, "client1-0-0-1", 1+i, time.Second).Ended()
+			}
+		}},
+
+		{"lost while all have it", "a loss is true", func(m *made) {
+			m.grant("client1-0-0-1", 2*ttl)
+			m.hold(m.a, "client1-0-0-1", 1, ttl).Lost()
+		}},
+		{"lost by two of three", "", func(m *made) {
+			id := m.grant("client1-0-0-1", 2*ttl)
+			h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+			m.mu.Lock()
+			for _, n := range m.nodes[:2] {
+				n.server.Exec([]string{"DEL", "lock-a"})
+				n.follow("lock-a", []string{script.Extend, id}, id, "")
+			}
+			m.mu.Unlock()
+			h.Lost()
+		}},
+		{"run out though nothing was wrong", "a loss has a reason", func(m *made) { runOut(m, func(*Holding) {}) }},
+		{"run out after a fault", "", func(m *made) { runOut(m, func(*Holding) { m.trouble() }) }},
+		{"run out after a fault of one node", "a loss has a reason", func(m *made) {
+			runOut(m, func(*Holding) { m.nodes[1].StepWall(time.Millisecond) })
+		}},
+		{"run out and nobody was to extend it", "", func(m *made) { runOut(m, func(h *Holding) { h.Renews(0, 0) }) }},
+		{"run out at the end of what it is extended for", "", func(m *made) { runOut(m, func(h *Holding) { h.Renews(ttl, ttl) }) }},
+
+		{"nothing there, it is told, and nothing was wrong", "a release says what it found", func(m *made) {
+			ended(m, errors.New("no quorum"), func() {})
+		}},
+		{"nothing there, it is told, after a fault", "", func(m *made) { ended(m, errors.New("no quorum"), m.trouble) }},
+		{"released", "", func(m *made) { ended(m, nil, func() {}) }},
+
+		{"a wait for nothing", "a wait has a cause", func(m *made) { wait(m, func() {}, func() {}) }},
+		{"a wait after a fault", "", func(m *made) { wait(m, m.trouble, func() {}) }},
+		{"a wait for another", "", func(m *made) {
+			wait(m, func() {}, func() { m.grant("client2-0-0-2", time.Second, 1) })
+		}},
+		{"a wait for what expires", "", func(m *made) {
+			w := m.Judge.Waits("lock-a", "client1-0-0-1")
+			m.grant("client2-0-0-1", 3*time.Second, 2)
+			time.Sleep(3*time.Second + 100*time.Millisecond)
+			w.Over()
+		}},
+
+		{"refused when all is well", "all nodes vote in the end", func(m *made) {
+			time.Sleep(time.Second)
+			m.lose()
+			time.Sleep(m.Judge.Quarantine + 2*time.Second + recovery + time.Second)
+			m.Judge.Failed("lock-a", "client1-0-0-1", m.Now(), errors.New("nodes not admitted"))
+		}},
+		{"refused during a quarantine", "", func(m *made) {
+			time.Sleep(time.Second)
+			m.lose()
+			time.Sleep(m.Judge.Quarantine)
+			m.Judge.Failed("lock-a", "client1-0-0-1", m.Now(), errors.New("nodes not admitted"))
+		}},
+
+		{"a key that is extended when its holder is dead", "no orphan", func(m *made) {
+			id := m.grant("client1-0-0-1", ttl)
+			m.a.Kill()
+			for range 3 {
+				time.Sleep(ttl / 2)
+				m.grant("client1-0-0-1", ttl)
+				m.mu.Lock()
+				m.nodes[0].prolong(id, m.Now())
+				m.mu.Unlock()
+			}
+			for _, orphan := range m.Orphans([]string{"lock-a"}, ttl) {
+				m.Judge.Condemn("no orphan: %s", orphan)
+			}
+		}},
+		{"a key of a dead holder that was on its way", "", func(m *made) {
+			id := holderID("client1-0-0-1")
+			m.a.Kill()
+			dead := m.Now()
+			time.Sleep(2 * ttl)
+			m.grant("client1-0-0-1", ttl)
+			m.mu.Lock()
+			for _, n := range m.nodes {
+				n.prolong(id, dead)
+			}
+			m.mu.Unlock()
+			time.Sleep(ttl / 2)
+			for _, orphan := range m.Orphans([]string{"lock-a"}, ttl) {
+				m.Judge.Condemn("no orphan: %s", orphan)
+			}
+		}},
+
+		{"never in turn", "fair", func(m *made) { turns(m, 10*time.Millisecond, "abababab") }},
+		{"too often in a row", "fair", func(m *made) { turns(m, 10*time.Millisecond, strings.Repeat("a", 30)) }},
+		{"in turn", "", func(m *made) { turns(m, 10*time.Millisecond, strings.Repeat("aabbcc", 10)) }},
+		{"in turn, and slowly", "the longest wait", func(m *made) { turns(m, time.Minute, "abc") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := makeUp(t)
+				test.story(m)
+				verdicts := m.Judge.Verdicts()
+				switch {
+				case test.rule == "" && len(verdicts) > 0:
+					t.Errorf("condemned: %s", verdicts[0])
+				case test.rule != "" && len(verdicts) == 0:
+					t.Errorf("not condemned, though it breaks %q", test.rule)
+				case test.rule != "" && !strings.HasPrefix(verdicts[0], test.rule+":"):
+					t.Errorf("condemned by another rule than %q: %s", test.rule, verdicts[0])
+				}
+			})
+		})
+	}
+}
+
+// What a release or an extension answers is what the node had.
+func TestJudgeOfAnswers(t *testing.T) {
+	for _, test := range []struct {
+		step         string
+		before, want string
+		granted      bool
+		broken       bool
+	}{
+		{release, "mine", "mine", true, false},
+		{release, "mine", "mine", false, true},
+		{release, "", "mine", false, false},
+		{release, "", "mine", true, true},
+		{script.Extend, "mine", "mine", true, false},
+		{script.Extend, "other", "mine", true, true},
+		{script.Extend, "other", "mine", false, false},
+	} {
+		if got := untruthful(test.step, test.want, test.before, test.granted); got != test.broken {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package waitqueue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// A place whose process has forgotten it is given up when it is called, and the
+// next comes at once.
+func TestForgottenTicketIsWokenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		k := nodes[0]
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "one", nodes, nil)
+		forgotten := request
+		forgotten.Ticket.Waiter = "one/old"
+		q.nodes[0].Enqueue(t.Context(), vote.Enqueue{Key: key, Ticket: forgotten.Ticket})
+		p := newQueue(t, "two", nodes, nil).Join(key)
+		out := awaiting(t.Context(), p, 0)
+		settle()
+		start := time.Now()
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 3*travel {
+			t.Errorf("the next came after %v", took)
+		}
+		p.Leave()
+		settle()
+	})
+}
+
+// A turn that is not used ends when the arbiter gives it to the next: the place
+// is lost, and the next time it is at the end of the line.
+func TestTurnThatIsNotUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		k := nodes[0]
+		k.set(func(k *node) { k.holder = "ours" })
+		one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
+		first := awaiting(t.Context(), one, 0)
+		settle()
+		second := awaiting(t.Context(), two, 0)
+		settle()
+		k.release(false)
+		if err := <-first; err != nil {
+			t.Fatal(err)
+		}
+		ticket := one.Attempt(request).Ticket.Number
+		// Its quorum is missing: try after try fails.
+		for range 10 {
+			time.Sleep(script.Grace / 8)
+			one.Attempt(request)
+		}
+		if got := one.Attempt(request).Ticket; got.Number == ticket {
+			t.Error("it keeps its ticket")
+		}
+		if err := one.Await(t.Context(), 0, quiet); err == nil {
+			if err := <-second; err != nil {
+				t.Error(err)
+			}
+		}
+		if order := k.order(); len(order) == 2 && process(order[0]) == "one" {
+			t.Errorf("the queue is %v", order)
+		}
+		one.Leave()
+		two.Leave()
+		settle()
+	})
+}
+
+// Messages of tickets that were left are of no effect on the next of the same
+// process.
+func TestLateCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		k := nodes[0]
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "p", nodes, nil)
+		old := q.Join(key)
+		ctx, cancel := context.WithCancel(t.Context())
+		out := awaiting(ctx, old, 0)
+		settle()
+		cancel()
+		<-out
+		waiter := old.waiter
+		old.Leave()
+		next := q.Join(key)
+		out = awaiting(t.Context(), next, 0)
+		settle()
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: key})
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: "another"})
+		q.Changed("another")
+		settle()
+		pending(t, out)
+		k.release(false)
+		if err := <-out; err != nil {
+			t.Error(err)
+		}
+		next.Leave()
+		settle()
+		q.Close()
+		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: key}) // nothing is sent any more
+	})
+}
+
+// Processes that wait, take, leave, die and come again at random, on nodes that
+// go down and lose calls: never is the line stuck for longer than a turn and a
+// heartbeat.
+func TestNeverStuckAtRandom(t *testing.T) {
+	t.Parallel()
+	base := seed.Of(t)
+	for run := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(base, run))
+			nodes := newNodes(3)
+			var mu sync.Mutex // guards rng and the last take
+			last := time.Now()
+			longest := time.Duration(0)
+			draw := func(d time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(rng.Int64N(int64(d)))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var group sync.WaitGroup
+			for i := range 5 {
+				q := newQueue(t, fmt.Sprint("p", i), nodes, draw)
+				group.Go(func() {
+					for ctx.Err() == nil {
+						patience, end := context.WithTimeout(ctx, draw(20*time.Second))
+						p := q.Join(key)
+						err := p.Await(patience, 0, quiet)
+						end()
+						c := p.Attempt(request)
+						if err != nil || !nodes[p.Arbiter()].take("ours", c.Ticket.Waiter, time.Second) {
+							p.Leave()
+							time.Sleep(draw(20 * time.Millisecond))
+							continue
+						}
+						p.Taken(vote.Answer{Verdict: vote.Granted})
+						mu.Lock()
+						longest = max(longest, time.Since(last))
+						mu.Unlock()
+						hold := draw(30 * time.Millisecond)
+						time.Sleep(hold)
+						nodes[p.Arbiter()].release(false)
+						mu.Lock()
+						last = time.Now()
+						mu.Unlock()
+					}
+				})
+			}
+			for ctx.Err() == nil {
+				k := nodes[draw(3)]
+				k.set(func(k *node) { k.mute = !k.mute })
+				time.Sleep(draw(3 * time.Second))
+			}
+			group.Wait()
+			settle()
+			if bound := time.Second + script.Grace + 2*heartbeat; longest > bound {
+				t.Errorf("run %d: nobody had it for %v, want %v at most", run, longest, bound)
+			}
+		})
+	}
+}
