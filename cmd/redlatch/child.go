@@ -118,7 +118,7 @@ func (c *child) hear() {
 		case commandFailed:
 			c.tell(event{failed: syscall.Errno(r.Value)})
 		case commandChanged:
-			c.tell(event{status: syscall.WaitStatus(r.Value)})
+			c.tell(event{of: ofCommand, status: syscall.WaitStatus(r.Value)})
 		case orphanChanged:
 			c.tell(event{of: ofOrphan, status: syscall.WaitStatus(r.Value)})
 		case parentEnded:
