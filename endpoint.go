@@ -18,6 +18,9 @@ type endpoint struct {
 	// attached connects, where there is no URL.
 	attached func() driver.Conn
 	cluster  bool
+	// lone: it is the only one. With several, a caller waits for other goroutines anyway, and
+	// nothing was gained by a direct connection.
+	lone bool
 }
 
 func (e endpoint) dial() (driver.Conn, error) {
@@ -27,7 +30,14 @@ func (e endpoint) dial() (driver.Conn, error) {
 	if e.cluster {
 		return redisconn.NewCluster(e.options), nil
 	}
-	return redisconn.New(e.options)
+	conn, err := redisconn.New(e.options)
+	if err != nil {
+		return nil, err
+	}
+	if e.lone {
+		return redisconn.NewDirect(conn), nil
+	}
+	return conn, nil
 }
 
 // endpoints reads Config.Nodes.
@@ -53,7 +63,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 			}
 			seen[key] = i
 		}
-		endpoints = append(endpoints, endpoint{name: name, options: options, cluster: options.Cluster})
+		endpoints = append(endpoints, endpoint{name: name, options: options, cluster: options.Cluster, lone: len(c.Nodes) == 1})
 	}
 	return endpoints, nil
 }

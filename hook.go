@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
-	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -99,7 +98,7 @@ func patients(config Config, names []string) (patients []hook.Patient, keys []st
 	for i, e := range endpoints {
 		p := hook.Patient{Name: e.name, User: e.options.Username}
 		if !e.cluster {
-			conn, err := redisconn.New(e.options)
+			conn, err := e.dial()
 			if err != nil {
 				for _, p := range patients {
 					if p.Node != nil {

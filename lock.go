@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
@@ -212,6 +213,47 @@ func (l *Lock) end() (first bool) {
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
 	return first
+}
+
+// drop deletes the keys of a lock that is over, or hands them on where the lock was
+// held. before is why it was over already, and what drop returns then.
+func (l *Lock) drop(before error, held bool) error {
+	if !l.end() {
+		return before
+	}
+	votes, ok := l.client.waitqueue.Release(&l.holder, held)
+	if before != nil || !ok || votes == nil {
+		return before
+	}
+	deleted, notOurs, unheard := 0, 0, false
+	for _, v := range votes {
+		switch v.Verdict {
+		case vote.Granted:
+			deleted++
+		case vote.NotOurs, vote.Held:
+			notOurs++
+		case vote.Unknown, vote.Unavailable: // which may have woken somebody up, too
+			unheard = true
+		}
+	}
+	need := quorum.Majority(len(votes))
+	if deleted >= need {
+		return nil
+	}
+	if notOurs > len(votes)-need {
+		// rule: not-lost-in-doubt
+		if !unheard {
+			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
+		}
+		// Whoever was not heard may keep the queue, and have woken up another, who has taken
+		// over what the rest do not have.
+		for i, v := range votes {
+			if v.Verdict != vote.Granted {
+				votes[i] = vote.Answer{}
+			}
+		}
+	}
+	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
 
 // binding is what the ctx of a call has to say to the lock's own context.

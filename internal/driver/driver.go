@@ -91,18 +91,9 @@ type Listener interface {
 	OnChange(changed func(key string))
 }
 
-// DirectConn is a Conn that can take a second connection to its server, by which a script
-// that is alone has its reply sooner. The order of Conn holds for both together.
-type DirectConn interface {
-	// AllowDirect allows it, and reports whether there may be one. same reports whether ask,
-	// which sends over a second connection, reaches the server that the first one reached
-	// as number connection. It is called before the second is used, on a goroutine of its
-	// own.
-	AllowDirect(same func(connection uint64, ask Ask) bool) (possible bool)
-}
-
-// Ask sends one command and waits for its reply, for a limited time.
-type Ask func(args ...string) (Reply, error)
+// Commander is a Conn that sends commands of its own, beside those that it is given. Commands has
+// a form of each that changes nothing, by which one can tell whether it is permitted.
+type Commander interface{ Commands() [][]string }
 
 // Comparer is a Conn that can act on a condition without a script.
 type Comparer interface {

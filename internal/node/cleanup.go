@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -77,4 +78,31 @@ func (s *cleanUps) back(l cleanUp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append([]cleanUp{l}, s.list...)
+}
+
+// workOff releases what is left over, at a pace that spares a node that is
+// down.
+func (n *Node) workOff() {
+	const first, last = 20 * time.Millisecond, time.Second
+	pause := first
+	for {
+		l, ok := n.cleanUps.next()
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
+		_, err := n.release(ctx, l.request)
+		cancel()
+		if isFinal(err) && !isDemoted(err) {
+			pause = first
+			continue
+		}
+		n.cleanUps.back(l)
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, last)
+		case <-n.life.Done():
+			return
+		}
+	}
 }

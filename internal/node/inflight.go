@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -141,4 +142,41 @@ func (f *inFlight) silence() time.Duration {
 		return 0
 	}
 	return time.Since(f.silentSince)
+}
+
+// send runs call, which sends one command, within the bounds of flight.
+func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
+	if err := flight.take(ctx, slots); err != nil {
+		return driver.Reply{}, err
+	}
+	reply, err := call()
+	return reply, n.over(ctx, flight, slots, err)
+}
+
+// over gives the slot of a command back that was answered or ended with err, and returns its
+// error: where the caller waited no longer, it goes on.
+func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, err error) error {
+	switch {
+	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
+	case ctx.Err() != nil:
+		n.abandon(flight, slots)
+		return errNoAnswer
+	default:
+		n.link.broken()
+	}
+	flight.free(slots)
+	return err
+}
+
+// abandon has the slot of a command that goes on without its caller freed when it is over.
+func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
+	if d, ok := n.conn.(driver.Drainer); ok {
+		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })
+		return
+	}
+	if flight.abandon(slots) {
+		n.background.Go(func() {
+			flight.probe(func() { n.conn.Do(context.Background(), "PING") })
+		})
+	}
 }

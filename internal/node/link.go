@@ -120,14 +120,3 @@ func (n *Node) shakeHands(ctx context.Context) error {
 
 // broken forgets the connection, so that the next command inspects anew.
 func (l *link) broken() { l.connected.Store(0) }
-
-// isSeen reports whether ask reaches the run that was inspected through the numbered
-// connection.
-func (n *Node) isSeen(connection uint64, ask driver.Ask) bool {
-	seen := n.link.seen.Load()
-	if seen == nil || seen.connection != connection || seen.run == "" {
-		return false
-	}
-	reply, err := ask("INFO", "server")
-	return err == nil && parseInfo(reply.Text)["run_id"] == seen.run
-}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +69,6 @@ type Node struct {
 	replicas  *replicas // nil when none are asked for
 	wakeUps   wakeUps
 	unable    unable
-	// direct: conn takes a second connection for a step that is alone.
-	direct bool
 	// voting is the deployment's script.
 	voting script.Script
 
@@ -94,10 +91,6 @@ func New(conn driver.Conn, o Options) *Node {
 	}
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
-	}
-	if e, ok := conn.(driver.DirectConn); ok && len(o.Census.names) == 1 {
-		// With several, a caller waits for other goroutines anyway: nothing was gained.
-		n.direct = e.AllowDirect(n.isSeen)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
@@ -236,84 +229,3 @@ var (
 
 	errAdmissionChanges = &admission.WaitError{Reason: "its admission is changing"}
 )
-
-// send runs call, which sends one command, within the bounds of flight.
-func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
-	if err := flight.take(ctx, slots); err != nil {
-		return driver.Reply{}, err
-	}
-	reply, err := call()
-	return reply, n.over(ctx, flight, slots, err)
-}
-
-// over gives the slot of a command back that was answered or ended with err, and returns its
-// error: where the caller waited no longer, it goes on.
-func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, err error) error {
-	switch {
-	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
-	case ctx.Err() != nil:
-		n.abandon(flight, slots)
-		return errNoAnswer
-	default:
-		n.link.broken()
-	}
-	flight.free(slots)
-	return err
-}
-
-// abandon has the slot of a command that goes on without its caller freed when it is over.
-func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
-	if d, ok := n.conn.(driver.Drainer); ok {
-		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })
-		return
-	}
-	if flight.abandon(slots) {
-		n.background.Go(func() {
-			flight.probe(func() { n.conn.Do(context.Background(), "PING") })
-		})
-	}
-}
-
-// workOff releases what is left over, at a pace that spares a node that is
-// down.
-func (n *Node) workOff() {
-	const first, last = 20 * time.Millisecond, time.Second
-	pause := first
-	for {
-		l, ok := n.cleanUps.next()
-		if !ok {
-			return
-		}
-		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.request)
-		cancel()
-		if isFinal(err) && !isDemoted(err) {
-			pause = first
-			continue
-		}
-		n.cleanUps.back(l)
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, last)
-		case <-n.life.Done():
-			return
-		}
-	}
-}
-
-// decimals writes two numbers.
-func decimals(a, b uint64) (string, string) {
-	var room [40]byte
-	text := strconv.AppendUint(room[:0], a, 10)
-	n := len(text)
-	both := string(strconv.AppendUint(text, b, 10))
-	return both[:n], both[n:]
-}
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-// eval sends a script by its text: only for scripts that give nothing away.
-func eval(ctx context.Context, conn driver.Conn, text string, keys, args []string) (driver.Reply, error) {
-	command := append([]string{"EVAL", text, strconv.Itoa(len(keys))}, keys...)
-	return conn.Do(ctx, append(command, args...)...)
-}

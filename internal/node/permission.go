@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -176,9 +175,10 @@ func (n *Node) harmless(records []string) []try {
 	if _, ok := n.conn.(driver.Listener); ok {
 		tries = append(tries, try{"", []string{"SUBSCRIBE", callChannel("nobody")}})
 	}
-	if n.direct {
-		// No server has come to this number of a connection.
-		tries = append(tries, try{"", []string{"CLIENT", "ID"}}, try{"", []string{"CLIENT", "KILL", "ID", strconv.FormatInt(1<<62, 10)}})
+	if c, ok := n.conn.(driver.Commander); ok {
+		for _, command := range c.Commands() {
+			tries = append(tries, try{"", command})
+		}
 	}
 	if r := n.options.Replicas; r.Want > 0 || r.Fsync {
 		command := r.command(0, 0)

@@ -127,3 +127,20 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 		return reply, err
 	})
 }
+
+// decimals writes two numbers.
+func decimals(a, b uint64) (string, string) {
+	var room [40]byte
+	text := strconv.AppendUint(room[:0], a, 10)
+	n := len(text)
+	both := string(strconv.AppendUint(text, b, 10))
+	return both[:n], both[n:]
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// eval sends a script by its text: only for scripts that give nothing away.
+func eval(ctx context.Context, conn driver.Conn, text string, keys, args []string) (driver.Reply, error) {
+	command := append([]string{"EVAL", text, strconv.Itoa(len(keys))}, keys...)
+	return conn.Do(ctx, append(command, args...)...)
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// direct is a second connection to the server, for a script that is alone. The
+// Direct is a Conn with a second connection to the server, for a script that is alone. The
 // goroutine that wants the script writes it and reads the reply, where the pipeline
 // hands both over to goroutines of its own: most of the time that a step takes when
 // there is nothing else to do.
@@ -25,6 +26,27 @@ import (
 // the direct connection gets no answer, what goes by the pipeline next has the server close the
 // direct connection first: then the script was executed before, or never will be. So what is
 // sent after a call has returned is executed after it, whichever way each went.
+type Direct struct {
+	*Conn
+	// fast is nil while there is no direct connection; last is the last that got no answer.
+	fast, last atomic.Pointer[direct]
+	// scripts counts those that a direct connection could have taken.
+	scripts atomic.Uint64
+}
+
+// NewDirect returns c with a direct connection, before anything is sent. Where Sentinels choose
+// the server, or the platform cannot tell whether a connection has ended without reading
+// from it, it returns c as it is.
+func NewDirect(c *Conn) driver.Conn {
+	if c.options.Master != "" || !canPeek {
+		return c
+	}
+	d := &Direct{Conn: c}
+	c.onBreak = d.hangUp
+	return d
+}
+
+// direct is a direct connection.
 type direct struct {
 	client rueidis.Client
 	wire   *wire
@@ -39,7 +61,7 @@ type direct struct {
 	abort func()
 }
 
-// After so many scripts a Conn without a direct connection has one made: a program that
+// After so many scripts a Direct without a direct connection has one made: a program that
 // locks now and then does without.
 const fewScripts = 16
 
@@ -48,31 +70,44 @@ const directBuffer = 4 << 10
 
 var errOneWire = errors.New("the connection is not renewed")
 
-// AllowDirect implements driver.DirectConn. Where Sentinels choose the server, or the
-// platform cannot tell whether a connection has ended without reading from it,
-// there is no direct connection.
-func (c *Conn) AllowDirect(same func(connection uint64, ask driver.Ask) bool) (possible bool) {
-	if c.options.Master != "" || !canPeek {
-		return false
+// EvalSHA implements driver.Conn.
+func (d *Direct) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if err := d.ready(ctx); err != nil {
+		return driver.Reply{}, err
 	}
-	c.same.Store(&same)
-	return true
+	if x := d.alone(); x != nil {
+		return d.sendAlone(ctx, x, d.evalSHA(sha, keys, args))
+	}
+	return d.send(ctx, d.evalSHA(sha, keys, args))
+}
+
+// Close implements driver.Conn.
+func (d *Direct) Close() {
+	d.Conn.Close()
+	if x := d.fast.Load(); x != nil {
+		d.drop(x)
+	}
+}
+
+// Commands implements driver.Commander.
+func (d *Direct) Commands() [][]string {
+	return [][]string{{"CLIENT", "ID"}, kill(nobody)}
 }
 
 // alone returns the direct connection for a script that may go by it, or nil. Whoever gets it
 // uses it once.
-func (c *Conn) alone() *direct {
-	x := c.fast.Load()
+func (d *Direct) alone() *direct {
+	x := d.fast.Load()
 	switch {
 	case x == nil:
-		if c.same.Load() != nil && c.unanswered.Load() == nil && c.scripts.Add(1)%fewScripts == 0 {
-			c.inBackground(c.connectDirectly)
+		if d.before.Load() == nil && d.scripts.Add(1)%fewScripts == 0 {
+			d.inBackground(d.connect)
 		}
 		return nil
-	case c.waiting.Load() > 0 || c.abandoned.Load() > 0 || c.unanswered.Load() != nil || !x.busy.CompareAndSwap(false, true):
+	case d.waiting.Load() > 0 || d.abandoned.Load() > 0 || d.before.Load() != nil || !x.busy.CompareAndSwap(false, true):
 		return nil
-	case x.generation != c.changes.Load() || !x.wire.silent():
-		c.drop(x)
+	case x.generation != d.changes.Load() || !x.wire.silent():
+		d.drop(x)
 		return nil
 	}
 	return x
@@ -80,9 +115,9 @@ func (c *Conn) alone() *direct {
 
 // sendAlone sends the script for which alone returned x, and waits for its reply or for
 // ctx.
-func (c *Conn) sendAlone(ctx context.Context, x *direct, script rueidis.Completed) (driver.Reply, error) {
+func (d *Direct) sendAlone(ctx context.Context, x *direct, script rueidis.Completed) (driver.Reply, error) {
 	stop := afterFunc(ctx, x.abort)
-	reply, err := c.reply(x.client.Do(context.Background(), script))
+	reply, err := d.reply(x.client.Do(context.Background(), script))
 	hurried := !stop()
 	replied := hasReply(err)
 	if hurried && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -90,9 +125,9 @@ func (c *Conn) sendAlone(ctx context.Context, x *direct, script rueidis.Complete
 	}
 	switch {
 	case !replied && !x.wire.answered:
-		c.leaveUnanswered(x)
+		d.leaveUnanswered(x)
 	case !replied || hurried:
-		c.drop(x)
+		d.drop(x)
 	default:
 		x.busy.Store(false)
 	}
@@ -101,48 +136,37 @@ func (c *Conn) sendAlone(ctx context.Context, x *direct, script rueidis.Complete
 
 // leaveUnanswered leaves x, whose script may still be on its way, to be closed by the server before
 // it executes anything else, unless it answers first.
-func (c *Conn) leaveUnanswered(x *direct) {
-	c.unanswered.Store(x)
-	c.fast.CompareAndSwap(x, nil)
+func (d *Direct) leaveUnanswered(x *direct) {
+	first := &predecessor{generation: x.generation, command: kill(x.id)}
+	d.before.Store(first)
+	d.last.Store(x)
+	d.fast.CompareAndSwap(x, nil)
 	settle := func() {
 		// The pipeline gives a silent server up after as long.
 		x.wire.Conn.SetReadDeadline(time.Now().Add(replyTimeout))
 		if n, _ := x.wire.Read(make([]byte, 1)); n > 0 {
-			c.unanswered.CompareAndSwap(x, nil)
+			d.before.CompareAndSwap(first, nil)
 		}
 		x.close()
 	}
-	if !c.inBackground(settle) {
+	if !d.inBackground(settle) {
 		x.close()
 	}
 }
 
-// closing returns the direct connection that the server is to close before a command that is
-// now sent, or nil. The ids of another run of the server are others'.
-func (c *Conn) closing() *direct {
-	x := c.unanswered.Load()
-	if x != nil && x.generation != c.changes.Load() {
-		c.unanswered.CompareAndSwap(x, nil)
-		return nil
-	}
-	return x
-}
-
 // kill is the command that closes a connection.
-func (c *Conn) kill(id int64) rueidis.Completed {
-	return c.command("CLIENT", "KILL", "ID", strconv.FormatInt(id, 10))
-}
+func kill(id int64) []string { return []string{"CLIENT", "KILL", "ID", strconv.FormatInt(id, 10)} }
 
 // nobody is a connection's id that no server has come to.
 const nobody = 1 << 62
 
-// connectDirectly connects once more. Nothing is said of a failure: the pipeline does.
-func (c *Conn) connectDirectly() {
-	ctx, cancel := context.WithTimeout(c.life, c.options.ConnectTimeout)
+// connect connects once more. Nothing is said of a failure: the pipeline does.
+func (d *Direct) connect() {
+	ctx, cancel := context.WithTimeout(d.life, d.options.ConnectTimeout)
 	defer cancel()
-	generation := c.changes.Load()
+	generation := d.changes.Load()
 	dialer := net.Dialer{KeepAlive: probeEvery}
-	conn, err := dial(ctx, c.options.Network, c.options.Address, &dialer, c.options.TLS)
+	conn, err := dial(ctx, d.options.Network, d.options.Address, &dialer, d.options.TLS)
 	if err != nil {
 		return
 	}
@@ -155,7 +179,7 @@ func (c *Conn) connectDirectly() {
 	defer context.AfterFunc(ctx, w.end)()
 	x := &direct{wire: w, generation: generation, abort: func() { conn.SetDeadline(time.Unix(1, 0)) }}
 	ready, used := false, false // one goroutine after the other
-	option := c.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	option := d.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 		if !ready || used {
 			return nil, errOneWire
 		}
@@ -175,28 +199,46 @@ func (c *Conn) connectDirectly() {
 	reply, err := ask("CLIENT", "ID")
 	x.id = reply.Int
 	if err == nil {
-		_, err = c.send(ctx, c.kill(nobody)) // where that is forbidden there is no direct connection
+		_, err = d.send(ctx, d.command(kill(nobody)...)) // where that is forbidden there is no direct connection
 	}
-	if err != nil || !(*c.same.Load())(generation, ask) || conn.SetDeadline(time.Time{}) != nil || !c.fast.CompareAndSwap(nil, x) {
+	if err != nil || !d.sameRun(ctx, ask) || conn.SetDeadline(time.Time{}) != nil || !d.fast.CompareAndSwap(nil, x) {
 		x.close()
 	}
 }
 
+// sameRun reports whether ask, which sends over a direct connection, reaches the run of the server
+// that the pipeline reaches.
+func (d *Direct) sameRun(ctx context.Context, ask func(args ...string) (driver.Reply, error)) bool {
+	mine, err := ask("INFO", "server")
+	theirs, failed := d.send(ctx, d.command("INFO", "server"))
+	return err == nil && failed == nil && runID(mine.Text) != "" && runID(mine.Text) == runID(theirs.Text)
+}
+
+// runID is what INFO says of the server's run, "" where it does not.
+func runID(info string) string {
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id)
+		}
+	}
+	return ""
+}
+
 // inBackground runs f on a goroutine that Close waits for, and reports false when
 // it has been called.
-func (c *Conn) inBackground(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life.Err() != nil {
+func (d *Direct) inBackground(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life.Err() != nil {
 		return false
 	}
-	c.following.Go(f)
+	d.following.Go(f)
 	return true
 }
 
 // drop closes a direct connection that is not to be used again.
-func (c *Conn) drop(x *direct) {
-	c.fast.CompareAndSwap(x, nil)
+func (d *Direct) drop(x *direct) {
+	d.fast.CompareAndSwap(x, nil)
 	x.close()
 }
 
@@ -206,8 +248,8 @@ func (x *direct) close() {
 }
 
 // hangUp ends what the direct connection has under way.
-func (c *Conn) hangUp() {
-	for _, x := range []*direct{c.fast.Load(), c.unanswered.Load()} {
+func (d *Direct) hangUp() {
+	for _, x := range []*direct{d.fast.Load(), d.last.Load()} {
 		if x != nil {
 			x.wire.end()
 		}

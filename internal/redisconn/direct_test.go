@@ -141,13 +141,13 @@ func TestPipelineComesAfterTheDirect(t *testing.T) {
 		if _, err := h.Do(within(t, inTime), "APPEND", "k", "earlier"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) {
 			t.Fatalf("%s: what was held back: %v", name, err)
 		}
-		if h.unanswered.Load() == nil {
+		if h.before.Load() == nil {
 			t.Fatal("it was not on the direct connection")
 		}
 		if err := later(within(t, patience)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if h.unanswered.Load() != nil {
+		if h.before.Load() != nil {
 			t.Errorf("%s: it is to be closed once more", name)
 		}
 		close(held)
@@ -248,39 +248,39 @@ func TestDirectThatHasEnded(t *testing.T) {
 	}
 }
 
-// There is no direct connection to a server that is not known to be the pipeline's, nor before
-// there is something to gain.
+// There is no direct connection to another server than the pipeline's, nor before there is
+// something to gain, nor where there is none wanted.
 func TestDirectIsNotTaken(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	proxy := redistest.NewProxy(t, server.Addr())
+	server, other := redistest.New(t), redistest.New(t)
 	sha := at(t, server, "SCRIPT", "LOAD", "return 1").(string)
-	for _, same := range []func(uint64, driver.Ask) bool{nil, func(uint64, driver.Ask) bool { return false }} {
-		c := connect(t, proxy.URL())
-		asked := make(chan struct{})
-		if same != nil {
-			c.AllowDirect(func(n uint64, ask driver.Ask) bool {
-				defer close(asked)
-				if _, err := ask("PING"); err != nil || n != c.Connections() {
-					t.Errorf("connection %d: %v", n, err)
+	for what, want := range map[string]struct {
+		scripts, accepted int
+		elsewhere         bool
+	}{
+		"elsewhere": {scripts: fewScripts, accepted: 2, elsewhere: true},
+		"too few":   {scripts: fewScripts - 1, accepted: 1},
+		"taken":     {scripts: fewScripts, accepted: 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr())
+			d := NewDirect(connect(t, proxy.URL())).(*Direct)
+			for i := range want.scripts {
+				if i == 1 && want.elsewhere {
+					proxy.Retarget(other.Addr())
 				}
-				return same(n, ask)
-			})
-		}
-		for range fewScripts {
-			if _, err := c.EvalSHA(within(t, patience), sha, nil, nil); err != nil {
-				t.Fatal(err)
+				if _, err := d.EvalSHA(within(t, patience), sha, nil, nil); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if same != nil {
-			<-asked
-		}
-		c.Close()
-		if c.fast.Load() != nil {
-			t.Error("a direct connection all the same")
-		}
-	}
-	if s := proxy.Stats(); s.Accepted != 3 {
-		t.Errorf("%d connections, want two pipelines and one that was not taken", s.Accepted)
+			d.following.Wait()
+			if taken := d.fast.Load() != nil; taken != (what == "taken") {
+				t.Errorf("there is a direct connection: %t", taken)
+			}
+			d.Close()
+			if s := proxy.Stats(); s.Accepted != want.accepted {
+				t.Errorf("%d connections, want %d", s.Accepted, want.accepted)
+			}
+		})
 	}
 }

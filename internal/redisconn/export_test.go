@@ -8,16 +8,10 @@ import (
 
 // Hasty is a Conn with a direct connection, which all commands that are alone go by, and that
 // is made anew after each answer that finds none.
-type Hasty struct{ *Conn }
+type Hasty struct{ *Direct }
 
 // NewHasty returns c with a direct connection.
-func NewHasty(c *Conn) Hasty {
-	c.AllowDirect(func(_ uint64, ask driver.Ask) bool {
-		_, err := ask("PING")
-		return err == nil
-	})
-	return Hasty{c}
-}
+func NewHasty(c *Conn) Hasty { return Hasty{NewDirect(c).(*Direct)} }
 
 // Do implements driver.Conn.
 func (h Hasty) Do(ctx context.Context, args ...string) (driver.Reply, error) {
@@ -28,8 +22,8 @@ func (h Hasty) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 		return h.sendAlone(ctx, x, h.command(args...))
 	}
 	reply, err := h.Conn.Do(ctx, args...)
-	if err == nil && h.fast.Load() == nil && h.unanswered.Load() == nil {
-		h.connectDirectly()
+	if err == nil && h.fast.Load() == nil && h.before.Load() == nil {
+		h.connect()
 	}
 	return reply, err
 }

@@ -75,6 +75,8 @@ func afterHello(reply *atomic.Pointer[string]) func(redistest.Command) string {
 			return *bad
 		case c.Name() == "CLIENT":
 			return ":1\r\n"
+		case c.Name() == "INFO":
+			return "$11\r\nrun_id:fake\r\n"
 		}
 		return "+PONG\r\n"
 	}

@@ -21,9 +21,6 @@ func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (dr
 	if err := c.ready(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	if x := c.alone(); x != nil {
-		return c.sendAlone(ctx, x, c.evalSHA(sha, keys, args))
-	}
 	return c.send(ctx, c.evalSHA(sha, keys, args))
 }
 
@@ -34,7 +31,7 @@ func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
 func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
 	number := c.depart()
 	var result rueidis.RedisResult
-	if c.unanswered.Load() == nil {
+	if c.before.Load() == nil {
 		result = c.client.Do(ctx, cmd)
 	} else {
 		result = c.sendTogether(ctx, cmd)[0]
@@ -44,16 +41,27 @@ func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, e
 	return reply, err
 }
 
+// predecessor is a command that has to be executed before what is sent next, by the connection of
+// that generation: another may lead to another run of the server.
+type predecessor struct {
+	generation uint64
+	command    []string
+}
+
 // sendTogether sends commands with no other's between them, and what has to be executed
 // before them.
 func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	x := c.closing()
-	if x == nil {
+	first := c.before.Load()
+	if first != nil && first.generation != c.changes.Load() {
+		c.before.CompareAndSwap(first, nil)
+		first = nil
+	}
+	if first == nil {
 		return c.client.DoMulti(ctx, commands...)
 	}
-	results := c.client.DoMulti(ctx, append(rueidis.Commands{c.kill(x.id)}, commands...)...)
+	results := c.client.DoMulti(ctx, append(rueidis.Commands{c.command(first.command...)}, commands...)...)
 	if results[0].Error() == nil {
-		c.unanswered.CompareAndSwap(x, nil)
+		c.before.CompareAndSwap(first, nil)
 	}
 	return results[1:]
 }

@@ -102,13 +102,11 @@ type Conn struct {
 	// one has been answered, it may be under way. 0 when none is.
 	waiting         atomic.Int64
 	sent, abandoned atomic.Uint64
-	// fast is nil while there is no direct connection. unanswered is a former one that the server has
-	// to close, or nil. same is nil where there is to be none; scripts counts those it
-	// could have taken.
-	fast       atomic.Pointer[direct]
-	unanswered atomic.Pointer[direct]
-	same       atomic.Pointer[func(uint64, driver.Ask) bool]
-	scripts    atomic.Uint64
+	// before is nil where nothing has to come before what is sent next.
+	before atomic.Pointer[predecessor]
+	// onBreak, if any, is called when a connection has broken or is given up. It is set before
+	// the first command.
+	onBreak func()
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
@@ -223,7 +221,7 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		c.mu.Lock()
 		c.present = slices.DeleteFunc(c.present, func(other *watched) bool { return other == w })
 		c.mu.Unlock()
-		c.hangUp()
+		c.broke()
 	})
 	c.mu.Lock()
 	over := c.life.Err() != nil
@@ -310,7 +308,13 @@ func (c *Conn) breakOff(which func(*watched) bool) {
 			w.Close()
 		}
 	}
-	c.hangUp()
+	c.broke()
+}
+
+func (c *Conn) broke() {
+	if c.onBreak != nil {
+		c.onBreak()
+	}
 }
 
 // Close implements driver.Conn. It waits for no connection that is still being made, and for the
@@ -320,9 +324,6 @@ func (c *Conn) Close() {
 	c.sessions.close()
 	c.client.Close()
 	c.following.Wait()
-	if x := c.fast.Load(); x != nil {
-		c.drop(x)
-	}
 	if c.sentinels != nil {
 		c.sentinels.close()
 	}

@@ -1,11 +1,14 @@
 package sim_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +21,18 @@ type breach struct {
 	rule, file, was, now string
 	within               int    // worlds
 	weather              string // "" for any
+	// also are changes elsewhere; mutation, if not "", is one of package sim that goes with them.
+	also     []change
+	mutation string
+	// survives is why no world can show it, "" where one does.
+	survives string
 }
+
+// change is a part of a breach.
+type change struct{ file, was, now string }
+
+// changes are all of a breach.
+func (b *breach) changes() []change { return append([]change{{b.file, b.was, b.now}}, b.also...) }
 
 var breaches = []breach{
 	{
@@ -72,7 +86,7 @@ var breaches = []breach{
 		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
-		rule: "what one may have taken over who was woken up is not lost", file: "release.go", within: 4000, weather: "torn",
+		rule: "what one may have taken over who was woken up is not lost", file: "lock.go", within: 4000, weather: "torn",
 		was: `if !unheard {`,
 		now: `if !unheard || broken == RULE {`,
 	},
@@ -86,6 +100,85 @@ var breaches = []breach{
 		was: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:`,
 		now: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held && broken != RULE) && a.Verdict == vote.Unknown:`,
 	},
+	{
+		rule: "answers to an earlier round do not count", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
+		was: "		if k.enter(i) {\n			asked++\n",
+		now: "		if broken == RULE && k.Answer(i).Verdict == vote.Granted {\n			early++\n		}\n		if k.enter(i) {\n			if broken == RULE && k.Answer(i).Verdict == vote.Granted {\n				early--\n			}\n			asked++\n",
+		also: []change{
+			{"internal/quorum/extend.go", "	asked := 0\n", "	asked, early := 0, 0\n"},
+			{"internal/quorum/extend.go", "need, yes := Majority(len(e.voters)), 0\n", "need, yes := Majority(len(e.voters)), early\n"},
+		},
+	},
+	{
+		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
+		was: "	due := k.confirmed == round && ",
+		now: "	due := (k.confirmed == round || broken == RULE) && ",
+	},
+	{
+		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 1000, weather: "servers",
+		was:      "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
+		now:      "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
+		survives: "the admission key names the server, so that the text finds none of this one: it is the first of two guards",
+	},
+	{
+		rule: "neither by its text nor by its name", file: "internal/node/node.go", within: 1000, weather: "roles", mutation: "admission of another server",
+		was: "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
+		now: "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
+	},
+	{
+		rule: "a client that differs votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
+		was: "	if d, ok := disagrees(a, &e); ok {\n",
+		now: "	if d, ok := disagrees(a, &e); ok && broken != RULE {\n",
+	},
+	{
+		rule: "a client of another MaxTTL votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
+		was: "		same := recorded.ID() == a.ID()\n",
+		now: "		same := recorded.ID() == a.ID()\n		if broken == RULE && recorded.NoQuarantine == a.NoQuarantine {\n			same = true\n		}\n",
+	},
+	{
+		rule: "a client without quarantine votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
+		was: "		recorded := e.Record.Agreement(a.Deployment)\n",
+		now: "		recorded := e.Record.Agreement(a.Deployment)\n		if broken == RULE {\n			recorded.NoQuarantine = a.NoQuarantine\n		}\n",
+	},
+	{
+		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 1000, weather: "servers",
+		was:      "	if err == nil && connection != n.conn.Connections() {\n",
+		now:      "	if err == nil && connection != n.conn.Connections() && broken != RULE {\n",
+		survives: "the step says which run and replication id it expects, so that another server refuses it: it is the second of two guards",
+	},
+	{
+		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 1000,
+		was: "	if s.Free() || s.Ahead == 0 && s.Left >= 0 {\n",
+		now: "	if (s.Free() || s.Ahead == 0 && s.Left >= 0) && broken != RULE {\n",
+	},
+	{
+		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 2000, weather: "storm",
+		was: "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
+		now: "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
+	},
+	{
+		rule: "a holder that looks knows", file: "lock.go", within: 1000,
+		was: "	if held && l.client.clock.Now().Reached(l.lostAt()) {\n",
+		now: "	if held && broken != RULE && l.client.clock.Now().Reached(l.lostAt()) {\n",
+	},
+	{
+		rule: "a counter is bounded", file: "internal/node/answer.go", within: 1000, weather: "outside", mutation: "counter not bounded",
+		was: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }\n",
+		now: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter || broken == RULE }\n",
+	},
+	{
+		rule: "a node's word is its operator's, not its settings'", file: "internal/admission/decide.go", within: 1000, weather: "roles",
+		was:  "	return a.Durable && e.Record != nil && ",
+		now:  "	return (a.Durable || broken == RULE) && e.Record != nil && ",
+		also: []change{{"internal/node/evidence.go", "	if a.Durable {\n", "	if a.Durable || broken == RULE {\n"}},
+	},
+	{
+		rule: "who gives up a place does not give up the lock", file: "internal/waitqueue/ticket.go", within: 2000, weather: "tight",
+		was: "	t.forget()\n	t.from = \"\"\n",
+		now: "	t.forget()\n	t.from = \"\"\n	if broken == RULE {\n		t.from = t.attempt\n	}\n",
+		also: []change{{"internal/waitqueue/contend.go", "	arbiter := lease.Answer(l.ticket.Arbiter())\n",
+			"	if broken == RULE {\n		time.Sleep(100 * time.Millisecond)\n	}\n	arbiter := lease.Answer(l.ticket.Arbiter())\n"}},
+	},
 }
 
 // TestSimBreaches builds the library with its rules broken, one in each run. A
@@ -94,75 +187,138 @@ func TestSimBreaches(t *testing.T) {
 	if testing.Short() || simWorlds < 1000 {
 		t.Skip("builds the library anew, and many worlds")
 	}
-	binary := buildBroken(t)
-	found := regexp.MustCompile(`seed (\d+): ([^:]*)`)
-	for _, b := range breaches {
-		t.Run(b.rule, func(t *testing.T) {
-			run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m",
-				"-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather)
-			run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
-			out, err := run.CombinedOutput()
-			match := found.FindSubmatch(out)
-			if err == nil || match == nil {
-				t.Fatalf("%d worlds did not notice that it does not hold\n%s", b.within, out)
-			}
-			t.Logf("%-55s found in world %3s of %3d: %s", b.rule, match[1], b.within, match[2])
-		})
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := rulesOf(t)
+	for _, l := range layers(t, root) {
+		binary := l.build(t, root)
+		for _, b := range l.breaches {
+			t.Run(b.rule, func(t *testing.T) { b.look(t, binary, rules[b.rule]) })
+		}
 	}
 }
 
-// brokenTexts returns the files with every rule breakable.
-func brokenTexts(t *testing.T, root string) map[string]string {
+// finding is what a run says first that has found something.
+var finding = regexp.MustCompile(`seed (\d+): ([^:]*)`)
+
+// look runs worlds in which the rule of that id is broken.
+func (b *breach) look(t *testing.T, binary, id string) {
+	run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m",
+		"-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather, "-sim.mutation="+cmp.Or(b.mutation, "none"))
+	run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
+	out, err := run.CombinedOutput()
+	match := finding.FindSubmatch(out)
+	switch {
+	case b.survives != "" && err == nil:
+		t.Logf("%-28s %-58s survives %4d worlds: %s", id, b.rule, b.within, b.survives)
+	case err == nil || match == nil:
+		t.Errorf("%d worlds did not notice that it does not hold\n%s", b.within, out)
+	default:
+		t.Logf("%-28s %-58s found in world %4s of %4d: %s", id, b.rule, match[1], b.within, match[2])
+	}
+}
+
+// layer is files in which rules can be broken, and which they are: those that change one place in
+// several ways are in several layers.
+type layer struct {
+	texts    map[string]string
+	breaches []breach
+}
+
+// layers parts the breaches, with the files as they are under root.
+func layers(t *testing.T, root string) (all []*layer) {
 	t.Helper()
-	texts := make(map[string]string)
 	for _, b := range breaches {
-		text, ok := texts[b.file]
+		fits := func(l *layer) bool { return l.add(t, root, b) }
+		if slices.ContainsFunc(all, fits) {
+			continue
+		}
+		all = append(all, &layer{texts: make(map[string]string)})
+		if !fits(all[len(all)-1]) {
+			t.Errorf("%s: what it changes does not occur once in %s: the rule has moved, and its breach must follow", b.rule, b.file)
+		}
+	}
+	return all
+}
+
+// add makes the breach's rule breakable, if all that it changes occurs once.
+func (l *layer) add(t *testing.T, root string, b breach) bool {
+	t.Helper()
+	texts := maps.Clone(l.texts)
+	for _, c := range b.changes() {
+		text, ok := texts[c.file]
 		if !ok {
-			source, err := os.ReadFile(filepath.Join(root, b.file))
+			source, err := os.ReadFile(filepath.Join(root, c.file))
 			if err != nil {
 				t.Fatal(err)
 			}
 			text = string(source)
 		}
-		if n := strings.Count(text, b.was); n != 1 {
-			t.Errorf("%s: %q occurs %d times in %s: the rule has moved, and its breach must follow", b.rule, b.was, n, b.file)
+		if strings.Count(text, c.was) != 1 {
+			return false
 		}
-		texts[b.file] = strings.Replace(text, b.was, strings.ReplaceAll(b.now, "RULE", strconv.Quote(b.rule)), 1)
+		texts[c.file] = strings.Replace(text, c.was, strings.ReplaceAll(c.now, "RULE", strconv.Quote(b.rule)), 1)
 	}
-	return texts
+	l.texts, l.breaches = texts, append(l.breaches, b)
+	return true
 }
 
-// What a breach replaces occurs once, so that it breaks what it says.
-func TestBreachesFit(t *testing.T) { brokenTexts(t, filepath.Join("..", "..")) }
-
-// buildBroken builds this test with every rule breakable, and returns the file.
-func buildBroken(t *testing.T) string {
+// rulesOf returns the rule of each mutation and breach, by the name that docs/rules.md gives it.
+func rulesOf(t *testing.T) map[string]string {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rules.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, texts := t.TempDir(), brokenTexts(t, root)
+	rules := make(map[string]string)
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| `") || len(cells) != 8 {
+			continue
+		}
+		for name := range strings.SplitSeq(strings.Trim(cells[7], " |\n"), "<br>") {
+			rules[strings.Trim(name, "`\"")] = strings.Trim(cells[0], "| `")
+		}
+	}
+	return rules
+}
+
+// What a breach replaces occurs once, so that it breaks what it says.
+func TestBreachesFit(t *testing.T) { layers(t, filepath.Join("..", "..")) }
+
+// packageClause is where a file says which package it is of.
+var packageClause = regexp.MustCompile("(?m)^package .*$")
+
+// build builds this test with the layer's rules breakable, and returns the file.
+func (l *layer) build(t *testing.T, root string) string {
+	t.Helper()
+	texts := maps.Clone(l.texts)
+	for name, text := range l.texts {
+		texts[filepath.Join(filepath.Dir(name), "broken.go")] = packageClause.FindString(text) + "\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n"
+	}
+	return buildOver(t, root, texts)
+}
+
+// buildOver builds this test with these texts in place of the files under root, and returns the
+// file.
+func buildOver(t *testing.T, root string, texts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
-	put := func(name, text string) {
+	for name, text := range texts {
 		file := filepath.Join(dir, strings.ReplaceAll(name, string(filepath.Separator), "-"))
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		overlay.Replace[filepath.Join(root, name)] = file
 	}
-	clause := regexp.MustCompile("(?m)^package .*$")
-	for name, text := range texts {
-		put(name, text)
-		folder := filepath.Dir(name)
-		put(filepath.Join(folder, "broken.go"),
-			clause.FindString(text)+"\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n")
-	}
 	config, err := json.Marshal(overlay)
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlayFile, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
+	overlayFile, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "built.test")
 	if err := os.WriteFile(overlayFile, config, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 func (p *Plan) kinds() []func() {
 	network := []func(){p.sever, p.partition, p.partition, p.isolate, p.slow, p.cross}
 	servers := []func(){p.crash, p.crash, p.crash, p.crashAll, p.roll, p.hang, p.hang, p.promote, p.promoteAll, p.promoteAll, p.promoteAndCrash, p.promoteAndCrash, p.flush, p.flushAll, p.flushScripts}
-	roles := []func(){p.demote, p.demote, p.demoteAll, p.failOver, p.failOver, p.failOver, p.failOverAll, p.attach, p.attach, p.persist, p.persist, p.backUp, p.backUp, p.restore, p.rename}
+	roles := []func(){p.demote, p.demote, p.demoteAll, p.failOver, p.failOver, p.failOver, p.failOverAll, p.attach, p.attach, p.persist, p.persist, p.restartAs, p.backUp, p.backUp, p.restore, p.rename}
 	outside := []func(){p.tamper, p.tamper, p.tamper, p.delete, p.foreign, p.foreign, p.foreign, p.fakeCounter}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
@@ -184,6 +184,10 @@ func (p *Plan) failOverAll() {
 func (p *Plan) attach() { p.node().Attach(p.rng.IntN(3) > 0) }
 
 func (p *Plan) persist() { p.node().Persist(Durability(p.rng.IntN(int(durabilities)))) }
+
+func (p *Plan) restartAs() {
+	p.node().RestartAs(Durability(p.rng.IntN(int(durabilities))), p.span())
+}
 
 func (p *Plan) backUp() { p.node().BackUp() }
 

@@ -2,10 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/script"
@@ -64,6 +67,7 @@ type Holding struct {
 	// ended: it was given up; ranOut: after the lock had run out but for the guard. told: the
 	// holder was told that it lost the lock.
 	ended, ranOut, told bool
+	endedAt             time.Duration
 	// excused: somebody has deleted its key on a node, on which it may rest.
 	excused bool
 }
@@ -73,7 +77,7 @@ func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]
 // Acquired tells that m's process holds name. label is that of the Lock call.
 func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding {
 	w := j.world
-	h := &Holding{judge: j, machine: m, name: name, label: label, lease: l, token: l.Token(), acquired: w.Now()}
+	h := &Holding{judge: j, machine: m, name: name, label: label, lease: asked{l}, token: l.Token(), acquired: w.Now()}
 	began := w.lastAttempt(label)
 	left := m.Clock().Now().Until(l.Deadline())
 	h.left = left
@@ -90,7 +94,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if last := len(s.past) - 1; last >= 0 && s.past[last].label == label && s.past[last].token+1 == h.token {
 		j.inTurn++
 	}
-	if left <= 0 && stopped < began {
+	if left <= 0 && max(stopped, time.Duration(w.stalledUntil.Load())) < began {
 		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
 	}
 	if other, ok := s.tokens[h.token]; ok {
@@ -102,7 +106,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	s.tokens[h.token] = label
 	for _, past := range s.past {
 		switch {
-		case past.token > h.token && (past.acquired < began || !j.Outlaw):
+		case past.token > h.token && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) < began):
 			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
 		}
 	}
@@ -141,6 +145,18 @@ func (j *Judge) excuse(name string) {
 	}
 }
 
+// excuseAll tells that an operator has vouched for a node that has lost its data since: nothing of
+// what it had counts any more.
+func (j *Judge) excuseAll() {
+	j.mu.Lock()
+	names := slices.Collect(maps.Keys(j.names))
+	j.mu.Unlock()
+	for _, name := range names {
+		j.excuse(name)
+		j.forget(name, j.world.Now())
+	}
+}
+
 // forget tells that the lock's counters are overwritten until then: tokens begin anew.
 func (j *Judge) forget(name string, until time.Duration) {
 	j.mu.Lock()
@@ -175,7 +191,7 @@ func (h *Holding) Ended() {
 	j.world.gaveUp(h.lease.HolderID())
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.ended, h.ranOut = true, h.runOut()
+	h.ended, h.ranOut, h.endedAt = true, h.runOut(), j.world.Now()
 	s := j.names[h.name]
 	j.check(h.name, s)
 	s.drop(h)
@@ -199,7 +215,9 @@ func (h *Holding) Lost() {
 	if lost && !h.ranOut && !h.runOut() {
 		j.losses++
 	}
-	if !lost && !h.ranOut && (h.ended || !h.runOut()) {
+	// It may run out while the call stands still that gives it up.
+	stalled := time.Duration(j.world.stalledUntil.Load()) > h.endedAt
+	if !lost && !h.ranOut && (h.ended && !stalled || !h.runOut()) {
 		j.condemn("a loss is true: %s is told that it lost %s, which a quorum of nodes had all the time", h.label, h.name)
 	}
 	if willing > 0 && h.extendable() {
@@ -275,19 +293,17 @@ func (j *Judge) Look(name string) {
 // check says when more than one validity runs. The caller holds j.mu.
 func (j *Judge) check(name string, s *story) {
 	var first *Holding
-	for i := 0; i < len(s.running); i++ {
-		h := s.running[i]
+	deadlines := deadlines(s.running)
+	var lapsed []*Holding
+	for i, h := range s.running {
 		now := h.machine.clock.Now()
-		left := now.Until(h.lease.Deadline())
+		left := now.Until(deadlines[i])
 		if h.lapsed && left > 0 {
 			j.condemn("a lapsed lock is not resurrected: %s holds %s again, for %v", h.label, name, left)
 		}
 		h.lapsed = left <= 0
 		if h.lapsed {
-			// A stopped holder asks nothing, and asking is not without effect.
-			if !h.machine.halted.Load() && h.lease.Err() == nil {
-				j.condemn("a holder knows: %s holds %s, and its validity ran out %v ago", h.label, name, -left)
-			}
+			lapsed = append(lapsed, h)
 			continue
 		}
 		if h.excused {
@@ -301,6 +317,26 @@ func (j *Judge) check(name string, s *story) {
 				first.label, first.machine.clock.Now().Until(first.lease.Deadline()), h.label, left, name)
 		}
 		first = h
+	}
+	for _, h := range lapsed {
+		// A stopped holder asks nothing, and asking is not without effect.
+		if !h.machine.halted.Load() && h.lease.Err() == nil {
+			j.condemn("a holder knows: %s holds %s, and its validity has run out", h.label, name)
+		}
+	}
+}
+
+// deadlines are those of the holders, at one moment: whoever is asked may be in the way of another
+// who stands still.
+func deadlines(running []*Holding) []clock.Instant {
+	for {
+		ends := make([]clock.Instant, len(running))
+		for i, h := range running {
+			ends[i] = h.lease.Deadline()
+		}
+		if len(running) < 2 || !slices.ContainsFunc(running, func(h *Holding) bool { return h.lease.Deadline() != ends[slices.Index(running, h)] }) {
+			return ends
+		}
 	}
 }
 
@@ -355,6 +391,9 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 	n.order(s, r, step, reply, err)
 	if r.args[1] == script.Quarantine.Text {
 		n.quarantined() // it begins when somebody finds the reason
+	}
+	if err == nil && len(step) > 1 && step[0] == script.Admit && n.vouching > 0 && n.lostAt >= n.vouchedAt {
+		w.Judge.excuseAll() // an operator's word was given for what is not there any more
 	}
 	if err == nil && len(step) > 1 && granted(reply) && (step[0] == script.Acquire || step[0] == script.Extend || step[0] == script.Repair) {
 		n.prolong(step[1], r.sent)

@@ -1,6 +1,9 @@
 package sim
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Mutation is a rule of the lock that is broken on purpose.
 type Mutation uint8
@@ -26,6 +29,13 @@ const (
 	AdmissionBlind     // a server is admitted though it has forgotten since it was looked at
 	RepairOverwrites   // repair does not look at what is there
 	LeavesUnheld       // a node without a holder's record leaves those on others to whom it calls
+	AdmissionUnnamed   // an admission that was written under another run or replication id admits
+	AdmissionShort     // an admission of less than a stamp's length admits
+	LookingWrites      // whoever looks at a node writes there
+	RepeatRefused      // an acquire that is executed again is not granted again
+	BatchAnySecond     // several at once are granted under counters of another second than the node's
+	BatchAnyCounter    // several at once are granted under counters that are not larger
+	CounterUnbounded   // a counter may be so large that the next is equal
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
@@ -63,6 +73,13 @@ var mutationNames = [Mutations]string{
 	AdmissionBlind:     "admission not compared",
 	RepairOverwrites:   "repair overwrites",
 	LeavesUnheld:       "left by a node without a record",
+	AdmissionUnnamed:   "admission of another server",
+	AdmissionShort:     "admission of no server",
+	LookingWrites:      "looking writes",
+	RepeatRefused:      "a repeat is not granted again",
+	BatchAnySecond:     "batch granted in another second",
+	BatchAnyCounter:    "batch granted under a smaller counter",
+	CounterUnbounded:   "counter not bounded",
 	DriftIgnored:       "drift 0",
 	OneHolderID:        "one holder id for all tries of a call",
 	ReplyCountedTwice:  "a repeated reply counted twice",
@@ -90,6 +107,12 @@ func (m Mutation) weather() (Weather, bool) {
 		return Processes, true
 	case AdmissionBlind:
 		return Alone, true
+	case AdmissionUnnamed:
+		return Roles, true
+	case AdmissionShort, LookingWrites, CounterUnbounded:
+		return Outside, true
+	case BatchAnyCounter, BatchAnySecond:
+		return Storm, true
 	case ReachableQuorum:
 		return Lossy, true
 	}
@@ -101,12 +124,22 @@ func (m Mutation) Within() int {
 	switch m {
 	case ConfirmUnguarded, RepairOverwrites, ExtendCreates, LeavesUnheld:
 		return 3000
-	case AdmissionBlind:
+	case AdmissionBlind, AdmissionShort:
 		return 1000
 	case DriftIgnored, OneClock, WallDeadline, PromotionHidden, ReplicationIgnored:
 		return 500
 	}
 	return 300
+}
+
+// Batches reports whether the mutation is of the step that puts several together, which is then
+// used for single ones too.
+func (m Mutation) Batches() bool { return m == BatchAnySecond || m == BatchAnyCounter }
+
+// ParseMutation returns the mutation of that name.
+func ParseMutation(name string) (m Mutation, ok bool) {
+	i := slices.Index(mutationNames[:], name)
+	return Mutation(max(i, 0)), i >= 0
 }
 
 // edit is a change to the text of a script: now replaces was, which occurs once in file.
@@ -141,7 +174,14 @@ if (tonumber(seen[2]) or 0) > tonumber(ARGV[4]) then
   return 0
 end
 if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) then`},
-	LeavesUnheld: {"release.lua", `ours and ARGV[1] or nil`, `ARGV[1]`},
+	LeavesUnheld:     {"release.lua", `ours and ARGV[1] or nil`, `ARGV[1]`},
+	AdmissionUnnamed: {"admitted.lua", `if not said or expected == '' or string.sub(said, 1, -18) ~= expected then`, `if not said or expected == '' then`},
+	AdmissionShort:   {"admitted.lua", `expected == '' or `, ``},
+	LookingWrites:    {"inspect.lua", `local info = {}`, `redis.call('PSETEX', 'redlatch:looked', 1000, '') local info = {}`},
+	RepeatRefused:    {"acquire.lua", `if seen[1] == id and waiter ~= '=' then`, `if false then`},
+	BatchAnySecond:   {"batch.lua", ` and string.sub(proposed, 1, -7) == now[1]`, ``},
+	BatchAnyCounter:  {"batch.lua", `(not last or #last == #proposed and last < proposed)`, `true`},
+	CounterUnbounded: {"acquire.lua", `if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then`, `if false then`},
 }
 
 // edit returns what the mutation does to the text of a script that a server is sent, nil

@@ -68,6 +68,9 @@ type Node struct {
 	replica   saved
 	// lostAt is when its data was last other than what it had a moment before, -1 for never.
 	lostAt time.Duration
+	// vouching is how many operators are about to vouch for it, the first since vouchedAt.
+	vouching  int
+	vouchedAt time.Duration
 	// standby is the process that the server took the place of, or that will take its; nil before
 	// that was asked for.
 	standby *server.Server
@@ -117,6 +120,21 @@ func (n *Node) Complete(ttl time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return n.server != nil && (n.lostAt < 0 || w.Now() > n.lostAt+ttl+ttl/50+2*time.Second)
+}
+
+// Vouch has an operator vouch for the node, by call.
+func (n *Node) Vouch(call func() error) error {
+	w := n.world
+	w.mu.Lock()
+	if n.vouching++; n.vouching == 1 {
+		n.vouchedAt = w.Now()
+	}
+	w.mu.Unlock()
+	err := call()
+	w.mu.Lock()
+	n.vouching--
+	w.mu.Unlock()
+	return err
 }
 
 // RunID is that of the server, "" while it is down.

@@ -93,7 +93,7 @@ func (w *simWorker) operate() {
 	if w.chance(85) {
 		if n.Complete(p.town.plan.MaxTTL) {
 			run := n.RunID()
-			err := p.client.Admit(ctx, address)
+			err := n.Vouch(func() error { return p.client.Admit(ctx, address) })
 			world.History.Add(p.machine.Name, "an operator vouches for run %s of %s: %v", run, n.Name, err)
 		}
 		return

@@ -83,12 +83,13 @@ func (w *World) FakeCounter(name string, d time.Duration) {
 	}
 }
 
-// Faked reports whether the lock's counters were faked a moment ago, which is to be refused.
-func (w *World) Faked(name string) bool {
+// Faked reports whether the lock's counters were faked at that time or a moment before, which is to
+// be refused.
+func (w *World) Faked(name string, at time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	until, ok := w.fakedUntil[name]
-	return ok && w.Now() < until+2*time.Second
+	return ok && at < until+2*time.Second
 }
 
 // Foreign has a client of another library try to take the lock, by SET NX PX on all nodes at one

@@ -136,6 +136,24 @@ func (n *Node) Persist(d Durability) {
 	}
 }
 
+// RestartAs kills the server, which comes up again after down and keeps its data otherwise from then
+// on.
+func (n *Node) RestartAs(d Durability, down time.Duration) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.server == nil || w.calmed {
+		return
+	}
+	w.History.Add(n.Name, "crashes, down for %v (%v, and %v afterwards)", down, n.durability, d)
+	n.crash()
+	n.disturb(w.Now() + down)
+	w.after(down, func() {
+		n.durability, n.every = d, persistence(d)
+		n.up()
+	})
+}
+
 // persistence is how far behind the server a node's file may be.
 func persistence(d Durability) time.Duration {
 	if d == Snapshot {

@@ -17,12 +17,15 @@ import (
 )
 
 var (
-	simSeed  = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
-	simFor   = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
-	simFirst = flag.Uint64("sim.first", 1, "TestSim: the first seed")
-	simSky   = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
-	simFail  = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
-	simCount = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
+	simSeed   = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
+	simFor    = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
+	simFirst  = flag.Uint64("sim.first", 1, "TestSim: the first seed")
+	simSky    = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
+	simFail   = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
+	simBreak  = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
+	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
+	simStalls = flag.Int("sim.stalls", 200, "TestSimStalls: the number of worlds")
+	simCount  = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
 )
 
 // outcome is what one simulated world came to.
@@ -43,6 +46,9 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 	synctest.Test(t, func(t *testing.T) {
 		w := sim.New(seed, m)
 		town := &simTown{world: w, plan: sim.NewPlan(w, *simSky)}
+		if *simStand {
+			defer w.Anywhere(town.plan)()
+		}
 		town.live()
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
@@ -78,6 +84,8 @@ type simRun struct {
 	t     *testing.T
 	start time.Time
 	next  atomic.Uint64 // the seed to come
+	// mutation breaks a rule, None of them as a rule.
+	mutation sim.Mutation
 
 	mu             sync.Mutex // guards what follows; nothing is called while it is held but what prints
 	total          outcome
@@ -97,7 +105,7 @@ func (r *simRun) lane(t *testing.T) {
 		if seed >= *simFirst+uint64(*simCount) && time.Since(r.start) >= *simFor {
 			return
 		}
-		if !r.add(t, seed, simulate(t, seed, sim.None, false)) {
+		if !r.add(t, seed, simulate(t, seed, r.mutation, false)) {
 			return
 		}
 	}
@@ -137,8 +145,12 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 //	go test -run 'TestSim$' -v -sim.seed=N ./internal/sim    replays one world and prints its history
 //	go test -run 'TestSim$' -v -sim.for=10m ./internal/sim   goes on for so long
 func TestSim(t *testing.T) {
+	mutation, ok := sim.ParseMutation(*simBreak)
+	if !ok {
+		t.Fatalf("no mutation %q", *simBreak)
+	}
 	if *simSeed != 0 {
-		o := simulate(t, *simSeed, sim.None, true)
+		o := simulate(t, *simSeed, mutation, true)
 		t.Logf("%s", o.history)
 		for _, v := range o.verdicts {
 			t.Errorf("seed %d: %s", *simSeed, v)
@@ -148,7 +160,7 @@ func TestSim(t *testing.T) {
 	if testing.Short() {
 		*simCount = min(*simCount, 200)
 	}
-	r := &simRun{t: t, start: time.Now()}
+	r := &simRun{t: t, start: time.Now(), mutation: mutation}
 	r.next.Store(*simFirst)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives for longer than its world
 	t.Run("worlds", func(t *testing.T) {

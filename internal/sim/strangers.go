@@ -76,7 +76,7 @@ func (n *Node) watchRecord(m *Machine, step []string, before string, settled boo
 		}
 		return
 	}
-	if n.server.Writes != writes && settled && !w.usurped && len(step) > 0 && step[0] != release {
+	if n.server.Writes != writes && settled && !w.usurped && (len(step) == 0 || step[0] != release) {
 		w.Judge.Condemn("a stranger changes nothing: %s has written on %s, which has %s", m.Name, n.Name, before)
 	}
 	if now != before {

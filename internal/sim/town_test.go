@@ -157,7 +157,7 @@ func (p *simProcess) maxHold() time.Duration { return 3 * p.town.plan.MaxTTL }
 // open starts the program.
 func (p *simProcess) open() error {
 	config := p.config()
-	batches := p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
+	batches := p.town.world.Mutation.Batches() || p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
 	client, err := openInWorld(config, p.town.world, p.machine, batches)
 	p.client = client
 	return err

@@ -44,7 +44,7 @@ func (w *World) troubled() (last time.Duration) {
 // StallsFor is how long what was begun before the calm goes on: a goroutine stands still until its
 // time is over.
 func (w *World) StallsFor() time.Duration {
-	last := time.Duration(0)
+	last := time.Duration(w.stalledUntil.Load())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {

@@ -200,7 +200,7 @@ func (w *simWorker) failed(label, name string, began time.Duration, err error) {
 	h := w.process.town.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
 	world := w.process.town.world
-	known := errors.Is(err, redlatch.ErrRefused) && (world.Faked(name) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
+	known := errors.Is(err, redlatch.ErrRefused) && (world.Faked(name, began) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
 	if !known && (errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid)) {
 		w.process.town.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}

@@ -51,10 +51,11 @@ type World struct {
 	ended map[string]time.Duration
 	// traces are the attempts that were granted a record, by holder id; current those of a
 	// name that may still lose one.
-	traces  map[string]*trace
-	current map[string][]*trace
-	quiet   atomic.Bool // no goroutine stalls any more
-	calmed  bool        // no fault comes any more
+	traces       map[string]*trace
+	current      map[string][]*trace
+	stalledUntil atomic.Int64 // until when a goroutine stands still, of those that do so anywhere
+	quiet        atomic.Bool  // no goroutine stalls any more
+	calmed       bool         // no fault comes any more
 }
 
 type attempt struct {

@@ -21,7 +21,7 @@ import (
 // from its own file and from higher ones.
 var order = []string{
 	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "client.go", "stats.go", "option.go",
-	"lock.go", "release.go", "renewal.go", "call.go", "wait.go", "acquire.go", "close.go", "hook.go",
+	"lock.go", "minhold.go", "unlock.go", "renewal.go", "call.go", "wait.go", "acquire.go", "close.go", "hook.go",
 	"admin.go", "list.go",
 }
 

@@ -72,7 +72,7 @@ func TestArbiterRestartsUnderWay(t *testing.T) {
 			}
 			nodes := redistest.Nodes(t, n, redistest.Options{Args: args})
 			c := locktest.Config(redistest.URLs(nodes)...)
-			c.TTL = 2 * time.Second
+			c.TTL = 6 * time.Second // for a busy machine to renew it
 			first := locktest.TryLock(t, locktest.Open(t, c), "x")
 			clients := clientsOf(t, c, 5)
 			outs := queueUp(t, nodes, clients, "x", 0)

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/hook"
+)
+
+// setStall has each statement of the library call f first, where it was built for that; else nil.
+var setStall func(f func())
+
+// Anywhere has goroutines of the library stand still at any of its statements, where it was built so
+// that each calls a function first (stall_test.go). Nothing else may run in the process then but
+// this one world. It lasts until end is called.
+func (w *World) Anywhere(p *Plan) (end func()) {
+	if setStall == nil {
+		panic("sim: the library was not built to stand still")
+	}
+	draw := w.Rand("anywhere")
+	longest := []time.Duration{p.NodeTimeout, p.TTL / 2, 2 * p.TTL}[draw.IntN(3)]
+	often := 20 + draw.IntN(400) // of a million statements
+	var drawing atomic.Bool
+	setStall(func() {
+		if asking.Load() > 0 || w.quiet.Load() || !drawing.CompareAndSwap(false, true) {
+			return
+		}
+		stalls, d := draw.IntN(1_000_000) < often, between(draw, 0, longest)
+		drawing.Store(false)
+		if !stalls {
+			return
+		}
+		until := w.Now() + d
+		w.stalledUntil.Store(max(w.stalledUntil.Load(), int64(until)))
+		for _, m := range w.all {
+			for _, way := range m {
+				way.disturb(until)
+			}
+		}
+		w.History.Add("library", "a goroutine stands still for %v", d)
+		time.Sleep(d)
+	})
+	return func() { setStall(func() {}) }
+}
+
+// asking is not 0 while a judge asks leases, which is not to stand still.
+var asking atomic.Int32
+
+// asked is a lease that a judge asks.
+type asked struct{ lease hook.Lease }
+
+func (l asked) Deadline() clock.Instant {
+	asking.Add(1)
+	defer asking.Add(-1)
+	return l.lease.Deadline()
+}
+
+func (l asked) End() clock.Instant {
+	asking.Add(1)
+	defer asking.Add(-1)
+	return l.lease.End()
+}
+
+func (l asked) Token() uint64 {
+	asking.Add(1)
+	defer asking.Add(-1)
+	return l.lease.Token()
+}
+
+func (l asked) Err() error {
+	asking.Add(1)
+	defer asking.Add(-1)
+	return l.lease.Err()
+}
+
+func (l asked) HolderID() string {
+	asking.Add(1)
+	defer asking.Add(-1)
+	return l.lease.HolderID()
+}

@@ -1,0 +1,76 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// seams are what can be taken out of the library by deleting its files and one line: each only
+// saves work, and the lock is the same without it.
+var seams = map[string]struct {
+	files      []string
+	file       string // with the line
+	line, then string
+	skip       string // what is about nothing else
+}{
+	"batches": {
+		files: []string{"internal/node/batch.go"},
+		file:  "client.go",
+		line:  "	return node.Batch(node.New(conn, o), c.config.batchAbove), nil\n",
+		then:  "	return node.New(conn, o), nil\n",
+		skip:  "TestTimeOfTryLock/batch_stuck",
+	},
+	"direct connection": {
+		files: []string{"internal/redisconn/direct.go", "internal/redisconn/wire.go"},
+		file:  "endpoint.go",
+		line:  "		return redisconn.NewDirect(conn), nil\n",
+		skip:  "^$",
+	},
+}
+
+// The tests of locking pass without batches, and without the direct connection.
+func TestSeams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library anew, and locks on real servers")
+	}
+	top, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, seam := range seams {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(top, seam.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte(seam.line)); n != 1 {
+				t.Fatalf("%s has the line %d times: %q", seam.file, n, seam.line)
+			}
+			without := filepath.Join(t.TempDir(), filepath.Base(seam.file))
+			if err := os.WriteFile(without, bytes.Replace(text, []byte(seam.line), []byte(seam.then), 1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			replaced := map[string]string{filepath.Join(top, seam.file): without}
+			for _, file := range seam.files {
+				replaced[filepath.Join(top, file)] = "" // not there
+			}
+			overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "overlay.json")
+			if err := os.WriteFile(path, overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-count=1", "-overlay="+path, "-skip="+seam.skip, "./test/locking", "./oneshot")
+			tests.Dir = top
+			if out, err := tests.CombinedOutput(); err != nil {
+				t.Errorf("without it: %v\n%s", err, out)
+			}
+		})
+	}
+}

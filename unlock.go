@@ -1,0 +1,49 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+)
+
+// Unlock releases the lock, or hands it over to the next who waits for it. It waits
+// until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
+// at most, whether or not ctx is done; ctx is not used, and may be nil. Keys on nodes
+// that did not answer are deleted in the background, or expire with their TTL.
+//
+// Where the next caller of this client goes on to hold by the same attempt (package
+// documentation, "Waiting"), no node is asked, and a lock that somebody has deleted there
+// is not seen to be lost.
+//
+// Where another client waits, the node that keeps the wait queue is the only one that is
+// asked: the client that it wakes up takes the other keys over, and those that are
+// left are deleted in the background after half a second, or when the client is
+// closed.
+//
+// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
+// released when that is over.
+//
+// Errors: ErrLost when the lock was no longer ours, though what was left of it
+// is released; ErrReleased when it was released before; ErrNoQuorum in a
+// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
+// not held then, but others may have to wait for the TTL.
+func (l *Lock) Unlock(ctx context.Context) error {
+	_ = ctx
+	if l.client.enterWith(l) == nil {
+		defer l.client.calls.Done()
+	}
+	return l.release()
+}
+
+// release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
+// for what is left of WithMinHold.
+func (l *Lock) release() error {
+	before := l.Err()
+	last, first := l.unlock(ErrReleased)
+	if !first {
+		before = last
+	}
+	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
+		return l.keep(first, before)
+	}
+	return l.drop(before, before == nil)
+}
