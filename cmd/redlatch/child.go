@@ -26,6 +26,8 @@ type child struct {
 	// when no guard is left.
 	events          chan event
 	finished, heard chan struct{}
+	// early are events from before COMMAND's start was heard of.
+	early []event
 	// reaped is set by the owner once it has seen the end of COMMAND: from
 	// then on pid may be somebody else's.
 	reaped bool
@@ -163,8 +165,13 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 	c.guards.extend(deadline)
 	c.guards.ask() // to look at it
 	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
-	for {
+	for heard := c.heard; ; {
+		if heard == nil && len(c.events) == 0 {
+			return c.notStarted("the guard processes have ended")
+		}
 		select {
+		case <-heard:
+			heard = nil
 		case ev := <-c.events:
 			switch {
 			case ev.started != 0:
@@ -177,10 +184,10 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			case ev.failed != nil:
 				c.finish()
 				return startFailure(path, ev.failed)
-			case ev.of == ofParent, ev.of == ofGuard:
-				c.tree.clear(patience)
-				c.finish()
-				return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: a guard process has ended (%s)", describe(ev.status))}
+			case ev.of == ofParent:
+				return c.notStarted("its parent process has ended (" + describe(ev.status) + ")")
+			default: // COMMAND's parent may have started it
+				c.early = append(c.early, ev)
 			}
 		case <-over:
 			c.tree.clear(patience)
@@ -188,6 +195,13 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			return &outcome{code: exitLost, err: errors.New("the lock was lost before COMMAND had started")}
 		}
 	}
+}
+
+// notStarted is the end of a start of which nothing more will be heard.
+func (c *child) notStarted(why string) *outcome {
+	c.tree.clear(patience)
+	c.finish()
+	return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: %s", why)}
 }
 
 // startFailure sorts the errors of execve(2) as shells do.

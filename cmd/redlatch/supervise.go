@@ -69,6 +69,9 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 		out:     out,
 		refused: make(map[int]bool),
 	}
+	for _, ev := range child.early {
+		s.changed(ev)
+	}
 	s.watch(r.MaxRun)
 	// In this order: the lock is judged when COMMAND is known to have ended.
 	lost = s.lock.Err() != nil
