@@ -172,7 +172,6 @@ func (s *supervisor) check() time.Duration {
 	if left <= 0 {
 		if s.killed.IsZero() {
 			s.killed = time.Now()
-			raisePriority()
 		}
 		s.left = s.child.tree.clear(poll)
 		s.sayRefused(s.left.refused)
