@@ -36,6 +36,10 @@ func raisePriority() {
 	}
 }
 
+// hurry has a process that was killed go before others, where that is permitted: it needs
+// a turn to end, which among many others may be long in coming.
+func hurry(pid int) { _ = unix.Setpriority(unix.PRIO_PROCESS, pid, -20) }
+
 // blockSignals keeps signals from the calling thread, which has to be locked, and from
 // what it starts. It returns those that were kept from it before.
 func blockSignals(mask uint64) (before uint64) {

@@ -21,6 +21,8 @@ func dieWithParent(*syscall.SysProcAttr) {}
 
 func raisePriority() {}
 
+func hurry(int) {}
+
 // blockSignals and unblockSignals have no system call that all systems have.
 func blockSignals(uint64) (before uint64) { return 0 }
 

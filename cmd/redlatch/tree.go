@@ -63,6 +63,7 @@ func (t *tree) pass() found {
 			if !t.killed[pid] {
 				now.fresh++
 				t.killed[pid] = true
+				hurry(pid)
 			}
 		}
 	})
@@ -83,14 +84,26 @@ func (t *tree) pass() found {
 // on meanwhile; in this time there are dozens of passes.
 const unbroken = 5 * time.Millisecond
 
+// certain is how many passes in succession have to come across nobody. The kernel does
+// not promise that a list of children has one that came while another ended.
+const certain = 3
+
 // clear makes passes until all that can be killed has ended, or until limit has
 // passed.
 func (t *tree) clear(limit time.Duration) found {
 	begin := time.Now()
 	fresh := begin
+	none := 0
 	for pause := time.Millisecond / 4; ; {
 		now := t.pass()
-		if now.dying == 0 || time.Since(begin) > limit {
+		if now.dying == 0 {
+			if none++; none == certain {
+				return now
+			}
+			continue
+		}
+		none = 0
+		if time.Since(begin) > limit {
 			return now
 		}
 		if now.fresh > 0 {
