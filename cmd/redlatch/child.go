@@ -175,11 +175,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 		case ev := <-c.events:
 			switch {
 			case ev.started != 0:
-				c.pid = ev.started
-				if ownGroup {
-					c.group = c.pid
-				}
-				c.tty.start(c.group)
+				c.started(ev.started, ownGroup)
 				return nil
 			case ev.failed != nil:
 				c.finish()
@@ -190,11 +186,23 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 				c.early = append(c.early, ev)
 			}
 		case <-over:
+			if pid := int(c.guards.shared.command.Load()); pid != 0 {
+				c.started(pid, ownGroup) // which is about to be told
+				return nil
+			}
 			c.tree.clear(patience)
 			c.finish()
 			return &outcome{code: exitLost, err: errors.New("the lock was lost before COMMAND had started")}
 		}
 	}
+}
+
+func (c *child) started(pid int, ownGroup bool) {
+	c.pid = pid
+	if ownGroup {
+		c.group = pid
+	}
+	c.tty.start(c.group)
 }
 
 // notStarted is the end of a start of which nothing more will be heard.

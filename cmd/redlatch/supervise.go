@@ -229,7 +229,7 @@ func (s *supervisor) sayRefused(pids []int) {
 // changed takes note of a change of state.
 func (s *supervisor) changed(ev event) {
 	switch {
-	case s.child.reaped:
+	case s.child.reaped, ev.started != 0:
 	case ev.of == ofGuard:
 		s.out.warn("the guard process has ended (%v): COMMAND's parent process alone kills what COMMAND started if redlatch is killed", describe(ev.status))
 	case ev.of == ofParent:
