@@ -32,10 +32,14 @@ func TestModel(t *testing.T) {
 		{name: "lock 3 clients", model: "lock", defines: []string{"CLIENTS=3", "SORTED"}},
 		{name: "lock both clocks wrong", model: "lock", defines: []string{"TTL=4", "CLIENT_SLOW=1", "SORTED"}},
 		{name: "lock shortest quarantine", model: "lock", defines: []string{"QUARANTINE=3"}},
+		{name: "admission", model: "admission", cover: true},
+		{name: "admission of clients alike", model: "admission", defines: []string{"ALIKE"}},
 		{name: "token 3 nodes 2 attempts to 3", model: "token", defines: []string{"MAX=3"}, cover: true},
 		{name: "token 3 nodes 2 attempts to 4", model: "token", defines: []string{"SORTED"}},
 		{name: "token 3 nodes 2 attempts to 6 in blocks", model: "token", defines: []string{"MAX=6", "BLOCK=2", "SORTED"}},
 
+		{name: "admission 2 events", model: "admission", defines: []string{"EVENTS=2"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "admission of clients alike 2 events", model: "admission", defines: []string{"EVENTS=2", "ALIKE"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "lock 5 nodes 3 clients", model: "lock", defines: []string{"N=5", "CLIENTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "lock 5 nodes both clocks wrong", model: "lock", defines: []string{"N=5", "TTL=4", "CLIENT_SLOW=1", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "lock 3 clients both clocks wrong", model: "lock", defines: []string{"CLIENTS=3", "TTL=5", "CLIENT_SLOW=1", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
@@ -106,6 +110,36 @@ func TestMutations(t *testing.T) {
 		// Answers to an earlier round complete the quorum of a later one.
 		{"answers of two rounds mixed", "lock", []string{"MIX_ROUNDS"}, "exclusive"},
 
+		// A server that restarts votes at once.
+		{"uptime does not count", "admission", []string{"NO_QUARANTINE", "ALIKE"}, "exclusive"},
+		// The quarantine is shorter than the longest lock.
+		{"quarantine shorter than the TTL", "admission", []string{"QUARANTINE_SHORT"}, "exclusive"},
+		// One that begins anew is as long as its client's settings have it, though more was left.
+		{"quarantine shortened", "admission", []string{"QUARANTINE_SHORTENED"}, "exclusive"},
+		// A change of the deployment waits for the new settings' locks alone.
+		{"change waits for the new", "admission", []string{"CHANGE_WAITS_FOR_THE_NEW"}, "exclusive"},
+		// Who looks at the node does not see that it is in quarantine.
+		{"quarantine not read", "admission", []string{"NOTE_UNSEEN"}, "exclusive"},
+		// Clients admit and vote whatever the deployment's settings are.
+		{"any agreement", "admission", []string{"ANY_AGREEMENT"}, "exclusive"},
+		// A client trusts the admission of clients with other settings.
+		{"agreement not compared", "admission", []string{"AGREEMENT_UNCOMPARED"}, "exclusive"},
+		// Where the node has no record, the client's own word counts and not the other nodes'.
+		{"own word", "admission", []string{"OWN_WORD"}, "exclusive"},
+		// An admission is trusted wherever it came from.
+		{"admission not compared", "admission", []string{"VOTE_UNCOMPARED"}, "exclusive"},
+		{"server not compared", "admission", []string{"SERVER_UNCOMPARED"}, "exclusive"},
+		// It is compared with what the client has examined, not with what the server is now.
+		{"replication id not asked for", "admission", []string{"REPLICATION_ID_UNCOMPARED"}, "exclusive"},
+		// A record of this process is enough, though it was a replica meanwhile.
+		{"known by its run", "admission", []string{"KNOWN_BY_RUN"}, "exclusive"},
+		// A server that was promoted is taken for one that has been up for long.
+		{"promotion not seen", "admission", []string{"PROMOTION_UNSEEN", "ALIKE"}, "exclusive"},
+		// And so is one whose keys were deleted.
+		{"deletion not seen", "admission", []string{"DATA_LOSS_UNSEEN", "ALIKE"}, "exclusive"},
+		// The server has changed between the look and the admission.
+		{"admitted without a second look", "admission", []string{"ADMIT_UNCOMPARED"}, "exclusive"},
+
 		// The largest answer is the token, and a quorum of grants is enough.
 		{"write-back off", "token", []string{"NO_WRITE_BACK"}, "distinct"},
 		// The later holder's token is not larger than that of one who held before it began.
@@ -160,6 +194,8 @@ func TestSpareRules(t *testing.T) {
 	}{
 		// An extension that is counted only while validity lasts excludes all others also where it takes a free, admitted node.
 		{"extension takes free nodes", "lock", []string{"EXTEND_RECREATES"}},
+		// The admission key names the server, so that a script sent by its text finds none of this one.
+		{"script sent by its text", "admission", []string{"EVAL_ON_NOSCRIPT", "ALIKE"}},
 		// An unchanged counter shows that nobody else was granted the record, also where it has expired.
 		{"write-back guarded by counter only", "token", []string{"WRITE_BACK_BY_COUNTER_ONLY", "SORTED"}},
 	} {

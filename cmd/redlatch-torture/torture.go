@@ -70,6 +70,9 @@ Kinds of faults, of single and redlock:
 	lost-reply  commands are executed and their answers lost
 	namespace   packets to or from a server are lost (as root)
 	clock       a server's clock is stepped; nudge: by less than the drift
+	demote      a server is a replica for a while, and a master again, in one process
+	attach      a server is given a replica, which goes again
+	settings    a server's append-only file is switched off or on while it runs, and back
 	stop        SIGSTOP of a worker past the TTL; crash: kill -9; starve: a tenth of the CPU
 
 Of sentinel and cluster, beside stop, crash and starve:

@@ -154,7 +154,12 @@ func Decide(a Agreement, e Evidence) Decision {
 	switch {
 	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
 		// It may have lasted for long enough, and nobody can say so. One of this run from
-		// before it was a replica has come back with its master's data.
+		// before it was a replica has come back with its master's data; what is left of it
+		// may be more, as that of a change of the deployment is.
+		// rule: quarantine-not-shortened
+		if noted && note.possible(e.Now) {
+			quarantine = max(quarantine, note.left(e.Now))
+		}
 		return begin("its quarantine cannot be read, and begins anew")
 	case noted && note.Run == e.Run:
 		note.Length = max(note.Length, seconds(quarantine))

@@ -24,6 +24,8 @@ type breach struct {
 	// also are changes elsewhere; mutation, if not "", is one of package sim that goes with them.
 	also     []change
 	mutation string
+	// anywhere: goroutines stand still at any statement, too.
+	anywhere bool
 	// survives is why no world can show it, "" where one does.
 	survives string
 }
@@ -115,7 +117,7 @@ var breaches = []breach{
 		now: "	due := (k.confirmed == round || broken == RULE) && ",
 	},
 	{
-		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 1000, weather: "servers",
+		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 200, weather: "servers",
 		was:      "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
 		now:      "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
 		survives: "the admission key names the server, so that the text finds none of this one: it is the first of two guards",
@@ -141,20 +143,22 @@ var breaches = []breach{
 		now: "		recorded := e.Record.Agreement(a.Deployment)\n		if broken == RULE {\n			recorded.NoQuarantine = a.NoQuarantine\n		}\n",
 	},
 	{
-		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 1000, weather: "servers",
+		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 200, weather: "servers",
 		was:      "	if err == nil && connection != n.conn.Connections() {\n",
 		now:      "	if err == nil && connection != n.conn.Connections() && broken != RULE {\n",
 		survives: "the step says which run and replication id it expects, so that another server refuses it: it is the second of two guards",
 	},
 	{
-		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 1000,
-		was: "	if s.Free() || s.Ahead == 0 && s.Left >= 0 {\n",
-		now: "	if (s.Free() || s.Ahead == 0 && s.Left >= 0) && broken != RULE {\n",
+		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 300, weather: "processes",
+		was:      "	if s.Free() || s.Ahead == 0 && s.Left >= 0 {\n",
+		now:      "	if (s.Free() || s.Ahead == 0 && s.Left >= 0) && broken != RULE {\n",
+		survives: "a waiter asks at its heartbeat as well, a second later, and the judge allows for little less: TestExpiry finds it",
 	},
 	{
-		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 2000, weather: "storm",
-		was: "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
-		now: "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
+		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 200, weather: "storm",
+		was:      "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
+		now:      "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
+		survives: "a validity runs from the send however long the attempt lasts, and the nodes clamp what it proposes: it guards tokens of nodes that forget, where an attempt outlasts 4 s",
 	},
 	{
 		rule: "a holder that looks knows", file: "lock.go", within: 1000,
@@ -173,11 +177,15 @@ var breaches = []breach{
 		also: []change{{"internal/node/evidence.go", "	if a.Durable {\n", "	if a.Durable || broken == RULE {\n"}},
 	},
 	{
-		rule: "who gives up a place does not give up the lock", file: "internal/waitqueue/ticket.go", within: 2000, weather: "tight",
+		rule: "who gives up a place does not give up the lock", file: "internal/waitqueue/ticket.go", within: 100, weather: "lossy",
 		was: "	t.forget()\n	t.from = \"\"\n",
 		now: "	t.forget()\n	t.from = \"\"\n	if broken == RULE {\n		t.from = t.attempt\n	}\n",
-		also: []change{{"internal/waitqueue/contend.go", "	arbiter := lease.Answer(l.ticket.Arbiter())\n",
-			"	if broken == RULE {\n		time.Sleep(100 * time.Millisecond)\n	}\n	arbiter := lease.Answer(l.ticket.Arbiter())\n"}},
+		also: []change{{
+			"internal/waitqueue/contend.go", "	arbiter := lease.Answer(l.ticket.Arbiter())\n",
+			"	if broken == RULE {\n		standStill(1500)\n	}\n	arbiter := lease.Answer(l.ticket.Arbiter())\n",
+		}},
+		anywhere: true,
+		survives: "a caller that stands still at one place and an extension that gets no answer of the node with its place must meet, which they did not in 1000 worlds",
 	},
 }
 
@@ -208,6 +216,10 @@ func (b *breach) look(t *testing.T, binary, id string) {
 	run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m",
 		"-sim.fail=1", "-sim.count="+strconv.Itoa(b.within), "-sim.weather="+b.weather, "-sim.mutation="+cmp.Or(b.mutation, "none"))
 	run.Env = append(os.Environ(), "REDLATCH_BROKEN="+b.rule)
+	if b.anywhere {
+		run.Args = append(run.Args, "-sim.anywhere")
+		run.Env = append(run.Env, "GOMAXPROCS=1")
+	}
 	out, err := run.CombinedOutput()
 	match := finding.FindSubmatch(out)
 	switch {
@@ -224,6 +236,7 @@ func (b *breach) look(t *testing.T, binary, id string) {
 // several ways are in several layers.
 type layer struct {
 	texts    map[string]string
+	anywhere bool
 	breaches []breach
 }
 
@@ -231,11 +244,11 @@ type layer struct {
 func layers(t *testing.T, root string) (all []*layer) {
 	t.Helper()
 	for _, b := range breaches {
-		fits := func(l *layer) bool { return l.add(t, root, b) }
+		fits := func(l *layer) bool { return l.anywhere == b.anywhere && l.add(t, root, b) }
 		if slices.ContainsFunc(all, fits) {
 			continue
 		}
-		all = append(all, &layer{texts: make(map[string]string)})
+		all = append(all, &layer{texts: make(map[string]string), anywhere: b.anywhere})
 		if !fits(all[len(all)-1]) {
 			t.Errorf("%s: what it changes does not occur once in %s: the rule has moved, and its breach must follow", b.rule, b.file)
 		}
@@ -297,6 +310,9 @@ func (l *layer) build(t *testing.T, root string) string {
 	texts := maps.Clone(l.texts)
 	for name, text := range l.texts {
 		texts[filepath.Join(filepath.Dir(name), "broken.go")] = packageClause.FindString(text) + "\n\nimport \"os\"\n\nvar broken = os.Getenv(\"REDLATCH_BROKEN\")\n"
+	}
+	if l.anywhere {
+		texts = stallTexts(t, root, texts)
 	}
 	return buildOver(t, root, texts)
 }

@@ -9,6 +9,32 @@
 // scripts of package script as they are. [Weather] brings faults. A [Judge] watches
 // the holders and says what was broken.
 //
+// # Beyond what is promised
+//
+// Some of what comes is more than the library promises to bear (docs/design.md). The judge knows:
+//
+//   - A node's wall clock stepped by more than the drift ([Outlaw]): keys expire early, so that two
+//     may hold. Tokens are ordered all the same.
+//   - A lock's key deleted from outside: a vote is gone on which its holder rests. Who held it then is
+//     not judged against who comes after.
+//   - A lock's counters overwritten from outside: no node knows any more what was given. Tokens
+//     begin anew. The nodes refuse while they have what no client can have written.
+//   - An operator who vouches for a node that loses its data before the word arrives: what it had
+//     does not count any more. One who vouches earlier tells the truth.
+//   - A client of another library that gets a node's vote during its quarantine, of which it knows
+//     nothing: it is not judged as a holder.
+//   - A client with other settings that comes first where most nodes have forgotten the deployment:
+//     it is its deployment then, until an operator changes that.
+//   - A replica promoted, a node restarted, a role changed: nobody is blamed for what is slow or
+//     refused while it lasts, and for as long as a quarantine and the places in the queue need.
+//
+// # Standing still
+//
+// A process is stopped, and a goroutine of it stands still where it goes through a connection, a
+// timer or a message. TestSimStalls builds the library anew, with a call before each statement, so
+// that a goroutine stands still between any two, also with a mutex held. No line of the library is
+// there for that.
+//
 // # Replay
 //
 // All that is drawn is drawn from the seed, in a stream of its own for each

@@ -106,7 +106,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	s.tokens[h.token] = label
 	for _, past := range s.past {
 		switch {
-		case past.token > h.token && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) < began):
+		case past.token > h.token && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) <= began):
 			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
 		}
 	}

@@ -154,8 +154,7 @@ func (m *Machine) Kill() {
 	if m.dead {
 		return
 	}
-	m.dead = true
-	m.disturb(w.Now())
+	m.dead = true // which is nobody else's trouble: whoever listens no more is left out
 	close(m.end)
 	process := fmt.Sprintf("%s-%d", m.Name, m.lives)
 	w.killed[process], w.ended[process] = true, w.Now()

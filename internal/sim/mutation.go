@@ -97,7 +97,7 @@ func (m Mutation) String() string { return mutationNames[m] }
 // do.
 func (m Mutation) weather() (Weather, bool) {
 	switch m {
-	case UptimeLies, PromotionHidden, ReplicationIgnored, MarkerIgnored, FenceOff:
+	case UptimeLies, PromotionHidden, MarkerIgnored, FenceOff:
 		return Servers, true
 	case DriftIgnored, WallDeadline:
 		return Clocks, true
@@ -107,7 +107,7 @@ func (m Mutation) weather() (Weather, bool) {
 		return Processes, true
 	case AdmissionBlind:
 		return Alone, true
-	case AdmissionUnnamed:
+	case AdmissionUnnamed, ReplicationIgnored:
 		return Roles, true
 	case AdmissionShort, LookingWrites, CounterUnbounded:
 		return Outside, true
@@ -124,7 +124,7 @@ func (m Mutation) Within() int {
 	switch m {
 	case ConfirmUnguarded, RepairOverwrites, ExtendCreates, LeavesUnheld:
 		return 3000
-	case AdmissionBlind, AdmissionShort:
+	case AdmissionBlind, AdmissionShort, AdmissionUnnamed, BatchAnyCounter:
 		return 1000
 	case DriftIgnored, OneClock, WallDeadline, PromotionHidden, ReplicationIgnored:
 		return 500
@@ -135,6 +135,17 @@ func (m Mutation) Within() int {
 // Batches reports whether the mutation is of the step that puts several together, which is then
 // used for single ones too.
 func (m Mutation) Batches() bool { return m == BatchAnySecond || m == BatchAnyCounter }
+
+// Survives is why no world shows the mutation, "" where one does.
+func (m Mutation) Survives() string {
+	switch m {
+	case RepeatRefused:
+		return "no command is executed twice; and one that is takes the key for another's, so that the attempt fails and is undone"
+	case CounterUnbounded:
+		return "the client refuses what the script lets through: they are found together, as a breach"
+	}
+	return ""
+}
 
 // ParseMutation returns the mutation of that name.
 func ParseMutation(name string) (m Mutation, ok bool) {

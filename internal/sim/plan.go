@@ -50,6 +50,9 @@ type Plan struct {
 	Think time.Duration
 	// Brief is how many of a hundred uses of a lock last for a moment.
 	Brief int
+	// Abandon is how many of a hundred locks that nobody extends are left to run out, and Patient how
+	// many of a hundred calls wait for as long as a quarantine.
+	Abandon, Patient int
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
@@ -73,7 +76,7 @@ type Plan struct {
 // weather, if it names one, is not drawn.
 func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
-	p := &Plan{world: w, rng: r, Brief: 30, burst: make(chan struct{})}
+	p := &Plan{world: w, rng: r, Brief: 30, Abandon: 15, Patient: 10, burst: make(chan struct{})}
 	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
@@ -82,6 +85,9 @@ func NewPlan(w *World, weather string) *Plan {
 		p.Weather = fixed
 	}
 	w.Judge.Outlaw = p.Weather == Outlaw
+	if p.Weather == Calm {
+		p.Abandon, p.Patient = 50, 40
+	}
 	nodes := []int{1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5}[r.IntN(11)]
 	p.Machines = 2 + r.IntN(2)
 	p.Workers = 1 + r.IntN(2)
@@ -134,7 +140,7 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	uniform := r.IntN(4) > 0
 	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
-	if w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored {
+	if w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored || w.Mutation == AdmissionUnnamed {
 		uniform, replicated = true, true
 	}
 	for range nodes {
@@ -200,7 +206,7 @@ func (p *Plan) network() Network {
 		Delay:  between(r, 20*time.Microsecond, p.NodeTimeout/20),
 		Jitter: between(r, 10*time.Microsecond, p.NodeTimeout/10),
 	}
-	if r.IntN(2) == 0 {
+	if r.IntN(2) == 0 && p.Weather != Calm {
 		n.Spikes, n.Spike = 0.05*r.Float64(), between(r, 0, 4*p.NodeTimeout)
 	}
 	if (p.Weather == Lossy || p.Weather >= Torn) && r.IntN(2) == 0 {

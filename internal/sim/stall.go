@@ -8,8 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 )
 
-// setStall has each statement of the library call f first, where it was built for that; else nil.
-var setStall func(f func())
+// setStall has each statement of the library call f first, and those that are made to stand still
+// for so many ms call stand, where it was built for that; else nil.
+var setStall func(f func(), stand func(ms int))
 
 // Anywhere has goroutines of the library stand still at any of its statements, where it was built so
 // that each calls a function first (stall_test.go). Nothing else may run in the process then but
@@ -22,15 +23,7 @@ func (w *World) Anywhere(p *Plan) (end func()) {
 	longest := []time.Duration{p.NodeTimeout, p.TTL / 2, 2 * p.TTL}[draw.IntN(3)]
 	often := 20 + draw.IntN(400) // of a million statements
 	var drawing atomic.Bool
-	setStall(func() {
-		if asking.Load() > 0 || w.quiet.Load() || !drawing.CompareAndSwap(false, true) {
-			return
-		}
-		stalls, d := draw.IntN(1_000_000) < often, between(draw, 0, longest)
-		drawing.Store(false)
-		if !stalls {
-			return
-		}
+	stand := func(d time.Duration) {
 		until := w.Now() + d
 		w.stalledUntil.Store(max(w.stalledUntil.Load(), int64(until)))
 		for _, m := range w.all {
@@ -40,8 +33,18 @@ func (w *World) Anywhere(p *Plan) (end func()) {
 		}
 		w.History.Add("library", "a goroutine stands still for %v", d)
 		time.Sleep(d)
-	})
-	return func() { setStall(func() {}) }
+	}
+	setStall(func() {
+		if asking.Load() > 0 || w.quiet.Load() || !drawing.CompareAndSwap(false, true) {
+			return
+		}
+		stalls, d := draw.IntN(1_000_000) < often, between(draw, 0, longest)
+		drawing.Store(false)
+		if stalls {
+			stand(d)
+		}
+	}, func(ms int) { stand(time.Duration(ms) * time.Millisecond) })
+	return func() { setStall(func() {}, func(int) {}) }
 }
 
 // asking is not 0 while a judge asks leases, which is not to stand still.

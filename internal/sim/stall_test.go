@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,10 @@ const stallPackage = `package stall
 
 import "sync"
 
-var Point = func() {}
+var (
+	Point = func() {}
+	Stand = func(ms int) {}
+)
 
 type Mutex struct {
 	mu     sync.Mutex
@@ -112,10 +116,12 @@ func stalled(t *testing.T, name, text string, mutexes bool) string {
 	return changed
 }
 
-// stallTexts returns what is to be built in place of the library.
-func stallTexts(t *testing.T, root string) map[string]string {
+// stallTexts returns what is to be built in place of the library, of whose files some are changed
+// already.
+func stallTexts(t *testing.T, root string, changed map[string]string) map[string]string {
 	t.Helper()
 	texts := map[string]string{"internal/stall/stall.go": stallPackage}
+	maps.Copy(texts, changed)
 	for _, folder := range stalling {
 		entries, err := os.ReadDir(filepath.Join(root, folder))
 		if err != nil {
@@ -127,12 +133,16 @@ func stallTexts(t *testing.T, root string) map[string]string {
 			if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
+			text := changed[name]
+			if text == "" {
+				source, err := os.ReadFile(filepath.Join(root, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = string(source)
 			}
-			texts[name] = stalled(t, name, string(text), folder == "internal/sim" || slices.Contains(notStalling, name))
-			clause = packageClause.FindString(string(text))
+			texts[name] = stalled(t, name, text, folder == "internal/sim" || slices.Contains(notStalling, name))
+			clause = packageClause.FindString(text)
 		}
 		texts[filepath.ToSlash(filepath.Join(folder, "stalled.go"))] = clause + `
 
@@ -140,16 +150,18 @@ import "github.com/redlatch/redlatch/internal/stall"
 
 func stallPoint() { stall.Point() }
 
+func standStill(ms int) { stall.Stand(ms) }
+
 type stallMutex = stall.Mutex
 
-var _ = stallPoint
+var _, _ = stallPoint, standStill
 `
 	}
 	texts["internal/sim/stalling.go"] = `package sim
 
 import "github.com/redlatch/redlatch/internal/stall"
 
-func init() { setStall = func(f func()) { stall.Point = f } }
+func init() { setStall = func(f func(), stand func(ms int)) { stall.Point, stall.Stand = f, stand } }
 `
 	return texts
 }
@@ -164,7 +176,7 @@ func TestSimStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := buildOver(t, root, stallTexts(t, root))
+	binary := buildOver(t, root, stallTexts(t, root, nil))
 	// One world at a time, on one thread: a statement does not know which world it is in.
 	run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m", fmt.Sprint("-sim.count=", *simStalls), "-sim.anywhere")
 	run.Env = append(os.Environ(), "GOMAXPROCS=1")

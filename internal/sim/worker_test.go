@@ -106,10 +106,10 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	}
 
 	patience := w.between(0, 1200*time.Millisecond)
-	switch w.rng.IntN(10) {
-	case 0, 1:
+	switch chance := w.rng.IntN(100); {
+	case chance < 20:
 		patience = w.between(0, 3*plan.NodeTimeout)
-	case 2:
+	case chance < 20+plan.Patient:
 		patience = w.between(0, 2*plan.Quarantine())
 	}
 	began := p.town.world.Now()
@@ -242,7 +242,7 @@ func (u *simUse) live() {
 			u.extend(plan.AnyTTL(u.rng))
 		}
 	}
-	if !u.renewed && u.chance(15) {
+	if !u.renewed && u.chance(plan.Abandon) {
 		u.process.town.world.Abandoned(u.label)
 		return // nobody unlocks it: it runs out
 	}

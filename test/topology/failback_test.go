@@ -226,6 +226,39 @@ func TestAFailbackLongAgo(t *testing.T) {
 	})
 }
 
+// A quarantine that begins anew, as the server was a replica meanwhile, lasts no less than the one
+// that it had begun: that of a change of the deployment is as long as the longer of its settings.
+func TestAFailbackShortensNoQuarantine(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		const before, after = 10 * time.Minute, 10 * time.Second
+		f := newFailingBack(t, binary, before, false)
+		held := locktest.TryLock(t, f.other, "x", redlatch.WithoutRenewal())
+		c := locktest.WithMaxTTL(f.config, after)
+		client := locktest.Open(t, c)
+		if err := client.Reset(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		quarantine := "redlatch:{" + c.Deployment + "}:quarantine"
+		locktest.Await(t, "the replica has the quarantine", func() bool {
+			return locktest.Do(t, f.replica, "EXISTS", quarantine) == int64(1)
+		})
+		f.failBack(t, func() {})
+		_, err := locktest.AwaitAnswer(t, client, "y")
+		if !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("while the first holder's is %v: %v, want ErrNotAdmitted", held.Err(), err)
+		}
+		if left := locktest.VerdictOf(t, err, 0).Left; left < before/2 {
+			t.Errorf("it is to vote in %v, and a lock of %v may be held", left, before)
+		}
+		// So it is by what was noted, which the next look reads.
+		_, err = locktest.AwaitAnswer(t, locktest.Open(t, c), "y")
+		if left := locktest.VerdictOf(t, err, 0).Left; left < before/2 {
+			t.Errorf("another client: in %v", left)
+		}
+	})
+}
+
 // The first replica changes its master's replication id. No lock is lost by that, and no
 // quarantine begins: neither for a client that was there nor for one that comes.
 func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {

@@ -174,6 +174,22 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		return func() error { return nodes[0].wire.mend(always) }, nodes[0].wire.part(always, it.way)
 	case clockStep, nudge:
 		return func() error { return nodes[0].server.StepClock(-it.step) }, nodes[0].server.StepClock(it.step)
+	case demote:
+		_, err := nodes[0].server.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
+		return doing(nodes[0], "REPLICAOF", "NO", "ONE"), err
+	case attach:
+		replica, err := redistest.StartReplica(ctx, nodes[0].server, redistest.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return replica.Close, nil
+	case settings:
+		was, now, err := appendOnly(nodes[0])
+		if err != nil {
+			return nil, err
+		}
+		_, err = nodes[0].server.Do("CONFIG", "SET", "appendonly", now)
+		return doing(nodes[0], "CONFIG", "SET", "appendonly", was), err
 	case stop:
 		err := t.ambush(ctx, it.aim, workers[0], workers[0].stop)
 		return workers[0].resume, err
@@ -184,6 +200,23 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		return starved(workers), nil
 	}
 	panic("torture: no such fault: " + string(it.kind))
+}
+
+// doing is a command to the node's server, for later.
+func doing(p *place, command ...string) func() error {
+	return func() error {
+		_, err := p.server.Do(command...)
+		return err
+	}
+}
+
+// appendOnly returns what the server's setting of that name is, and the other value.
+func appendOnly(p *place) (was, other string, err error) {
+	reply, err := p.server.Do("CONFIG", "GET", "appendonly")
+	if strings.Contains(fmt.Sprint(reply), "yes") {
+		return "yes", "no", err
+	}
+	return "no", "yes", err
 }
 
 // loseSome has one command in eight executed and its answer lost.

@@ -25,6 +25,9 @@ const (
 	namespace kind = "namespace"  // a network namespace's link goes down, or loses replies
 	clockStep kind = "clock"      // the node's clock is stepped, and stepped back
 	nudge     kind = "nudge"      // the same, within the drift
+	demote    kind = "demote"     // a replica of nobody for a while, and a master again in the same process
+	attach    kind = "attach"     // a replica comes, and goes
+	settings  kind = "settings"   // the append-only file is switched off or on while the server runs, and back
 	stop      kind = "stop"       // a worker stopped for longer than its TTL
 	crash     kind = "crash"      // a worker killed; another takes its place
 	starve    kind = "starve"     // a few workers get a tenth of the CPU
@@ -69,6 +72,9 @@ var traits = map[kind]trait{
 	namespace: {weight: 5, out: true, server: true},
 	clockStep: {weight: 5, server: true},
 	nudge:     {weight: 4, server: true},
+	demote:    {weight: 4, out: true, forgets: true, server: true},
+	attach:    {weight: 3, server: true},
+	settings:  {weight: 3, server: true},
 	stop:      {weight: 8, worker: true},
 	crash:     {weight: 5, worker: true},
 	starve:    {weight: 3, worker: true},
@@ -87,7 +93,7 @@ var traits = map[kind]trait{
 // in the order in which they are shown.
 var independent = []kind{
 	killNode, wipeNode, blackout, hangNode, partition, split, latency, halfOpen, reset, refuse, lostReply,
-	namespace, clockStep, nudge, stop, crash, starve,
+	namespace, clockStep, nudge, demote, attach, settings, stop, crash, starve,
 }
 
 // parseKinds reads what --faults says, nil for all that the topology has.

@@ -274,6 +274,10 @@ func (p *planner) shape(it *item) {
 	case nudge:
 		it.for_ = between(200*time.Millisecond, 2*ttl)
 		it.step = between(time.Millisecond, drift(ttl)/4)
+	case demote:
+		it.for_ = between(20*time.Millisecond, ttl/2)
+	case attach, settings:
+		it.for_ = between(200*time.Millisecond, ttl)
 	case stop:
 		it.for_ = between(ttl*11/10, ttl*5/2)
 		it.aim = aims[p.rand.IntN(len(aims))]

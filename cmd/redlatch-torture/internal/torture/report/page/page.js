@@ -7,6 +7,7 @@
 		latency: ["#e0a33a", "slow"], "half-open": ["#b3662e", "half-open"], reset: ["#e06c2e", "connections reset"],
 		refuse: ["#a83d1e", "connections refused"], "lost-reply": ["#d98cb3", "answers lost"], namespace: ["#b02a6f", "packets lost"],
 		clock: ["#1f8a9e", "clock stepped"], nudge: ["#7cc4cf", "clock nudged"],
+		demote: ["#2e7d5b", "a replica for a while"], attach: ["#b9c4a0", "given a replica"], settings: ["#c4b79a", "settings changed"],
 		failover: ["#2e7d5b", "a replica promoted"], lag: ["#b3662e", "a replica promoted that was behind"],
 		minority: ["#d1495b", "cut off with one Sentinel and half of the workers"], "sentinel-kill": ["#64707d", "killed"],
 		"sentinel-hang": ["#7a4fb5", "hung"], takeover: ["#8b0f2e", "a replica promoted by itself"], move: ["#3b7dd8", "a slot moved"],
@@ -68,7 +69,7 @@
 			for (const f of mine) if (f.out > f.to && f.out >= left && f.from <= right) hatch(c, f.to, f.out, y + 2, h - 4, soft);
 			for (const f of mine) {
 				if (f.to < left || f.from > right) continue;
-				const thin = f.split || f.kind === "clock" || f.kind === "nudge";
+				const thin = f.split || ["clock", "nudge", "attach", "settings"].includes(f.kind);
 				bar(c, f.from, f.to, thin ? y + h - 8 : y + 2, thin ? 6 : h - 4, kinds[f.kind][0], 2);
 			}
 		}, (at, slack) => {
