@@ -131,7 +131,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 }
 
 func interrupted(sig os.Signal, name string) *outcome {
-	return &outcome{code: exitSignal + int(number(sig)), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
+	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
 }
 
 // acquireFailure turns the library's error into the exit code and the words.

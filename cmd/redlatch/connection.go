@@ -23,7 +23,7 @@ const (
 	defaultDeployment = "default"
 	defaultMaxTTL     = 30 * time.Second
 	// defaultNodeTimeout is longer than the library's: a command line is in
-	// less of a hurry than a server, and a release that is given up too soon
+	// less of a raise than a server, and a release that is given up too soon
 	// keeps the next one waiting for the TTL.
 	defaultNodeTimeout = 250 * time.Millisecond
 )

@@ -19,6 +19,7 @@ var examples = map[string][]commandline.Example{
 	},
 	"lock": {
 		{What: "take a lock in a script, for 25 s", Line: `handle=$(redlatch lock -w 10 --ttl 25 job) || exit`},
+		{What: "for as long as this script runs, or until it unlocks it", Line: `handle=$(redlatch lock --keep --parent $$ job) || exit`},
 	},
 	"extend": {
 		{What: "keep it for 25 s from now on", Line: `redlatch extend --ttl 25 job "$handle"`},
