@@ -31,23 +31,44 @@ unit: ## the tests that need no server, some seconds
 	go test -short $(UNIT)
 
 test: $(NPM) ## the tests, without the slowest
-	go test -short $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
+	go test -short -p 4 $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
-# These take the processors: nothing runs beside them. The others mostly wait.
-ALONE := internal/sim|internal/sim/server|spec|cmd/redlatch-torture(/.*)?
-race: $(NPM) ## all tests, under the race detector
-	@all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
-	alone=$$(echo "$$all" | grep -E '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
-	others=$$(echo "$$all" | grep -vE '^[^/]+/[^/]+/[^/]+/($(ALONE))$$') && \
-	set -x && go test -race -p 2 -timeout 1h $$others && go test -race -p 1 -timeout 1h $$alone
+# What computes in one goroutine, or has other programs compute: the race detector would find
+# nothing, in ten times the time.
+PLAIN := internal/admission|internal/hashslot|internal/printable|spec
+# These take the processors, and nothing in them is ever late.
+COMPUTING := internal/sim(/.*)?
+# These take them, too, and count what happens in seconds: nothing runs beside them. The others mostly wait.
+ALONE := cmd/redlatch-torture(/.*)?
+
+# tested runs go test, with the arguments given first, on the packages whose paths in the repository
+# match (-E) or do not match (-vE) the pattern. There must be some.
+tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
+	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -timeout 1h $$some
+
+race: race-waiting race-computing plain ## all tests, under the race detector where there is something to find
+
+race-waiting: $(NPM)
+	$(call tested,-race -p 4,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 1,-E,$(ALONE))
+
+race-computing:
+	$(call tested,-race -p 1,-E,$(COMPUTING))
+
+plain:
+	$(call tested,,-E,$(PLAIN))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
-BUSY := ./oneshot ./doctor ./test/locking ./test/waiting ./test/faults ./test/restart ./test/topology ./internal/waitqueue ./internal/quorum
-busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
+BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
+BUSY := $(BUSY_ONCE) ./oneshot ./doctor ./test/faults ./test/restart ./test/topology
+busy-once: BUSY := $(BUSY_ONCE)
+busy busy-once:
 	go test -short -run=NONE $(BUSY)
 	@pids=; trap 'kill $$pids' EXIT; trap 'exit 130' HUP INT TERM; \
 	for i in $$(seq $$((2 * $$(nproc)))); do timeout 30m sh -c 'while :; do :; done' & pids="$$pids $$!"; done; \
-	go test -short -count=1 -timeout 30m $(BUSY)
+	go test -short -count=1 -p 4 -timeout 30m $(BUSY)
+busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
+busy-once: ## those of locking, waiting, queue and votes alone
 
 lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
@@ -94,11 +115,28 @@ sim-once: ## the simulation at its full size, which is too slow for the race det
 	go test -count=1 -timeout 30m -run 'TestSim' -v ./internal/sim
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
-	go test -count=1 -p 1 -timeout 1h -run Storm ./test/topology ./goredis
+	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
 
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race fuzz sim-once storm bench-once torture ## what every change must pass
+# What waits and what computes go beside each other. The first comes before the second where both want
+# a processor; nothing of the second is ever late, so it is not starved either.
+ci: setup ## what every change must pass
+	$(MAKE) -j2 ci-waiting ci-computing
 
-.PHONY: help setup demo unit test race busy lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci
+ci-waiting:
+	$(MAKE) race-waiting
+	$(MAKE) storm
+	$(MAKE) torture
+	$(MAKE) bench-once
+	$(MAKE) busy-once
+
+ci-computing:
+	nice -n 5 $(MAKE) lint
+	nice -n 5 $(MAKE) plain
+	nice -n 5 $(MAKE) race-computing
+	nice -n 5 $(MAKE) sim-once
+	$(MAKE) fuzz
+
+.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci ci-waiting ci-computing

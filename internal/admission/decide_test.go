@@ -40,8 +40,9 @@ type named[T any] struct {
 	value T
 }
 
-// every calls f with each combination of what evidence may say.
-func every(f func(name string, a Agreement, e Evidence)) {
+// every calls f with each combination of what evidence may say. name is called by those who fail
+// alone: a text for each of so many would take longer than the decisions.
+func every(f func(name func() string, a Agreement, e Evidence)) {
 	agreements := []named[Agreement]{
 		{"fenced", agreementOf(Agreement{})},
 		{"unfenced", agreementOf(Agreement{NoQuarantine: true})},
@@ -108,7 +109,9 @@ func every(f func(name string, a Agreement, e Evidence)) {
 								if a.name != "durable" && sync != SyncUnseen || e.KeepsScripts && bits&^(1<<7) != 0 {
 									continue // says nothing more
 								}
-								f(fmt.Sprintf("%s, %s, %s, %s, bits %08b, received %d, sync %d", a.name, r.name, n.name, o.name, bits, received, sync), a.value, e)
+								f(func() string {
+									return fmt.Sprintf("%s, %s, %s, %s, bits %08b, received %d, sync %d", a.name, r.name, n.name, o.name, bits, received, sync)
+								}, a.value, e)
 							}
 						}
 					}
@@ -121,11 +124,11 @@ func every(f func(name string, a Agreement, e Evidence)) {
 // What each outcome needs, said in another way than Decide does.
 func TestDecideEveryCombination(t *testing.T) {
 	combinations, of := 0, make(map[Outcome]int)
-	every(func(name string, a Agreement, e Evidence) {
+	every(func(name func() string, a Agreement, e Evidence) {
 		combinations++
 		d := Decide(a, e)
 		of[d.Outcome]++
-		fail := func(text string) { t.Errorf("%s: %s: outcome %d, %v", name, text, d.Outcome, d.Err) }
+		fail := func(text string) { t.Errorf("%s: %s: outcome %d, %v", name(), text, d.Outcome, d.Err) }
 
 		r := e.Record
 		wasReplica := e.Promoted || e.Received > 0

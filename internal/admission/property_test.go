@@ -167,9 +167,10 @@ func (w *world) vote(c, i int) error {
 		return nil
 	}
 	w.votes++
+	s.grants = slices.DeleteFunc(s.grants, func(g grant) bool { return g.until <= w.now })
 	for _, g := range s.grants {
 		switch {
-		case !g.lost || g.until <= w.now || g.deployment != a.Deployment || g.noQuarantine && a.NoQuarantine:
+		case !g.lost || g.deployment != a.Deployment || g.noQuarantine && a.NoQuarantine:
 		case g.orphan && g.agreement != a.ID():
 		default:
 			return fmt.Errorf("at %d client %d (%s) votes at %d, which has forgotten a lock that runs until %d: %+v", w.now, c, a, i, g.until, g)
@@ -190,6 +191,9 @@ func (w *world) lose(i int) {
 	for k, s := range w.servers {
 		for j := range s.grants {
 			g := &s.grants[j]
+			if !g.lost || g.orphan || g.until <= w.now {
+				continue // an orphan for good, or of no concern
+			}
 			none, same := 0, 0
 			for l, other := range w.servers {
 				r, _ := ParseRecord("", other.data[g.deployment].record)
@@ -200,7 +204,7 @@ func (w *world) lose(i int) {
 					same++
 				}
 			}
-			g.orphan = g.orphan || g.lost && (none >= 2 || same == 0)
+			g.orphan = none >= 2 || same == 0
 		}
 	}
 }

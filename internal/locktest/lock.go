@@ -96,10 +96,13 @@ func Late(err error) bool {
 	return possible >= failure.Need
 }
 
-// Unlock expects that a lock is released. A busy machine's nodes may not say so in time.
+// Unlock expects that a lock is released. A busy machine's nodes may not say so in time, and on
+// one a TTL as short as RestartTTL may have run out by itself, but for the guard before its end.
 func Unlock(t *testing.T, lock *redlatch.Lock) {
 	t.Helper()
-	if err := lock.Unlock(t.Context()); err != nil && !Late(err) {
+	err := lock.Unlock(t.Context())
+	ranOut := errors.Is(err, redlatch.ErrLost) && time.Until(lock.Until()) < RestartTTL/10
+	if err != nil && !ranOut && !Late(err) {
 		t.Errorf("unlock %q: %v", lock.Name(), err)
 	}
 }

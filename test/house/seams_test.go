@@ -43,6 +43,7 @@ func TestSeams(t *testing.T) {
 	}
 	for name, seam := range seams {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(filepath.Join(top, seam.file))
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/storm"
 )
 
 // removed has the locks of a test removed at its end, which would be kept for long.
@@ -69,33 +70,40 @@ func TestMinHold(t *testing.T) {
 				client, other := locktest.Open(t, c), locktest.Open(t, c)
 				waiter := waiterIn(client, other)
 				for _, panics := range []bool{false, true} {
-					before := time.Now()
-					func() {
+					do := func() error {
 						defer func() { recover() }()
-						err := client.TryDo(t.Context(), t.Name(), func(context.Context) error {
+						return client.TryDo(t.Context(), t.Name(), func(context.Context) error {
 							if panics {
 								panic("on purpose")
 							}
 							return nil
 						}, redlatch.WithMinHold(hold))
-						if err != nil {
-							t.Errorf("%v", err)
-						}
-					}()
-					_, err := other.TryLock(t.Context(), t.Name())
+					}
+					before := time.Now()
+					err := do()
+					// Where nodes of a busy machine were late, again, until what that try left is gone.
+					for start, busy := before, locktest.Late(err); busy && err != nil && time.Since(start) < locktest.Patience; {
+						storm.Rest(t.Context(), time.Millisecond)
+						before = time.Now()
+						err = do()
+					}
+					if err != nil {
+						t.Errorf("%v", err)
+					}
+					lock, err := other.TryLock(t.Context(), t.Name())
 					if time.Since(before) < hold && !errors.Is(err, redlatch.ErrHeld) && !locktest.Late(err) {
 						t.Errorf("tried after the job: %v", err)
 					}
 					if err != nil {
-						lock, err := waiter.Lock(locktest.Within(t, locktest.Patience), t.Name())
+						lock, err = waiter.Lock(locktest.Within(t, locktest.Patience), t.Name())
 						if err != nil {
 							t.Fatal(err)
 						}
 						if after := time.Since(before); after < hold {
 							t.Errorf("had by another %v after the grant", after)
 						}
-						locktest.Unlock(t, lock)
 					}
+					locktest.Unlock(t, lock)
 				}
 			})
 		}
