@@ -104,6 +104,10 @@ torture-peers: ## other libraries under the same faults, and a table
 	command -v npm >/dev/null || ./setup.sh npm
 	cd bench && go run ./torture --for 4m --seed 42
 
+margins: ## how long before its key expires COMMAND of redlatch run is dead, idle and busy: the tables of docs/run.md
+	@command -v redis-server >/dev/null || ./setup.sh redis-server
+	cd cmd/redlatch && go test -count=1 -timeout 40m -run TestMargins -v . -margins
+
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) ./internal/sim
 
@@ -135,4 +139,4 @@ ci-computing:
 	nice -n 5 $(MAKE) sim-once
 	$(MAKE) fuzz
 
-.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers sim sim-once storm spec ci ci-waiting ci-computing
+.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci ci-waiting ci-computing

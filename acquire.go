@@ -7,12 +7,12 @@ import (
 )
 
 // Lock acquires the lock name, and waits in the wait queue until it holds it or ctx is done
-// (package documentation, "Waiting"). When ctx is done the caller is out of the
+// (package documentation, "Waiting"). When ctx is done the caller has left the
 // queue. The lock is renewed in the background unless an option says otherwise, until it is
 // unlocked, lost, or MaxHold has passed.
 //
-// ctx ends the waiting and nothing else: a lock once acquired is not bound to
-// it. The values of ctx are those of Lock.Context.
+// ctx ends the waiting only: an acquired lock does not end with it. Lock.Context has the
+// values of ctx.
 //
 // Errors: when ctx is done first, errors.Is finds its cause and what stood in
 // the way, ErrHeld, ErrNoQuorum or ErrNotAdmitted, and errors.As a *QuorumError
@@ -39,8 +39,8 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 }
 
 // Do runs fn while holding the lock name, for which it waits as Lock does. The
-// ctx of fn is done when ctx is, or when the lock is lost: context.Cause tells,
-// and fn must then stop before the end of the guard. Do returns fn's error,
+// ctx of fn is done when ctx is, or when the lock is lost: context.Cause
+// tells which, and fn must then stop before the guard (WithGuard) is over. Do returns fn's error,
 // joined with ErrLost when the lock was lost before fn returned, or with the
 // error of the release. A panic or runtime.Goexit of fn releases the lock and goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
@@ -48,10 +48,10 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 }
 
 // TryDo runs fn if the lock name is free, as Do does, and makes one try as TryLock does.
-// Where another holds it fn is not called, and errors.Is finds ErrHeld at once; so it is
-// with the other errors of TryLock. From fn on everything is as with Do.
+// If another holds the lock, TryDo returns at once without calling fn, and errors.Is finds
+// ErrHeld; the same goes for the other errors of TryLock. All else is as with Do.
 //
-// With WithMinHold it runs a job once that several machines start at the same time.
+// With WithMinHold, a job that several machines start at the same time runs once.
 func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
 	return c.do(ctx, name, fn, false, options)
 }

@@ -15,7 +15,7 @@ import (
 // until it restarts. address is the node's name in errors, or a URL that leads
 // to it.
 //
-// Who vouches for a node that has forgotten a lock lets a second holder take it.
+// If the node has forgotten a lock after all, a second holder can acquire it.
 //
 // Admit waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node cannot serve this client,
@@ -40,8 +40,8 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 }
 
 // Reset has one node record the deployment as this client's Config has it: its set of nodes,
-// MaxTTL, NoQuarantine and Durable, whatever is recorded there, keys of the deployment that
-// are of another type included. Clients with other settings are refused on the node from
+// MaxTTL, NoQuarantine and Durable. It replaces whatever is recorded there, even keys of the
+// deployment that are of another type. Clients with other settings are refused on the node from
 // then on, with both settings in the error. To change a deployment, reset every node of it;
 // the command redlatch deployment set does.
 //
@@ -56,7 +56,7 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 //
 // Reset waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node was not reset, and nothing
-// was changed unless no answer came. It may be repeated, which begins the wait
+// was changed unless no answer came. It may be repeated, which begins the quarantine
 // anew. A Cluster cannot be reset.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	if err := checkContext(ctx); err != nil {

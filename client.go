@@ -73,7 +73,7 @@ type member interface {
 // Open returns a client for the nodes of config. It connects to all of them at
 // once and returns when all have answered or refused, a little after a quorum
 // has or so many have refused that none can, or after a second. A node that
-// cannot be reached is not an error: it may come back.
+// cannot be reached is no error, as it may come back.
 //
 // The error wraps ErrInvalid and names the setting to mend; two URLs that lead
 // to one server, or to one Cluster, are found here when it can be reached, else by the first lock

@@ -89,7 +89,7 @@ type Config struct {
 	// the name itself.
 	KeyTemplate string
 
-	// Label is what others are told of who holds a lock: printable, at most 64
+	// Label tells others who holds or waits for a lock: printable, at most 64
 	// bytes. Defaults to host:pid.
 	Label string
 
@@ -128,11 +128,11 @@ type Config struct {
 	// URL's host name.
 	TLS *tls.Config
 
-	// Logger is told at Warn of lost locks, of nodes in quarantine, once, with since when,
-	// until when, why and what ends it, and of nodes that may evict locks; at Info when a node is
-	// admitted or its quarantine is over, and why a Lock waits that waits for longer than a
-	// second, again when the reason changes; at Debug of failed renewals. Where it takes Debug, a
-	// caller who waits for a lock of this very client is told where that was asked for.
+	// Logger gets, at Warn, lost locks, nodes that may evict locks, and nodes in quarantine,
+	// each once, with since when, until when, why and what ends it; at Info, nodes that are
+	// admitted or whose quarantine is over, and why a Lock has waited for more than a second,
+	// again when the reason changes; at Debug, failed renewals. If it takes Debug, the error of a
+	// caller who waits for a lock of this client says where that lock was asked for.
 	// Defaults to silence.
 	Logger *slog.Logger
 

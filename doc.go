@@ -1,4 +1,4 @@
-// Package redlatch holds distributed locks on Redis and Valkey: so that two
+// Package redlatch holds distributed locks on Redis and Valkey, so that two
 // machines do not do the same thing at once.
 //
 // # Usage
@@ -11,13 +11,14 @@
 //		return charge(ctx, 42) // ctx is done when the lock is lost
 //	})
 //
-// One node makes it a lock on one Redis or Valkey. Three, five or more
-// independent masters make it Redlock (Redis documentation, "Distributed locks
+// With one node it is a lock on one Redis or Valkey. With three, five or more
+// independent masters it is Redlock (Redis documentation, "Distributed locks
 // with Redis"): a lock is held when a majority of all configured nodes granted
 // it, so any minority of them may be down, hung or slow. Lock and TryLock return
-// a handle to those who cannot wrap their work in a function. A lock is renewed
-// in the background until it is released, or for MaxHold at most. TryDo runs what another
-// machine is not to do as well; with WithMinHold also not just after it.
+// a handle, for work that cannot be wrapped in a function. A lock is renewed in the
+// background until it is released, or for MaxHold at most. TryDo runs a function only if
+// the lock is free, for a job that one of several machines is to do; WithMinHold keeps
+// the lock long enough for machines whose clocks differ.
 //
 // # What is promised
 //
@@ -32,8 +33,8 @@
 // refuses a smaller token than it has seen, from its first access on, stays
 // correct. Package fence has such guards.
 //
-// A holder knows: Lock.Context ends, by the local clock and with no word from
-// the network, before its keys can expire anywhere.
+// A holder knows: Lock.Context ends before the holder's keys can expire anywhere. It
+// goes by the local clock and does not depend on the network.
 //
 // No deadlock: what a crashed holder held can be taken when its TTL has run out.
 // Nothing is left behind: a try that failed or was cancelled leaves no key on a
@@ -41,28 +42,27 @@
 //
 // # Waiting
 //
-// Lock waits in a wait queue: callers of one client in the order of their calls, and
-// clients in that of theirs. One of the nodes, another for each name, keeps the
-// queue, and wakes up whoever is first when the lock is released; nobody polls. Only
-// fairness depends on that node. When it fails the queue forms anew on the next;
-// where a message is lost, or a holder dies or belongs to another library, timers
-// and the servers' own notices of changed keys make up for it. A client that dies
-// or hangs loses its place within seconds.
+// Lock waits in a queue. Callers of one client get the lock in the order of their calls,
+// and clients in the order in which they joined the queue. One node, which the name
+// determines, keeps the queue and wakes up the first client when the lock is released;
+// nobody polls. Only fairness depends on that node. When it fails, the queue forms anew
+// on the next one. When a message is lost, or the holder dies or uses another library,
+// the first client tries again at a notice from the server that the key has changed, or
+// when the key can have expired. A client that dies or hangs loses its ticket within seconds.
 //
-// Inside one client a lock passes from caller to caller in one step on the nodes, a few
-// times in a row while others wait. Callers who want it for the same TTL and under the
-// same label, one soon after the other, pass it on in no step at all: up to eight hold it
-// in turn by the attempt of the first, whose holder id the nodes have. Each has a token
-// of its own, and a validity that is shorter by the drift at most than by a step of its
-// own. From client to client, the next takes over what the last has left on the nodes.
-// WithoutQueue chooses the paper's random delays instead.
+// Inside one client the lock passes from caller to caller in one step on the nodes, a few
+// times in a row while other clients wait. If callers want it for the same TTL and under
+// the same label, one soon after the other, no step is needed: up to eight of them hold
+// the lock in turn by the attempt of the first, under its holder id. Each has a token of
+// its own. Its validity is shorter than that of an attempt of its own by the drift at
+// most. From client to client, the next holder replaces the keys of the last one.
+// WithoutQueue retries at random times instead, as the Redlock paper does.
 //
 // # What is not
 //
-// A lock in memory cannot stop a process that was paused between a look at its
-// lock and its next write, by a garbage collector, a hypervisor or SIGSTOP. For
-// work whose double execution corrupts something, check the token where the
-// write lands.
+// A lock cannot stop a process that a garbage collector, a hypervisor or SIGSTOP pauses
+// after it has checked the lock and before it writes. If running twice corrupts
+// something, check the token where the data is written.
 //
 // A replicated Redis promotes replicas that may lack the last writes: see below.
 //
@@ -80,47 +80,46 @@
 //     vouches for it. There are no two holders, and no locks for MaxTTL and 4 s;
 //     the one that is held is not extended, and ends.
 //   - A slot of a Cluster that was moved with its keys votes on at its new master. One
-//     that was given away without them votes when the same time is over.
-//   - With Config.Replicas, a lock is held only when so many replicas have it. As
+//     that was given away without them votes after MaxTTL and 4 s.
+//   - With Config.Replicas, a lock is held only when that many replicas have it. As
 //     long as one of these is promoted, and the quarantine is off, holders and
 //     waiters go on. Redis and Valkey do not promise that: the servers promote
 //     whoever seems to have most.
-//   - With neither, the lock has two holders when its replica had not heard of it,
-//     and only the token tells.
+//   - With neither, a lock that the promoted replica had not received gets a second
+//     holder. Only their tokens tell them apart.
 //
 // # Quarantine
 //
 // A node that restarts without its keys would vote again for locks that it gave
-// away. It is kept out for longer than the longest TTL, MaxTTL and 4 s, by the
-// servers themselves: so is one that was promoted, and one whose keys were
-// deleted. MaxTTL is 24 h at most, and so is about that wait. A server that has
-// just been set up is one that has just restarted, as far as anyone can tell;
-// an operator who knows better says so with Admit, or with the command
-// redlatch admit.
+// away. It is kept out for longer than the longest TTL: for MaxTTL and 4 s. The
+// servers themselves enforce this. The same goes for a node that was promoted, and
+// for one whose keys were deleted. MaxTTL is 24 h at most. A new server cannot be told
+// from one that has just restarted; an operator who knows that it is new says so with
+// Admit, or with the command redlatch admit.
 //
 // Each node records what the clients of its deployment agreed on: the nodes,
-// MaxTTL, NoQuarantine and Durable. A client that differs changes nothing there
+// MaxTTL, NoQuarantine and Durable. A client with other settings changes nothing there
 // and gets no vote: its error wraps ErrInvalid and has both values. Reset, or the
-// command redlatch deployment set, changes them, and begins the wait of the
-// longer settings. Open writes nothing, and to look (oneshot.Client.Inspect, doctor.Examine) neither; the first lock
-// that is asked for has the nodes admitted. A node that has no record of its own
-// is judged by those of a majority; where there is none, by the client's word.
+// command redlatch deployment set, changes them; then the node does not vote for the
+// longer of the old and the new quarantine. Open, oneshot.Client.Inspect and
+// doctor.Examine write nothing; the first attempt to lock has the nodes admitted. A node
+// that has no record is judged by the records of a majority of the nodes; if a majority
+// has none, the client's settings are believed.
 //
-// Votes name the run and the replication id of the server that was examined, so a
-// master that was a replica in between is found out even where its process and the
-// connections lived on. Whether a server keeps its word on disk cannot be seen
-// from its settings of today: Config.Durable is your word for it, which saves the
-// wait after a restart.
+// Each request for a vote names the run and the replication id of the server that was
+// examined, so that a master that was a replica in between is detected even if its
+// process and its connections stayed alive. Whether a server has always kept every write
+// on disk cannot be seen from its present settings: Config.Durable is your word for it,
+// which saves the quarantine after a restart.
 //
-// It needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and INFO, and
-// CLUSTER in a Cluster.
-// docs/restarts.md in the repository says what restarts, failovers and changes
-// cost in each topology, and what there is only the operator's word for.
+// The quarantine needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and
+// INFO, and CLUSTER in a Cluster. docs/restarts.md in the repository says what restarts,
+// failovers and changes cost in each topology, and what the operator vouches for.
 //
 // # Other packages
 //
-// Package oneshot takes and releases locks one call at a time, for those who keep a lock's id
-// themselves, across processes; Lock.Detach hands a lock over to them. Package doctor looks at
+// Package oneshot takes and releases locks one call at a time, for programs that keep a lock's id
+// themselves, across processes; Lock.Detach makes such a lock of one that is held. Package doctor looks at
 // the nodes and says whether they are fit for locks. Package fence has guards that check
 // tokens, package goredis locks over go-redis clients.
 //
@@ -129,6 +128,6 @@
 // A lock is a plain string under its own name, set with a TTL, whose value is
 // one holder's: what redsync, node-redlock, redis-py, StackExchange.Redis and
 // others use. They exclude this library and are excluded by it, on the same
-// servers. Holders of such locks have no token. Package legacy lives beside the
+// servers. Holders of such locks have no token. Package legacy works beside the
 // older SETNX locks.
 package redlatch

@@ -13,12 +13,12 @@ import (
 
 // What callers branch on, with errors.Is.
 var (
-	// ErrHeld: another holder has the lock, or stood in the way of a quorum.
+	// ErrHeld: another holder has the lock, or the votes of so many nodes that there was no quorum.
 	ErrHeld = errors.New("held by another")
 	// ErrLost: the lock was held and is not any more. It is final.
 	ErrLost = errors.New("lock lost")
-	// ErrMaxHold: the lock ended because it had been held for its MaxHold and was not
-	// renewed beyond it. It comes with ErrLost.
+	// ErrMaxHold: the lock ended because it is not renewed for longer than MaxHold. It comes
+	// with ErrLost.
 	ErrMaxHold = errors.New("its MaxHold is over")
 	// ErrReleased: the lock was released, by Unlock or by Close.
 	ErrReleased = errors.New("lock released")
@@ -59,10 +59,10 @@ type NodeAnswer struct {
 	// Node is the node's address, or its #name.
 	Node    string
 	Verdict Verdict
-	// Holder is who has the lock there, of Held.
+	// Holder is who has the lock there, if Verdict is VoteHeld.
 	Holder Holder
-	// Left is how long the other's lock runs on (Held; negative for ever), or
-	// how long until the node may vote (NotAdmitted; 0 when not known).
+	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or
+	// how long until the node may vote (VoteNotAdmitted; 0 when not known).
 	Left time.Duration
 	// Err says more: the server's own words, or what kept it from answering.
 	Err error
@@ -95,7 +95,7 @@ type QuorumError struct {
 	// Need of Of nodes had to say yes.
 	Need, Of int
 	// Nodes has one answer for each configured node, in their order. A node
-	// whose answer was not waited for is Unknown, with no Err.
+	// whose answer was not waited for has VoteUnknown and no Err.
 	Nodes []NodeAnswer
 
 	kind error

@@ -22,12 +22,12 @@ import (
 // Listed is a lock that List has found.
 type Listed struct {
 	Name string
-	// Holder has it on the most nodes, and Left is how long it does there at least unless
-	// it is extended or released.
+	// Holder has the lock on the most nodes. Left is how long these keep it at least, unless it
+	// is extended or released.
 	Holder Holder
 	Left   time.Duration
-	// Nodes is how many nodes that is. It holds the lock if they are a quorum; else it
-	// is about to, or has lost it.
+	// Nodes is how many nodes Holder has. If they are no quorum, Holder is acquiring the lock, or
+	// has lost it.
 	Nodes int
 	// Foreign: the value of the key is not of this library. It may be another library's
 	// lock, or no lock at all.
@@ -62,22 +62,24 @@ const (
 	pageOfKeys = 500
 	// maxID bounds a holder id of any kind, in bytes, that is listed.
 	maxID = 512
-	// longestLine bounds how many waiters are listed.
-	longestLine = 1000
+	// longestQueue bounds how many waiters are listed.
+	longestQueue = 1000
 	// queueKey is the place of the queue among node.SideKeys.
 	queueKey = 2
 )
 
-// List returns the locks whose names match the glob-style pattern, as KEYS has it, by
-// name, and an answer of each node: Granted, or Err says why it could not be asked. Beside
-// this library's locks those keys are listed as foreign that may be another's: strings of
-// 512 bytes at most that expire. It goes through all keys by SCAN, in small steps, so it
-// takes as long as there are keys and holds nobody up; a lock that comes or goes meanwhile
-// may be missing. It changes nothing, and connects anew.
+// List returns the locks whose names match the pattern, sorted by name, and one answer for
+// each node: VoteGranted, or an Err that says why the node could not be asked. The pattern
+// is that of the command KEYS. Keys that may be locks of another library are listed as
+// Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in small
+// steps, so it takes longer the more keys there are, and delays no other client. A lock that is
+// acquired or released meanwhile may be missing. List changes nothing, and uses connections
+// of its own.
 //
-// When a quorum has answered it waits for the other nodes half as long again; it waits for ctx,
-// and a second for an answer. The error wraps ErrInvalid, or ErrNoQuorum where too few nodes answered to tell who holds
-// what; the rest is as the others have it. A Redis Cluster is not listed.
+// List waits for ctx, for a second at most for one answer, and when a quorum has answered
+// half as long again for the other nodes. The error wraps ErrInvalid, or ErrNoQuorum if too
+// few nodes answered to tell who holds what; the locks are then those that these nodes
+// have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
 	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
 		before, after, _ := strings.Cut(config.KeyTemplate, nameMark)
@@ -108,9 +110,9 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 	})
 }
 
-// Waiters returns the clients that are in the wait queue for the lock name, in their order. It
-// fails as List does, and asks for this lock alone; where a quorum has answered it waits for
-// the other nodes a quarter as long again, and NodeTimeout at most.
+// Waiters returns the clients that are in the wait queue for the lock name, in their order.
+// Its errors are those of List. When a quorum has answered it waits a quarter as long again
+// for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
 	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
 		locks := make(map[string]found)
@@ -257,7 +259,7 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, config Config, names []st
 	for _, name := range names {
 		record := strings.Replace(config.KeyTemplate, nameMark, name, 1)
 		commands = append(commands, []string{"GETRANGE", record, "0", strconv.Itoa(maxID)}, []string{"PTTL", record},
-			[]string{"ZRANGE", node.SideKeys(record)[queueKey], "0", strconv.Itoa(longestLine - 1)})
+			[]string{"ZRANGE", node.SideKeys(record)[queueKey], "0", strconv.Itoa(longestQueue - 1)})
 	}
 	replies, err := ask(ctx, conn, commands...)
 	if err != nil {

@@ -42,8 +42,8 @@ func (l *Lock) Name() string { return l.call.name }
 // lock, below 2^53, and not changed by an extension. A resource that refuses a
 // smaller token than it has seen is safe from a holder that does not know yet
 // that it lost its lock. Callers who hold in turn by one attempt have the tokens that
-// it was granted: if a node's clock is stepped meanwhile, so that another gets the lock
-// too, the other's is larger.
+// it was granted: if another gets the lock too meanwhile, because a node's clock was
+// stepped, the other's token is larger than all of them.
 //
 // Nodes remember the last token of a name for as long as one that restarts is
 // kept out, MaxTTL and 4 s. A name that nobody used for so long, or a node that
@@ -54,8 +54,8 @@ func (l *Lock) Token() uint64 { return l.lease.Token() }
 
 // Until returns the time up to which the lock is certainly held unless it is
 // released, by the local clock and with its monotonic reading: compare it with
-// Before, After and Sub, and keep it off UTC, Round and marshalling, which strip
-// that. It is no help across a suspend of the machine; Err and Context are.
+// Before, After and Sub; UTC, Round and marshalling strip that reading. Until does not
+// take into account that the machine was suspended; Err and Context do.
 func (l *Lock) Until() time.Time { return l.lease.Until().Mono }
 
 // Context returns a context that is done when the lock is lost or released.
@@ -256,7 +256,7 @@ func (l *Lock) drop(before error, held bool) error {
 	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
 
-// binding is what the ctx of a call has to say to the lock's own context.
+// binding is what the lock's context takes from the ctx of the call.
 type binding bool
 
 const (
@@ -303,7 +303,7 @@ func (c *lockContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Detach hands the lock over to whoever keeps the id that it returns: from then
+// Detach gives the lock up to whoever keeps the id that it returns: from then
 // on it is not renewed, Close does not release it, and its context is done.
 // Package oneshot extends and releases it by the id, here or in another process. It does not block.
 //

@@ -30,39 +30,39 @@ func WithTTL(d time.Duration) Option { return func(r *settings) { r.ttl = d } }
 // renewed in the background until MaxHold.
 func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
 
-// WithoutQueue has Lock try again at random times, as in the paper, in place of
-// being queued: it may barge in before those who do, and has no place that it
-// could keep. It costs as many commands for each try as there are nodes.
+// WithoutQueue has Lock try again at random times, as the Redlock paper does, instead of
+// joining the wait queue: it may get the lock before clients that have queued for longer,
+// or much later. Each try costs one command on each node.
 func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 
 // WithMaxHold bounds the renewal of this lock, which then ends with ErrMaxHold. Defaults
 // to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option { return func(r *settings) { r.maxHold = d } }
 
-// WithMinHold has the lock kept for at least d after it was granted, also when fn has
-// returned or Unlock was called before, or when the process has died: for a job that
-// several machines start at the same time by clocks that differ, and that is sometimes
-// done sooner than they differ.
+// WithMinHold keeps the lock for at least d after it was granted, even if fn returns, Unlock
+// is called or the process dies before. It is for a job that several machines start at the
+// same time: if the job takes less time than their clocks differ, the last machine would
+// otherwise find the lock free and do the job again.
 //
-// Nobody is held up: Unlock and Do return as they do without it, and the client releases
-// the lock when d is over, or hands it on to its next caller, who waits until then. The
-// servers keep it without the client, too: for that they get it for d where that is more
-// than the TTL, and Unlock prolongs it once, NodeTimeout at most, where the rest does not
-// suffice. After Close, or when the process ends, the lock lasts until its TTL has run
-// out. d is measured from the grant by this process's monotonic clock, and the servers
-// have the drift more, so that it holds by their clocks as well. The lock's context ends
-// with Unlock; ctx changes nothing about d. A lock that was lost is not kept, and one that
-// was detached is its new owner's.
+// The caller is not delayed: Unlock and Do return as they do without it. The client releases
+// the lock when d is over, or gives it to its next caller, who waits until then. The servers
+// keep the lock without the client, too: if d is longer than the TTL they get d as the TTL,
+// and Unlock prolongs the lock once, NodeTimeout at most, if the rest of it is too short.
+// After Close, or when the process ends, the lock lasts until its TTL has run out. d is
+// measured from the grant by this process's monotonic clock, and the servers keep the lock
+// for the drift longer, so that d is over by their clocks as well. The lock's context ends
+// with Unlock. A lock that was lost is not kept; one that was detached is up to whoever
+// keeps its id.
 //
-// Unlock then returns ErrNoQuorum or another error of Extend when it could not prolong
-// the lock, which is kept as long as it can be, or ErrLost when it was found lost. Without
-// need to prolong it asks no node.
+// If Unlock cannot prolong the lock it returns ErrNoQuorum or another error of Extend, and
+// the lock is kept as long as it can be; if it finds the lock lost it returns ErrLost. If it
+// need not prolong the lock it asks no node.
 //
 // d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; else the
 // error wraps ErrInvalid.
 func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold = d } }
 
-// WithLabel sets who this lock's holder says it is. Defaults to Config.Label.
+// WithLabel sets what others are told of who holds this lock. Defaults to Config.Label.
 func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
 // WithGuard sets how long before the end of its validity the lock counts as
@@ -72,8 +72,8 @@ func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.g
 
 // WithWaitReport has fn called with a *QuorumError that says what Lock waits for,
 // at once and then every second or two. It is called on the waiting goroutine,
-// which waits for it. If it panics or calls runtime.Goexit, that call of Lock ends so, and
-// the next caller takes its place.
+// which waits for it. If fn panics or calls runtime.Goexit, so does that call of Lock, and
+// the next caller contends for the lock.
 func WithWaitReport(fn func(error)) Option {
 	return func(r *settings) { r.report, r.reported = fn, true }
 }

@@ -19,7 +19,7 @@ type Stats struct {
 	Contacted int
 	// Quarantined is how many nodes are known not to vote yet, since this client asked for their
 	// vote; Unreachable, how many could not be connected to when that was last tried, or
-	// have owed an answer for longer than NodeTimeout.
+	// have not answered a command for longer than NodeTimeout.
 	Quarantined, Unreachable int
 }
 

@@ -5,19 +5,18 @@ import (
 	"errors"
 )
 
-// Unlock releases the lock, or hands it over to the next who waits for it. It waits
+// Unlock releases the lock, or transfers it to the next caller who waits for it. It waits
 // until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
-// at most, whether or not ctx is done; ctx is not used, and may be nil. Keys on nodes
+// at most. ctx is not used, and may be nil. Keys on nodes
 // that did not answer are deleted in the background, or expire with their TTL.
 //
-// Where the next caller of this client goes on to hold by the same attempt (package
-// documentation, "Waiting"), no node is asked, and a lock that somebody has deleted there
-// is not seen to be lost.
+// If the next caller of this client holds the lock by the same attempt (package
+// documentation, "Waiting"), no node is asked. Then Unlock does not notice that somebody
+// has deleted the lock.
 //
-// Where another client waits, the node that keeps the wait queue is the only one that is
-// asked: the client that it wakes up takes the other keys over, and those that are
-// left are deleted in the background after half a second, or when the client is
-// closed.
+// If another client waits, only the node that keeps the wait queue is asked. The client
+// that it wakes up replaces the keys on the other nodes; what it does not replace is
+// deleted in the background after half a second, or when this client is closed.
 //
 // Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
 // released when that is over.

@@ -24,36 +24,36 @@ func TestExamineForetellsTheVote(t *testing.T) {
 		// lock, when it is not nil.
 		happen          func(t *testing.T, c redlatch.Config, s *redistest.Server)
 		strict, durable bool
-		standing        doctor.Status
+		want            doctor.Status
 		reason          string
 		verdict         redlatch.Verdict
 	}{
-		{name: "just started", standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
-		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, standing: doctor.StatusAdmitted, verdict: redlatch.VoteGranted},
+		{name: "just started", want: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+		{name: "vouched for", happen: func(*testing.T, redlatch.Config, *redistest.Server) {}, want: doctor.StatusAdmitted, verdict: redlatch.VoteGranted},
 		{name: "scripts flushed", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.Do(t, s, "SCRIPT", "FLUSH") },
-			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
+			want: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "restarted empty", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.KillAndRestart(t, s) },
-			standing: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
+			want: doctor.StatusWaiting, reason: "started", verdict: redlatch.VoteNotAdmitted},
 		{name: "restarted, word kept on disk", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, durable: true,
-			happen:   func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.KillAndRestart(t, s) },
-			standing: doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
+			happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.KillAndRestart(t, s) },
+			want:   doctor.StatusAdmissible, verdict: redlatch.VoteGranted},
 		{name: "all deleted", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) { locktest.Do(t, s, "FLUSHALL") },
-			standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+			want: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "keys deleted one by one, and nobody counted", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			locktest.Do(t, s, "DEL", "redlatch:{"+c.Deployment+"}:admitted", "redlatch:{"+c.Deployment+"}:deployment")
-		}, standing: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
+		}, want: doctor.StatusWaiting, reason: "its data was", verdict: redlatch.VoteNotAdmitted},
 		{name: "may evict", args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, strict: true,
-			standing: doctor.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
+			want: doctor.StatusUnfit, reason: "noeviction", verdict: redlatch.VoteRefused},
 		{name: "a larger MaxTTL", happen: func(t *testing.T, c redlatch.Config, s *redistest.Server) {
 			c.MaxTTL = time.Minute
 			if err := locktest.Open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
 				t.Fatal(err)
 			}
-		}, standing: doctor.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
+		}, want: doctor.StatusUnfit, reason: "MaxTTL", verdict: redlatch.VoteRefused},
 		{name: "out of memory", happen: func(t *testing.T, _ redlatch.Config, s *redistest.Server) {
 			locktest.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 		},
-			standing: doctor.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
+			want: doctor.StatusAdmitted, reason: "OOM", verdict: redlatch.VoteUnavailable},
 	}
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		for _, c := range cases {
@@ -76,10 +76,10 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if reason == nil {
 					reason = node.Refusal
 				}
-				if node.Err != nil || node.Status != c.standing || !strings.Contains(fmt.Sprint(reason), c.reason) {
-					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.standing, c.reason)
+				if node.Err != nil || node.Status != c.want || !strings.Contains(fmt.Sprint(reason), c.reason) {
+					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.want, c.reason)
 				}
-				if left := node.Left; (left > 0) != (c.standing == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
+				if left := node.Left; (left > 0) != (c.want == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
 

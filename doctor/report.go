@@ -18,13 +18,13 @@ const (
 	StatusUnfit      = node.StatusUnfit      // does not vote until somebody mends something
 )
 
-// Report is what one look at a node found. Texts that are the server's may
-// hold anything; those of errors are printable.
+// Report is what Examine found out about a node. Texts that the server sent may
+// hold any characters; those of errors are printable.
 type Report struct {
 	// Node is the node's address, or its #name.
 	Node string
-	// Err is why the node could not be reached, or what ended the look at it.
-	// What was found before that is there.
+	// Err is why the node could not be reached, or why Examine stopped. What it had
+	// found until then is in the Report.
 	Err error
 
 	// Latency is the median round trip of a few PINGs.
@@ -40,7 +40,7 @@ type Report struct {
 	Uptime time.Duration
 
 	// Status says whether the node votes, as the quarantine would decide it
-	// now; Reason, why not; Left, how long a waiting one waits still.
+	// now; Reason, why not; Left, for how much longer with StatusWaiting.
 	Status Status
 	Reason error
 	Left   time.Duration
@@ -75,8 +75,8 @@ type Report struct {
 	ClockOffset, ClockError time.Duration
 	ClockKnown              bool
 
-	// User is the ACL user as the server says, or else as the URL does; "" when
-	// the node could not be reached.
+	// User is the ACL user as the server names it, or else the URL; "" if the
+	// node could not be reached.
 	User string
 	// Missing are the ACL rules that the user lacks, such as "+eval" or
 	// "~redlatch:*". Without "+client|id" and "+client|kill", which matter with one
@@ -100,8 +100,7 @@ type Recorded struct {
 	Durable      bool
 	// Void is why Durable is not believed any more, "" where it is or was never said.
 	Void string
-	// RunID is the run of the server that was admitted last, or that is kept out until it
-	// is admitted.
+	// RunID is the run of the server that was admitted last, or that is in quarantine.
 	RunID string
 	// Agrees: the Config has the same settings.
 	Agrees bool

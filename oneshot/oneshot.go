@@ -13,14 +13,14 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Commands is what the steps are made of on a node.
+// Commands says which commands a call sends to the nodes.
 type Commands = node.Way
 
 // The values of Config.Commands.
 const (
-	// CommandsAuto is scripts where the node runs them. With NoQuarantine, one that
-	// forbids them gets CommandsNative or else CommandsWatch, by what it turns
-	// out to know.
+	// CommandsAuto is scripts if the node runs them. With NoQuarantine, a node that
+	// forbids them gets CommandsNative or, if it does not know those commands,
+	// CommandsWatch.
 	CommandsAuto = node.AnyWay
 	// CommandsScript is the scripts that Lock uses: Take asks whether the node is
 	// admitted, and raises the fencing token's counter.
@@ -82,30 +82,29 @@ func NewWith(client *redlatch.Client, config Config) (*Client, error) {
 }
 
 // Take makes one try to take the lock name under an id of the caller's own, for
-// ttl and not a moment longer: nothing renews it. It is for those who take in
-// one process and release in another; Lock is for all others.
+// ttl: nothing renews it. It is for programs that take a lock in one process and
+// release it in another; all others should use Lock.
 //
 // True: the lock is held until ttl less its drift, 1 % and 2 ms, has passed
 // since the call. False: somebody has it, possibly under this very id: two
 // callers with the same id exclude each other, as they do with the LockTake of
 // StackExchange.Redis.
 //
-// The id is compared whole. It should be this take's own (crypto/rand.Text makes
-// one): a release of an earlier take that was slow on its way can match a later
-// one under the same id. What a try that failed is known to have set is taken
-// back. Where no answer came that would tell, nothing is, as the record may be
-// that of an earlier take under the id: after an error the caller may Release
-// the id, or find out with Extend whether the take was executed after all.
+// The id is compared whole. Use a new id for each Take (crypto/rand.Text makes
+// one): otherwise a late release of an earlier take can release a later one. A Take that fails deletes the keys that it is known to have
+// set. It does not delete those of nodes that did not answer, which may be of an
+// earlier take under the id: after an error the caller may Release the id, or find
+// out with Extend whether the take was executed after all.
 //
 // It waits for a quorum, NodeTimeout at most (with Config.Replicas, twice its
-// Timeout more), and where it has something to take back for that, four
-// times as long at most; or for ctx. A record that the nodes set later than 2 s after
-// the start, because this process was held up, is taken back, too. Errors:
+// Timeout more), and if it has keys to delete for that, four
+// times as long at most; or for ctx. Keys that the nodes set later than 2 s after
+// the start, because this process was held up, are deleted, too. Errors:
 // redlatch.ErrInvalid, before anything is sent; redlatch.ErrNoQuorum,
 // redlatch.ErrNotAdmitted or redlatch.ErrRefused in a *redlatch.QuorumError with each
 // node's answer; ctx's cause; redlatch.ErrClosed.
 //
-// There is no fencing token. Locks taken later have larger ones all the same.
+// There is no fencing token.
 func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
 	call, err := c.begin(ctx, "take", name, id)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration)
 // though the first one did it.
 //
 // It waits for a quorum, a few NodeTimeouts at most, or for ctx, at whose end it
-// goes on in the background. A node that does not answer keeps its record for
+// goes on in the background. A node that does not answer keeps its key for
 // the rest of the TTL. Errors are those of Take.
 func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	call, err := c.begin(ctx, "release", name, id)

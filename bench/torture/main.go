@@ -71,7 +71,7 @@ func run(ctx context.Context, length time.Duration, seed uint64, keep string) er
 		report := filepath.Join(keep, fmt.Sprint("torture-", i+1))
 		args := []string{"run", "--for", length.String(), "--seed", fmt.Sprint(seed), "--report", report}
 		if s.command != "" {
-			args = append(args, "--no-twin", "--worker-command", s.command)
+			args = append(args, "--no-control", "--worker-command", s.command)
 		}
 		fmt.Fprintf(os.Stderr, "\n%s\n", s.name)
 		c := exec.CommandContext(ctx, redlatch, args...)

@@ -34,7 +34,7 @@ Exit codes:
 	0      nothing was violated
 	1      something was, or the run proved nothing
 	64     usage
-	71     a process or a file could not be had
+	71     a process could not be started, or a file not written
 	128+n  signal n ended it early; nothing was violated until then`
 }
 

@@ -28,7 +28,7 @@ var _ = []command{(*tortureCmd)(nil), (*tortureWorkerCmd)(nil)}
 // tortureCmd is `redlatch-torture run`.
 type tortureCmd struct {
 	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
-	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to one drawn at random, which is told."`
+	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to a random one, which is printed."`
 	Topology   string        `placeholder:"KIND" help:"What the servers are to each other: single, redlock, sentinel or cluster. Defaults to redlock."`
 	NodesCount *int          `placeholder:"N" help:"How many servers to start for redlock. Defaults to 5."`
 	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
@@ -43,14 +43,14 @@ type tortureCmd struct {
 	AgainstMyNodes bool     `help:"Allow to run on nodes that somebody else may use. Nothing is done to them: the faults befall the workers, and proxies between. Keys are the torture's own and are removed."`
 
 	WorkerCommand string `placeholder:"COMMAND" hidden:"" help:"Another library's worker."`
-	NoTwin        bool   `hidden:"" help:"Leave out the twin."`
+	NoControl     bool   `hidden:"" help:"Leave out the control run."`
 }
 
 // Help says what is to be seen.
 func (*tortureCmd) Help() string {
-	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, how often a lock could be had.
+	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, and how often a lock could be acquired.
 
-A run fails that proved nothing: also one whose twin, the same plan over a lock that is broken on purpose, shows no violation.
+A run that proved nothing fails, too: for example, if its control run, the same plan over a lock that is broken on purpose, shows no violation.
 
 Topologies:
 
@@ -66,7 +66,7 @@ Kinds of faults, of single and redlock:
 	hang        SIGSTOP of a server
 	partition   nothing passes to a server, from it, or both; split: for half of the workers, with a majority
 	latency     delay and jitter; reset, refuse: connections broken, or not accepted
-	half-open   the server has closed its connections, and nobody was told
+	half-open   the server has closed its connections, and the clients do not know
 	lost-reply  commands are executed and their answers lost
 	namespace   packets to or from a server are lost (as root)
 	clock       a server's clock is stepped; nudge: by less than the drift
@@ -91,7 +91,7 @@ Exit codes:
 	0      nothing was violated
 	1      something was, or the run proved nothing
 	64     usage
-	71     a process or a file could not be had
+	71     a process could not be started, or a file not written
 	128+n  signal n ended it early; nothing was violated until then`
 }
 
@@ -123,7 +123,7 @@ func (c *tortureCmd) Run() error {
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
 		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
-		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoTwin: c.NoTwin, Keep: c.keep(), Out: os.Stdout,
+		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
 	if err := failed(ctx, "torture", err); err != nil {
 		return err

@@ -23,8 +23,8 @@ type acquisition struct {
 	NoWait           bool           `name:"no-wait" short:"n" help:"Make one try: the same as --wait 0."`
 	Wait             *time.Duration `short:"w" env:"REDLATCH_WAIT" placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
 	ConflictExitCode int            `name:"conflict-exit-code" short:"E" env:"REDLATCH_CONFLICT_EXIT_CODE" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another, with -n, or still after -w. Defaults to 75."`
-	Label            string         `env:"REDLATCH_LABEL" placeholder:"TEXT" help:"Who we say we are to those who wait. Defaults to host:pid."`
-	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are told."`
+	Label            string         `env:"REDLATCH_LABEL" placeholder:"TEXT" help:"What others are told of who holds the lock. Defaults to host:pid."`
+	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are printed."`
 	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
 
 	Name string `arg:"" help:"The lock's name."`
@@ -131,7 +131,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 }
 
 func interrupted(sig os.Signal, name string) *outcome {
-	return &outcome{code: exitSignal + int(number(sig)), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
+	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
 }
 
 // acquireFailure turns the library's error into the exit code and the words.

@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -17,14 +21,16 @@ type admitCmd struct {
 	Node []string `arg:"" optional:"" help:"The nodes to vouch for: URLs, or addresses as redlatch shows them."`
 }
 
-// admitTimeout bounds what one node may take to be looked at and admitted.
+// admitTimeout bounds what the nodes may take to be looked at and admitted.
 const admitTimeout = 5 * time.Second
 
 // Help says what the operator vouches for.
 func (*admitCmd) Help() string {
-	return `A node that was started a short while ago may have forgotten locks that it had given away. It is not asked for its vote until every such lock has run out (the longest TTL and a few seconds). Whoever knows better - no lock was held on it, or its data came back whole - vouches for its present run with this command. The next restart is judged anew.
+	return `A node that was started a short while ago may have forgotten locks that it had granted. It does not vote until every such lock has run out (the longest TTL and 4 s). If you know that no lock was held on it, or that its data came back complete, vouch for its present run with this command. The next restart begins a quarantine again.
 
-New servers have never given a lock away: redlatch admit --all, once, saves a new deployment the wait.
+New servers have never granted a lock: run redlatch admit --all once for a new deployment.
+
+When most of the nodes have answered, the others are waited for half as long again, or for --node-timeout if that is given.
 
 --nodes, --deployment, --max-ttl, --no-quarantine and --durable must be those of the clients.
 
@@ -36,8 +42,8 @@ Exit codes:
 	77  a node refused (password, permission, a replica, ...)`
 }
 
-// Run vouches for every node that was named, and goes on after a failure: the
-// nodes are independent of each other.
+// Run vouches for every node that was named, whatever becomes of the others: they are
+// independent of each other.
 func (a *admitCmd) Run(out *printer) error {
 	switch {
 	case a.All && len(a.Node) > 0:
@@ -57,30 +63,57 @@ func (a *admitCmd) Run(out *printer) error {
 	if a.Reset {
 		return a.reset(cfg, out)
 	}
-	return a.each(cfg, out, (*redlatch.Client).Admit, "%s votes")
+	return a.each(cfg, out, (*redlatch.Client).Admit, "%s votes", a.rest)
 }
 
-// each has act done to each node that was named, and says so with done. It tells
-// of every failure.
-func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Client, context.Context, string) error, done string) error {
+// errLate is why a node is not waited for any more.
+var errLate = errors.New("no answer, while most of the nodes have given theirs")
+
+// each has act done to each node that was named, to all of them at a time, and says so
+// with done. It tells of every failure. When more than half have answered, it waits for
+// the others for rest.
+func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Client, context.Context, string) error, done string, rest func() time.Duration) error {
 	client, err := a.open(cfg, out)
 	if err != nil {
 		return err
 	}
 	defer a.close(client, out)
+	ctx, stop := context.WithTimeout(context.Background(), admitTimeout)
+	defer stop()
+	ctx, late := context.WithCancelCause(ctx)
+	defer late(nil)
+	errs := make([]error, len(a.Node))
+	// The nodes that answer put off the time at which the others are given up.
+	var giveUp *time.Timer
+	if rest != nil {
+		giveUp = time.AfterFunc(admitTimeout, func() { late(errLate) })
+		defer giveUp.Stop()
+	}
+	var running sync.WaitGroup
+	var answered atomic.Int32
+	for i, node := range a.Node {
+		running.Go(func() {
+			errs[i] = act(client, ctx, node)
+			if errs[i] != nil && context.Cause(ctx) == errLate {
+				errs[i] = fmt.Errorf("admit %s: %w", nodeText(node, cfg.Nodes), errLate)
+			}
+			if int(answered.Add(1)) > len(a.Node)/2 && rest != nil {
+				giveUp.Reset(rest())
+			}
+		})
+	}
+	running.Wait()
 	var failed *outcome
-	for _, node := range a.Node {
-		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)
-		err := act(client, ctx, node)
-		cancel()
-		if err == nil {
+	for i, node := range a.Node {
+		switch {
+		case errs[i] == nil:
 			out.say(done, nodeText(node, cfg.Nodes))
-			continue
-		}
-		if failed != nil {
+		case failed != nil:
 			out.fail(failed)
+			fallthrough
+		default:
+			failed = a.failure(errs[i])
 		}
-		failed = a.failure(err)
 	}
 	if failed != nil {
 		return failed
@@ -88,9 +121,23 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	return nil
 }
 
+// rest is how long the last nodes are waited for: for --node-timeout if it was given, and
+// not for longer than half of what everything has taken so far if not.
+func (a *admitCmd) rest() time.Duration {
+	if a.NodeTimeout != 0 {
+		return a.NodeTimeout
+	}
+	return min(defaultNodeTimeout, time.Since(started)/2)
+}
+
+// started is when this program was.
+var started = time.Now()
+
 func (a *admitCmd) failure(err error) *outcome {
 	end := &outcome{code: nodeCode(err), err: err}
 	switch {
+	case errors.Is(err, errLate):
+		end.hints = []string{"to wait longer for it: --node-timeout D"}
 	case disagrees(err):
 		end.hints = []string{a.setHint()}
 	case end.code == exitUsage:

@@ -5,105 +5,211 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"os"
 	"syscall"
 	"time"
 )
 
-// child is COMMAND: a process group of its own, and the guard process that
-// outlives this one (guard.go). One goroutine owns it; another waits for the
-// processes and sends what it sees to events.
+// child is COMMAND: its process, what it started, and the guards that outlive this
+// process (guard.go). One goroutine owns it; others wait for processes and send
+// what they see to events.
 type child struct {
-	// pid is COMMAND's process and the number of its group.
-	pid   int
-	guard *guard
-	tty   *terminal
-	// events has every change of state, and is closed when COMMAND and the
-	// guard have both ended.
-	events chan event
+	// pid is COMMAND's process. group is the group that it leads, 0 when it is
+	// in ours.
+	pid, group int
+	guards     *guards
+	tree       *tree
+	tty        *terminal
+	// ordered: the guards were told to start it.
+	ordered bool
+	// events has every change of state until finished is closed. heard is closed
+	// when no guard is left.
+	events          chan event
+	finished, heard chan struct{}
+	// early are events from before COMMAND's start was heard of.
+	early []event
 	// reaped is set by the owner once it has seen the end of COMMAND: from
 	// then on pid may be somebody else's.
 	reaped bool
+	// counted is how many of each signal the guard had got that were found to
+	// have been sent to the whole group.
+	counted map[os.Signal]uint32
 }
 
-// event is a change of state that wait4(2) reported.
+// event is a change of state.
 type event struct {
-	// ofGuard tells the guard process from COMMAND.
-	ofGuard bool
-	status  syscall.WaitStatus
+	of     source
+	status syscall.WaitStatus
+	// started is COMMAND's pid, and failed why it was not started.
+	started int
+	failed  error
 }
 
-// start runs the file path as COMMAND. Stdin, stdout and stderr are passed on
-// as they are, and so is every other descriptor this process inherited. tty is
-// told of the new group, and the guard of the deadline.
-func start(path string, argv, env []string, tty *terminal, deadline time.Time) (*child, *outcome) {
-	c := &child{tty: tty, events: make(chan event, 16)}
-	started := make(chan *outcome)
-	go c.live(path, argv, env, deadline, started)
-	if end := <-started; end != nil {
-		return nil, end
+// source is whose state has changed.
+type source uint8
+
+const (
+	ofCommand source = iota
+	// ofOrphan is COMMAND after its parent's end, of which nothing may have been
+	// heard yet.
+	ofOrphan
+	ofParent
+	ofGuard
+)
+
+// newChild starts the guards of a COMMAND that is started later.
+func newChild() (*child, error) {
+	// A shell that ran us by its exec may have left children of its own.
+	strangers := make(map[int]string)
+	_ = walk(os.Getpid(), func(pid int) bool {
+		strangers[pid] = birth(pid)
+		return false
+	})
+	adoptOrphans()
+	guards, err := startGuards()
+	if err != nil {
+		return nil, &outcome{code: exitSystem, err: fmt.Errorf("cannot start the guard process: %w", err)}
+	}
+	c := &child{
+		guards:   guards,
+		events:   make(chan event, 16),
+		finished: make(chan struct{}),
+		heard:    make(chan struct{}),
+		counted:  make(map[os.Signal]uint32),
+	}
+	c.tree = &tree{
+		root: os.Getpid(),
+		spares: func(pid int) (spared, descend bool) {
+			if born, known := strangers[pid]; known && born == birth(pid) {
+				return true, false
+			}
+			return pid == guards.pid || pid == int(guards.shared.parent.Load()), true
+		},
+		group: func() int { return c.group },
 	}
 	return c, nil
 }
 
-// live starts both processes and waits for them.
-func (c *child) live(path string, argv, env []string, deadline time.Time, started chan<- *outcome) {
-	// On Linux a process is killed with its parent when the *thread* that
-	// forked it ends (prctl(2), PR_SET_PDEATHSIG): this thread is kept for as
-	// long as COMMAND lives, and ends with this goroutine.
-	runtime.LockOSThread()
-	defer close(c.events)
-	adoptOrphans()
-
-	// The guard is first: from its first instruction on, COMMAND has one.
-	guard, err := startGuard()
-	if err != nil {
-		started <- &outcome{code: exitSystem, err: fmt.Errorf("cannot start the guard process: %w", err)}
+// abandon lets the guards of a COMMAND go that was not started, and waits for them. A
+// COMMAND that was, or failed to, needs none of it.
+func (c *child) abandon() {
+	if c.ordered {
 		return
 	}
-	c.guard = guard
-	guard.extend(deadline)
-	// Not os/exec: taking os.Stdin's descriptor would turn off O_NONBLOCK on
-	// a file description that is shared with processes we know nothing of.
-	c.pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env:   env,
-		Files: []uintptr{0, 1, 2},
-		Sys:   commandAttr(),
-	})
-	if err != nil {
-		guard.release()
-		waitFor(guard.pid)
-		started <- startFailure(path, err)
-		return
-	}
-	guard.watch(c.pid)
-	c.tty.start(c.pid)
-	started <- nil
+	c.guards.release()
+	stuck := time.AfterFunc(time.Second, c.killGuards) // somebody has stopped one
+	waitFor(c.guards.pid)
+	stuck.Stop()
+	c.guards.close()
+}
 
-	for ended := 0; ended < 2; {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
-		switch {
-		case err == syscall.EINTR:
-			continue
-		case err != nil:
-			return // ECHILD: cannot be, both are ours and nobody else waits
-		case pid != c.pid && pid != guard.pid:
-			continue // an orphan that was adopted
-		}
-		if status.Exited() || status.Signaled() {
-			ended++
-		}
-		c.events <- event{ofGuard: pid == guard.pid, status: status}
+// tell passes on an event, to nobody after finish.
+func (c *child) tell(ev event) {
+	select {
+	case c.events <- ev:
+	case <-c.finished:
 	}
 }
 
-func waitFor(pid int) {
+// hear passes on what the guards report.
+func (c *child) hear() {
+	c.guards.readReports(func(r guardReport) {
+		switch r.Kind {
+		case commandStarted:
+			c.tell(event{started: int(r.Value)})
+		case commandFailed:
+			c.tell(event{failed: syscall.Errno(r.Value)})
+		case commandChanged:
+			c.tell(event{of: ofCommand, status: syscall.WaitStatus(r.Value)})
+		case orphanChanged:
+			c.tell(event{of: ofOrphan, status: syscall.WaitStatus(r.Value)})
+		case parentEnded:
+			c.tell(event{of: ofParent, status: syscall.WaitStatus(r.Value)})
+		}
+	})
+}
+
+// wait waits for the guard and all that comes to us when guards were killed, as
+// long as there is anybody: nobody else would, and they would stay as zombies.
+func (c *child) wait() {
 	for {
-		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
-			return
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		over := status.Exited() || status.Signaled()
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return // ECHILD: nobody is left who could leave us another
+		case pid == c.guards.pid && over:
+			close(c.guards.ended)
+			c.tell(event{of: ofGuard, status: status})
+		case pid == int(c.guards.shared.parent.Load()) && over:
+			c.tell(event{of: ofParent, status: status})
+		case pid == int(c.guards.shared.command.Load()):
+			c.tell(event{of: ofOrphan, status: status})
 		}
 	}
+}
+
+// start runs the file path as COMMAND, in a group of its own or in ours, under a
+// lock that is over when over is closed. Stdin, stdout and stderr are passed on as
+// they are, and so is every other descriptor this process inherited. tty is told
+// of a new group, and the guards of the deadline.
+func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline time.Time, over <-chan struct{}) *outcome {
+	c.tty, c.ordered = tty, true
+	go func() {
+		defer close(c.heard)
+		c.hear()
+	}()
+	go c.wait()
+	c.guards.extend(deadline)
+	c.guards.ask() // to look at it
+	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
+	for heard := c.heard; ; {
+		if heard == nil && len(c.events) == 0 {
+			return c.notStarted("the guard processes have ended")
+		}
+		select {
+		case <-heard:
+			heard = nil
+		case ev := <-c.events:
+			switch {
+			case ev.started != 0:
+				c.started(ev.started, ownGroup)
+				return nil
+			case ev.failed != nil:
+				c.finish()
+				return startFailure(path, ev.failed)
+			case ev.of == ofParent:
+				return c.notStarted("its parent process has ended (" + describe(ev.status) + ")")
+			default: // COMMAND's parent may have started it
+				c.early = append(c.early, ev)
+			}
+		case <-over:
+			if pid := int(c.guards.shared.command.Load()); pid != 0 {
+				c.started(pid, ownGroup) // which is about to be told
+				return nil
+			}
+			c.tree.clear(patience)
+			c.finish()
+			return &outcome{code: exitLost, err: errors.New("the lock was lost before COMMAND had started")}
+		}
+	}
+}
+
+func (c *child) started(pid int, ownGroup bool) {
+	c.pid = pid
+	if ownGroup {
+		c.group = pid
+	}
+	c.tty.start(c.group)
+}
+
+// notStarted is the end of a start of which nothing more will be heard.
+func (c *child) notStarted(why string) *outcome {
+	c.tree.clear(patience)
+	c.finish()
+	return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: %s", why)}
 }
 
 // startFailure sorts the errors of execve(2) as shells do.
@@ -121,57 +227,64 @@ func startFailure(path string, err error) *outcome {
 	return end
 }
 
-// signal sends sig to COMMAND's process group.
+// signal sends sig to COMMAND and to what it started in its group: where that is
+// ours, to nobody else in it.
 func (c *child) signal(sig syscall.Signal) {
-	if c.reaped {
-		return
-	}
-	// EPERM: none of the group's processes is ours to signal (setuid). ESRCH:
-	// COMMAND has ended a moment ago, which an event will tell, or it has left
-	// its group.
-	if err := syscall.Kill(-c.pid, sig); err == syscall.ESRCH {
-		_ = syscall.Kill(c.pid, sig)
-	}
-}
-
-// kill sends SIGKILL to the group and, where they can be found, to the
-// processes that COMMAND started and that left the group: an interactive
-// shell puts each job into a group of its own.
-func (c *child) kill() {
-	c.signal(syscall.SIGKILL)
-	left, err := descendants(syscall.Getpid(), c.guard.pid)
-	if err != nil && c.reaped {
-		// The group is all we know. While it has a member, its number is not
-		// given to another process.
-		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
-	}
-	for _, pid := range left {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	switch {
+	case c.group == 0:
+		leader := c.pid
+		if c.reaped {
+			leader = 0
+		}
+		c.tree.signal(syscall.Getpgrp(), leader, sig)
+	case c.reaped:
+	default:
+		// ESRCH: COMMAND has ended a moment ago, which an event will tell, or it
+		// has left its group.
+		if err := syscall.Kill(-c.group, sig); err == syscall.ESRCH {
+			_ = syscall.Kill(c.pid, sig)
+		}
 	}
 }
 
 // gone reports whether COMMAND and everything it started have ended.
 func (c *child) gone() bool {
-	left, err := descendants(syscall.Getpid(), c.guard.pid)
-	if err != nil {
-		return c.reaped && syscall.Kill(-c.pid, 0) == syscall.ESRCH
+	if !c.reaped {
+		return false
 	}
-	return c.reaped && len(left) == 0
+	alive := false
+	if err := c.tree.members(func(pid int) { alive = alive || !hasEnded(pid) }); err != nil {
+		return syscall.Kill(-c.group, 0) == syscall.ESRCH
+	}
+	return !alive
 }
 
-// finish lets the guard go and reports whether it had killed COMMAND because
-// the deadline it knew of had passed. COMMAND has ended.
-func (c *child) finish() (killed bool) {
-	c.guard.release()
-	// It has nothing to do any more; somebody may have stopped it.
-	stuck := time.AfterFunc(time.Second, func() { _ = syscall.Kill(c.guard.pid, syscall.SIGKILL) })
-	defer stuck.Stop()
-	for ev := range c.events {
-		if ev.ofGuard {
-			killed = ev.status.ExitStatus() == exitLost
+// finish lets the guards go, and waits for them. COMMAND has ended.
+func (c *child) finish() {
+	close(c.finished)
+	c.guards.release()
+	// They have nothing to do any more, unless somebody has stopped one.
+	for range 2 {
+		select {
+		case <-c.heard:
+			<-c.guards.ended
+			c.guards.reports.Close()
+			return
+		case <-time.After(time.Second):
 		}
+		c.killGuards()
 	}
-	return killed
+}
+
+// killGuards leaves it to this process to wait for COMMAND.
+func (c *child) killGuards() {
+	_ = walk(os.Getpid(), func(pid int) bool {
+		spared, descend := c.tree.spares(pid)
+		if spared && descend {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return descend
+	})
 }
 
 // statusCode is what a shell would make of the status.

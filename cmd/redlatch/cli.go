@@ -18,7 +18,7 @@ type cli struct {
 	Unlock     unlockCmd     `cmd:"" help:"Release a lock by its handle."`
 	Show       showCmd       `cmd:"" help:"Say who holds a lock."`
 	List       listCmd       `cmd:"" help:"List the locks there are."`
-	Admit      admitCmd      `cmd:"" help:"Vouch for a freshly started node, so that it votes at once."`
+	Admit      admitCmd      `cmd:"" help:"Vouch for a node that was just started, so that it votes at once."`
 	Deployment deploymentCmd `cmd:"" help:"Show or change what all clients of the deployment must agree on."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at the nodes and say what is wrong with them."`
 	HelpOf     helpCmd       `cmd:"" name:"help" help:"Show the help of a command."`
@@ -26,6 +26,7 @@ type cli struct {
 	Man        manCmd        `cmd:"" help:"Print the manual page."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 	Guard      guardCmd      `cmd:"" name:"guard-process" hidden:""`
+	Parent     parentCmd     `cmd:"" name:"parent-process" hidden:""`
 }
 
 // command is what every field of cli does. A nil error is exit code 0; an
@@ -34,7 +35,7 @@ type command interface {
 	Run(out *printer) error
 }
 
-var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil)}
+var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil), (*parentCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {
@@ -48,6 +49,9 @@ func execute(args []string) int {
 		end = &outcome{code: exitInternal, err: err}
 	}
 	out.fail(end)
+	if end.signal != 0 {
+		dieOf(end.signal)
+	}
 	return end.code
 }
 

@@ -23,24 +23,24 @@ const (
 	defaultDeployment = "default"
 	defaultMaxTTL     = 30 * time.Second
 	// defaultNodeTimeout is longer than the library's: a command line is in
-	// less of a hurry than a server, and a release that is given up too soon
+	// less of a raise than a server, and a release that is given up too soon
 	// keeps the next one waiting for the TTL.
 	defaultNodeTimeout = 250 * time.Millisecond
 )
 
 // connection has the flags of every command that talks to nodes.
 type connection struct {
-	Nodes          []string      `env:"REDLATCH_NODES" default:"local" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379, which is told."`
+	Nodes          []string      `env:"REDLATCH_NODES" default:"local" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so."`
 	PasswordFile   string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
-	CA             string        `name:"ca" env:"REDLATCH_CA" placeholder:"FILE" help:"File with the certificates, PEM, of those who sign the certificates of rediss:// nodes. Defaults to the system's."`
-	Cert           string        `env:"REDLATCH_CERT" placeholder:"FILE" help:"File with the certificate, PEM, that we show to rediss:// nodes. Needs --key."`
+	CA             string        `name:"ca" env:"REDLATCH_CA" placeholder:"FILE" help:"File with the CA certificates, PEM, for rediss:// nodes. Defaults to the system's."`
+	Cert           string        `env:"REDLATCH_CERT" placeholder:"FILE" help:"File with the client certificate, PEM, for rediss:// nodes. Needs --key."`
 	Key            string        `env:"REDLATCH_KEY" placeholder:"FILE" help:"File with the key of --cert."`
 	Deployment     string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
 	MaxTTL         time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
 	NodeTimeout    time.Duration `env:"REDLATCH_NODE_TIMEOUT" placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
 	KeyTemplate    string        `env:"REDLATCH_KEY_TEMPLATE" placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
 	Replicas       int           `env:"REDLATCH_REPLICAS" placeholder:"N" help:"How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0."`
-	Fsync          bool          `env:"REDLATCH_FSYNC" help:"Have them, and the node, acknowledge that it is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes."`
+	Fsync          bool          `env:"REDLATCH_FSYNC" help:"Have the replicas, and the node, acknowledge that the lock is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes."`
 	ReplicaTimeout time.Duration `env:"REDLATCH_REPLICA_TIMEOUT" placeholder:"D" help:"How long the acknowledgements are waited for. Defaults to 50ms."`
 	NoQuarantine   bool          `aliases:"no-fence" env:"REDLATCH_NO_QUARANTINE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
 	Durable        bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`

@@ -51,14 +51,14 @@ func (d *doctorCmd) diagnoseDurable(f *findings, node doctor.Report) {
 	r := node.Recorded
 	switch void := r != nil && r.Void != ""; {
 	case strings.Contains(node.Persistence, "unknown"):
-		f.add(warning, node.Node, "its settings are not shown to this user, so that it is said to be durable is not believed after a restart", "permit CONFIG GET")
+		f.add(warning, node.Node, "its settings are not shown to this user, so --durable is not believed after a restart", "permit CONFIG GET")
 	case !node.Durable:
 		f.add(danger, node.Node, fmt.Sprintf("it is said to be durable, and may forget what it answered (persistence: %s; needed: %s)", node.Persistence, right), again)
 	case void:
-		f.add(warning, node.Node, "that it is durable is not believed any more: "+printable.Text(r.Void), "say it again if it is true now: "+d.setCommand())
+		f.add(warning, node.Node, "--durable is not believed any more: "+printable.Text(r.Void), "say it again if it is true now: "+d.setCommand())
 	}
 	if node.Replicas > 0 {
-		f.add(warning, node.Node, fmt.Sprintf("replicas are attached, %d: its word says that none takes its place", node.Replicas),
+		f.add(warning, node.Node, fmt.Sprintf("%d replicas are attached, and --durable says that none ever takes its place", node.Replicas),
 			"see that nobody promotes one, or drop --durable for all clients with redlatch deployment set")
 	}
 }

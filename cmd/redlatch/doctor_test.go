@@ -76,10 +76,10 @@ func TestDiagnose(t *testing.T) {
 			},
 		}, exit: 2, want: []string{
 			"unsafe: a: it is said to be durable, and may forget what it answered (persistence: AOF everysec;",
-			"warning: b: its settings are not shown to this user", "warning: c: that it is durable is not believed any more: it was seen otherwise",
+			"warning: b: its settings are not shown to this user", "warning: c: --durable is not believed any more: it was seen otherwise",
 		}},
 		{name: "said to be durable, with replicas", change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }}, exit: 1,
-			want: []string{"warning: a: replicas are attached, 2: its word says that none takes its place"}},
+			want: []string{"warning: a: 2 replicas are attached, and --durable says that none ever takes its place"}},
 		{name: "replicas of one that is not", forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }},
 			want: []string{"note: a, b, c: persistence: AOF always"}},
 		{name: "other settings", change: []func(*doctor.Report){

@@ -19,12 +19,13 @@ var examples = map[string][]commandline.Example{
 	},
 	"lock": {
 		{What: "take a lock in a script, for 25 s", Line: `handle=$(redlatch lock -w 10 --ttl 25 job) || exit`},
+		{What: "for as long as this script runs, or until it unlocks it", Line: `handle=$(redlatch lock --keep --parent $$ job) || exit`},
 	},
 	"extend": {
 		{What: "keep it for 25 s from now on", Line: `redlatch extend --ttl 25 job "$handle"`},
 	},
 	"unlock": {
-		{What: "release a lock whose handle is lost, after a look at who has it", Line: "redlatch unlock --force job"},
+		{What: "show who holds a lock whose handle is lost, and release it", Line: "redlatch unlock --force job"},
 		{What: "release what redlatch lock took", Line: `redlatch unlock job "$handle" || echo "it was lost meanwhile"`},
 	},
 	"show": {
@@ -33,7 +34,7 @@ var examples = map[string][]commandline.Example{
 	},
 	"list": {
 		{What: "all locks of the shop", Line: "redlatch list 'shop/*'"},
-		{What: "what goes on, until Ctrl-C", Line: "redlatch list --watch --ours"},
+		{What: "watch the locks until Ctrl-C", Line: "redlatch list --watch --ours"},
 		{What: "for a script: names that somebody waits for", Line: "redlatch list --json | jq -r '.[] | select(.waiting != []) | .name'"},
 	},
 	"admit": {

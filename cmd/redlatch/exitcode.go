@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/redlatch/redlatch/internal/commandline"
 )
@@ -26,17 +27,18 @@ const (
 // exitCodes is what `redlatch run --help` shows.
 var exitCodes = []struct{ code, meaning string }{
 	{"0-255", "COMMAND's own, when it ended by itself while the lock was held"},
-	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by a redlatch run around this one"},
+	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by an enclosing redlatch run"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
 	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},
 	{"75", "held by another (-E sets another code)"},
-	{"76", "the lock was lost while COMMAND ran, whatever it answered; COMMAND was killed if it still ran"},
+	{"76", "the lock was lost while COMMAND ran, whatever its exit code; COMMAND was killed if it still ran"},
 	{"77", "a node refused (password, permission, wrong type, ...): waiting does not cure it"},
-	{"124", "COMMAND ran longer than --max-run and was killed"},
+	{"124", "COMMAND ran longer than --max-run, and ended when SIGTERM told it to"},
 	{"126", "COMMAND was found and cannot be executed"},
 	{"127", "COMMAND was not found"},
-	{"128+n", "COMMAND died of signal n, or signal n ended the wait for the lock"},
+	{"137", "COMMAND ran longer than --max-run, and SIGKILL ended it after --grace"},
+	{"128+n", "COMMAND died of signal n, or signal n ended the wait for the lock. Of INT, redlatch dies itself, so that a shell's loop ends: shells show 130"},
 }
 
 // exitTable lays the exit codes out for help texts: a tab makes the help
@@ -58,6 +60,8 @@ type outcome struct {
 	details []string
 	// hints are remedies, a line each.
 	hints []string
+	// signal is what COMMAND died of, or what ended the wait for the lock.
+	signal syscall.Signal
 	// abrupt: nothing is cleaned up any more.
 	abrupt bool
 	// released: the nodes that have answered have nothing of ours, or a quorum of them.

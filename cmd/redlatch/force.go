@@ -72,7 +72,7 @@ func (u *unlockCmd) breaks(h oneshot.Holding) []string {
 	}
 	return []string{
 		fmt.Sprintf("%s is held by %s", name, holdingText(h.Holder, h.Left)),
-		"this does not stop them: their work goes on beside that of the next holder until they notice, at their next renewal, or never where nothing renews it",
-		"only a resource that checks fencing tokens refuses what they write after that; better end their process, and the lock is free when its TTL has run out",
+		"this does not stop them: they work on beside the next holder until they notice at their next renewal, or for ever if nothing renews the lock",
+		"only a resource that checks fencing tokens refuses what they write after that; it is better to end their process: the lock is then free when its TTL has run out",
 	}
 }

@@ -90,7 +90,7 @@ func refuseNested(ours held) error {
 			continue
 		}
 		return usage("COMMAND runs with the lock held: drop the inner redlatch run, or give it another NAME",
-			"%q is held already by the redlatch run around this one (process %d): waiting for it would never end", ours.name, outer.pid)
+			"%q is held already by the enclosing redlatch run (process %d): waiting for it would never end", ours.name, outer.pid)
 	}
 	return nil
 }

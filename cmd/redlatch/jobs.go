@@ -10,13 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forward passes on what was sent to this process.
+// forward passes on what was sent to this process, unless COMMAND has it already.
 func (s *supervisor) forward(sig os.Signal) {
-	if number(sig) == syscall.SIGCONT {
+	switch {
+	case sig == syscall.SIGCONT:
 		s.resume()
-		return
+	case sig == syscall.SIGTTIN: // for who reads the keyboard, not for us
+	case s.child.group == 0 && s.child.sentToGroup(sig, time.Until(s.terms.killAt(s.told))/2):
+	default:
+		s.child.signal(number(sig))
 	}
-	s.child.signal(number(sig))
 }
 
 // stopped is called when COMMAND was stopped by sig.
@@ -47,9 +50,9 @@ func (s *supervisor) suspend() {
 		s.resume()
 		return
 	}
-	s.out.say("stopped: %q is not renewed; COMMAND is killed at %s unless it is continued before", s.name, s.terms.killAt(s.told).Format(time.TimeOnly))
+	s.out.say("stopped: %q is not renewed; COMMAND is killed at %s unless it is continued before", s.name, s.terms.continueBefore(s.told).Format("15:04:05.0"))
 	s.out.flush(100 * time.Millisecond) // who is stopped does not write
-	if s.tty.isTheirs() {
+	if s.child.group != 0 && s.tty.isTheirs() {
 		// Ctrl-Z reached COMMAND's group alone: the rest of a pipeline, which
 		// is in our group, has to stop as well. The shell takes the terminal.
 		s.sigs.sparing(func() { _ = syscall.Kill(0, syscall.SIGTSTP) })
@@ -63,7 +66,7 @@ func (s *supervisor) suspend() {
 		if number(sig) == syscall.SIGCONT {
 			break
 		}
-		s.child.signal(number(sig))
+		s.forward(sig)
 	}
 	s.resume()
 }

@@ -26,7 +26,7 @@ type listCmd struct {
 	Every *time.Duration `placeholder:"D" help:"How long --watch waits between two looks. Defaults to 2s."`
 	Ours  bool           `help:"Leave out keys that are not redlatch's."`
 
-	Pattern string `arg:"" optional:"" default:"*" help:"Which names, as a glob: *, ?, [a-c]. Defaults to all."`
+	Pattern string `arg:"" optional:"" default:"*" help:"Which names to list, as a glob pattern with *, ? and [a-c]. Defaults to all."`
 }
 
 // Help says what is listed, and what it costs.

@@ -18,8 +18,15 @@ import (
 type lockCmd struct {
 	acquisition
 
-	TTL  *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend. Defaults to --max-ttl."`
-	JSON bool           `name:"json" help:"Print name, handle, token, until, ttl and nodes as JSON."`
+	TTL    *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend, or --keep. Defaults to --max-ttl, with --keep to 10s at most."`
+	JSON   bool           `name:"json" help:"Print name, handle, token, until, ttl and nodes as JSON."`
+	Keep   bool           `help:"Leave a process behind that renews the lock until it is unlocked, or until --parent ends."`
+	Parent *int           `placeholder:"PID" help:"Release the lock when this process ends; $$ is the shell itself. Needs --keep."`
+
+	// Keeper: this is the process that --keep leaves behind.
+	Keeper bool `hidden:""`
+	// kept is closed when its caller may go.
+	kept chan struct{}
 }
 
 // Help says what the handle is for, and what is weaker than with run.
@@ -30,14 +37,20 @@ func (*lockCmd) Help() string {
 	...
 	redlatch unlock job "$handle" || echo "it was lost meanwhile"
 
-Nobody watches over the lock: it ends when its TTL has passed, whatever still runs. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
+For longer than --max-ttl, or for as long as it takes:
+
+	handle=$(redlatch lock --keep --parent $$ job) || exit
+
+A process that is left behind renews the lock until redlatch unlock, until the process $$ has ended, or until it gets SIGTERM; after unlock it is gone within a third of the TTL. Without --parent, a script that dies leaves the lock held until somebody unlocks it.
+
+Nobody watches over what runs under the lock: without --keep it ends when its TTL has passed, whatever still runs, and with it when no quorum of nodes can be reached for so long. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
 
 Exit codes:
 
 	0      locked
 	64     usage
 	69     no quorum: too few nodes answered or were admitted
-	71     the handle could not be printed; the lock was released
+	71     the handle could not be printed, or --keep could start no process; the lock was released
 	75     held by another (-E sets another code)
 	76     the lock ran out before its handle could be printed
 	77     a node refused (password, permission, wrong type, ...)
@@ -47,12 +60,41 @@ Exit codes:
 // printTimeout bounds what is done about a lock that is held already.
 const printTimeout = 5 * time.Second
 
+// check refuses flags that cannot work, before anything is sent.
+func (l *lockCmd) check(ttl time.Duration) error {
+	switch {
+	case l.Parent != nil && !l.Keep:
+		return usage("give --keep, or leave it out: without --keep the lock ends with its TTL", "--parent without --keep")
+	case l.Parent != nil && (*l.Parent <= 0 || !processExists(*l.Parent)) && !l.Keeper:
+		return usage("--parent $$ is the shell that calls redlatch", "--parent %d is no process that runs", *l.Parent)
+	case ttl > l.MaxTTL && !l.Keep:
+		return usage("redlatch lock --keep renews a lock for as long as it is needed; or raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+	case ttl > l.MaxTTL:
+		return usage("leave --ttl out: with --keep the lock is renewed for as long as it is needed", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+	}
+	if err := l.acquisition.check(ttl); err != nil || !l.Keep {
+		return err
+	}
+	return checkRenewed(ttl)
+}
+
+// ttl is the TTL that was given, or the default.
+func (l *lockCmd) ttl() time.Duration {
+	if l.Keep && l.TTL == nil {
+		return min(keptTTL, l.MaxTTL)
+	}
+	return orMaxTTL(l.TTL, l.connection)
+}
+
 // Run takes the lock, prints the handle and leaves the lock to who has it.
 func (l *lockCmd) Run(out *printer) error {
 	out.level = l.level()
-	ttl := orMaxTTL(l.TTL, l.connection)
+	ttl := l.ttl()
 	if err := l.check(ttl); err != nil {
 		return err
+	}
+	if l.Keep && !l.Keeper {
+		return l.leaveKeeper(out)
 	}
 	cfg, _, err := l.configure(ttl, out)
 	if err != nil {
@@ -60,6 +102,9 @@ func (l *lockCmd) Run(out *printer) error {
 	}
 	cfg.Label = l.label()
 	sigs := catchSignals()
+	if l.Keeper {
+		l.watchCaller(sigs)
+	}
 	client, err := l.open(cfg, out)
 	if err != nil {
 		return err
@@ -91,9 +136,13 @@ func (l *lockCmd) label() string {
 }
 
 func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duration, out *printer) *outcome {
+	renewal := redlatch.WithoutRenewal()
+	if l.Keep {
+		renewal = redlatch.WithMaxHold(forever)
+	}
 	lock, end := l.acquire(client, sigs, out, []redlatch.Option{
 		redlatch.WithTTL(ttl),
-		redlatch.WithoutRenewal(),
+		renewal,
 		redlatch.WithLabel(l.label()),
 		redlatch.WithWaitReport(l.waitReport(out)),
 	})
@@ -103,6 +152,9 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	if sig := sigs.pending(); sig != nil {
 		release(lock, out)
 		return interrupted(sig, l.Name)
+	}
+	if l.Keeper {
+		return l.keep(client, lock, sigs, ttl, out)
 	}
 	until := lock.Until()
 	handle, err := lock.Detach()

@@ -11,30 +11,47 @@ import (
 	"strings"
 )
 
-// lookup finds the file that COMMAND is. It comes before the lock: nobody
-// should wait for the lock of a command that does not exist.
+// lookup finds the file that COMMAND is, as execvp(3) does. It comes before the
+// lock: nobody should wait for the lock of a command that does not exist.
 func lookup(command string) (string, error) {
-	path, err := exec.LookPath(command)
-	// ErrDot: found in the current folder because PATH says so. Whoever set
-	// PATH so means it here too.
-	if err == nil || errors.Is(err, exec.ErrDot) {
-		return path, nil
+	candidates := []string{command}
+	if !strings.ContainsRune(command, filepath.Separator) {
+		candidates = inPath(command)
 	}
-	if end := present(command); end != nil {
+	for _, candidate := range candidates {
+		// With a separator in it, it is not looked up again.
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	if end := present(candidates); end != nil {
 		return "", end
 	}
 	return "", &outcome{code: exitNotFound, err: fmt.Errorf("command not found: %s", command)}
 }
 
-// present finds the file that was passed over because it cannot be executed.
-func present(command string) *outcome {
-	candidates := []string{command}
-	if !strings.ContainsRune(command, filepath.Separator) {
-		candidates = nil
-		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-			candidates = append(candidates, filepath.Join(dir, command))
-		}
+// defaultPath is searched when PATH is not set, as by the C libraries.
+const defaultPath = "/bin:/usr/bin"
+
+// inPath returns the files that a command may be, in the order of PATH. An empty
+// folder is the current one: whoever set PATH so means it here too.
+func inPath(command string) []string {
+	path, set := os.LookupEnv("PATH")
+	if !set {
+		path = defaultPath
 	}
+	var candidates []string
+	for dir := range strings.SplitSeq(path, string(filepath.ListSeparator)) {
+		if dir == "" {
+			dir = "."
+		}
+		candidates = append(candidates, dir+string(filepath.Separator)+command)
+	}
+	return candidates
+}
+
+// present finds the file that was passed over because it cannot be executed.
+func present(candidates []string) *outcome {
 	for _, candidate := range candidates {
 		info, err := os.Stat(candidate)
 		switch {

@@ -26,13 +26,13 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 	for _, node := range cfg.Nodes {
 		if _, _, err := redisconn.Parse(node); err != nil {
 			// What is left of a URL in pieces may be a password: nothing is shown of any.
-			return a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset")
+			return a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset", nil)
 		}
 	}
 	if err := a.confirm(cfg, out); err != nil {
 		return err
 	}
-	if err := a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset"); err != nil {
+	if err := a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset", nil); err != nil {
 		return err
 	}
 	if !a.NoQuarantine {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -22,6 +23,8 @@ type runCmd struct {
 	MaxRun  time.Duration `env:"REDLATCH_MAX_RUN" placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
 	Grace   time.Duration `env:"REDLATCH_GRACE" placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
 
+	OwnGroup bool `env:"REDLATCH_OWN_GROUP" help:"Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it is in ours, as with flock."`
+
 	Shell *string `name:"command" short:"c" placeholder:"STRING" help:"Have the shell ($SHELL, or /bin/sh) run this, instead of a COMMAND after --."`
 
 	Command []string `arg:"" optional:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -34,9 +37,11 @@ func (*runCmd) Usage() string { return "redlatch run [flags] NAME (-- COMMAND [A
 func (*runCmd) Help() string {
 	return `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
 
-INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to COMMAND's process group; the first four end the wait for the lock. What COMMAND leaves running when it ends by itself goes on without the lock.
+COMMAND stays in the process group that redlatch is in, as with flock: Ctrl-C and Ctrl-Z reach both. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH that are sent to redlatch alone are passed on to COMMAND and what it started in that group; signals that were ignored as redlatch started stay so. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group COMMAND leads a group of its own. What COMMAND leaves running when it ends by itself goes on without the lock.
 
-When the lock is lost, COMMAND's group gets SIGTERM at once and SIGKILL before the lock can pass to another. A guard process kills the group when redlatch itself is killed or stopped for too long. A job stopped with Ctrl-Z is not renewed: it goes on if it is continued within the TTL, else it is killed.
+When the lock is lost, COMMAND and what it started in its group get SIGTERM at once, and all that it started, in whatever group or session, gets SIGKILL before the lock can pass to another. Two guard processes do that when redlatch itself is killed or stopped for too long. A job stopped with Ctrl-Z is not renewed: it goes on if it is continued in time, which is told, else it is killed.
+
+Not killed is what redlatch may not send signals to, such as what sudo runs for a user other than root: that is said at once, with its pid, and the exit code is 76 all the same. Nor is what a service such as docker or systemd runs at COMMAND's request. Without /proc, COMMAND gets a group of its own, and only that is killed.
 
 Exit codes:
 
@@ -59,12 +64,16 @@ func (t terms) guard() time.Duration { return t.grace + t.margin }
 // killAt is when COMMAND is killed for a validity that ends at until.
 func (t terms) killAt(until time.Time) time.Time { return until.Add(-t.margin) }
 
+// continueBefore is when a stopped COMMAND has to be continued: later, the lock
+// counts as lost.
+func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.guard()) }
+
 // guardAt is when the guard process does it: a little later, so that it acts
 // only when this one did not.
 func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin * 3 / 4) }
 
 func (r *runCmd) terms() terms {
-	t := terms{grace: r.Grace, margin: r.TTL / 10}
+	t := terms{grace: r.Grace, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
 	if t.grace == 0 {
 		t.grace = r.TTL / 5
 	}
@@ -95,7 +104,23 @@ func (r *runCmd) check() error {
 	case r.Grace < 0 || r.Grace > r.TTL/2:
 		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
 	}
-	return r.acquisition.check(r.TTL)
+	if err := r.acquisition.check(r.TTL); err != nil {
+		return err
+	}
+	return checkRenewed(r.TTL)
+}
+
+// leastRenewed is the shortest TTL that is of use for a lock that is renewed. It
+// leaves a third of it for the round of a renewal, and less is lost whenever the
+// machine does something else for a moment.
+const leastRenewed = 100 * time.Millisecond
+
+// checkRenewed refuses a TTL that renewal does not keep up with.
+func checkRenewed(ttl time.Duration) error {
+	if ttl < leastRenewed {
+		return usage(fmt.Sprintf("%v is the least, and a few seconds are usual", leastRenewed), "--ttl %v is too short: the lock would be lost before it is renewed; the least is %v", ttl, leastRenewed)
+	}
+	return nil
 }
 
 // argv is what is run: COMMAND, or the shell with what it is to run.
@@ -153,27 +178,34 @@ func (r *runCmd) Run(out *printer) error {
 	}
 
 	sigs := catchSignals()
+	// Before the lock, for no time of it to go by while they start: they end with
+	// this process.
+	child, err := newChild()
+	if err != nil {
+		return err
+	}
 	client, err := r.open(cfg, out)
 	if err != nil {
+		child.abandon()
 		return err
 	}
 	// Close is not deferred: it releases the lock, and after a panic COMMAND
 	// would still be running. The guard kills it then.
-	result := r.locked(client, sigs, out, path, argv, ours)
-	switch {
-	case result.abrupt:
-	case result.released:
+	result := r.locked(client, sigs, out, child, path, argv, ours)
+	if result.abrupt {
+		return result
+	}
+	child.abandon()
+	if result.released {
 		r.close(client, out)
-	default:
-		if err := client.Close(); err != nil {
-			out.detail("closing: %v", err)
-		}
+	} else if err := client.Close(); err != nil {
+		out.detail("closing: %v", err)
 	}
 	return result
 }
 
 // locked is what happens between open and close.
-func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, path string, argv []string, ours held) *outcome {
+func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, child *child, path string, argv []string, ours held) *outcome {
 	lock, end := r.acquire(client, sigs, out, r.options(out))
 	if end != nil {
 		return end
@@ -191,15 +223,15 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, pat
 	tty := openTerminal()
 	defer tty.close()
 	sigs.catchJobControl()
-	child, end := start(path, argv, environment(os.Environ(), lock, ours), tty, r.terms().guardAt(lock.Until()))
+	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, r.terms().guardAt(lock.Until()), lock.Context().Done())
 	if end != nil {
 		release(lock, out)
 		return end
 	}
-	code, lost := supervise(r, lock, child, sigs, out)
+	end, lost := supervise(r, lock, child, sigs, out)
 	if lost {
 		release(lock, out)
-		return &outcome{code: exitLost}
+		return end
 	}
 	if left := r.MinHold - time.Since(since); left > 0 {
 		lost = r.keep(lock, left, sigs, out)
@@ -207,9 +239,21 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, pat
 		lost = release(lock, out)
 	}
 	if lost {
-		return &outcome{code: exitLost, err: fmt.Errorf("%q was not held any more when COMMAND ended with exit code %d", r.Name, code)}
+		return &outcome{code: exitLost, err: fmt.Errorf("%q was not held any more when COMMAND ended with exit code %d", r.Name, end.code)}
 	}
-	return &outcome{code: code, released: true} // on a quorum at least
+	end.released = true // on a quorum at least
+	return end
+}
+
+// ownGroup reports whether COMMAND is to lead a process group: also where its group
+// is all that can be told from other processes, and where ours has no number,
+// because it was made in another pid namespace.
+func (r *runCmd) ownGroup(out *printer) bool {
+	if err := canWalk(); err != nil && !r.OwnGroup {
+		out.detail("COMMAND gets a process group of its own, and of what it starts only that is killed: %v", err)
+		return true
+	}
+	return r.OwnGroup || syscall.Getpgrp() == 0
 }
 
 // keep holds the lock for what is left of --min-hold, releases it, and reports

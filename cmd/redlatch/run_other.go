@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"syscall"
 )
 
 // runCmd is `redlatch run`, which needs process groups.
@@ -28,4 +29,10 @@ func (*lockCmd) Run(*printer) error {
 
 type guardCmd struct{}
 
-func (guardCmd) Run(*printer) error { return errors.ErrUnsupported }
+func (*guardCmd) Run(*printer) error { return errors.ErrUnsupported }
+
+type parentCmd struct{}
+
+func (*parentCmd) Run(*printer) error { return errors.ErrUnsupported }
+
+func dieOf(syscall.Signal) {}

@@ -23,10 +23,20 @@ type process struct {
 	ended chan struct{} // closed when it was waited for
 }
 
-// end kills it, if it still runs.
+// end kills it, if it still runs, and what it started, as far as that is found: a script
+// that fails must not leave loops behind.
 func (p *process) end() {
+	select {
+	case <-p.ended:
+		return // its number may be another's
+	default:
+	}
+	below, _ := descendants(p.cmd.Process.Pid)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
+	for _, pid := range below {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	<-p.ended
 }
 
@@ -107,6 +117,14 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+func died(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 2, "died SIG PROC")
+	status := worldOf(ts).processes[args[1]].cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() || signalName(status.Signal()) != "SIG"+args[0] {
+		ts.Fatalf("%s: %s, want SIG%s", args[1], describe(status), args[0])
+	}
+}
+
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, args, 2, "signal SIG PROC|FILE|FILE@")
 	sig := unix.SignalNum("SIG" + args[0])
@@ -126,21 +144,38 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func guardOf(ts *testscript.TestScript, neg bool, args []string) {
-	arguments(ts, args, 2, "guard-of PROC FILE")
-	p, ok := worldOf(ts).processes[args[0]]
-	if !ok {
-		ts.Fatalf("no process %q", args[0])
-	}
-	children, err := descendants(p.cmd.Process.Pid, 0)
-	ts.Check(err)
-	for _, pid := range children {
-		if strings.Contains(readable("/proc/"+strconv.Itoa(pid)+"/cmdline"), "guard-process") {
-			ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strconv.Itoa(pid)), 0o666))
-			return
+// descendants are the processes that root has started, directly or not, and that
+// have not ended.
+func descendants(root int) ([]int, error) {
+	var pids []int
+	err := walk(root, func(pid int) bool {
+		if !hasEnded(pid) {
+			pids = append(pids, pid)
 		}
+		return true
+	})
+	return pids, err
+}
+
+// hiddenProcess returns a script's command that writes the pid of one of the
+// processes that watch over COMMAND.
+func hiddenProcess(hidden string) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		arguments(ts, args, 2, "guard-of|parent-of PROC FILE")
+		p, ok := worldOf(ts).processes[args[0]]
+		if !ok {
+			ts.Fatalf("no process %q", args[0])
+		}
+		children, err := descendants(p.cmd.Process.Pid)
+		ts.Check(err)
+		for _, pid := range children {
+			if strings.Contains(readable("/proc/"+strconv.Itoa(pid)+"/cmdline"), hidden) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strconv.Itoa(pid)), 0o666))
+				return
+			}
+		}
+		ts.Fatalf("%s has no %s", args[0], hidden)
 	}
-	ts.Fatalf("%s has no guard process", args[0])
 }
 
 func pidsIn(ts *testscript.TestScript, file string) []int {
@@ -162,9 +197,14 @@ func runs(pid int) bool {
 	if !processExists(pid) {
 		return false
 	}
-	text := readable("/proc/" + strconv.Itoa(pid) + "/stat")
-	_, rest, _ := strings.Cut(text, ") ")
-	return !strings.HasPrefix(rest, "Z")
+	return state(pid) != "Z"
+}
+
+// state is that of proc_pid_stat(5), a letter.
+func state(pid int) string {
+	_, rest, _ := strings.Cut(readable("/proc/"+strconv.Itoa(pid)+"/stat"), ") ")
+	letter, _, _ := strings.Cut(rest, " ")
+	return letter
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
@@ -181,6 +221,22 @@ func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
 	for _, file := range args {
 		for _, pid := range pidsIn(ts, file) {
 			eventually(ts, fmt.Sprintf("the process %d of %s has ended", pid, file), func() bool { return !runs(pid) })
+		}
+	}
+}
+
+func awaitReaped(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			eventually(ts, fmt.Sprintf("the process %d of %s was waited for", pid, file), func() bool { return !processExists(pid) })
+		}
+	}
+}
+
+func awaitStopped(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		for _, pid := range pidsIn(ts, file) {
+			eventually(ts, fmt.Sprintf("the process %d of %s is stopped", pid, file), func() bool { return state(pid) == "T" })
 		}
 	}
 }

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,7 +16,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"redlatch": main, "probe": probe})
+	commands := map[string]func(){"redlatch": main, "probe": probe}
+	if commands[filepath.Base(os.Args[0])] == nil {
+		// A test that runs a command in its own process has it start this program again,
+		// as a guard or a keeper.
+		if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+			main()
+		}
+		runsMain = true
+		// Under the race detector a process would sleep for 1 s at its end.
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+		// What was ignored as the tests were started is not for what they start.
+		for _, sig := range stopping {
+			if inheritedIgnored(sig) {
+				signal.Notify(make(chan os.Signal, 1), sig)
+			}
+		}
+	}
+	testscript.Main(m, commands)
 }
 
 // limit is how long a script waits for something that has to happen. It is no
@@ -43,8 +63,12 @@ const limit = 3 * time.Minute
 //	signal SIG PROC|FILE    send a signal to a background command, or to the pid
 //	                        in the file; FILE@ means its process group
 //	guard-of PROC FILE      write the pid of its guard process
+//	parent-of PROC FILE     write the pid of COMMAND's parent process
+//	died SIG PROC           expect that a background command has died of a signal
 //	await FILE [PATTERN]    wait until the file has a line, or one that matches
 //	await-gone FILE...      wait until the processes with these pids have ended
+//	await-reaped FILE...    wait until somebody has waited for them, too
+//	await-stopped FILE...   wait until they are stopped
 //	[!] running FILE...     whether they have not
 //	less FILE1 FILE2        compare the numbers on the last lines
 func TestScript(t *testing.T) {
@@ -59,11 +83,17 @@ func TestScript(t *testing.T) {
 			// Where the servers are is the subject of few scripts; the fence is
 			// that of one.
 			env.Setenv("REDLATCH_NO_QUARANTINE", "true")
-			// Under the race detector a process would sleep for 1 s at its end.
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("EACH", strconv.Itoa(increments))
 			env.Setenv("TOTAL", strconv.Itoa(8*increments))
 			return nil
+		},
+		// root, without which some of the system cannot be changed.
+		Condition: func(condition string) (bool, error) {
+			if condition != "root" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			return os.Getuid() == 0, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"nodes":        nodes,
@@ -78,15 +108,19 @@ func TestScript(t *testing.T) {
 			"forget":       forget,
 			"expiry":       expiry,
 
-			"exits":      exits,
-			"start":      startProcess,
-			"ends":       ends,
-			"signal":     sendSignal,
-			"guard-of":   guardOf,
-			"await":      await,
-			"await-gone": awaitGone,
-			"running":    running,
-			"less":       less,
+			"exits":         exits,
+			"start":         startProcess,
+			"ends":          ends,
+			"signal":        sendSignal,
+			"guard-of":      hiddenProcess("guard-process"),
+			"parent-of":     hiddenProcess("parent-process"),
+			"await":         await,
+			"died":          died,
+			"await-gone":    awaitGone,
+			"await-reaped":  awaitReaped,
+			"await-stopped": awaitStopped,
+			"running":       running,
+			"less":          less,
 		},
 	})
 }

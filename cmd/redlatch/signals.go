@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,17 +20,10 @@ var stopping = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sysc
 var forwarded = append(slices.Clone(stopping), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 
 // jobControl signals stop and continue COMMAND and this process together.
-var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
+var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGCONT}
 
 // signals is the queue of what was sent to this process.
 type signals chan os.Signal
-
-// keepIgnored stay ignored, for COMMAND too, when they were as this process
-// started: nohup, and a shell without job control, mean it so. Scripts ignore
-// INT and QUIT for what they put into the background, on account of the
-// keyboard; who sends them to this process all the same means it, as with
-// timeout(1).
-var keepIgnored = []os.Signal{syscall.SIGHUP, syscall.SIGTSTP}
 
 // catchSignals starts the queue.
 func catchSignals() signals {
@@ -60,13 +54,56 @@ func (q signals) sparing(f func()) {
 	signal.Notify(q, syscall.SIGTSTP)
 }
 
+// add has signals put into the queue. Those that were ignored as this process
+// started stay so, for COMMAND too: nohup and scripts, for what they put into the
+// background, mean it.
 func (q signals) add(set []os.Signal) {
 	for _, sig := range set {
-		if signal.Ignored(sig) && slices.Contains(keepIgnored, sig) {
-			continue
+		if !inheritedIgnored(sig) {
+			signal.Notify(q, sig)
 		}
-		signal.Notify(q, sig)
 	}
+}
+
+// inheritedIgnored reports whether this process was started with a signal ignored.
+// QUIT is ignored from then on: the Go runtime catches it from the start, but
+// scripts ignore it together with INT.
+func inheritedIgnored(sig os.Signal) bool {
+	if sig == syscall.SIGQUIT && ignoredSignals()>>(syscall.SIGINT-1)&1 != 0 {
+		signal.Ignore(syscall.SIGQUIT)
+		return true
+	}
+	return ignoredSignals()>>(number(sig)-1)&1 != 0
+}
+
+// ignoredAsGoKnows is ignoredSignals where nothing better is known.
+func ignoredAsGoKnows() (mask uint64) {
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			mask |= 1 << (sig - 1)
+		}
+	}
+	return mask
+}
+
+// dieOf ends this process by SIGINT, as a shell expects of what was interrupted,
+// and returns for other signals, and where INT is ignored.
+func dieOf(sig syscall.Signal) {
+	if sig != syscall.SIGINT || inheritedIgnored(sig) {
+		return
+	}
+	signal.Reset(sig)
+	if syscall.Kill(syscall.Getpid(), sig) == nil {
+		time.Sleep(time.Second) // it comes within that
+	}
+}
+
+// maskOf is a set of signals as in /proc/PID/status.
+func maskOf(set []os.Signal) (mask uint64) {
+	for _, sig := range set {
+		mask |= 1 << (number(sig) - 1)
+	}
+	return mask
 }
 
 // pending returns a stopping signal that has come in already, or nil.

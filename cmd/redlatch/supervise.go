@@ -34,9 +34,13 @@ type supervisor struct {
 	// status is how COMMAND ended, once child.reaped is set.
 	status syscall.WaitStatus
 	// ending is why COMMAND and all it started have to end, and killAt is when
-	// SIGKILL is due; killed is when it was first sent.
+	// SIGKILL is due; killed is when it was first sent, and left is what the last
+	// look came across.
 	ending         reason
 	killAt, killed time.Time
+	left           found
+	// refused are processes that were said to be beyond our reach.
+	refused map[int]bool
 }
 
 // reason is why COMMAND is ended before it ends by itself, in the order in
@@ -46,33 +50,53 @@ type reason uint8
 const (
 	notEnding reason = iota
 	ranTooLong
+	parentKilled
 	lockLost
 )
 
-// supervise waits for COMMAND to end, or ends it, and returns its exit code and
-// whether the lock was lost before that. When it returns, COMMAND is dead; when
-// COMMAND had to be ended, so is everything that it started.
-func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *printer) (code int, lost bool) {
+// supervise waits for COMMAND to end, or ends it, and returns how that went, and
+// whether the lock was lost before. When it returns, COMMAND is dead; when COMMAND
+// had to be ended, so is everything that it started, but for what was said to live
+// on.
+func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *printer) (end *outcome, lost bool) {
 	s := &supervisor{
-		name:  r.Name,
-		terms: r.terms(),
-		lock:  lock,
-		child: child,
-		tty:   child.tty,
-		sigs:  sigs,
-		out:   out,
+		name:    r.Name,
+		terms:   r.terms(),
+		lock:    lock,
+		child:   child,
+		tty:     child.tty,
+		sigs:    sigs,
+		out:     out,
+		refused: make(map[int]bool),
+	}
+	for _, ev := range child.early {
+		s.changed(ev)
 	}
 	s.watch(r.MaxRun)
 	// In this order: the lock is judged when COMMAND is known to have ended.
 	lost = s.lock.Err() != nil
 	s.tty.takeBack()
-	if child.finish() || lost || s.ending == lockLost {
-		return exitLost, true
+	child.finish()
+	if lost || s.ending == lockLost || child.guards.shared.expired.Load() {
+		return &outcome{code: exitLost}, true
 	}
-	if s.ending == ranTooLong {
-		return exitMaxRun, false
+	return s.result(), false
+}
+
+// result is how COMMAND ended while the lock was held.
+func (s *supervisor) result() *outcome {
+	byKill := s.status.Signaled() && s.status.Signal() == syscall.SIGKILL
+	switch {
+	case !s.child.reaped: // what ended its parent left it to nobody
+		return &outcome{code: exitSystem}
+	case s.ending == ranTooLong && (!byKill || s.killed.IsZero()):
+		return &outcome{code: exitMaxRun}
 	}
-	return statusCode(s.status), false
+	end := &outcome{code: statusCode(s.status)}
+	if s.status.Signaled() && s.ending == notEnding {
+		end.signal = s.status.Signal()
+	}
+	return end
 }
 
 func (s *supervisor) watch(maxRun time.Duration) {
@@ -101,12 +125,26 @@ func (s *supervisor) watch(maxRun time.Duration) {
 }
 
 func (s *supervisor) done() bool {
+	if s.ending == notEnding {
+		return s.child.reaped
+	}
+	if s.killed.IsZero() {
+		return s.child.reaped && s.child.gone()
+	}
 	switch {
-	case !s.child.reaped:
+	case s.left.dying > 0 && time.Since(s.killed) < patience:
 		return false
-	case s.ending == notEnding, s.child.gone():
-		return true
-	case !s.killed.IsZero() && time.Since(s.killed) > patience:
+	case len(s.left.refused) > 0 && s.ending != ranTooLong:
+		return true // it was said
+	case s.left.dying == 0 && len(s.left.refused) == 0:
+		if s.child.reaped || time.Since(s.killed) < time.Second {
+			return s.child.reaped
+		}
+		// Somebody has stopped COMMAND's parent, which would wait for it. Or
+		// it was killed where orphans cannot be adopted: then init does.
+		s.child.killGuards()
+		return s.ending == parentKilled
+	case s.child.reaped && time.Since(s.killed) >= patience:
 		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
 		return true
 	}
@@ -117,7 +155,7 @@ func (s *supervisor) done() bool {
 func (s *supervisor) check() time.Duration {
 	until := s.lock.Until()
 	if until != s.told {
-		s.child.guard.extend(s.terms.guardAt(until))
+		s.child.guards.extend(s.terms.guardAt(until))
 		s.told = until
 	}
 	last := time.Until(s.terms.killAt(until))
@@ -135,18 +173,22 @@ func (s *supervisor) check() time.Duration {
 		if s.killed.IsZero() {
 			s.killed = time.Now()
 		}
-		s.child.kill()
+		s.left = s.child.tree.clear(poll)
+		s.sayRefused(s.left.refused)
 		return poll
 	}
 	return min(left, poll)
 }
 
-// lose ends COMMAND because of the lock.
+// lose ends COMMAND because of the lock. That it was lost is said once, whoever
+// notices it after the first.
 func (s *supervisor) lose(why error) {
 	if why == nil {
 		why = fmt.Errorf("%w: %q", redlatch.ErrLost, s.name)
 	}
-	s.out.warn("%v", why)
+	if s.ending != lockLost {
+		s.out.warn("%v", why)
+	}
 	killAt := time.Now().Add(s.terms.grace)
 	if last := s.terms.killAt(s.lock.Until()); last.Before(killAt) {
 		killAt = last
@@ -169,21 +211,49 @@ func (s *supervisor) end(why reason, killAt time.Time) {
 		s.child.signal(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT) // a stopped process would not see it
 	}
+	if first {
+		s.sayRefused(s.child.tree.refused())
+	}
+}
+
+// sayRefused says which processes live on, each once.
+func (s *supervisor) sayRefused(pids []int) {
+	for _, pid := range pids {
+		if !s.refused[pid] {
+			s.refused[pid] = true
+			s.out.warn("%s", refusal(pid))
+		}
+	}
 }
 
 // changed takes note of a change of state.
 func (s *supervisor) changed(ev event) {
 	switch {
-	case ev.ofGuard && s.child.reaped:
-	case ev.ofGuard && ev.status.ExitStatus() == exitLost:
-		s.lose(s.lock.Err())
-	case ev.ofGuard:
-		s.out.warn("the guard process has ended (%v): what COMMAND started is not killed if redlatch is", describe(ev.status))
+	case s.child.reaped, ev.started != 0:
+	case ev.of == ofGuard:
+		s.out.warn("the guard process has ended (%v): COMMAND's parent process alone kills what COMMAND started if redlatch is killed", describe(ev.status))
+	case ev.of == ofParent:
+		s.parentEnded()
 	case ev.status.Stopped():
 		s.stopped(ev.status.StopSignal())
 	default:
 		s.child.reaped, s.status = true, ev.status
 		s.out.detail("COMMAND ended: %s", describe(ev.status))
+		if ev.of == ofOrphan {
+			s.parentEnded()
+		}
+		if s.child.guards.shared.expired.Load() {
+			s.lose(s.lock.Err())
+		}
+	}
+}
+
+// parentEnded is called when COMMAND's parent has ended. Nobody asked it to: it was
+// killed.
+func (s *supervisor) parentEnded() {
+	if s.ending < parentKilled {
+		s.out.warn("COMMAND's parent process has ended, and COMMAND with it")
+		s.end(parentKilled, time.Now())
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"os/signal"
 	"syscall"
 
@@ -10,8 +11,8 @@ import (
 )
 
 // terminal is the controlling terminal and the two groups that take turns as
-// its foreground: ours, which the shell put there, and COMMAND's. Without a
-// controlling terminal it is nil, and its methods do nothing.
+// its foreground: ours, which the shell put there, and COMMAND's, which may be
+// the same. Without a controlling terminal it is nil, and its methods do nothing.
 type terminal struct {
 	fd     int
 	ours   int
@@ -27,15 +28,15 @@ func openTerminal() *terminal {
 	return &terminal{fd: fd, ours: syscall.Getpgrp()}
 }
 
-// start tells of COMMAND's group, and gives it the terminal if it has that to
-// itself. COMMAND runs already; should it ask for the terminal before it has
+// start tells of the group that COMMAND leads, 0 if it is in ours, and gives it the
+// terminal if it has that to itself. COMMAND runs already; should it ask for the terminal before it has
 // it, it is stopped and continued (see supervisor.stopped).
 func (t *terminal) start(theirs int) {
 	if t == nil {
 		return
 	}
-	t.theirs = theirs
-	if t.interactive() {
+	t.theirs = cmp.Or(theirs, t.ours)
+	if theirs != 0 && t.interactive() {
 		t.give()
 	}
 	// Taking the terminal back is done from the background, for which the
@@ -72,7 +73,7 @@ func (t *terminal) interactive() bool {
 
 // give puts COMMAND into the foreground, if we are there.
 func (t *terminal) give() {
-	if t.isOurs() {
+	if t.isOurs() && t.theirs != t.ours {
 		t.set(t.theirs)
 	}
 }
@@ -82,7 +83,7 @@ func (t *terminal) give() {
 // somebody else took meanwhile is left alone.
 func (t *terminal) takeBack() {
 	group := t.foreground()
-	if group > 0 && (group == t.theirs || syscall.Kill(-group, 0) == syscall.ESRCH) {
+	if group > 0 && group != t.ours && (group == t.theirs || syscall.Kill(-group, 0) == syscall.ESRCH) {
 		t.set(t.ours)
 	}
 }

@@ -22,11 +22,13 @@ import (
 
 // keyboard is a program on a terminal of its own.
 type keyboard struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	tty  *os.File
-	seen string
-	text chan string // what it prints; closed at its end
+	t      *testing.T
+	server *redistest.Server
+	cmd    *exec.Cmd
+	tty    *os.File
+	seen   string
+	all    string
+	text   chan string // what it prints; closed at its end
 }
 
 // onTerminal starts a program as the leader of a session on a new terminal,
@@ -36,12 +38,12 @@ func onTerminal(t *testing.T, name string, args ...string) *keyboard {
 	server := redistest.New(t)
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_QUARANTINE=true", "PS1=$ ", "TERM=dumb", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "REDLATCH_NODES="+redistest.URLs([]*redistest.Server{server})[0], "REDLATCH_NO_QUARANTINE=true", "PS1=$ ", "TERM=dumb")
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &keyboard{t: t, cmd: cmd, tty: tty, text: make(chan string)}
+	k := &keyboard{t: t, server: server, cmd: cmd, tty: tty, text: make(chan string)}
 	go func() {
 		defer close(k.text)
 		for buf := make([]byte, 4096); ; {
@@ -56,7 +58,7 @@ func onTerminal(t *testing.T, name string, args ...string) *keyboard {
 	}()
 	t.Cleanup(func() {
 		// The terminal ends when nobody has it open any more.
-		left, _ := descendants(cmd.Process.Pid, 0)
+		left, _ := descendants(cmd.Process.Pid)
 		for _, pid := range append(left, cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -90,7 +92,8 @@ func (k *keyboard) sees(pattern string) {
 			if !ok {
 				k.t.Fatalf("it ended, and did not print %q: %q", pattern, k.seen)
 			}
-			k.seen += strings.ReplaceAll(text, "\r\n", "\n")
+			text = strings.ReplaceAll(text, "\r\n", "\n")
+			k.seen, k.all = k.seen+text, k.all+text
 		case <-deadline:
 			k.t.Fatalf("after %v it has not printed %q, but %q", limit, pattern, k.seen)
 		}
@@ -149,6 +152,87 @@ func TestInterruptKey(t *testing.T) {
 	k.sees("caught\nexit code 4\n")
 }
 
+// A shell's loop ends with what Ctrl-C has ended, which it sees by how redlatch ends.
+func TestInterruptKeyEndsLoop(t *testing.T) {
+	for _, group := range []string{"", "--own-group"} {
+		t.Run(group, func(t *testing.T) {
+			k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+			k.keys("for i in 1 2; do redlatch run " + group + " job -- sh -c \"echo number $((10*i)); exec sleep 1000\"; done\n")
+			k.sees("number 10\n")
+			k.keys(ctrlC)
+			k.sees(`\$ `)
+			k.keys("echo exit code $?, that is all\n")
+			k.sees("exit code 130, that is all\n")
+			if strings.Contains(k.all, "number 20\n") {
+				t.Errorf("the loop went on: %q", k.all)
+			}
+		})
+	}
+}
+
+// One that waits for the lock ends it as well.
+func TestInterruptKeyEndsLoopOfWaits(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	if _, err := k.server.Do("SET", "job", "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	k.keys("for i in 1 2; do redlatch run --verbose job -- true; done\n")
+	k.sees("waiting for")
+	k.keys(ctrlC)
+	k.sees("interrupted by SIGINT")
+	k.keys("echo exit code $?, that is all\n")
+	k.sees("exit code 130, that is all\n")
+}
+
+// The keyboard sends to the whole group, of which COMMAND is: it has Ctrl-C once.
+func TestInterruptKeyComesOnce(t *testing.T) {
+	k := onTerminal(t, "sh", "-c", `redlatch run job -- sh -c '
+		trap "n=\$((n+1)); echo caught \$n" INT
+		trap "echo \$n in all; exit" TERM
+		echo ready; while :; do sleep 0.01; done'`)
+	k.sees("ready\n")
+	k.keys(ctrlC)
+	k.sees("caught 1\n")
+	pids, err := descendants(k.cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range append(pids, k.cmd.Process.Pid) {
+		if words := readable(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(words, "redlatch\x00run\x00") {
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k.sees("1 in all\n")
+}
+
+// The time that is told for a stopped job is one at which it still goes on.
+func TestStopKeyTellsTheTime(t *testing.T) {
+	const ttl = 20 * time.Second
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("redlatch run --ttl " + ttl.String() + " job -- probe stop\n")
+	k.sees("ready\n")
+	k.keys(ctrlZ)
+	k.sees("is not renewed; COMMAND is killed at ")
+	k.sees(" unless it is continued before")
+	reply, err := k.server.Do("PEXPIRETIME", "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expires := time.UnixMilli(reply.(int64))
+	_, rest, _ := strings.Cut(k.all, "COMMAND is killed at ")
+	clock, _, _ := strings.Cut(rest, " ")
+	told, err := time.ParseInLocation("2006-01-02 15:04:05.0", expires.Format("2006-01-02 ")+clock, time.Local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := (&runCmd{TTL: ttl}).terms()
+	if left := expires.Sub(told); left < terms.guard() || left > ttl {
+		t.Errorf("told %v, which is %v before the key expires; the lock counts as lost %v before", told, left, terms.guard())
+	}
+}
+
 // Ctrl-Z stops the job, and the shell has the terminal; fg goes on with it.
 func TestStopKey(t *testing.T) {
 	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
@@ -179,10 +263,11 @@ func TestStopKeyForTooLong(t *testing.T) {
 	k.sees("exit code 76\n")
 }
 
-// In a pipeline the others may need the keyboard: COMMAND has it when it asks.
+// In a pipeline the others may need the keyboard: a COMMAND with a group of its own
+// has it when it asks.
 func TestPipeline(t *testing.T) {
 	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
-	k.keys("redlatch run job -- sh -c 'probe where; read line; echo got $line; probe where' | cat\n")
+	k.keys("redlatch run --own-group job -- sh -c 'probe where; read line; echo got $line; probe where' | cat\n")
 	k.sees("in back\n")
 	k.keys("words\n")
 	k.sees("got words\nin front\n")
@@ -203,9 +288,17 @@ func TestBackground(t *testing.T) {
 }
 
 // Where nobody could continue us, as in a container's first process, Ctrl-Z
-// does not stop the job for good.
+// stops nothing: the kernel does not stop COMMAND, which is in our group.
 func TestStopKeyWithoutShell(t *testing.T) {
-	k := onTerminal(t, "redlatch", "run", "job", "--", "probe", "stop")
+	k := onTerminal(t, "redlatch", "run", "job", "--", "sh", "-c", "echo ready; read line; echo got $line; probe where")
+	k.sees("ready\n")
+	k.keys(ctrlZ + "words\n")
+	k.sees("got words\nin front\n")
+}
+
+// The kernel does stop a COMMAND with a group of its own, and it is continued.
+func TestStopKeyWithoutShellOwnGroup(t *testing.T) {
+	k := onTerminal(t, "redlatch", "run", "--own-group", "job", "--", "probe", "stop")
 	k.sees("ready\n")
 	k.keys(ctrlZ)
 	k.sees("continued\nin front\n")

@@ -49,7 +49,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 		return
 	case errors.Is(quorum, redlatch.ErrNotAdmitted) && term.IsTerminal(int(os.Stderr.Fd())):
 		out.say("waiting for %q: %s", r.Name, quarantineText(quorum))
-		out.say("  a server that has started is not asked for its vote until every lock has run out that it may have given away before: --max-ttl and %s", outOfService)
+		out.say("  a server that has just started does not vote until every lock that it may have granted before has run out: for --max-ttl and %s", outOfService)
 		for _, hint := range r.hints(quorum) {
 			out.say("hint: to skip the wait, %s", hint)
 		}
@@ -73,7 +73,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 // quarantineText says how many nodes do not vote yet, and for how long.
 func quarantineText(quorum *redlatch.QuorumError) string {
 	nodes := notAdmitted(quorum)
-	text := fmt.Sprintf("too few nodes are admitted: %d of %d may have forgotten locks of before they started", len(nodes), quorum.Of)
+	text := fmt.Sprintf("too few nodes are admitted: %d of %d may have forgotten locks that they granted before they started", len(nodes), quorum.Of)
 	left := time.Duration(0)
 	for _, node := range nodes {
 		left = max(left, node.Left)

@@ -37,7 +37,7 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("%s; it can vote in %v", e.Reason, e.Left.Round(100*time.Millisecond))
 }
 
-// Sync is how a node's settings stand to the word that it is durable.
+// Sync says whether a node's settings agree with Agreement.Durable.
 type Sync uint8
 
 // The values of Sync.

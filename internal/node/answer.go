@@ -78,14 +78,14 @@ func granted(reply driver.Reply, err error) vote.Answer {
 	return answer(reply, err)
 }
 
-// isCounter reports whether a fence counter can be token: beyond script.MaxCounter the server
+// isCounter reports whether a token counter can be token: beyond script.MaxCounter the server
 // does not tell a number from the next.
 func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }
 
-// badCounter answers for a node that granted under what no fence counter can be.
+// badCounter answers for a node that granted under what no token counter can be.
 func badCounter(key string, token uint64) vote.Answer {
 	return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf(
-		"the fence counter %q gave %d, which no client has written: delete the key when nobody holds the lock", key, int64(token))}
+		"the token counter %q gave %d, which no client has written: delete the key when nobody holds the lock", key, int64(token))}
 }
 
 // failure tells a refusal, which waiting does not cure, from one that it may cure and from

@@ -15,10 +15,10 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Batched is a Node of which so many callers want something at once that processors are
-// scarce: the steps of several go in one command then. To take in a command and to start a
-// script costs a server more than what a simple step does, and the client, too. Such a command
-// does what is simple. The rest it leaves undone, to be asked for one by one.
+// Batched is a Node that sends the steps of several callers in one command when many call at
+// once. To receive a command and to start a script costs a server, and the client, more than
+// a simple step does. Such a command does simple steps only; it leaves the others undone, and
+// they are sent one by one.
 //
 // It only saves work: a Node alone answers the same.
 type Batched struct {
@@ -67,7 +67,7 @@ func (b *Batched) Release(ctx context.Context, r vote.Release) vote.Answer {
 	return b.Node.Release(ctx, r)
 }
 
-// defaultBatchAbove is beyond how many callers steps are put together. Measured on two
+// defaultBatchAbove is the number of callers above which steps are batched. Measured on two
 // processors.
 var defaultBatchAbove = 2 * runtime.GOMAXPROCS(0)
 
@@ -81,7 +81,7 @@ const (
 	heldBack   = 200 * time.Microsecond
 )
 
-// batcher puts steps together.
+// batcher batches steps.
 type batcher struct {
 	// send runs the steps' common command, and keeps neither keys nor args.
 	send func(keys, args []string) (answers string, err error)

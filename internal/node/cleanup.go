@@ -8,14 +8,14 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxCleanUps bounds the records a node may owe us the deletion of. Beyond it
+// maxCleanUps bounds the keys whose deletion a node has not answered. Beyond it
 // the oldest is left to its TTL.
 const maxCleanUps = 4096
 
 // recent is how many are looked at for one that is there already.
 const recent = 32
 
-// cleanUp is a record that may lie on a node and whose release got no answer.
+// cleanUp is a key that may be on a node and whose release got no answer.
 type cleanUp struct {
 	request vote.Release
 	// gone is when its TTL has removed it at the latest.
@@ -80,7 +80,7 @@ func (s *cleanUps) back(l cleanUp) {
 	s.list = append([]cleanUp{l}, s.list...)
 }
 
-// workOff releases what is left over, at a pace that spares a node that is
+// workOff releases the keys on the list, at a pace that spares a node that is
 // down.
 func (n *Node) workOff() {
 	const first, last = 20 * time.Millisecond, time.Second

@@ -124,13 +124,13 @@ func (c *Cluster) Query(ctx context.Context, key string) vote.Answer {
 	return c.of(key).Query(ctx, key)
 }
 
-// Enqueue takes a place in the wait queue for the key. The Cluster wakes nobody up: who waits
-// looks.
+// Enqueue takes a ticket in the wait queue for the key. A Cluster wakes nobody up: waiters
+// ask again and again.
 func (c *Cluster) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return c.of(r.Key).Enqueue(ctx, r)
 }
 
-// Leave gives a place in the wait queue up.
+// Leave gives a ticket in the wait queue up.
 func (c *Cluster) Leave(ctx context.Context, key, waiter string) {
 	c.of(key).Leave(ctx, key, waiter)
 }

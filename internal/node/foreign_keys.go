@@ -32,7 +32,7 @@ func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, records []
 		for _, look := range []func() (*ForeignKey, error){
 			func() (*ForeignKey, error) { return n.foreignString(ctx, record, true, noForeign) },
 			func() (*ForeignKey, error) { return n.foreignString(ctx, side[0], true, foreignCounter) },
-			func() (*ForeignKey, error) { return n.foreignString(ctx, side[1], false, x.foreignCall) },
+			func() (*ForeignKey, error) { return n.foreignString(ctx, side[1], false, x.foreignWakeUp) },
 			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[2], math.MaxInt64) },
 			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[3], x.latest(script.Patience)) },
 		} {
@@ -112,14 +112,14 @@ func isWrongType(err error) bool {
 // noForeign is for a lock's own key, which may be another library's.
 func noForeign(string) string { return "" }
 
-// foreignCounter says why acquire.lua would refuse the fence counter.
+// foreignCounter says why acquire.lua would refuse the token counter.
 func foreignCounter(text string) string {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > script.MaxCounter:
-		return fmt.Sprintf("its fence counter is %.32s, and the largest is 2^53 - 1", text)
+		return fmt.Sprintf("its token counter is %.32s, and the largest is 2^53 - 1", text)
 	case err != nil:
-		return fmt.Sprintf("its fence counter is no number: %.32q", text)
+		return fmt.Sprintf("its token counter is no number: %.32q", text)
 	}
 	return ""
 }
@@ -127,8 +127,8 @@ func foreignCounter(text string) string {
 // woken matches what the key next says of one who was woken up.
 var woken = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
 
-// foreignCall says why queue.lua would not believe the key next.
-func (x *Examination) foreignCall(text string) string {
+// foreignWakeUp says why queue.lua would not believe the key next.
+func (x *Examination) foreignWakeUp(text string) string {
 	match := woken.FindStringSubmatch(text)
 	if match == nil {
 		return ""

@@ -134,7 +134,7 @@ func (f *mastersInFlight) to(run string) *inFlight {
 	return f.of[run]
 }
 
-// silence returns for how long the node has owed an answer.
+// silence returns for how long the node has not answered a command.
 func (f *inFlight) silence() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,7 +5,7 @@ import "github.com/redlatch/redlatch/internal/hashslot"
 // KeyPrefix begins every key that is not a lock.
 const KeyPrefix = "redlatch:"
 
-// CounterKey names the side key that holds a lock's fence counter. It lies in
+// CounterKey names the side key that holds a lock's token counter. It lies in
 // the key's Cluster hash slot, so that one script may touch both.
 func CounterKey(key string) string { return side("token", key) }
 
@@ -30,8 +30,8 @@ func side(kind, key string) string {
 	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
 }
 
-// callChannel is where a waiter listens.
-func callChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
+// wakeUpChannel is where a waiter listens.
+func wakeUpChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
 
 // deploymentKey names what a deployment has once on every node, or of a Cluster,
 // once in every slot that is used: in the slot of tag then.

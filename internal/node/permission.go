@@ -104,7 +104,7 @@ func rules(tries, denied []try) []string {
 	for _, t := range denied {
 		if t.command[0] == "PUBLISH" || t.command[0] == "SUBSCRIBE" {
 			// Either the command or the channel: both are needed, and to subscribe.
-			missing = append(missing, "+subscribe", "&"+callChannel("*"))
+			missing = append(missing, "+subscribe", "&"+wakeUpChannel("*"))
 		}
 		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
 			missing = append(missing, "+"+strings.ToLower(t.name()))
@@ -148,7 +148,7 @@ var forms = map[string]struct {
 	"ZRANGE":  {absentKey, []string{"0", "0"}},
 	"ZRANK":   {absentKey, []string{""}},
 	"ZSCORE":  {absentKey, []string{""}},
-	"PUBLISH": {noKey, []string{callChannel("nobody"), ""}},
+	"PUBLISH": {noKey, []string{wakeUpChannel("nobody"), ""}},
 }
 
 // scope is the keys that a harmless form may be tried on.
@@ -173,7 +173,7 @@ func (n *Node) harmless(records []string) []try {
 		{"", []string{"CLIENT", "CACHING", "YES"}}, // answers that tracking is off
 	}
 	if _, ok := n.conn.(driver.Listener); ok {
-		tries = append(tries, try{"", []string{"SUBSCRIBE", callChannel("nobody")}})
+		tries = append(tries, try{"", []string{"SUBSCRIBE", wakeUpChannel("nobody")}})
 	}
 	if c, ok := n.conn.(driver.Commander); ok {
 		for _, command := range c.Commands() {

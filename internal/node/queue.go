@@ -116,7 +116,7 @@ func (n *Node) listen(ctx context.Context) bool {
 // receive takes in the node's calls until the connection breaks.
 func (n *Node) receive(l driver.Listener, s *subscription, connection uint64) {
 	settle := func() { s.settle.Do(func() { close(s.settled) }) }
-	err := l.Subscribe(n.life, callChannel(n.options.Waiter), settle, func(message string) {
+	err := l.Subscribe(n.life, wakeUpChannel(n.options.Waiter), settle, func(message string) {
 		if w, ok := parseWakeUp(message); ok {
 			n.options.Woken(w)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // Names and ids may have spaces; what is no call is none.
-func TestParseCall(t *testing.T) {
+func TestParseWakeUp(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]vote.WakeUp{
 		"p/1 0 a record":           {Waiter: "p/1", Key: "a record"},

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Acquire asks the node for the key. A grant under a number that no fence counter can be is
+// Acquire asks the node for the key. A grant under a number that no token counter can be is
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
@@ -22,7 +22,7 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
 		return badCounter(CounterKey(r.Key), a.Token)
 	case a.Verdict == vote.Granted:
-		// The counter alone is what a hand-over usually is answered with.
+		// The counter alone is what a transfer usually is answered with.
 		a.Transferred = a.Transferred || r.From != "" && reply.Kind == driver.Int
 		n.noteVote()
 	case a.Verdict == vote.Held:

@@ -74,7 +74,7 @@ func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
 	}
 }
 
-// A grant under a number that no fence counter can be is none, and is undone.
+// A grant under a number that no token counter can be is none, and is undone.
 func TestGrantUnderNoCounter(t *testing.T) {
 	t.Parallel()
 	number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }

@@ -1,6 +1,5 @@
-// Package quorum votes: it asks all nodes at once, decides as soon as the
-// answer cannot change, and sees to it that nothing is left of what did not
-// succeed. There is no Redis in it.
+// Package quorum puts requests to the vote: it asks all nodes at once, decides as soon as
+// the outcome cannot change, and undoes what did not succeed. There is no Redis in it.
 //
 // Time. A validity runs from before the first send of the round that won it,
 // on both of the machine's clocks (package clock), and ends drift early.
@@ -59,9 +58,9 @@ func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	}
 }
 
-// OnWaiting has told called with each key for which others were seen waiting
-// when it was granted, refused or released. It is set before the first round, and does
-// not block.
+// OnWaiting sets the function that is called with each key for which others were seen to
+// wait, when it was granted, refused or released. It must be set before the first round, and
+// the function must not block.
 func (e *Engine) OnWaiting(told func(key string)) { e.waiting = told }
 
 // Close returns when no command is under way on behalf of a caller that has
@@ -146,7 +145,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			answered++
 			t.acquired(v.node, v.answer)
 			if v.answer.Reserved() && k.request.Ticket.Waiter == "" {
-				// The node that keeps the queue has woken up another.
+				// The arbiter has woken up another.
 				decided = true
 				return nil, k.fail()
 			}

@@ -138,7 +138,7 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	return a
 }
 
-// requestOf is the request as node i is to see it: only the node that keeps the queue
+// requestOf is the request as node i is to see it: only the arbiter
 // knows of the ticket.
 func (k *keys) requestOf(i int) vote.Acquire {
 	r := k.request

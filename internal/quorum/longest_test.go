@@ -59,7 +59,7 @@ func (d *deaf) Repair(context.Context, vote.Extend) vote.Answer { return vote.An
 
 // What is decided later than the quarantine counts on is no lock, and is undone, however
 // long it would be valid: on one node and on three, in one round and in two, where the
-// machine slept, and where the lock was handed over.
+// machine slept, and where the lock was transferred.
 func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 	t.Parallel()
 	const longest = vote.LongestAttempt
@@ -79,10 +79,10 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 		"second round, late":        {nodes: 3, after: time.Second, confirms: time.Second},
 		"asleep, in time":           {nodes: 3, after: time.Second, asleep: time.Second - 1, held: true},
 		"asleep, late":              {nodes: 3, after: time.Second, asleep: time.Second},
-		"handed over in time":       {nodes: 3, after: longest - 1, transferred: true, held: true},
-		"handed over late":          {nodes: 3, after: longest, transferred: true},
-		"handed over late, 1 node":  {nodes: 1, after: longest, transferred: true},
-		"handed over after a sleep": {nodes: 1, after: time.Second, asleep: time.Second, transferred: true},
+		"transferred in time":       {nodes: 3, after: longest - 1, transferred: true, held: true},
+		"transferred late":          {nodes: 3, after: longest, transferred: true},
+		"transferred late, 1 node":  {nodes: 1, after: longest, transferred: true},
+		"transferred after a sleep": {nodes: 1, after: time.Second, asleep: time.Second, transferred: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

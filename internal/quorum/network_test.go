@@ -59,7 +59,7 @@ type server struct {
 	down, lost, deaf bool
 	// frozen is closed to let a stopped server run on; nil while it runs.
 	frozen chan struct{}
-	// waiting: somebody stands in a line here, and is called by who hands on.
+	// waiting: somebody is queued here, and woken up by who releases.
 	waiting bool
 	// refusal, if any, is what every step but a release is answered with.
 	refusal *vote.Answer

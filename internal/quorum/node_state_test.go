@@ -99,7 +99,7 @@ func TestReleaseToQueueAsksNobodyElse(t *testing.T) {
 	})
 }
 
-// A holder who stood in line, and for whose lock nobody waits any more, releases all nodes
+// A holder who was queued, and for whose lock nobody waits any more, releases all nodes
 // at once.
 func TestNobodyWaitsAnyMore(t *testing.T) {
 	t.Parallel()
@@ -119,8 +119,8 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 }
 
 // Where a waiter's node has called another meanwhile, the votes of the rest count; who has no
-// place in the queue leaves the lock to the one who was called.
-func TestAnotherWasCalled(t *testing.T) {
+// ticket leaves the lock to the one who was woken up.
+func TestAnotherWasWokenUp(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

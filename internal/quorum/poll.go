@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Poll is one question to every node, that no Lease comes of.
+// Poll is one question to every node. It gives no Lease.
 type Poll struct {
 	// Ask puts the question to node i.
 	Ask func(ctx context.Context, i int) vote.Answer

@@ -62,7 +62,7 @@ const releasePatience = 4
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// offered: the node that keeps the queue may have woken somebody up, and has not said
+	// offered: the arbiter may have woken somebody up, and has not said
 	// so.
 	offered bool
 	// left is how many of the nodes that are to be released are not yet, and asked how
@@ -160,7 +160,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 }
 
 // abandonSteps tells the steps under way to wait no longer. After a lock that was held, and of an
-// attempt to which one was handed over, they get a moment first: their answers are likely to
+// attempt to which a lock was transferred, they get a moment first: their answers are likely to
 // be on their way, what they say is missed, and an abandoned command costs another to learn
 // when it is over.
 func (k *keys) abandonSteps(extending *roundContext) {

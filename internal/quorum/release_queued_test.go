@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// keptBy returns n nodes of which the last keeps a line in which somebody waits.
+// keptBy returns n nodes of which the last keeps a queue in which somebody waits.
 func keptBy(t *testing.T, n int) []*server {
 	t.Helper()
 	nodes := servers(t, n)
@@ -18,7 +18,7 @@ func keptBy(t *testing.T, n int) []*server {
 	return nodes
 }
 
-// waiters is the request of one who waits at the last of n nodes and was called by from.
+// waiters is the request of one who waits at the last of n nodes and was woken up by from.
 func waiters(id, from string, n int) vote.Acquire {
 	request := requestOf(id)
 	request.From, request.Ticket = from, vote.Ticket{Waiter: "w", Node: n - 1}
@@ -27,7 +27,7 @@ func waiters(id, from string, n int) vote.Acquire {
 
 func repeat(id string, n int) []string { return slices.Repeat([]string{id}, n) }
 
-// A lock for which others wait is given up on the node that keeps the queue, and
+// A lock for which others wait is given up on the arbiter, and
 // taken over on the others: a command a node and one more.
 func TestReleaseToQueue(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestReleaseToQueue(t *testing.T) {
 	}
 }
 
-// Whoever is called never comes: what was left to it is removed after a while, and
-// at once when the client is closed. Nobody is called after all: it is removed
+// Whoever is woken up never comes: what was left to it is removed after a while, and
+// at once when the client is closed. Nobody is woken up after all: it is removed
 // together with the rest.
 func TestReleaseToQueueToNobody(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 		name string
 		then func(e *Engine)
 	}{
-		{"who was called is gone", func(*Engine) { time.Sleep(transferTime) }},
+		{"who was woken up is gone", func(*Engine) { time.Sleep(transferTime) }},
 		{"the client is closed", func(e *Engine) { e.clearAll() }},
 		{"it was the last of too many", func(e *Engine) {
 			for i := range maxTransfers {
@@ -138,7 +138,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 }
 
 // A step is still under way on another node when the lock is handed on: its key
-// is released after it, or left if it ends in time. The node that keeps the queue
+// is released after it, or left if it ends in time. The arbiter
 // does not answer: all is released, and the caller hardly waits.
 func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 	t.Parallel()

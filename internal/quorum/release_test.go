@@ -81,7 +81,7 @@ func releaseOnce(t *testing.T, mask []loss) {
 
 // A node that never was sent anything is not asked to release. One that said that
 // another holds it is: a waiter may be queued there.
-func TestReleaseAsksWhoMayHoldTheRecord(t *testing.T) {
+func TestReleaseAsksWhoMayHaveTheKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 5)

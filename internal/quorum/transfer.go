@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// A holder whom others wait for gives its lock up on the node that keeps the queue,
+// A holder whom others wait for gives its lock up on the arbiter,
 // which wakes up one of them, and leaves its keys on the other nodes for that one
 // to take over: one command a node for a lock that changes hands, in place of two,
 // and no release that may arrive after the next holder's attempt.
@@ -77,11 +77,11 @@ func (s *sorting) end(except int) []int {
 	return slices.DeleteFunc(s.idle, func(i int) bool { return i == except })
 }
 
-// releaseToQueue ends the lease. It releases the key on the arbiter's node, and if somebody
+// releaseToQueue ends the lease. It releases the key on the arbiter, and if somebody
 // is woken up there leaves the others, but for those that may not be there yet. If nobody
 // is woken up it releases all. It reports false when the lease was over before.
 //
-// Neither a step that is under way on the arbiter's node nor its answer is waited for
+// Neither a step that is under way on the arbiter nor its answer is waited for
 // for long.
 func (l *Lease) releaseToQueue(arbiter int) bool {
 	s := &sorting{more: make(chan struct{}, 1)}
@@ -181,7 +181,7 @@ func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answe
 	return l.collect(), true
 }
 
-// releaseUnlessTaken releases the key on node i, unless it was handed over to the
+// releaseUnlessTaken releases the key on node i, unless it was transferred to the
 // attempt of id, whose answer is a.
 func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	switch {
@@ -261,7 +261,7 @@ func (e *Engine) clear(l *transfer) {
 	}
 }
 
-// clearAll removes all transfers: the process may end, and nobody else see to it.
+// clearAll removes what is left of all transfers: nobody else does when the process ends.
 func (e *Engine) clearAll() {
 	s := &e.transfers
 	s.mu.Lock()

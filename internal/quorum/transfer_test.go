@@ -16,7 +16,7 @@ func transferOf(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Ans
 	return next, answers, ok
 }
 
-// A lease is handed over in one step on each node, with a larger token, and is
+// A lease is transferred in one step on each node, with a larger token, and is
 // over itself.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
@@ -41,13 +41,13 @@ func TestTransfer(t *testing.T) {
 					t.Errorf("N=%d: token %d follows %d", n, next.Token(), lease.Token())
 				}
 				if again, _, ok := transferOf(lease, requestOf("again")); again != nil || ok {
-					t.Errorf("N=%d: it was handed over twice", n)
+					t.Errorf("N=%d: it was transferred twice", n)
 				}
 				if _, ok := lease.Release(); ok {
 					t.Errorf("N=%d: it was released, too", n)
 				}
 				if end, _ := lease.Extend(t.Context(), time.Minute); end != Over {
-					t.Errorf("N=%d: what was handed over is extended: %v", n, end)
+					t.Errorf("N=%d: what was transferred is extended: %v", n, end)
 				}
 				rest()
 				for _, id := range records(nodes) {
@@ -67,7 +67,7 @@ func TestTransfer(t *testing.T) {
 }
 
 // Every mask of what may have happened to the keys before: the next holds
-// when a quorum has its key, what is another's stays, and of a hand-over that
+// when a quorum has its key, what is another's stays, and of a transfer that
 // failed nothing is left.
 func TestTransferEveryMask(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func transferOnce(t *testing.T, mask []loss) {
 		longest += releasePatience * stepTime // what may be the next's is undone first
 	}
 	if !ok || took > longest {
-		t.Errorf("%s: handed over %t after %v, want %v at most", name, ok, took, longest)
+		t.Errorf("%s: transferred %t after %v, want %v at most", name, ok, took, longest)
 	}
 	if (next != nil) != (grants >= need) {
 		t.Errorf("%s: the next holds: %t, %d of its records were granted", name, next != nil, grants)
@@ -188,7 +188,7 @@ func TestTransferWithLostAnswers(t *testing.T) {
 }
 
 // Where an answer was lost, the next was undone and another has the key by now, nobody
-// can say that it was not handed over.
+// can say that it was not transferred.
 func TestTransferUndoneAndTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestTransferUndoneAndTaken(t *testing.T) {
 	})
 }
 
-// It is handed over right after it was acquired, or while it is extended, with
-// steps still under way on some nodes: there the hand-over follows them.
+// It is transferred right after it was acquired, or while it is extended, with
+// steps still under way on some nodes: there the transfer follows them.
 func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, extending := range []bool{false, true} {
@@ -261,8 +261,8 @@ func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 	}
 }
 
-// Of a hand-over, a release and others at the same time, one is.
-func TestHandedOverOnce(t *testing.T) {
+// Of a transfer, a release and others at the same time, one is.
+func TestTransferredOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := servers(t, 3)

@@ -67,8 +67,8 @@ func (c *workers) serve(step func()) {
 	}
 }
 
-// wane sees to it that those who are too many are let go, unless there is work for
-// them before.
+// wane ends the goroutines that are idle beyond fewIdle, unless there is work for them
+// before idleTime is over.
 func (c *workers) wane() {
 	if len(c.idle) > fewIdle && c.waning.CompareAndSwap(false, true) {
 		c.clock.AfterFunc(idleTime, func() {

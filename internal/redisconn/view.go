@@ -31,9 +31,9 @@ type unknownMasterError struct{ text string }
 
 func (e *unknownMasterError) Error() string { return e.text }
 
-// twin returns the address at which the Sentinel of views[i] was asked before, "" if it was
-// not: one that is configured under two addresses counts once.
-func twin(views []view, i int) string {
+// sameSentinel returns the address of an earlier view of the Sentinel of views[i], "" if there
+// is none: a Sentinel that is configured under two addresses counts once.
+func sameSentinel(views []view, i int) string {
 	for _, other := range views[:i] {
 		if views[i].id != "" && other.id == views[i].id {
 			return other.sentinel
@@ -50,7 +50,7 @@ func majorityOf(n int) int { return n/2 + 1 }
 func majority(views []view) (address string, ok bool) {
 	votes := make(map[string]int)
 	for i, v := range views {
-		if v.err != nil || twin(views, i) != "" {
+		if v.err != nil || sameSentinel(views, i) != "" {
 			continue
 		}
 		votes[v.address]++
@@ -75,7 +75,7 @@ func (e *noMajorityError) Error() string {
 		if v.answered() {
 			answered++
 		}
-		switch other := twin(e.views, i); {
+		switch other := sameSentinel(e.views, i); {
 		case other != "":
 			said[i] = fmt.Sprintf("%s is the same Sentinel as %s and counts once", v.sentinel, other)
 		case v.err == nil:

@@ -239,8 +239,8 @@ func (c *Cluster) follow(ctx context.Context, s, master *Server) error {
 	return s.AwaitLink(ctx)
 }
 
-// standing is what one member knows of another.
-type standing struct {
+// member is what one member knows of another.
+type member struct {
 	addr   string
 	master string // the id of the master that it replicates, if any
 	slots  []int
@@ -248,7 +248,7 @@ type standing struct {
 }
 
 // view is what one member knows of all, by their ids.
-type view map[string]standing
+type view map[string]member
 
 // view asks s what it knows. It does not wait longer than ctx for s.
 func (c *Cluster) view(ctx context.Context, s *Server) (view, error) {
@@ -265,7 +265,7 @@ func (c *Cluster) view(ctx context.Context, s *Server) (view, error) {
 			return nil, fmt.Errorf("CLUSTER NODES answered %q", line)
 		}
 		addr, _, _ := strings.Cut(words[1], "@")
-		known := standing{addr: addr}
+		known := member{addr: addr}
 		for flag := range strings.SplitSeq(words[2], ",") {
 			known.failed = known.failed || flag == "fail"
 		}

@@ -20,8 +20,8 @@ type link struct {
 	p        *Proxy
 	client   net.Conn
 	conn     int // from 1, in order of acceptance
-	requests *lane
-	replies  *lane
+	requests *stream
+	replies  *stream
 
 	ctx context.Context // ends when the link is severed
 	end context.CancelFunc
@@ -45,7 +45,7 @@ type link struct {
 }
 
 func newLink(p *Proxy, client net.Conn, conn int) *link {
-	l := &link{p: p, client: client, conn: conn, requests: newLane(), replies: newLane()}
+	l := &link{p: p, client: client, conn: conn, requests: newStream(), replies: newStream()}
 	l.ctx, l.end = context.WithCancel(p.ctx)
 	return l
 }
@@ -80,7 +80,7 @@ func (l *link) sever(hard bool) {
 	}
 }
 
-// readClient puts what the client sends into the requests lane.
+// readClient puts what the client sends into the requests stream.
 func (l *link) readClient() {
 	var split commandSplitter
 	buf := make([]byte, readSize)
@@ -124,7 +124,7 @@ func (l *link) readRequests(split *commandSplitter, b []byte) bool {
 	return true
 }
 
-// deliverRequests takes commands from the lane to the server.
+// deliverRequests takes commands from the stream to the server.
 func (l *link) deliverRequests() {
 	w := l.p.currentRules().ways[Requests.index()]
 	if !w.hole && !w.hold {
@@ -225,7 +225,7 @@ func (l *link) requestsDone(verdict verdict) {
 	}
 }
 
-// deliverReplies takes replies from the lane to the client.
+// deliverReplies takes replies from the stream to the client.
 func (l *link) deliverReplies() {
 	dice := newDice(l.p.seed, l.conn, Replies)
 	deaf := false

@@ -171,7 +171,7 @@ func (u *upstream) match(frame []byte, resp3 bool) (a awaited, first, ok bool) {
 	return a, first, true
 }
 
-// read puts what the server sends into the link's replies lane until the
+// read puts what the server sends into the link's replies stream until the
 // connection breaks.
 func (u *upstream) read(l *link) {
 	defer close(u.done)

@@ -23,7 +23,7 @@ end
 -- rule: repeat-granted-again
 if seen[1] == id and waiter ~= '=' then
   -- A repeat of a grant that was executed: it is granted again, unchanged.
-  return tonumber(seen[2]) or redis.error_reply('REDLATCH the fence counter of ' .. KEYS[1] .. ' is gone')
+  return tonumber(seen[2]) or redis.error_reply('REDLATCH the token counter of ' .. KEYS[1] .. ' is gone')
 end
 -- rule: acquire-only-free
 if seen[1] and seen[1] ~= from then
@@ -52,7 +52,7 @@ if now[1] ~= ARGV[5] or (seen[2] and (#seen[2] ~= #lowest or seen[2] >= lowest))
     -- Beyond 2^53 a number and the next may be the same.
     -- rule: counter-bounded
     if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then
-      return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
+      return redis.error_reply('REDLATCH the token counter ' .. KEYS[2] .. ' is ' .. string.format('%q', string.sub(seen[2], 1, 32))
         .. ", which no client has written: delete the key when nobody holds the lock, or raise the resource's own")
     end
     -- rule: counter-raised
@@ -73,7 +73,7 @@ local stored = redis.pcall('SET', KEYS[2], counter, 'PX', ARGV[6], 'GET')
 if type(stored) == 'table' and stored.err then -- an error alone does not undo what came before it
   redis.call('DEL', KEYS[1])
   if string.find(stored.err, 'WRONGTYPE', 1, true) then
-    return redis.error_reply('REDLATCH the fence counter ' .. KEYS[2] .. ' is of another type: delete the key when nobody holds the lock')
+    return redis.error_reply('REDLATCH the token counter ' .. KEYS[2] .. ' is of another type: delete the key when nobody holds the lock')
   end
   return stored
 end

@@ -46,7 +46,7 @@ const (
 	clusterRenew = time.Second
 )
 
-// MaxCounter bounds a fence counter: up to 2^53 a double tells it from the next. Clocks come to
+// MaxCounter bounds a token counter: up to 2^53 a double tells it from the next. Clocks come to
 // it in the year 2255.
 const MaxCounter = 1<<53 - 1
 

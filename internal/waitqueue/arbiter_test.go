@@ -31,7 +31,7 @@ type node struct {
 	// down: it cannot be reached. slow is what its answers take in addition.
 	down bool
 	slow time.Duration
-	// mute: its calls are lost. deaf: it can call nobody.
+	// mute: its wake-ups are lost. deaf: it can wake up nobody.
 	mute, deaf bool
 
 	holder     string
@@ -39,13 +39,13 @@ type node struct {
 	queue      map[string]uint64
 	heartbeats map[string]time.Time
 	ticket     uint64
-	called     string
+	woken      string
 	until      time.Time
-	// from has left its other keys to whoever is called.
+	// from has left its other keys to whoever is woken up.
 	from string
 	// forgone is what processes had no use for; the arbiter keeps the list.
 	forgone []string
-	// hear are the processes that it can call, and watching those that hear of
+	// hear are the processes that it can wake up, and watching those that hear of
 	// the key's end.
 	hear     map[string]*Queue
 	watching []*Queue
@@ -164,8 +164,8 @@ func (k *node) enqueue(waiter string, ticket uint64) (s vote.Position) {
 		}
 		return s
 	}
-	k.call(waiter)
-	if s.Ahead = slices.Index(k.order(), waiter); k.called != waiter {
+	k.wakeFirst(waiter)
+	if s.Ahead = slices.Index(k.order(), waiter); k.woken != waiter {
 		s.Ahead = max(s.Ahead, 1)
 	}
 	s.Left, s.From = time.Until(k.until), k.from
@@ -189,23 +189,23 @@ func (k *node) remove(waiter string) {
 func (k *node) leave(waiter string) {
 	k.remove(waiter)
 	if k.present() == "" {
-		k.call("")
+		k.wakeFirst("")
 	}
 }
 
-func (k *node) call(self string) {
-	if _, there := k.queue[k.called]; there && !k.until.Before(time.Now()) {
+func (k *node) wakeFirst(self string) {
+	if _, there := k.queue[k.woken]; there && !k.until.Before(time.Now()) {
 		if self == "" {
-			k.send(k.called)
+			k.send(k.woken)
 		}
 		return
 	}
-	k.called = ""
+	k.woken = ""
 	if order := k.order(); len(order) > 0 {
-		k.called, k.until = order[0], time.Now().Add(script.Grace)
-		k.heartbeats[k.called] = k.until
-		if k.called != self {
-			k.send(k.called)
+		k.woken, k.until = order[0], time.Now().Add(script.Grace)
+		k.heartbeats[k.woken] = k.until
+		if k.woken != self {
+			k.send(k.woken)
 		}
 	}
 }
@@ -216,11 +216,11 @@ func (k *node) send(waiter string) {
 		return
 	}
 	index := to.indexOf(k.name)
-	call := vote.WakeUp{Waiter: waiter, Key: key, From: k.from}
-	time.AfterFunc(travel, func() { to.Wake(index, call) })
+	message := vote.WakeUp{Waiter: waiter, Key: key, From: k.from}
+	time.AfterFunc(travel, func() { to.Wake(index, message) })
 }
 
-// release ends the key, and calls the first in the queue unless the holder was of
+// release ends the key, and wakes up the first in the queue unless the holder was of
 // another library.
 func (k *node) release(foreign bool) {
 	k.mu.Lock()
@@ -232,16 +232,16 @@ func (k *node) release(foreign bool) {
 		time.AfterFunc(travel, func() { q.Changed(key) })
 	}
 	if !foreign {
-		k.call("")
+		k.wakeFirst("")
 	}
 }
 
-// take makes holder the key, for an attempt of waiter; another who was called
+// take makes holder the key, for an attempt of waiter; another who was woken up
 // comes first.
 func (k *node) take(holder, waiter string, ttl time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.present() != "" || k.called != "" && k.called != waiter && !k.until.Before(time.Now()) {
+	if k.present() != "" || k.woken != "" && k.woken != waiter && !k.until.Before(time.Now()) {
 		return false
 	}
 	k.holder, k.expires = holder, time.Time{}
@@ -249,7 +249,7 @@ func (k *node) take(holder, waiter string, ttl time.Duration) bool {
 		k.expires = time.Now().Add(ttl)
 	}
 	k.remove(waiter)
-	k.called, k.from = "", ""
+	k.woken, k.from = "", ""
 	return true
 }
 
@@ -276,7 +276,7 @@ var request = vote.Acquire{Key: key}
 // foreign holders of these tests have names that begin so.
 func isForeign(holder string) bool { return strings.HasPrefix(holder, "theirs") }
 
-// newQueue returns a process's line over the nodes.
+// newQueue returns a process's queue over the nodes.
 func newQueue(t *testing.T, name string, nodes []*node, draw func(time.Duration) time.Duration) *Queue {
 	t.Helper()
 	if draw == nil {

@@ -28,7 +28,7 @@ type Caller interface {
 	// process, what it waits for. Behind tells it: their lock, or what stands in their way.
 	Listens() bool
 	Behind(holder *Holder, failure error)
-	// Queued takes in what the node that keeps the wait queue says, and returns what
+	// Queued takes in what the arbiter says, and returns what
 	// stands in the way by that.
 	Queued(p vote.Position) error
 	// Report tells the user what the caller waits for, if that is wanted and due.

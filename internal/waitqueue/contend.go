@@ -106,7 +106,7 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 }
 
 // taken gives the ticket up with which lease was won, if there was one, and reports whether
-// others wait for the key elsewhere: until the node that keeps the wait queue has said
+// others wait for the key elsewhere: until the arbiter has said
 // otherwise they do, as by the time that a slow one does, all callers here could have had
 // the key.
 func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {

@@ -32,8 +32,8 @@ type local struct {
 	ticket *Ticket
 	// failure is what last stood in the way of the callers who contended.
 	failure error
-	// transfers counts the hand-overs since the key was acquired, or since a node last said
-	// that nobody waits elsewhere.
+	// transfers counts how often the key was given to the next caller since it was acquired,
+	// or since a node last said that nobody waits elsewhere.
 	transfers int
 	// busy: a caller contends, or is being handed the key.
 	busy bool
@@ -175,7 +175,7 @@ func (q *Queue) acquired(h *Holder, served, others bool) {
 	unused.leave()
 }
 
-// took notes that h, who was busy, holds its key, which was handed over to it.
+// took notes that h, who was busy, holds its key, which was given to it.
 func (q *Queue) took(h *Holder) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())
@@ -246,7 +246,7 @@ func (q *Queue) behind(l *local) uint64 {
 	return min(maxBlock-1, uint64(l.waiting()))
 }
 
-// fail notes what stood in the way of the caller who contends.
+// fail records why the caller who contends has failed.
 func (q *Queue) fail(l *local, failure error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -43,7 +43,7 @@ type Options struct {
 	CleanUp func(key, from string)
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
-	// Life ends when the client is being closed: then nothing is handed over any more.
+	// Life ends when the client is being closed: then nothing is transferred any more.
 	Life context.Context
 }
 
@@ -156,8 +156,8 @@ func (q *Queue) Changed(key string) {
 	}
 }
 
-// look asks whether anybody is in the wait queue for key, in the background, and tells; what
-// no node can say is taken for yes. After Close nothing is asked, nor told.
+// look asks in the background whether anybody is in the wait queue for key, and calls told with
+// the answer, which is true if no node can say. After Close nothing is asked or told.
 func (q *Queue) look(key string, told func(somebody bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -45,8 +45,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// The first in the queue is called when the key is released, after one message's
-// time, and nobody asks but to keep the place.
+// The first in the queue is woken up when the key is released, after one message's
+// time, and nobody asks but to keep the ticket.
 func TestWokenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestWokenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(start); took > travel {
-				t.Errorf("waiter %d was called after %v", i, took)
+				t.Errorf("waiter %d was woken up after %v", i, took)
 			}
 			if got := tickets[i].Attempt(request).Ticket; !k.take("ours", got.Waiter, 0) {
 				t.Errorf("waiter %d may not take it", i)
@@ -123,9 +123,9 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// The call is lost: the one who was called comes by its own timer, and so does
+// The wake-up is lost: the one who was woken up comes by its own timer, and so does
 // the next when that one never comes.
-func TestCallIsLost(t *testing.T) {
+func TestWakeUpIsLost(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestCallIsLost(t *testing.T) {
 	}
 }
 
-// A server that cannot call is asked more often.
+// A server that cannot wake anybody up is asked more often.
 func TestDeafWaiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,16 +254,16 @@ func TestArbiterChanges(t *testing.T) {
 			synctest.Wait()
 			second := nodes[newQueue(t, "scout", nodes, nil).order(key)[1]]
 			if got := second.order(); !slices.Equal(got, order) {
-				t.Errorf("%s: the next node's line is %v, was %v", what, got, order)
+				t.Errorf("%s: the next node's queue is %v, was %v", what, got, order)
 			}
 			k.set(func(k *node) { k.down, k.slow = false, 0 })
 			time.Sleep(2 * heartbeat)
 			synctest.Wait()
 			if got := k.order(); !slices.Equal(got, order) {
-				t.Errorf("%s: when it is back its line is %v, was %v", what, got, order)
+				t.Errorf("%s: when it is back its queue is %v, was %v", what, got, order)
 			}
 			if got := second.order(); len(got) > 0 {
-				t.Errorf("%s: the next node's line is still %v", what, got)
+				t.Errorf("%s: the next node's queue is still %v", what, got)
 			}
 			for i, p := range tickets {
 				k.release(false)
@@ -280,7 +280,7 @@ func TestArbiterChanges(t *testing.T) {
 
 // No node keeps the queue: Await says so at once, each time that it is asked, and
 // ctx ends it.
-func TestNoKeeper(t *testing.T) {
+func TestNoArbiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
@@ -303,7 +303,7 @@ func TestNoKeeper(t *testing.T) {
 	})
 }
 
-// One who leaves, whenever that is, is in no line afterwards, and is not waited
+// One who leaves, whenever that is, is in no queue afterwards, and is not waited
 // for by those behind it.
 func TestLeave(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// One who leaves before it knows of its place is out of the line all the same,
+// One who leaves before it knows of its ticket is out of the queue all the same,
 // while the key is held.
 func TestLeaveWhileJoining(t *testing.T) {
 	t.Parallel()
@@ -362,11 +362,11 @@ func TestLeaveWhileJoining(t *testing.T) {
 	}
 }
 
-// What a holder left on other nodes is told to the one who is called, by the message
+// What a holder left on other nodes is told to the one who is woken up, by the message
 // and by the answer, and forgone by one who leaves.
 func TestLeftToTheFirst(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"called", "looks", "leaves", "leaves before it knows", "is forgotten"} {
+	for _, way := range []string{"woken up", "looks", "leaves", "leaves before it knows", "is forgotten"} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			k := arbiter(t, nodes)
@@ -393,7 +393,7 @@ func TestLeftToTheFirst(t *testing.T) {
 				<-out
 			}
 			switch way {
-			case "called", "looks":
+			case "woken up", "looks":
 				if got := p.Attempt(request).From; got != "before" {
 					t.Errorf("%s: it is left to it by %q", way, got)
 				}

@@ -49,7 +49,7 @@ func (q *Queue) hasRemoteWaiters(l *local) bool {
 }
 
 // maxUnheard is how often in a row a process may hand a key over inside itself before
-// it asks whether others wait: mostly the node that keeps the wait queue says so with an
+// it asks whether others wait: mostly the arbiter says so with an
 // attempt, but a slow one is not waited for.
 const maxUnheard = 4 * maxTransfers
 
@@ -74,7 +74,7 @@ func (q *Queue) asked(l *local, others bool) {
 	}
 }
 
-// heard notes that the node that keeps the wait queue has answered a hand-over: if others wait,
+// heard notes that the arbiter has answered a transfer: if others wait,
 // it has said so.
 func (q *Queue) heard(l *local) {
 	q.mu.Lock()

@@ -108,7 +108,7 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 	}
 }
 
-// wait returns after d, or before when something may have changed. With woken the
+// wait returns after d, or earlier if something may have changed. If woken is true the
 // key is kept for this process.
 func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err error) {
 	timer := time.NewTimer(d)
@@ -126,7 +126,7 @@ func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err err
 	}
 }
 
-// pause is how long the waiter stays without asking.
+// pause is how long the waiter waits until it asks again.
 func (t *Ticket) pause() time.Duration {
 	s, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
 	// rule: wait-has-a-timer
@@ -213,7 +213,7 @@ func (t *Ticket) Leave() {
 	}
 }
 
-// Arbiter is the index of the node that keeps the queue.
+// Arbiter returns the index of the node that keeps the queue.
 func (t *Ticket) Arbiter() int { return t.ticket.Node }
 
 // queued reports that a node keeps the place.

@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// The end of a place does not take away the one that the process has taken since (queues.pass
-// gives the queue up before it leaves the place).
-func TestEndOfPlaceIsItsOwn(t *testing.T) {
+// The end of a ticket does not take away the one that the process has taken since (Queue.pass
+// gives the queue up before it leaves the ticket).
+func TestEndOfATicketIsItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(1)
@@ -29,17 +29,17 @@ func TestEndOfPlaceIsItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > 10*travel {
-			t.Errorf("it was called %v after the release", took)
+			t.Errorf("it was woken up %v after the release", took)
 		}
 		p.Leave()
 		settle()
 	})
 }
 
-// Who has the lock gives its place up where the arbiter's own vote failed, and nothing else:
+// Who has the lock gives its ticket up where the arbiter's own vote failed, and nothing else:
 // its key on the arbiter stays, and so do those that were left to it, which are its own by
 // now.
-func TestTakenGivesUpThePlaceAlone(t *testing.T) {
+func TestTakenGivesUpTheTicketAlone(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("connection reset")
 	for _, answer := range []vote.Answer{

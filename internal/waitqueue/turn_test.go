@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// A place whose process has forgotten it is given up when it is called, and the
+// A ticket whose process has forgotten it is given up when it is woken up, and the
 // next comes at once.
 func TestForgottenTicketIsWokenUp(t *testing.T) {
 	t.Parallel()
@@ -42,8 +42,8 @@ func TestForgottenTicketIsWokenUp(t *testing.T) {
 	})
 }
 
-// A turn that is not used ends when the arbiter gives it to the next: the place
-// is lost, and the next time it is at the end of the line.
+// A turn that is not used ends when the arbiter gives it to the next: the ticket
+// is lost, and the next time it is at the end of the queue.
 func TestTurnThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 
 // Messages of tickets that were left are of no effect on the next of the same
 // process.
-func TestLateCalls(t *testing.T) {
+func TestLateWakeUps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(1)
@@ -119,7 +119,7 @@ func TestLateCalls(t *testing.T) {
 }
 
 // Processes that wait, take, leave, die and come again at random, on nodes that
-// go down and lose calls: never is the line stuck for longer than a turn and a
+// go down and lose wake-ups: never is the queue stuck for longer than a turn and a
 // heartbeat.
 func TestNeverStuckAtRandom(t *testing.T) {
 	t.Parallel()

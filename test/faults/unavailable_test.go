@@ -133,7 +133,7 @@ func TestUnavailableServerIsWaitedFor(t *testing.T) {
 					locktest.AwaitValue(t, server, name, "")
 				}
 				for _, kind := range []string{"line", "beat", "next"} {
-					locktest.Await(t, "nobody stands in line", func() bool { return len(locktest.Do(t, server, "KEYS", "redlatch:*:"+kind+":*").([]any)) == 0 })
+					locktest.Await(t, "nobody is queued", func() bool { return len(locktest.Do(t, server, "KEYS", "redlatch:*:"+kind+":*").([]any)) == 0 })
 				}
 			})
 		}

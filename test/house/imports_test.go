@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/redistest", "internal/seed", "internal/storm", "internal/tortured", "internal/urltest", "test/faults", "test/house",
+	"internal/driver/drivertest", "internal/locktest", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/house",
 	"test/locking", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -55,8 +55,8 @@ var allowed = map[string][]string{
 	"cmd/redlatch-torture":                          {".", "internal/commandline", "internal/redisconn", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
 	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/spawn":           {},
-	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/tortured", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
-	"cmd/redlatch-torture/internal/torture/history": {"internal/tortured"},
+	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/torture/worker", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
+	"cmd/redlatch-torture/internal/torture/history": {"internal/torture/worker"},
 	"cmd/redlatch-torture/internal/torture/judge":   {"cmd/redlatch-torture/internal/torture/history"},
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},
 	"internal/commandline":                          {},
@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"interop":                                       {},
 	"fence/guardtest":                               {},
 	"bench/torture":                                 {},
-	"bench/torture/redsync":                         {"internal/tortured"},
+	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/redistest":                            {},
@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"internal/sim":                                  {"internal/driver", "internal/hook", "internal/sim/server"},
 	"internal/sim/server":                           {"internal/driver"},
 	"internal/storm":                                {".", "internal/redistest", "internal/seed"},
-	"internal/tortured":                             {},
+	"internal/torture/worker":                       {},
 	"internal/urltest":                              {},
 	"spec":                                          {},
 	"test/faults":                                   {},

@@ -14,17 +14,17 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// tokenKey is the key of the fence counter for a name without braces.
+// tokenKey is the key of the token counter for a name without braces.
 func tokenKey(name string) string { return "redlatch:{" + name + "}:token:" + name }
 
-// foreignCounters are what no client writes to a fence counter. Of the first, one more lock
+// foreignCounters are what no client writes to a token counter. Of the first, one more lock
 // can be had.
 var foreignCounters = []string{
 	"9007199254740990", "9007199254740991", "9007199254740992", "9223372036854775807", "99999999999999999999",
 	"1e300", "-5", "abc", "", "list",
 }
 
-// setCounter makes value the fence counter for name.
+// setCounter makes value the token counter for name.
 func setCounter(t *testing.T, s *redistest.Server, name, value string) {
 	t.Helper()
 	key := tokenKey(name)

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// counterOf names the side key that holds a lock's fence counter, as the wire
+// counterOf names the side key that holds a lock's token counter, as the wire
 // format has it.
 func counterOf(name string) string { return "redlatch:{" + name + "}:token:" + name }
 

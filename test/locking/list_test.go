@@ -39,7 +39,7 @@ func TestList(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := locktest.LockIn(ctx, locktest.Open(t, awkward), "lock:7", report)
 		<-waits
-		locktest.Await(t, "the waiter stands in line", func() bool {
+		locktest.Await(t, "the waiter is queued", func() bool {
 			line, err := redlatch.Waiters(t.Context(), c, "lock:7")
 			return err == nil && len(line) == 1 && line[0].Label == awkward.Label
 		})

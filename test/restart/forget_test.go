@@ -80,8 +80,8 @@ func newOffice(t *testing.T, urls []string, quarantine bool) *office {
 	return o
 }
 
-// work updates a ledger under its lock until ctx is done. Who waits does not stand
-// in line: the more tries there are, the more often one meets a node that forgot.
+// work updates a ledger under its lock until ctx is done. Who waits is not
+// queued: the more tries there are, the more often one meets a node that forgot.
 func (o *office) work(ctx context.Context, t *testing.T, client *redlatch.Client, i int) {
 	for ctx.Err() == nil {
 		lock, err := client.Lock(ctx, fmt.Sprint("ledger/", i), redlatch.WithoutRenewal(), redlatch.WithoutQueue())

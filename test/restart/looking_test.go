@@ -53,19 +53,19 @@ func TestLookingChangesNothing(t *testing.T) {
 				if _, err := oneshot.New(client).Inspect(t.Context(), "x"); err != nil {
 					t.Errorf("inspect: %v", err)
 				}
-				standing := doctor.StatusAdmissible
+				want := doctor.StatusAdmissible
 				if c.quarantine && !c.used {
-					standing = doctor.StatusWaiting
+					want = doctor.StatusWaiting
 				}
 				for _, node := range locktest.Examine(t, conf, "x") {
-					if node.Status != standing {
-						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Status, node.Reason, standing)
+					if node.Status != want {
+						t.Errorf("%s is %v because of %v, want %v", node.Node, node.Status, node.Reason, want)
 					}
 				}
 				if after := contents(t, servers); !slices.Equal(after, before) {
 					t.Errorf("there was\n%s\nand there is\n%s", without(before, after), without(after, before))
 				}
-				if standing == doctor.StatusAdmissible {
+				if want == doctor.StatusAdmissible {
 					locktest.Unlock(t, locktest.TryLock(t, client, "x"))
 					locktest.Await(t, "the nodes are admitted by the vote", func() bool {
 						return !slices.ContainsFunc(locktest.Examine(t, conf), func(node doctor.Report) bool { return node.Status != doctor.StatusAdmitted })

@@ -135,7 +135,7 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 	})
 }
 
-// One who waits in line for a lock while its node fails over and back is not granted it before
+// One who is queued for a lock while its node fails over and back is not granted it before
 // the quarantine is over, by the node's clock.
 func TestWaitersSeeAFailback(t *testing.T) {
 	eachFailback(t, 3*time.Second, func(t *testing.T, f *failingBack, between func()) {

@@ -28,8 +28,8 @@ func passAll(t *testing.T, gate *locktest.Turnstile, outs []<-chan locktest.Outc
 	group.Wait()
 }
 
-// The node that keeps the line dies while many stand in it: the line goes on on
-// another, in its order, and the lock with it.
+// The arbiter dies while many wait: the queue goes on on another node, in its order, and
+// the lock with it.
 func TestArbiterDies(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -115,8 +115,8 @@ func TestArbiterRestartsUnderWay(t *testing.T) {
 	}
 }
 
-// The node that keeps the line loses its vote: it keeps no line either, and the
-// next does, until it is admitted again.
+// The arbiter loses its vote: it keeps no queue either, and the next node
+// does, until it is admitted again.
 func TestArbiterIsNotAdmitted(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
@@ -131,16 +131,16 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 	outs := queueUp(t, nodes, clients, "x", 0)
 	arbiter := awaitQueued(t, nodes, "x", 3)
 	locktest.Do(t, nodes[arbiter], "FLUSHALL")
-	locktest.Await(t, "the line is kept by another", func() bool {
-		for i, n := range standing(t, nodes, "x") {
+	locktest.Await(t, "another keeps the queue", func() bool {
+		for i, n := range ticketsOn(t, nodes, "x") {
 			if i != arbiter && n == 3 {
 				return true
 			}
 		}
 		return false
 	})
-	if n := standing(t, nodes, "x")[arbiter]; n != 0 {
-		t.Errorf("%d stand in the line of a node that is not admitted", n)
+	if n := ticketsOn(t, nodes, "x")[arbiter]; n != 0 {
+		t.Errorf("%d are queued on a node that is not admitted", n)
 	}
 	gate := &locktest.Turnstile{T: t}
 	locktest.Unlock(t, first)
@@ -150,7 +150,7 @@ func TestArbiterIsNotAdmitted(t *testing.T) {
 	}
 }
 
-// The node that keeps the line answers later than anybody waits, or not at all.
+// The arbiter answers later than anybody waits, or not at all.
 func TestArbiterIsSlow(t *testing.T) {
 	t.Parallel()
 	for what, trouble := range map[string]func(p *redistest.Proxy){
@@ -164,7 +164,7 @@ func TestArbiterIsSlow(t *testing.T) {
 				proxies := redistest.Proxies(t, nodes)
 				c := locktest.Config(locktest.ProxyURLs(proxies)...)
 				c.NodeTimeout = 300 * time.Millisecond
-				// Where the line is, somebody finds out who stands in it alone.
+				// On the arbiter, somebody finds out who is queued alone.
 				name := t.Name()
 				scout := locktest.TryLock(t, locktest.Open(t, c), name)
 				out := locktest.LockIn(locktest.Within(t, locktest.Patience), locktest.Open(t, c), name)
@@ -206,10 +206,10 @@ func TestArbiterIsSlow(t *testing.T) {
 
 // All nodes restart while thousands wait, in several processes: everybody has
 // the lock in the end.
-func TestAllNodesRestartUnderACrowd(t *testing.T) {
-	crowd := 3000
+func TestAllNodesRestartWhileManyWait(t *testing.T) {
+	waiters := 3000
 	if testing.Short() {
-		crowd = 300
+		waiters = 300
 	}
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestAllNodesRestartUnderACrowd(t *testing.T) {
 			gate := &locktest.Turnstile{T: t}
 			clients := clientsOf(t, c, 3)
 			// The last ones come when the nodes are down, or back.
-			outs := make([]<-chan locktest.Outcome, crowd)
+			outs := make([]<-chan locktest.Outcome, waiters)
 			for i := range outs {
 				outs[i] = locktest.LockIn(locktest.Within(t, 2*locktest.Patience), clients[i%len(clients)], "x")
 			}
@@ -248,8 +248,8 @@ func TestAllNodesRestartUnderACrowd(t *testing.T) {
 				})
 			}
 			group.Wait()
-			t.Logf("%d had it within %v of the restart", crowd, time.Since(start).Round(time.Millisecond))
-			if gate.Passed() != crowd {
+			t.Logf("%d had it within %v of the restart", waiters, time.Since(start).Round(time.Millisecond))
+			if gate.Passed() != waiters {
 				t.Errorf("%d had it", gate.Passed())
 			}
 		})

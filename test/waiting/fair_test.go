@@ -13,8 +13,8 @@ import (
 )
 
 // A process with many callers lets others in between, and no caller is
-// overtaken by one of its own process; also where the node that keeps the line answers
-// the process late, and where each holds for longer than news of the line are new.
+// overtaken by one of its own process; also where the arbiter answers
+// the process late, and where each holds for longer than what is known of the queue is fresh.
 func TestProcessWithManyCallersIsFair(t *testing.T) {
 	t.Parallel()
 	for _, c := range []manyCallers{
@@ -33,7 +33,7 @@ func TestProcessWithManyCallersIsFair(t *testing.T) {
 // manyCallers of one process are followed by one of another.
 type manyCallers struct {
 	nodes, callers int
-	late           time.Duration // answers of the node that keeps the line
+	late           time.Duration // answers of the arbiter
 	hold           time.Duration // of each after the eighth
 }
 
@@ -77,8 +77,8 @@ func (m manyCallers) play(t *testing.T) {
 	proxies[arbiter].Delay(redistest.Replies, m.late, 0)
 	locktest.Unlock(t, first)
 	group.Wait()
-	// One acquires and hands over to eight; of many, a few more where the machine is so
-	// slow that who is called loses its turn.
+	// One acquires and gives it to eight more; of many, a few more where the machine is so
+	// slow that who is woken up loses its turn.
 	before := strings.Count(strings.Split(gate.Whole(), "few")[0], "many")
 	if before < 1 || before > max(9, m.callers/2) {
 		t.Errorf("%d of the %d who came before went first", before, m.callers)

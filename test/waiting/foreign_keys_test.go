@@ -14,21 +14,21 @@ import (
 
 func nextKey(name string) string { return "redlatch:{" + name + "}:next:" + name }
 
-func beatKey(name string) string { return "redlatch:{" + name + "}:beat:" + name }
+func heartbeatsKey(name string) string { return "redlatch:{" + name + "}:beat:" + name }
 
-// fakePlaces puts places of nobody in the line for name, with beats at beat where that is
-// not "".
-func fakePlaces(t *testing.T, s *redistest.Server, name string, n int, beat string) {
+// fakeTickets puts tickets of nobody in the queue for name. Their heartbeats are due at the
+// time at; they have none if that is "".
+func fakeTickets(t *testing.T, s *redistest.Server, name string, n int, at string) {
 	t.Helper()
 	for begin := 0; begin < n; begin += 500 {
-		line, beats := []string{"ZADD", lineKey(name)}, []string{"ZADD", beatKey(name)}
+		queue, heartbeats := []string{"ZADD", queueKey(name)}, []string{"ZADD", heartbeatsKey(name)}
 		for i := begin; i < min(n, begin+500); i++ {
 			who := fmt.Sprintf("nobody%d/%d", i, i)
-			line, beats = append(line, "0", who), append(beats, beat, who)
+			queue, heartbeats = append(queue, "0", who), append(heartbeats, at, who)
 		}
-		locktest.Do(t, s, line...)
-		if beat != "" {
-			locktest.Do(t, s, beats...)
+		locktest.Do(t, s, queue...)
+		if at != "" {
+			locktest.Do(t, s, heartbeats...)
 		}
 	}
 }
@@ -45,35 +45,35 @@ func fakes() map[string]func(t *testing.T, s *redistest.Server, name string) {
 			locktest.Do(t, s, "RPUSH", key(name), "x")
 		}
 	}
-	places := func(n int, beat string) func(*testing.T, *redistest.Server, string) {
+	tickets := func(n int, at string) func(*testing.T, *redistest.Server, string) {
 		return func(t *testing.T, s *redistest.Server, name string) {
-			if kind := locktest.Do(t, s, "TYPE", lineKey(name)); kind != "zset" {
-				locktest.Do(t, s, "DEL", lineKey(name))
+			if kind := locktest.Do(t, s, "TYPE", queueKey(name)); kind != "zset" {
+				locktest.Do(t, s, "DEL", queueKey(name))
 			}
-			if kind := locktest.Do(t, s, "TYPE", beatKey(name)); kind != "zset" {
-				locktest.Do(t, s, "DEL", beatKey(name))
+			if kind := locktest.Do(t, s, "TYPE", heartbeatsKey(name)); kind != "zset" {
+				locktest.Do(t, s, "DEL", heartbeatsKey(name))
 			}
-			fakePlaces(t, s, name, n, beat)
+			fakeTickets(t, s, name, n, at)
 		}
 	}
 	all := map[string]func(*testing.T, *redistest.Server, string){
-		"next with a far deadline":      set(nextKey, "nobody/1 "+year5000+" "),
-		"next with a far deadline, -":   set(nextKey, "-nobody/1 "+year5000+" somebody"),
-		"next with a huge deadline":     set(nextKey, "nobody/1 "+fmt.Sprintf("%0400d", 9)+" "),
-		"next of another type":          list(nextKey),
-		"next is garbage":               set(nextKey, "\x00garbage"),
-		"next is empty":                 set(nextKey, ""),
-		"next is a space":               set(nextKey, " "),
-		"next names nobody":             set(nextKey, "=nobody/1"),
-		"next names nothing":            set(nextKey, "="),
-		"places without beats":          places(3000, ""),
-		"places with far beats":         places(3000, year5000),
-		"places with infinite beats":    places(3000, "+inf"),
-		"places with beats of the past": places(3000, "-inf"),
-		"line is a string":              set(lineKey, "x"),
-		"beat is a list":                list(beatKey),
+		"next with a far deadline":            set(nextKey, "nobody/1 "+year5000+" "),
+		"next with a far deadline, -":         set(nextKey, "-nobody/1 "+year5000+" somebody"),
+		"next with a huge deadline":           set(nextKey, "nobody/1 "+fmt.Sprintf("%0400d", 9)+" "),
+		"next of another type":                list(nextKey),
+		"next is garbage":                     set(nextKey, "\x00garbage"),
+		"next is empty":                       set(nextKey, ""),
+		"next is a space":                     set(nextKey, " "),
+		"next names nobody":                   set(nextKey, "=nobody/1"),
+		"next names nothing":                  set(nextKey, "="),
+		"tickets without heartbeats":          tickets(3000, ""),
+		"tickets with far heartbeats":         tickets(3000, year5000),
+		"tickets with infinite heartbeats":    tickets(3000, "+inf"),
+		"tickets with heartbeats of the past": tickets(3000, "-inf"),
+		"queue is a string":                   set(queueKey, "x"),
+		"heartbeats are a list":               list(heartbeatsKey),
 	}
-	parts := []string{"next with a far deadline", "places with far beats", "beat is a list"}
+	parts := []string{"next with a far deadline", "tickets with far heartbeats", "heartbeats are a list"}
 	all["all at once"] = func(t *testing.T, s *redistest.Server, name string) {
 		for _, part := range parts {
 			all[part](t, s, name)
@@ -83,12 +83,12 @@ func fakes() map[string]func(t *testing.T, s *redistest.Server, name string) {
 }
 
 // promptly is much longer than anything here takes, and much shorter than to wait until a
-// place lapses again and again.
+// ticket lapses again and again.
 const promptly = 8 * time.Second
 
 // Keys of the wait queue that somebody else has written are in nobody's way: a free lock is
 // had at once, those who wait have it in turn, and a release succeeds.
-func TestForeignKeysOfTheLine(t *testing.T) {
+func TestForeignKeysOfTheQueue(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := locktest.SharedOf(t, binary, 1)[0]

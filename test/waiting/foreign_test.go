@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A client of another library, which knows of no line, holds the lock and lets go
-// of it in the ways that there are. The first in line hears of it, and does not
+// A client of another library, which knows of no queue, holds the lock and lets go
+// of it in the ways that there are. The first in the queue hears of it, and does not
 // ask over and over meanwhile.
 func TestWaitForAForeignHolder(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestWaitForAForeignHolder(t *testing.T) {
 }
 
 // While another library's lock is waited for, nothing is asked but what keeps
-// the place.
+// the ticket.
 func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 	t.Parallel()
 	node := locktest.Shared(t, 1)[0]
@@ -78,7 +78,7 @@ func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 		before, start := proxy.Commands()["EVALSHA"], time.Now()
 		<-time.After(3 * time.Second)
 		asked, passed := proxy.Commands()["EVALSHA"]-before, time.Since(start)
-		if most := int(passed/leastBeat) + 2; asked <= most {
+		if most := int(passed/leastHeartbeat) + 2; asked <= most {
 			break
 		}
 		if round == 3 {
@@ -93,9 +93,9 @@ func TestWaitForAForeignHolderIsQuiet(t *testing.T) {
 	}
 }
 
-// A foreign client holds the lock on a quorum without the node that keeps the
-// line, where it looks free: those in line try now and then, as those do who have
-// no line.
+// A foreign client holds the lock on a quorum without the
+// arbiter, where it looks free: those who are queued try now and then, as those do who have
+// no queue.
 func TestWaitForAForeignHolderElsewhere(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
@@ -138,7 +138,7 @@ func TestWaitForAForeignHolderElsewhere(t *testing.T) {
 }
 
 // Foreign clients come between again and again, as they may: they know of no
-// line. Those in line get it in the end.
+// queue. Those who are queued get it in the end.
 func TestForeignClientsPushIn(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {

@@ -16,8 +16,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// leastBeat is the shortest time between two beats of a waiter.
-const leastBeat = 1400 * time.Millisecond
+// leastHeartbeat is the shortest time between two heartbeats of a waiter.
+const leastHeartbeat = 1400 * time.Millisecond
 
 // commandsOf returns how many commands clients have sent to the servers, what
 // scripts call not counted, nor what this asks.
@@ -38,9 +38,9 @@ func commandsOf(t *testing.T, nodes []*redistest.Server) int {
 	return n
 }
 
-// A crowd that waits sends one heartbeat a process and name, whatever the number
+// Waiters send one heartbeat a process and name, whatever the number
 // of its callers and of the nodes.
-func TestIdleCrowdIsQuiet(t *testing.T) {
+func TestIdleWaitersAreQuiet(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
@@ -70,18 +70,18 @@ func TestIdleCrowdIsQuiet(t *testing.T) {
 			for k := range names {
 				awaitQueued(t, nodes, fmt.Sprint("x", k), processes)
 			}
-			// On a busy machine the last ones are still coming, or beats come late, but not always.
+			// On a busy machine the last ones are still coming, or heartbeats come late, but not always.
 			for round := 0; ; round++ {
 				before, start := commandsOf(t, nodes), time.Now()
 				<-time.After(4 * time.Second)
 				sent, passed := commandsOf(t, nodes)-before, time.Since(start)
-				most := processes * names * (int(passed/leastBeat) + 1)
+				most := processes * names * (int(passed/leastHeartbeat) + 1)
 				t.Logf("%d waiters of %d processes and %d names sent %d commands in %v", processes*names*callers, processes, names, sent, passed.Round(time.Millisecond))
 				if sent <= most && sent >= processes*names {
 					break
 				}
 				if round == 5 {
-					t.Errorf("%d commands, want %d at most; fewer than %d let places lapse", sent, most, processes*names)
+					t.Errorf("%d commands, want %d at most; fewer than %d let tickets lapse", sent, most, processes*names)
 					break
 				}
 			}
@@ -154,33 +154,33 @@ func TestNothingGrows(t *testing.T) {
 		}
 		group.Wait()
 	}
-	type amount struct{ goroutines, lines, channels int }
+	type amount struct{ goroutines, queues, channels int }
 	settled := func() (a amount) {
 		a.goroutines = runtime.NumGoroutine()
 		for _, s := range nodes {
-			a.lines += len(keysLike(t, s, "redlatch:*:line:*")) + len(keysLike(t, s, "redlatch:*:beat:*"))
+			a.queues += len(keysLike(t, s, "redlatch:*:line:*")) + len(keysLike(t, s, "redlatch:*:beat:*"))
 			a.channels += len(locktest.Do(t, s, "PUBSUB", "CHANNELS").([]any))
 		}
 		return a
 	}
 	round(0)
 	var first amount
-	locktest.Await(t, "the lines are gone", func() bool { first = settled(); return first.lines == 0 })
+	locktest.Await(t, "the queues are gone", func() bool { first = settled(); return first.queues == 0 })
 	for k := range 3 {
 		round(k + 1)
 	}
-	// A client that is open listens on each node where it has stood in a line, and
+	// A client that is open listens on each node where it was queued, and
 	// keeps some goroutines for its next steps.
 	const kept = 2 * 64
 	locktest.Await(t, "as much of everything as after the first round", func() bool {
 		a := settled()
-		return a.lines == 0 && a.channels <= first.channels && a.goroutines <= first.goroutines+kept
+		return a.queues == 0 && a.channels <= first.channels && a.goroutines <= first.goroutines+kept
 	})
 	if most := 2 * len(nodes); first.channels > most {
 		t.Errorf("%d subscriptions of two clients", first.channels)
 	}
 	for _, s := range nodes {
-		locktest.Await(t, "the keys that say who was called are gone", func() bool { return len(keysLike(t, s, "redlatch:*:next:*")) == 0 })
+		locktest.Await(t, "the keys that say who was woken up are gone", func() bool { return len(keysLike(t, s, "redlatch:*:next:*")) == 0 })
 		for _, key := range keysLike(t, s, "*") {
 			if strings.Contains(key.(string), ":token:") && locktest.Remaining(t, s, key.(string)) <= 0 {
 				t.Errorf("%s is for ever", key)

@@ -41,7 +41,7 @@ func passes(t *testing.T, gate *locktest.Turnstile, clients []*redlatch.Client, 
 
 // Connections break at random, before and after what was sent was executed:
 // nobody is stuck, never two have the lock, and nothing is left.
-func TestConnectionsBreakInTheLine(t *testing.T) {
+func TestConnectionsBreakInTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestConnectionsBreakInTheLine(t *testing.T) {
 	}
 }
 
-// The connection of the first in line is broken when the lock is released, so
-// that it is not called; it has it when it is back.
+// The connection of the first in the queue is broken when the lock is released, so
+// that it is not woken up; it has it when it is back.
 func TestWaiterComesBack(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -120,9 +120,9 @@ func TestWaiterComesBack(t *testing.T) {
 	}
 }
 
-// Who releases may not publish, so that nobody who stands in line is called; the
+// Who releases may not publish, so that nobody who is queued is woken up; the
 // lock goes on all the same.
-func TestCallsAreLost(t *testing.T) {
+func TestWakeUpsAreLost(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		node := redistest.New(t, redistest.Options{Binary: binary, Users: []string{

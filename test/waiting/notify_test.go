@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// A release leaves the lock free and calls the first in line, who is sent for and then takes it
+// A release leaves the lock free and wakes up the first in the queue, who then takes it
 // by an attempt of its own.
-func TestReleaseCallsTheFirst(t *testing.T) {
+func TestReleaseWakesUpTheFirst(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		for _, n := range []int{1, 3} {
@@ -68,9 +68,9 @@ func TestReleaseCallsTheFirst(t *testing.T) {
 	})
 }
 
-// A lock that goes from client to client costs the node that keeps the line two
+// A lock that goes from client to client costs the arbiter two
 // commands, and the others less than that: the next takes over what the last left.
-func TestHandedOnInOneCommand(t *testing.T) {
+func TestTransferInOneCommand(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHandedOnInOneCommand(t *testing.T) {
 			clients := clientsOf(t, locktest.Config(redistest.URLs(nodes)...), 6)
 			// A busy machine renews meanwhile, or asks again what was answered late, but not always.
 			for round := range 5 {
-				commands, handOffs := handedOn(t, nodes, clients, fmt.Sprint(t.Name(), round))
+				commands, handOffs := transferred(t, nodes, clients, fmt.Sprint(t.Name(), round))
 				t.Logf("%d commands on %d other nodes for %d hand-offs", commands, n-1, handOffs)
 				if commands < 2*(n-1)*handOffs {
 					return
@@ -90,9 +90,9 @@ func TestHandedOnInOneCommand(t *testing.T) {
 	}
 }
 
-// handedOn has a lock go from client to client, and returns how many commands the nodes that do
-// not keep the line were sent for how many hand-offs.
-func handedOn(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Client, name string) (commands, handOffs int) {
+// transferred has a lock go from client to client, and returns how many commands the other
+// nodes than the arbiter were sent for how many hand-offs.
+func transferred(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Client, name string) (commands, handOffs int) {
 	t.Helper()
 	lock := locktest.TryLock(t, clients[0], name)
 	outs := queueUp(t, nodes, clients[1:], name, 0)
@@ -111,7 +111,7 @@ func handedOn(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Clien
 		if i == 0 {
 			continue // the first did not know that others wait
 		}
-		locktest.Await(t, "all nodes have the record", func() bool { // no step of it is under way any more
+		locktest.Await(t, "all nodes have the key", func() bool { // no step of it is under way any more
 			id := locktest.Value(t, nodes[arbiter], name)
 			return id != "" && !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return locktest.Value(t, s, name) != id })
 		})
@@ -131,9 +131,9 @@ func handedOn(t *testing.T, nodes []*redistest.Server, clients []*redlatch.Clien
 	return commands, len(outs) - 2
 }
 
-// Who is called has died, and nothing has told the servers: what was left to it is
+// Who is woken up has died, and nothing has told the servers: what was left to it is
 // gone soon, and the next has the lock.
-func TestHandedOnToTheDead(t *testing.T) {
+func TestTransferToTheDead(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Nodes(t, 3)
 	for _, s := range nodes {
@@ -146,9 +146,9 @@ func TestHandedOnToTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range [][]string{
-			{"ZADD", lineKey(t.Name()), "1", "dead/1"},
-			{"ZADD", strings.Replace(lineKey(t.Name()), ":line:", ":beat:", 1), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), "dead/1"},
-			{"SET", strings.Replace(lineKey(t.Name()), ":line:", ":next:", 1), "-"},
+			{"ZADD", queueKey(t.Name()), "1", "dead/1"},
+			{"ZADD", strings.Replace(queueKey(t.Name()), ":line:", ":beat:", 1), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), "dead/1"},
+			{"SET", strings.Replace(queueKey(t.Name()), ":line:", ":next:", 1), "-"},
 		} {
 			if _, err := s.Do(command...); err != nil {
 				t.Fatal(err)
@@ -174,17 +174,17 @@ func TestHandedOnToTheDead(t *testing.T) {
 	locktest.Unlock(t, next)
 }
 
-// The answer of the node that keeps the line is lost, and with it whether another was
-// called: what that one has taken over meanwhile is not taken for lost.
-func TestReleaseWhoseKeeperIsNotHeard(t *testing.T) {
+// The answer of the arbiter is lost, and with it whether another was
+// woken up: what that one has taken over meanwhile is not taken for lost.
+func TestReleaseWhoseArbiterIsNotHeard(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	releaseUnheard(t, nodes, locktest.Open(t, locktest.Config(redistest.URLs(nodes)...)), -1)
 }
 
-// The line is kept by the next node where those who wait do not reach the first, which has
-// lost the record.
-func TestReleaseWhoseNextKeeperIsNotHeard(t *testing.T) {
+// The next node is the arbiter where those who wait do not reach the first, which has
+// lost the key.
+func TestReleaseWhoseNextArbiterIsNotHeard(t *testing.T) {
 	t.Parallel()
 	for away := range 3 {
 		t.Run(fmt.Sprintf("away=%d", away), func(t *testing.T) {
@@ -199,8 +199,8 @@ func TestReleaseWhoseNextKeeperIsNotHeard(t *testing.T) {
 	}
 }
 
-// releaseUnheard has the answer to a release lost of the node that keeps the line, where
-// other waits. Node lacking, if any, has lost the record.
+// releaseUnheard has the arbiter's answer to a release lost, where
+// other waits. Node lacking, if any, has lost the key.
 func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Client, lacking int) {
 	t.Helper()
 	proxies := redistest.Proxies(t, nodes)
@@ -235,9 +235,9 @@ func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Cli
 	locktest.Unlock(t, next.Lock)
 }
 
-// A holder whose record is not on the node that keeps the line does not take what others
+// A holder whose key is not on the arbiter does not take what others
 // do meanwhile for the loss of its lock.
-func TestReleaseWithoutTheKeeper(t *testing.T) {
+func TestReleaseWithoutTheArbiter(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	proxies := redistest.Proxies(t, nodes)

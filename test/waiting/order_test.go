@@ -72,8 +72,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// Callers of one process have it in their order, and the process has one place.
-func TestCallersOfOneProcessStandInOrder(t *testing.T) {
+// Callers of one process have it in their order, and the process has one ticket.
+func TestCallersOfOneProcessWaitInOrder(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		nodes := locktest.Shared(t, n)
@@ -151,9 +151,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// One who is cancelled is out of the line at once, wherever it stands, and the
+// One who is cancelled is out of the queue at once, wherever it is in it, and the
 // others go on without a pause.
-func TestCancelledWaiterLeavesTheLine(t *testing.T) {
+func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		nodes := locktest.Shared(t, n)
@@ -170,7 +170,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 			outs, cancels = append(outs, locktest.LockIn(ctx, client, name)), append(cancels, cancel)
 			awaitQueued(t, nodes, name, i+1)
 		}
-		for k, i := range []int{0, 2} { // the first in line, and one in the middle
+		for k, i := range []int{0, 2} { // the first in the queue, and one in the middle
 			cancels[i](cause)
 			o := <-outs[i]
 			if o.Lock != nil || !errors.Is(o.Err, cause) || !errors.Is(o.Err, redlatch.ErrHeld) {
@@ -192,7 +192,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 	}
 }
 
-// One who is cancelled before it knows of its place leaves none behind.
+// One who is cancelled before it knows of its ticket leaves none behind.
 func TestCancelledWhileJoining(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -221,14 +221,14 @@ func TestCancelledWhileJoining(t *testing.T) {
 		}
 		awaitQueued(t, nodes, name, 0)
 		if took := time.Since(start); took > script.Patience {
-			t.Errorf("N=%d: it was in the line for %v", n, took)
+			t.Errorf("N=%d: it was queued for %v", n, took)
 		}
 		proxies[arbiter].HoldBack(redistest.Replies, false)
 		locktest.Unlock(t, first)
 	}
 }
 
-// Waiters change their mind at any moment, also while they are being called:
+// Waiters change their mind at any moment, also while they are being woken up:
 // whoever stays gets the lock, and nothing is left of the others.
 func TestCancelledAtRandom(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestCancelledAtRandom(t *testing.T) {
 	}
 }
 
-// A waiter's process is killed, or its network is: it loses its place, and those
+// A waiter's process is killed, or its network is: it loses its ticket, and those
 // behind it wait for a moment.
 func TestDeadWaiterHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
@@ -334,7 +334,7 @@ func TestDeadWaiterHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A holder is killed: its lock is free at its TTL, and the first in line has it
+// A holder is killed: its lock is free at its TTL, and the first in the queue has it
 // soon after.
 func TestHeadTakesAnExpiredLock(t *testing.T) {
 	t.Parallel()
@@ -354,7 +354,7 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 				head, waits := locktest.WhenWaiting(nil)
 				outs := []<-chan locktest.Outcome{locktest.LockIn(locktest.Within(t, locktest.Patience), clients[1], name, head)}
 				<-waits
-				inTime := time.Now().Before(free) // it stood in line
+				inTime := time.Now().Before(free) // it was queued
 				outs = append(outs, locktest.LockIn(locktest.Within(t, locktest.Patience), clients[2], name))
 				for range outs {
 					var o locktest.Outcome
@@ -433,7 +433,7 @@ func TestWithoutQueue(t *testing.T) {
 		if gate.Passed() != 40 {
 			t.Errorf("%d had it", gate.Passed())
 		}
-		// It never stands in line.
+		// It is never queued.
 		first := locktest.TryLock(t, locktest.Open(t, c), name)
 		report, waits := locktest.WhenWaiting(nil)
 		out := locktest.LockIn(locktest.Within(t, locktest.Patience), locktest.Open(t, c), name, redlatch.WithoutQueue(), report)

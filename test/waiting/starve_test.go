@@ -9,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
-// Where somebody always waits in line the lock is free all the same, from each release until
-// the one who is called has taken it, for callers who stand in none: another library, or one
+// Where somebody is always queued the lock is free all the same, from each release until
+// the one who is woken up has taken it, for callers who are not queued: another library, or one
 // WithoutQueue.
-func TestLineStarvesNobody(t *testing.T) {
+func TestQueueStarvesNobody(t *testing.T) {
 	t.Parallel()
 	server := locktest.Shared(t, 1)[0]
 	c := locktest.Config(server.URL())
@@ -37,7 +37,7 @@ func TestLineStarvesNobody(t *testing.T) {
 			}()
 		}
 	}
-	const often = 10 // more than by chance before the line has formed
+	const often = 10 // more than by chance before the queue has formed
 	ctx := locktest.Within(t, 5*locktest.Patience)
 	for got := 0; got < often; time.Sleep(time.Millisecond) {
 		if reply, err := server.Do("SET", t.Name(), "another", "NX", "PX", "10000"); err != nil {

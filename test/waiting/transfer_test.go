@@ -15,9 +15,9 @@ import (
 	"github.com/redlatch/redlatch/internal/seed"
 )
 
-// A holder hands over to the next caller of its process in one step on each
-// node: nobody comes between, and the records are the next one's.
-func TestHandOver(t *testing.T) {
+// A holder transfers its lock to the next caller of its process in one step on each
+// node: nobody comes between, and the keys are the next one's.
+func TestTransfer(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		for _, n := range []int{1, 3, 5} {
@@ -100,10 +100,10 @@ func holderLabel(id string) string {
 	return id
 }
 
-// The answer to a hand-over is lost, on so many nodes that there is no quorum:
+// The answer to a transfer is lost, on so many nodes that there is no quorum:
 // the next caller has the lock all the same, long before a TTL is over, and
 // nothing is left when it has gone.
-func TestReplyToHandOverIsLost(t *testing.T) {
+func TestReplyToTransferIsLost(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		for what, how := range locktest.Losses() {
@@ -145,9 +145,9 @@ func TestReplyToHandOverIsLost(t *testing.T) {
 	}
 }
 
-// The lock was lost under its holder, or deleted on the nodes: what is handed
-// over then is not held by two.
-func TestHandOverOfALostLock(t *testing.T) {
+// The lock was lost under its holder, or deleted on the nodes: what is transferred
+// then is not held by two.
+func TestTransferOfALostLock(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		for what, lose := range map[string]func(s *redistest.Server, name string){
@@ -204,8 +204,8 @@ func TestCallersBehindALostLock(t *testing.T) {
 	awaitQueued(t, nodes, t.Name(), 0)
 }
 
-// Callers change their mind while the lock is handed to them.
-func TestCancelledDuringHandOver(t *testing.T) {
+// Callers change their mind while the lock is transferred to them.
+func TestCancelledDuringTransfer(t *testing.T) {
 	t.Parallel()
 	base := seed.Of(t)
 	for _, n := range []int{1, 3} {

@@ -95,7 +95,7 @@ func TestHeldTellsOfTheHolder(t *testing.T) {
 			var holder redlatch.Holder
 			var left time.Duration
 			ok := false
-			// A node may still have the record before, whose release is on its way.
+			// A node may still have the key before, whose release is on its way.
 			locktest.Await(t, "the holder is told", func() bool {
 				_, err = other.TryLock(t.Context(), t.Name())
 				if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrNoQuorum) {

@@ -1,5 +1,5 @@
 // A worker of `redlatch-torture run` that locks with node-redlock. It does what
-// internal/tortured does in Go, in the same order, and writes the same events.
+// internal/torture/worker does in Go, in the same order, and writes the same events.
 "use strict";
 
 const fs = require("node:fs");

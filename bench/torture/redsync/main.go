@@ -14,11 +14,11 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 func main() {
-	if err := tortured.Work(os.Stdin, os.Stdout, open); err != nil {
+	if err := worker.Work(os.Stdin, os.Stdout, open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -32,7 +32,7 @@ type locker struct {
 	ttl     time.Duration
 }
 
-func open(a tortured.Assignment) (tortured.Locker, error) {
+func open(a worker.Assignment) (worker.Locker, error) {
 	l := &locker{ttl: a.TTL()}
 	var pools []redsyncredis.Pool
 	for _, raw := range a.Nodes {
@@ -57,7 +57,7 @@ func (l *locker) Close() error {
 }
 
 // Lock makes another of redsync's rounds of 32 tries as long as ctx lasts.
-func (l *locker) Lock(ctx context.Context, name string) (tortured.Hold, error) {
+func (l *locker) Lock(ctx context.Context, name string) (worker.Hold, error) {
 	for {
 		m := l.redsync.NewMutex(name, redsync.WithExpiry(l.ttl))
 		err := m.LockContext(ctx)

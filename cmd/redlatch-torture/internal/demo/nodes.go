@@ -86,8 +86,8 @@ func startReal(ctx context.Context, n int) (*ground, error) {
 	for _, s := range servers {
 		g.nodes = append(g.nodes, s)
 	}
-	// Both have scripts that survive a restart before 7.0, on which the restart
-	// fence cannot be built.
+	// Both have scripts that survive a restart before 7.0, on which the quarantine
+	// cannot be built.
 	major, _, _ := strings.Cut(servers[0].Version(), ".")
 	if v, err := strconv.Atoi(major); err == nil && v < 7 {
 		g.close()

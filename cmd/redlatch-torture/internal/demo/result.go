@@ -8,12 +8,12 @@ import (
 
 // Result is what a run measured.
 type Result struct {
-	options  Options
-	kind     string // of the nodes
-	lasted   time.Duration
-	tally    *tally
-	stories  []*story
-	standing time.Duration // the longest time in which nobody acquired the lock
+	options    Options
+	kind       string // of the nodes
+	lasted     time.Duration
+	tally      *tally
+	stories    []*story
+	standstill time.Duration // the longest time in which nobody acquired the lock
 	// count is what the record counts in the end; countErr, why it could not be
 	// read.
 	count    uint64
@@ -110,7 +110,7 @@ func (r *Result) Summary() string {
 		row("tokens out of order", "%d", r.tally.disorders.n)
 		wait, worker := r.tally.longestWait()
 		row("longest wait", "%s, of worker %d", span(wait), worker+1)
-		row("longest standstill", "%s in which nobody acquired", span(r.standing))
+		row("longest standstill", "%s in which nobody acquired", span(r.standstill))
 	}
 	if r.tally.lost > 0 {
 		row("locks lost at work", "%d, known in time: no update was made", r.tally.lost)

@@ -75,7 +75,7 @@ func TestResult(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	r := passed()
-	r.standing = 80 * time.Millisecond
+	r.standstill = 80 * time.Millisecond
 	r.tally.add(1, report{Unserved: 1500 * time.Millisecond}, 0)
 	want := `
 measured

@@ -45,22 +45,22 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if err := vouch(ctx, client, o.Nodes); err != nil {
 		return nil, fmt.Errorf("cannot vouch for the new nodes: %w", causeOr(ctx, err))
 	}
-	crew, err := hire(o.Workers, assignment{Nodes: ground.urls(), Dir: dir, NoLock: o.NoLock})
+	workers, err := startWorkers(o.Workers, assignment{Nodes: ground.urls(), Dir: dir, NoLock: o.NoLock})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the workers: %w", err)
 	}
 
-	s := newStage(o, ground, crew, client)
+	s := newStage(o, ground, workers, client)
 	s.announce()
-	err = crew.ready(ctx)
+	err = workers.ready(ctx)
 	if err == nil {
-		err = crew.race()
+		err = workers.race()
 	}
 	if err == nil {
 		err = s.play(ctx)
 	}
 	ended := time.Now()
-	deaths := crew.dismiss(s.note)
+	deaths := workers.dismiss(s.note)
 	s.view.clear()
 	if err != nil {
 		return nil, errors.Join(err, s.view.err)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 
 	result = &Result{
 		options: o, kind: ground.kind, lasted: ended.Sub(s.start), tally: s.tally, stories: s.stories,
-		standing: s.tally.gaps.until(ended), deaths: deaths, Interrupted: ctx.Err() != nil,
+		standstill: s.tally.gaps.until(ended), deaths: deaths, Interrupted: ctx.Err() != nil,
 	}
 	result.count, _, result.countErr = record.read()
 	s.view.say("%s", result.Summary())

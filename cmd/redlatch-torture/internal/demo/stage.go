@@ -17,7 +17,7 @@ import (
 type stage struct {
 	options Options
 	ground  *ground
-	crew    *crew
+	workers *workers
 	client  *redlatch.Client
 	view    *view
 
@@ -45,8 +45,8 @@ type deed struct {
 	err   error
 }
 
-func newStage(o Options, g *ground, c *crew, client *redlatch.Client) *stage {
-	s := &stage{options: o, ground: g, crew: c, client: client, view: newView(o.Out), start: time.Now()}
+func newStage(o Options, g *ground, c *workers, client *redlatch.Client) *stage {
+	s := &stage{options: o, ground: g, workers: c, client: client, view: newView(o.Out), start: time.Now()}
 	s.deeds = make(chan deed, len(g.nodes)) // at most one a node
 	for i, n := range g.nodes {
 		s.stories = append(s.stories, &story{number: i + 1, address: n.Addr()})
@@ -94,7 +94,7 @@ func (s *stage) play(ctx context.Context) error {
 	defer ticker.Stop()
 	for s.view.err == nil {
 		select {
-		case n, ok := <-s.crew.notes:
+		case n, ok := <-s.workers.notes:
 			switch {
 			case !ok:
 				return nil // all workers are gone, as their dismissal will tell

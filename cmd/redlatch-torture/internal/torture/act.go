@@ -15,13 +15,13 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // torturer carries out a plan. What it does it undoes, also when ctx ends.
 type torturer struct {
 	ground    *ground
-	crew      *crew
+	workers   workers
 	registers *registers
 	options   Options
 	acting    sync.WaitGroup
@@ -65,9 +65,9 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 			turns = append(turns, nodes[i].turn)
 		}
 	}
-	workers := make([]*worker, len(it.workers))
+	workers := make([]*workerState, len(it.workers))
 	for i, w := range slices.Sorted(slices.Values(it.workers)) {
-		workers[i] = t.crew.workers[w]
+		workers[i] = t.workers[w]
 		f.Workers = append(f.Workers, w+1)
 		turns = append(turns, workers[i].turn)
 	}
@@ -95,21 +95,21 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 	for _, w := range workers {
 		t.replace(ctx, w)
 	}
-	f.Began = tortured.Now()
+	f.Began = worker.Now()
 	undo, err := t.begin(ctx, it, nodes, workers)
 	if err == nil {
 		if it.step != 0 {
 			f.Step = it.step
 		}
 		if it.aim != anywhere {
-			f.Began = tortured.Now() // the waiting for it was none of it
+			f.Began = worker.Now() // the waiting for it was none of it
 		}
 		wait(ctx, it.for_)
 	}
 	if undo != nil {
 		err = errors.Join(err, undo())
 	}
-	f.Ended = tortured.Now()
+	f.Ended = worker.Now()
 	if it.out > 0 {
 		f.Out = f.Ended + int64(it.out-it.for_)
 	}
@@ -126,7 +126,7 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 
 // begin has the fault take effect and returns what ends it, also when it fails
 // half-way.
-func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers []*worker) (undo func() error, err error) {
+func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers []*workerState) (undo func() error, err error) {
 	quiet := func(f func()) func() error { return func() error { f(); return nil } }
 	// What is undone is undone when ctx has ended as well.
 	always := context.WithoutCancel(ctx)
@@ -264,7 +264,7 @@ func each(nodes []*place, do func(*place) error) error {
 // caught. Then it is caught where it is.
 const patience = 3 * time.Second
 
-func (t *torturer) ambush(ctx context.Context, at aim, w *worker, strike func() error) error {
+func (t *torturer) ambush(ctx context.Context, at aim, w *workerState, strike func() error) error {
 	if at == anywhere {
 		return strike()
 	}
@@ -281,19 +281,19 @@ func (t *torturer) ambush(ctx context.Context, at aim, w *worker, strike func() 
 }
 
 // revive starts a killed worker's successor and lets it work.
-func (t *torturer) revive(ctx context.Context, w *worker) error {
+func (t *torturer) revive(ctx context.Context, w *workerState) error {
 	if err := w.start(ctx); err != nil {
 		return err
 	}
 	t.resting <- struct{}{} // not while others rest
 	defer func() { <-t.resting }()
-	return w.now().Tell(tortured.Go)
+	return w.now().Tell(worker.Go)
 }
 
 // watch replaces workers that end by themselves, which none should.
 func (t *torturer) watch(ctx context.Context) {
 	for wait(ctx, time.Second) {
-		for _, w := range t.crew.workers {
+		for _, w := range t.workers {
 			select {
 			case w.turn <- struct{}{}:
 			default:
@@ -305,7 +305,7 @@ func (t *torturer) watch(ctx context.Context) {
 	}
 }
 
-func (t *torturer) replace(ctx context.Context, w *worker) {
+func (t *torturer) replace(ctx context.Context, w *workerState) {
 	how := w.fallen()
 	if how == "" {
 		return
@@ -329,7 +329,7 @@ const (
 )
 
 // starved has the workers run for a tenth of the time until undone.
-func starved(workers []*worker) (undo func() error) {
+func starved(workers []*workerState) (undo func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var starving sync.WaitGroup
 	for _, w := range workers {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // broken is Redlock with a bug: one node less than a quorum is enough for it. What
@@ -43,7 +43,7 @@ func (n *brokenNode) connected() rueidis.Client {
 	return n.client
 }
 
-func openBroken(a tortured.Assignment) (tortured.Locker, error) {
+func openBroken(a worker.Assignment) (worker.Locker, error) {
 	b := &broken{ttl: a.TTL(), quorum: max(1, len(a.Nodes)/2), limit: nodeLimit}
 	if len(a.Nodes) == 1 {
 		b.limit *= 6 // there is nobody else to be asked meanwhile
@@ -97,7 +97,7 @@ func (b *broken) all(command func(rueidis.Client) rueidis.Completed) (done int) 
 	return done
 }
 
-func (b *broken) Lock(ctx context.Context, name string) (tortured.Hold, error) {
+func (b *broken) Lock(ctx context.Context, name string) (worker.Hold, error) {
 	for {
 		h := &brokenHold{broken: b, name: name, id: rand.Text(), until: time.Now().Add(b.ttl), token: uint64(time.Now().UnixMicro())}
 		granted := b.all(func(n rueidis.Client) rueidis.Completed {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // composedName is what clients call the one node.
@@ -87,7 +87,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	}
 	f := history.Fault{ID: id, Kind: string(it.kind), Part: it.part, Detail: it.detail()}
 	before := node.run(ctx, it.part)
-	f.Began = tortured.Now()
+	f.Began = worker.Now()
 	hit, undo, err := node.begin(ctx, it)
 	for _, i := range hit {
 		f.Nodes = append(f.Nodes, i+1)
@@ -100,7 +100,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	changed := int64(0) // when the part last had another master
 	look := func() {
 		if run := node.run(context.WithoutCancel(ctx), it.part); run != "" && run != before {
-			before, changed = run, tortured.Now()
+			before, changed = run, worker.Now()
 		}
 	}
 	if err == nil {
@@ -112,7 +112,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 		err = errors.Join(err, undo())
 	}
 	look()
-	f.Ended = tortured.Now()
+	f.Ended = worker.Now()
 	if it.out > 0 {
 		f.Out = f.Ended + int64(settled)
 		if changed != 0 {
@@ -143,7 +143,7 @@ func (t *torturer) countComposed(ctx context.Context) {
 		if err != nil {
 			continue // what cannot be reached is not judged
 		}
-		at := tortured.Now()
+		at := worker.Now()
 		reply, err := conn.Do("PTTL", name)
 		conn.Close()
 		if left, ok := reply.(int64); ok && err == nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 const (
@@ -59,14 +59,14 @@ func (t *torturer) lookOften(ctx context.Context) {
 func (t *torturer) look(ctx context.Context) {
 	t.resting <- struct{}{}
 	defer func() { <-t.resting }()
-	workers := t.crew.workers[:t.options.Workers]
+	workers := t.workers[:t.options.Workers]
 	var told []*life
 	for _, w := range workers {
 		l := w.now()
 		for len(l.rested) > 0 {
 			<-l.rested // of an earlier look, which did not wait so long
 		}
-		_ = l.Tell(tortured.Rest) // who is gone is being replaced
+		_ = l.Tell(worker.Rest) // who is gone is being replaced
 		if !w.slow() {
 			told = append(told, l)
 		}
@@ -85,7 +85,7 @@ func (t *torturer) look(ctx context.Context) {
 		t.count(ctx)
 	}
 	for _, w := range workers {
-		_ = w.now().Tell(tortured.Go)
+		_ = w.now().Tell(worker.Go)
 	}
 }
 
@@ -124,7 +124,7 @@ func (t *torturer) ask(i int, p *place) []history.Look {
 	defer conn.Close()
 	var looks []history.Look
 	for _, name := range t.options.lockNames() {
-		at := tortured.Now()
+		at := worker.Now()
 		reply, err := conn.Do("PTTL", name)
 		left, ok := reply.(int64)
 		if err != nil || !ok {

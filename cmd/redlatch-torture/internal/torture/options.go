@@ -14,7 +14,7 @@
 //
 // A run without violations proves nothing by itself. So it fails when a kind of
 // fault that was asked for did not happen, when the lock was hardly ever
-// acquired, and when its twin, the same plan over a lock that is broken on
+// acquired, and when its control run, the same plan over a lock that is broken on
 // purpose, shows no violation.
 package torture
 
@@ -43,7 +43,7 @@ const WorkerCommand = "torture-worker"
 // Options say how to run.
 type Options struct {
 	// For is how long the workers are tortured, at least 10 s, and 30 s where the
-	// topology is one node. The twin comes on top of it.
+	// topology is one node. The control run comes on top of it.
 	For time.Duration
 	// Seed decides the plan.
 	Seed uint64
@@ -64,8 +64,8 @@ type Options struct {
 	// WorkerCommand is the workers' command line. Defaults to this program's own
 	// workers.
 	WorkerCommand []string
-	// NoTwin leaves out the twin. The run then says nothing of its own worth.
-	NoTwin bool
+	// NoControl leaves out the control run. The run then says nothing of its own worth.
+	NoControl bool
 	// Keep is a directory for the workers' logs. Defaults to none: they are
 	// removed.
 	Keep string
@@ -190,16 +190,16 @@ func (o *Options) probeNames() []string {
 	return names
 }
 
-// setting is what the plan is made for, of the twin's too: that suffers what shows
+// setting is what the plan is made for, of the control run's too: that suffers what shows
 // its bug, whatever was chosen.
-func (o *Options) setting(twin bool) setting {
-	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, twin: twin}
-	if twin && o.Topology.alone() {
+func (o *Options) setting(control bool) setting {
+	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, control: control}
+	if control && o.Topology.alone() {
 		// Its workers are left alone: they are to hold locks when servers forget them.
 		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].worker })
 	}
 	for _, k := range o.Topology.telling() {
-		if twin && !slices.Contains(s.kinds, k) {
+		if control && !slices.Contains(s.kinds, k) {
 			s.kinds = append(slices.Clone(s.kinds), k)
 		}
 	}

@@ -40,7 +40,7 @@ type setting struct {
 	kinds          []kind
 	nodes, workers int
 	ttl            time.Duration
-	twin           bool   // what shows the twin's bug comes often
+	control        bool   // what shows the control run's bug comes often
 	durable, wired []bool // by node: it keeps its data; its traffic goes through a namespace
 }
 
@@ -59,7 +59,7 @@ const (
 // tail is how long nothing is done at the end. Where there is one node it is long
 // enough to see that locks can be had again.
 func (s setting) tail() time.Duration {
-	if s.topology.alone() && !s.twin {
+	if s.topology.alone() && !s.control {
 		return quarantine(s.ttl) + max(history.Recovery, s.ttl+lastLook) + settled
 	}
 	return tail
@@ -143,9 +143,9 @@ func (p *planner) leavesQuiet(it item) bool {
 func (p *planner) trouble(k kind) int {
 	switch k {
 	case split:
-		return 0 // what shows the twin's bug comes first
+		return 0 // what shows the control run's bug comes first
 	case wipeNode:
-		if p.twin && p.topology.alone() {
+		if p.control && p.topology.alone() {
 			return 0
 		}
 		return 2
@@ -162,7 +162,7 @@ func (p *planner) trouble(k kind) int {
 // forgets reports that the node is kept out for a quarantine after it. One of many
 // that kept its data is not reckoned with.
 func (s setting) forgets(k kind) bool {
-	if s.topology.alone() && s.twin {
+	if s.topology.alone() && s.control {
 		return false // its lock knows of no quarantine
 	}
 	return traits[k].forgets || k == killNode && s.topology.alone()
@@ -171,7 +171,7 @@ func (s setting) forgets(k kind) bool {
 // weight is how often a kind comes.
 func (s setting) weight(k kind) int {
 	switch {
-	case s.twin && (k == split && !s.topology.alone() || slices.Contains(s.topology.telling(), k)):
+	case s.control && (k == split && !s.topology.alone() || slices.Contains(s.topology.telling(), k)):
 		return 40
 	case s.topology == Single && s.forgets(k):
 		return 1 // nothing can be had for long after it

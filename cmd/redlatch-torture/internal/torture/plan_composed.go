@@ -42,7 +42,7 @@ func (p *planner) ofMasters() []item {
 		return nil
 	}
 	first := slices.Clone(all)
-	if p.twin {
+	if p.control {
 		telling := p.topology.telling()
 		first = append(telling, slices.DeleteFunc(first, func(k kind) bool { return slices.Contains(telling, k) })...)
 	}
@@ -80,7 +80,7 @@ func (p *planner) ofMasters() []item {
 			rest += other.for_ + 2*settling
 		}
 		work := p.between(settling, 5*settling/2)
-		if over := slices.Min(out[1:]) + work; over > t && over+rest < end && !p.twin && p.rand.IntN(4) > 0 {
+		if over := slices.Min(out[1:]) + work; over > t && over+rest < end && !p.control && p.rand.IntN(4) > 0 {
 			t = over
 		} else {
 			t += p.between(0, settling)
@@ -118,7 +118,7 @@ func (p *planner) longest(it *item) {
 // isolation is how long a minority is cut off at least: what the others have
 // promoted is to vote before the end.
 func (p *planner) isolation() time.Duration {
-	if p.twin {
+	if p.control {
 		return 2 * failoverTime
 	}
 	return failoverTime + quarantine(p.ttl)
@@ -133,7 +133,7 @@ func (p *planner) shapeComposed(it *item, first bool) {
 		it.for_ -= p.between(0, 2*settling)
 		it.side, it.whom = side(p.rand.IntN(2)), p.rand.IntN(sentinelCount)
 	case killNode, wipeNode, hangNode:
-		if first && !p.twin || p.rand.IntN(3) > 0 {
+		if first && !p.control || p.rand.IntN(3) > 0 {
 			it.for_ -= p.between(0, failoverTime/2)
 		} else {
 			it.for_ = p.between(100*time.Millisecond, 400*time.Millisecond)

@@ -68,11 +68,11 @@ func TestComposedPlanKeepsItsRules(t *testing.T) {
 	}
 }
 
-// The twin suffers what shows its bug, whatever was chosen.
-func TestTwinsPlan(t *testing.T) {
+// The control run suffers what shows its bug, whatever was chosen.
+func TestControlPlan(t *testing.T) {
 	for _, topology := range []Topology{Single, Sentinel, Cluster} {
 		o := Options{For: topology.shortestRun(), Seed: 3, Nodes: 1, Workers: 6, Topology: topology, TTL: topology.DefaultTTL(), chosen: []kind{stop}}
-		o.For = o.twinFor()
+		o.For = o.controlFor()
 		seen := map[kind]bool{}
 		for _, it := range o.setting(true).plan() {
 			seen[it.kind] = true

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/fence"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // registers are what the locks protect, served to the workers.
@@ -48,7 +48,7 @@ var aims = []aim{anywhere, atRead, atRead, atPrepare, atPrepare}
 
 // ambush waits for a worker to come to a place.
 type ambush struct {
-	op   tortured.Op
+	op   worker.Op
 	hit  chan struct{} // closed when the worker is there; its reply waits
 	gone chan struct{} // closed to let the reply go
 }
@@ -95,8 +95,8 @@ func (r *registers) serve(conn net.Conn) {
 		if err != nil {
 			return // the worker is gone
 		}
-		var q tortured.Request
-		var reply tortured.Reply
+		var q worker.Request
+		var reply worker.Reply
 		if err := json.Unmarshal(line, &q); err != nil {
 			reply.Err = err.Error()
 		} else {
@@ -110,13 +110,13 @@ func (r *registers) serve(conn net.Conn) {
 }
 
 // answer does what is asked, in one step with looking at the token.
-func (r *registers) answer(q tortured.Request) tortured.Reply {
+func (r *registers) answer(q worker.Request) worker.Reply {
 	open, guarded := register{q.Name, false}, register{q.Name, true}
-	var reply tortured.Reply
+	var reply worker.Reply
 	switch q.Op {
-	case tortured.OpPrepare:
+	case worker.OpPrepare:
 		return reply
-	case tortured.OpRead, tortured.OpWrite:
+	case worker.OpRead, worker.OpWrite:
 	default:
 		reply.Err = "no such operation: " + string(q.Op)
 		return reply
@@ -139,10 +139,10 @@ func (r *registers) answer(q tortured.Request) tortured.Reply {
 }
 
 // do reads or writes one register.
-func (r *registers) do(q tortured.Request, at register, prev string, value *string) {
+func (r *registers) do(q worker.Request, at register, prev string, value *string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q.Op == tortured.OpWrite {
+	if q.Op == worker.OpWrite {
 		r.values[at] = q.ID
 		r.writes = append(r.writes, history.Write{Name: at.name, Guarded: at.guarded, ID: q.ID, Prev: prev})
 	}
@@ -151,18 +151,18 @@ func (r *registers) do(q tortured.Request, at register, prev string, value *stri
 
 // lay has the worker be caught the next time that it comes to the place. spring
 // does it. lift takes it away and lets the worker go on.
-func (r *registers) lay(worker int, at aim) *ambush {
-	a := &ambush{op: tortured.OpRead, hit: make(chan struct{}), gone: make(chan struct{})}
+func (r *registers) lay(number int, at aim) *ambush {
+	a := &ambush{op: worker.OpRead, hit: make(chan struct{}), gone: make(chan struct{})}
 	if at == atPrepare {
-		a.op = tortured.OpPrepare
+		a.op = worker.OpPrepare
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.aims[worker] = a
+	r.aims[number] = a
 	return a
 }
 
-func (r *registers) spring(q tortured.Request) {
+func (r *registers) spring(q worker.Request) {
 	r.mu.Lock()
 	a := r.aims[q.Worker]
 	if a == nil || a.op != q.Op {
@@ -175,11 +175,11 @@ func (r *registers) spring(q tortured.Request) {
 	<-a.gone
 }
 
-func (r *registers) lift(worker int, a *ambush) {
+func (r *registers) lift(number int, a *ambush) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.aims[worker] == a {
-		delete(r.aims, worker)
+	if r.aims[number] == a {
+		delete(r.aims, number)
 	}
 	close(a.gone)
 }

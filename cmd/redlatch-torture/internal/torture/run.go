@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // Run tortures, judges and returns what came of it. It blocks until all
-// processes that it started are gone: for Options.For, the twin's time and some
+// processes that it started are gone: for Options.For, the control run's time and some
 // seconds more. The end of ctx ends it early, in order, with a report of what
 // was.
 //
@@ -52,36 +52,36 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	say(o, "judging %d acquisitions", len(h.Holds))
 	r.Findings = judge.Judge(h, judging(o.For))
 	r.Interrupted = ctx.Err() != nil
-	if o.NoTwin || r.Interrupted {
+	if o.NoControl || r.Interrupted {
 		return r, nil
 	}
-	twin := o
+	control := o
 	self, err := spawn.Self(WorkerCommand)
 	if err != nil {
 		return nil, err
 	}
-	twin.WorkerCommand, twin.For, twin.Keep = self, o.twinFor(), ""
+	control.WorkerCommand, control.For, control.Keep = self, o.controlFor(), ""
 	if o.Topology.alone() {
 		// What it forgets is to be seen, however long a failover takes.
-		twin.TTL = max(o.TTL, twinTTL)
+		control.TTL = max(o.TTL, controlTTL)
 	}
 	r.Bug = o.Topology.bug()
-	say(o, "the twin, whose lock is broken (%s), for %v", r.Bug, twin.For)
-	h, _, err = round(ctx, twin, true)
+	say(o, "the control run, whose lock is broken (%s), for %v", r.Bug, control.For)
+	h, _, err = round(ctx, control, true)
 	if err != nil {
-		return nil, fmt.Errorf("the twin: %w", err)
+		return nil, fmt.Errorf("the control run: %w", err)
 	}
-	r.Twin = judge.Judge(h, judging(twin.For))
+	r.Control = judge.Judge(h, judging(control.For))
 	r.Interrupted = ctx.Err() != nil
 	return r, nil
 }
 
-// twinTTL is the least of the twin of one node.
-const twinTTL = 6 * time.Second
+// controlTTL is the least of the control run of one node.
+const controlTTL = 6 * time.Second
 
-// twinFor is how long the twin of a run takes.
-func (o *Options) twinFor() time.Duration {
-	return min(max(o.For/4, o.Topology.shortestTwin()), time.Minute)
+// controlFor is how long the control run of a run takes.
+func (o *Options) controlFor() time.Duration {
+	return min(max(o.For/4, o.Topology.shortestControl()), time.Minute)
 }
 
 // judging is how long porcupine may search.
@@ -109,7 +109,7 @@ func (o *Options) logs() (dir string, done func() error, err error) {
 
 // round plays one plan and returns its history. When it returns, all is gone
 // that it started.
-func round(ctx context.Context, o Options, twin bool) (h *history.History, servers string, err error) {
+func round(ctx context.Context, o Options, control bool) (h *history.History, servers string, err error) {
 	dir, done, err := o.logs()
 	if err != nil {
 		return nil, "", err
@@ -125,7 +125,7 @@ func round(ctx context.Context, o Options, twin bool) (h *history.History, serve
 		}
 		err = errors.Join(err, g.close())
 	}()
-	if !twin && o.ours() || len(o.Yours) > 0 {
+	if !control && o.ours() || len(o.Yours) > 0 {
 		if err := vouch(ctx, &o, g); err != nil {
 			return nil, "", causeOr(ctx, err)
 		}
@@ -135,7 +135,7 @@ func round(ctx context.Context, o Options, twin bool) (h *history.History, serve
 		return nil, "", err
 	}
 	defer registers.close()
-	c, err := hire(ctx, o, g, dir, registers.addr(), twin)
+	c, err := startWorkers(ctx, o, g, dir, registers.addr(), control)
 	if err != nil {
 		return nil, "", causeOr(ctx, err)
 	}
@@ -144,14 +144,14 @@ func round(ctx context.Context, o Options, twin bool) (h *history.History, serve
 		h.Labels = g.node.labels()
 		h.Nodes = len(h.Labels)
 	}
-	t := &torturer{ground: g, crew: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
-	h.Start = tortured.Now()
-	c.tell(tortured.Go)
+	t := &torturer{ground: g, workers: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
+	h.Start = worker.Now()
+	c.tell(worker.Go)
 	say(o, "the workers work")
-	s := o.setting(twin)
+	s := o.setting(control)
 	t.tail = s.tail()
 	t.play(ctx, o, s.plan())
-	h.End = tortured.Now()
+	h.End = worker.Now()
 	h.Errors = append(t.errs, c.dismiss()...)
 	h.Faults, h.Looks, h.Writes = t.faults, t.looks, registers.close()
 	for _, p := range c.processes() {

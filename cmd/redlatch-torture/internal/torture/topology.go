@@ -49,7 +49,7 @@ func (t Topology) parts() int {
 	return 1
 }
 
-// telling are the kinds that show the twin's bug. The twin suffers them whatever
+// telling are the kinds that show the control run's bug. The control run suffers them whatever
 // was chosen.
 func (t Topology) telling() []kind {
 	switch t {
@@ -63,7 +63,7 @@ func (t Topology) telling() []kind {
 	return nil
 }
 
-// bug is that of the twin's lock.
+// bug is that of the control run's lock.
 func (t Topology) bug() string {
 	switch t {
 	case Single:
@@ -96,8 +96,8 @@ func (t Topology) shortestRun() time.Duration {
 	return 10 * time.Second
 }
 
-// shortestTwin leaves time for some of the telling kinds.
-func (t Topology) shortestTwin() time.Duration {
+// shortestControl leaves time for some of the telling kinds.
+func (t Topology) shortestControl() time.Duration {
 	switch {
 	case t == Cluster:
 		return 30 * time.Second

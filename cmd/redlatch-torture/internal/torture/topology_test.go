@@ -63,7 +63,7 @@ func TestNamesOfParts(t *testing.T) {
 }
 
 // A run of each topology: every kind that was chosen happens, nothing is violated,
-// and the twin is found out, but for that of a Cluster, which may take longer.
+// and the control run is found out, but for that of a Cluster, which may take longer.
 func TestRunOfTopology(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -84,7 +84,7 @@ func TestRunOfTopology(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// In so short a time a twin of a Cluster may show nothing.
+			// In so short a time a control run of a Cluster may show nothing.
 			if len(r.Violations()) > 0 || topology != Cluster && !r.OK() {
 				t.Errorf("%s", r.Text())
 			}

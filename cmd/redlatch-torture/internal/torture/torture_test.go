@@ -15,7 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // TestMain has the test binary play the worker.
@@ -124,15 +124,15 @@ func TestRegisters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(op tortured.Op, token uint64, id, prev string) tortured.Reply {
-		return r.answer(tortured.Request{Op: op, Name: "a", Token: token, ID: id, Open: prev, Guarded: prev})
+	ask := func(op worker.Op, token uint64, id, prev string) worker.Reply {
+		return r.answer(worker.Request{Op: op, Name: "a", Token: token, ID: id, Open: prev, Guarded: prev})
 	}
-	ask(tortured.OpRead, 1, "", "")
-	ask(tortured.OpRead, 2, "", "")
-	if got := ask(tortured.OpWrite, 2, "two", ""); got.Stale || got.Guarded != "two" {
+	ask(worker.OpRead, 1, "", "")
+	ask(worker.OpRead, 2, "", "")
+	if got := ask(worker.OpWrite, 2, "two", ""); got.Stale || got.Guarded != "two" {
 		t.Errorf("%+v", got)
 	}
-	if got := ask(tortured.OpWrite, 1, "one", ""); !got.Stale || got.Open != "one" {
+	if got := ask(worker.OpWrite, 1, "one", ""); !got.Stale || got.Open != "one" {
 		t.Errorf("%+v", got)
 	}
 	if got := ask("jump", 1, "", ""); got.Err == "" {
@@ -161,8 +161,8 @@ func TestRunInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Interrupted || r.OK() || len(r.Violations()) > 0 || r.Twin != nil {
-		t.Errorf("interrupted %v, violations %v, twin %v", r.Interrupted, r.Violations(), r.Twin)
+	if !r.Interrupted || r.OK() || len(r.Violations()) > 0 || r.Control != nil {
+		t.Errorf("interrupted %v, violations %v, control %v", r.Interrupted, r.Violations(), r.Control)
 	}
 	left, err := os.ReadDir(os.TempDir())
 	if err != nil {

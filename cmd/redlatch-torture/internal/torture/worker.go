@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // Work is the process of one worker of Redlatch's.
 func Work(orders io.Reader, reports io.Writer) error {
-	return tortured.Work(orders, reports, func(a tortured.Assignment) (tortured.Locker, error) {
-		if a.Twin {
+	return worker.Work(orders, reports, func(a worker.Assignment) (worker.Locker, error) {
+		if a.Control {
 			return openBroken(a)
 		}
 		c := config(a.Nodes, a.TTL(), a.Deployment)
@@ -31,7 +31,7 @@ func Work(orders io.Reader, reports io.Writer) error {
 // locker is the library as it comes.
 type locker struct{ client *redlatch.Client }
 
-func (l locker) Lock(ctx context.Context, name string) (tortured.Hold, error) {
+func (l locker) Lock(ctx context.Context, name string) (worker.Hold, error) {
 	lock, err := l.client.Lock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (l locker) Lock(ctx context.Context, name string) (tortured.Hold, error) {
 
 func (l locker) Close() error { return l.client.Close() }
 
-var _ tortured.Hold = (*redlatch.Lock)(nil)
+var _ worker.Hold = (*redlatch.Lock)(nil)
 
 // vouchLimit is how long vouch may take, beside the quarantine of a node that is
 // not ours.
@@ -70,7 +70,7 @@ func vouch(ctx context.Context, o *Options, g *ground) error {
 	}
 	lock, err := client.Lock(ctx, o.prefix+":probe")
 	if err != nil {
-		return fmt.Errorf("no lock is to be had of the nodes before the torture begins: %w", err)
+		return fmt.Errorf("cannot acquire a lock on the nodes before the torture begins: %w", err)
 	}
 	return lock.Unlock(ctx)
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // Process is the log of one of a worker process's callers and, unless it ended in order, when it was
@@ -19,7 +19,7 @@ type Process struct {
 // Add reads what one process wrote down.
 func (h *History) Add(p Process) error {
 	f := fold{history: h, process: p}
-	if err := tortured.ReadEvents(p.Log, f.add); err != nil {
+	if err := worker.ReadEvents(p.Log, f.add); err != nil {
 		return err
 	}
 	f.finish()
@@ -43,35 +43,35 @@ type fold struct {
 	op      *Op
 }
 
-func (f *fold) add(e tortured.Event) {
+func (f *fold) add(e worker.Event) {
 	switch e.Kind {
-	case tortured.Call:
+	case worker.Call:
 		f.attempt = &Attempt{Name: e.Name, Worker: f.process.Worker, Call: e.T}
-	case tortured.Fail:
+	case worker.Fail:
 		f.attempt.Why = e.Err
 		f.settle(e.T, false)
-	case tortured.Acquired:
+	case worker.Acquired:
 		f.hold = &Hold{
 			Name: e.Name, Worker: f.process.Worker, Life: f.process.Life,
 			Call: f.attempt.Call, From: e.T, Until: e.Until, Token: e.Token,
 		}
 		f.settle(e.T, true)
-	case tortured.Extended:
+	case worker.Extended:
 		f.hold.Until = e.Until
-	case tortured.Lost:
+	case worker.Lost:
 		f.hold.Lost, f.hold.End = true, e.T
-	case tortured.Releasing:
+	case worker.Releasing:
 		if f.hold.End == 0 {
 			f.hold.End = e.T
 		}
-	case tortured.Released:
+	case worker.Released:
 		f.hold.Released, f.hold.Confirmed = e.T, e.Err == ""
 		f.keep()
-	case tortured.Reading:
+	case worker.Reading:
 		f.op = &Op{Name: e.Name, Worker: f.process.Worker, Call: e.T, Token: e.Token}
-	case tortured.Writing:
+	case worker.Writing:
 		f.op = &Op{Name: e.Name, Worker: f.process.Worker, Call: e.T, Token: e.Token, Wrote: e.ID}
-	case tortured.Read, tortured.Wrote:
+	case worker.Read, worker.Wrote:
 		f.op.End, f.op.Stale, f.op.Read = e.T, e.Stale, e.Guarded
 		f.operated()
 	}

@@ -47,12 +47,12 @@ func (r *Report) JSON(w io.Writer) error {
 		Availability float64         `json:"availability"`
 		Overall      float64         `json:"availability_overall"`
 		Findings     *judge.Findings `json:"findings"`
-		Twin         *judge.Findings `json:"twin,omitempty"`
-		Bug          string          `json:"twin_bug,omitempty"`
+		Control      *judge.Findings `json:"control,omitempty"`
+		Bug          string          `json:"control_bug,omitempty"`
 		Faults       []fault         `json:"faults"`
 	}{
 		r.Verdict(), r.OK(), r.Violations(), r.Unproved(), r.Started, r.Seed, r.length().Seconds(), r.Topology, r.Subject, r.Servers,
 		r.Nodes, r.Workers, r.TTL, r.Fired(), r.LeftOut, r.Findings.Availability.Share(), r.Findings.Availability.Overall(),
-		r.Findings, r.Twin, r.Bug, faults,
+		r.Findings, r.Control, r.Bug, faults,
 	})
 }

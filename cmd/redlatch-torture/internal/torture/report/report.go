@@ -30,10 +30,10 @@ type Report struct {
 
 	History  *history.History
 	Findings *judge.Findings
-	// Twin is what the judge found in the same plan over a lock with the Bug; nil
-	// if there was no twin.
-	Twin *judge.Findings
-	Bug  string
+	// Control is what the judge found in the same plan over a lock with the Bug; nil
+	// if there was no control run.
+	Control *judge.Findings
+	Bug     string
 	// Interrupted: it ended before its time.
 	Interrupted bool
 }
@@ -65,14 +65,14 @@ func (r *Report) Violations() []string {
 	}
 	if len(f.Refused) > 0 {
 		o := f.Refused[0]
-		add(len(f.Refused), "a lock that could not be had", "times in which a lock could not be had", fmt.Sprintf(
+		add(len(f.Refused), "a lock that could not be acquired", "times in which a lock could not be acquired", fmt.Sprintf(
 			" though nothing stood in the way, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
 	}
 	if f.Linearizable.Locks == judge.Violated {
-		found = append(found, "the locks' history is not that of a lock")
+		found = append(found, "the history of the locks is not linearizable")
 	}
 	if f.Linearizable.Registers == judge.Violated {
-		found = append(found, "the guarded registers' history is not that of a register")
+		found = append(found, "the history of the guarded registers is not linearizable")
 	}
 	return append(found, r.History.Errors...)
 }
@@ -98,14 +98,14 @@ func (r *Report) Unproved() []string {
 		}
 	}
 	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
-		why = append(why, "no key was looked for that may have stayed behind")
+		why = append(why, "nobody looked for keys left behind")
 	}
 	switch {
 	case r.Interrupted:
-	case r.Twin == nil:
-		why = append(why, "there was no twin")
-	case len(r.Twin.Overlaps)+len(r.Twin.Tokens)+r.Twin.Guarded.Lost == 0:
-		why = append(why, "the twin, whose lock is broken ("+r.Bug+"), showed no violation")
+	case r.Control == nil:
+		why = append(why, "there was no control run")
+	case len(r.Control.Overlaps)+len(r.Control.Tokens)+r.Control.Guarded.Lost == 0:
+		why = append(why, "the control run, whose lock is broken ("+r.Bug+"), showed no violation")
 	}
 	return why
 }
@@ -170,8 +170,8 @@ func (r *Report) rows() []row {
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
 		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
 		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
-		{"overlaps", fmt.Sprint(len(f.Overlaps)), "holders at once, within the promised assumptions"},
-		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of them with a node's clock stepped forward under the holder: nothing is promised there"},
+		{"overlaps", fmt.Sprint(len(f.Overlaps)), "of two holders, while all assumptions held"},
+		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of two holders, after a node's clock was stepped forward: nothing is promised then"},
 		{"tokens out of order", fmt.Sprint(len(f.Tokens)), ""},
 		{"lost updates, guarded", fmt.Sprint(f.Guarded.Lost), fmt.Sprintf("of %d writes; %d accesses refused as stale", f.Guarded.Writes, f.Guarded.Refused)},
 		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: what a fencing token is for", f.Open.Writes)},
@@ -183,10 +183,10 @@ func (r *Report) rows() []row {
 		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
 		{"guarded registers", f.Linearizable.Registers, ""},
 	}
-	if r.Twin != nil {
-		rows = append(rows, row{"twin's overlaps", fmt.Sprint(len(r.Twin.Overlaps)),
+	if r.Control != nil {
+		rows = append(rows, row{"control run's overlaps", fmt.Sprint(len(r.Control.Overlaps)),
 			fmt.Sprintf("and %d lost updates, %d tokens out of order, of a lock that is broken on purpose (%s), in %d acquisitions",
-				r.Twin.Open.Lost, len(r.Twin.Tokens), r.Bug, r.Twin.Acquisitions)})
+				r.Control.Open.Lost, len(r.Control.Tokens), r.Bug, r.Control.Acquisitions)})
 	}
 	return rows
 }

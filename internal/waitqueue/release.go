@@ -22,7 +22,7 @@ func (q *Queue) Release(h *Holder, held bool) (votes []vote.Answer, ok bool) {
 
 // serve gives lease to w, or to the next in the queue when w has gone; without either it
 // releases it. The next holds by the same attempt if that is as good as one of its own,
-// else the keys are handed over. Without votes nothing was asked of the nodes.
+// else the keys are transferred. Without votes nothing was asked of the nodes.
 func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && q.options.Life.Err() == nil; w = q.another(l) {
 		next, ok := w.caller.Succeed(lease)
@@ -55,7 +55,7 @@ func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote
 	return votes, ok
 }
 
-// decline gives a turn on that came too late.
+// decline passes on a turn that came too late.
 func (q *Queue) decline(l *local, lease *quorum.Lease) {
 	if lease != nil {
 		q.serve(l, q.another(l), lease)

@@ -1,4 +1,4 @@
-package tortured
+package worker
 
 import (
 	"bufio"

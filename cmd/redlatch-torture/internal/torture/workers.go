@@ -16,18 +16,16 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
-	"github.com/redlatch/redlatch/internal/tortured"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// crew is the workers, the probe last.
-type crew struct {
-	workers []*worker
-}
+// workers are all workers of a run, the probe last.
+type workers []*workerState
 
-// worker is one worker, whose process may be killed and have a successor.
-type worker struct {
+// workerState is one worker, whose process may be killed and have a successor.
+type workerState struct {
 	command    []string
-	assignment tortured.Assignment // of the present process
+	assignment worker.Assignment // of the present process
 	callers    int
 	dir        string
 	side       side
@@ -56,7 +54,7 @@ type life struct {
 }
 
 // fallen says how a process ended that nobody ended, "" if it has not.
-func (w *worker) fallen() string {
+func (w *workerState) fallen() string {
 	l := w.now()
 	select {
 	case <-l.Exited:
@@ -67,7 +65,7 @@ func (w *worker) fallen() string {
 		return ""
 	}
 	<-l.read
-	l.died = tortured.Now()
+	l.died = worker.Now()
 	return fmt.Sprintf("worker %d.%d ended by itself (%v): %s%s", w.assignment.Worker, l.number, l.Err(), l.failed, l.Said())
 }
 
@@ -81,37 +79,37 @@ const stopLimit = 10 * time.Second
 // same one now and then.
 const callers = 2
 
-// How long locks are held. The twin's are held longer: what it violates is to
+// How long locks are held. The control run's are held longer: what it violates is to
 // show soon.
 const (
 	ordinaryHold = 6   // ms at most
-	twinHold     = 100 // the same, of the twin
+	controlHold  = 100 // the same, of the control run
 	longHolds    = 0.003
 	// Where there is one node, a fault of it is to find locks that are held.
 	longHoldsAlone = 0.03
 )
 
-// hire starts the workers and waits until they have connected.
-func hire(ctx context.Context, o Options, g *ground, dir, register string, twin bool) (*crew, error) {
-	c := &crew{}
+// startWorkers starts the workers and waits until they have connected.
+func startWorkers(ctx context.Context, o Options, g *ground, dir, register string, control bool) (workers, error) {
+	var c workers
 	errs := make([]error, o.Workers+1)
 	names := o.lockNames()
 	var starting sync.WaitGroup
 	for i := range o.Workers + 1 {
-		w := &worker{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
+		w := &workerState{command: o.WorkerCommand, callers: callers, dir: dir, turn: make(chan struct{}, 1)}
 		if g.node != nil {
 			w.settle = g.node.settle
 		}
 		w.side = side(i % 2)
-		w.assignment = tortured.Assignment{
+		w.assignment = worker.Assignment{
 			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
-			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Twin: twin,
+			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Control: control,
 		}
 		if o.Topology.alone() {
 			w.assignment.LongHolds = longHoldsAlone
 		}
-		if twin {
-			w.assignment.HoldMS = twinHold
+		if control {
+			w.assignment.HoldMS = controlHold
 			if o.Topology.alone() {
 				w.assignment.HoldMS = o.TTL.Milliseconds() // what survives a fault is to be seen
 			}
@@ -122,7 +120,7 @@ func hire(ctx context.Context, o Options, g *ground, dir, register string, twin 
 			w.callers = len(w.assignment.Names)
 			w.assignment.Nodes = g.urls(observers)
 		}
-		c.workers = append(c.workers, w)
+		c = append(c, w)
 		starting.Go(func() { errs[i] = w.start(ctx) })
 	}
 	starting.Wait()
@@ -134,7 +132,7 @@ func hire(ctx context.Context, o Options, g *ground, dir, register string, twin 
 }
 
 // start starts the next process of the worker and waits until it is ready.
-func (w *worker) start(ctx context.Context) error {
+func (w *workerState) start(ctx context.Context) error {
 	w.mu.Lock()
 	w.assignment.Life = len(w.lives) + 1
 	a := w.assignment
@@ -172,7 +170,7 @@ func (l *life) listen() {
 	defer l.Output.Close()
 	lines := bufio.NewScanner(l.Output)
 	for lines.Scan() {
-		var r tortured.Report
+		var r worker.Report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			l.failed = fmt.Sprintf("it reported %q: %v", lines.Text(), err)
 			continue
@@ -191,14 +189,14 @@ func (l *life) listen() {
 	}
 }
 
-func (w *worker) now() *life {
+func (w *workerState) now() *life {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.life
 }
 
 // stop stops the process and returns when it has stopped.
-func (w *worker) stop() error {
+func (w *workerState) stop() error {
 	l := w.now()
 	if err := l.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -212,23 +210,23 @@ func (w *worker) stop() error {
 	return fmt.Errorf("process %d did not stop", l.PID())
 }
 
-func (w *worker) resume() error {
+func (w *workerState) resume() error {
 	w.mark(false)
 	return w.now().Signal(syscall.SIGCONT)
 }
 
-func (w *worker) mark(stopped bool) {
+func (w *workerState) mark(stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = stopped
 }
 
 // killed kills the process and notes when it was gone.
-func (w *worker) killed() {
+func (w *workerState) killed() {
 	l := w.now()
 	l.Kill()
 	if l.died == 0 {
-		l.died = tortured.Now()
+		l.died = worker.Now()
 	}
 	<-l.read
 	w.mark(false)
@@ -249,17 +247,17 @@ func state(pid int) byte {
 }
 
 // tell gives all who are not stopped an order.
-func (c *crew) tell(order string) {
-	for _, w := range c.workers {
+func (c workers) tell(order string) {
+	for _, w := range c {
 		_ = w.now().Tell(order) // who is gone is being replaced
 	}
 }
 
 // dismiss ends all in order and returns what each that did not has to say.
-func (c *crew) dismiss() []string {
-	said := make([]string, len(c.workers))
+func (c workers) dismiss() []string {
+	said := make([]string, len(c))
 	var ending sync.WaitGroup
-	for i, w := range c.workers {
+	for i, w := range c {
 		ending.Go(func() {
 			if said[i] = w.fallen(); said[i] != "" {
 				return
@@ -268,7 +266,7 @@ func (c *crew) dismiss() []string {
 			err := l.Finish(workerGrace)
 			<-l.read
 			if err != nil && l.died == 0 {
-				l.died = tortured.Now()
+				l.died = worker.Now()
 				said[i] = fmt.Sprintf("worker %d: %s %v", i+1, l.failed, err)
 			}
 		})
@@ -287,8 +285,8 @@ func clean(said []string) []string {
 	return some
 }
 
-func (c *crew) kill() {
-	for _, w := range c.workers {
+func (c workers) kill() {
+	for _, w := range c {
 		if l := w.now(); l != nil {
 			l.Kill()
 			<-l.read
@@ -297,9 +295,9 @@ func (c *crew) kill() {
 }
 
 // processes are all that there ever were.
-func (c *crew) processes() []history.Process {
+func (c workers) processes() []history.Process {
 	var ps []history.Process
-	for _, w := range c.workers {
+	for _, w := range c {
 		for _, l := range w.lives {
 			for _, log := range l.logs {
 				ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: log, Died: l.died, Probe: w.assignment.Probe})
@@ -309,14 +307,14 @@ func (c *crew) processes() []history.Process {
 	return ps
 }
 
-func (w *worker) starve(on bool) {
+func (w *workerState) starve(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.starving = on
 }
 
 // slow reports that it is stopped or starved, and is not to be waited for.
-func (w *worker) slow() bool {
+func (w *workerState) slow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopped || w.starving

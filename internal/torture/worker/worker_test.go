@@ -1,6 +1,6 @@
 //go:build linux
 
-package tortured
+package worker
 
 import (
 	"bufio"

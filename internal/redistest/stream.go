@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// laneLimit bounds what one direction of one connection holds back. Beyond it
+// streamLimit bounds what one direction of one connection holds back. Beyond it
 // the proxy stops reading, and the sender's own buffers fill: as on a slow link.
-const laneLimit = 8 << 20
+const streamLimit = 8 << 20
 
-// item is what travels through a lane as a whole: a command, a reply, or, where
+// item is what travels through a stream as a whole: a command, a reply, or, where
 // the bytes are not of the protocol, whatever was read at once.
 type item struct {
 	data []byte
@@ -23,14 +23,14 @@ type itemKind uint8
 
 const (
 	content   itemKind = iota
-	ending             // the sender closed its side; the last item of a lane
+	ending             // the sender closed its side; the last item of a stream
 	severing           // cut the connection when the items before have been delivered
 	deafening          // from this item on, itself included, discard all
 )
 
-// lane is one direction of one connection: a queue with one taker, and one
+// stream is one direction of one connection: a queue with one taker, and one
 // putter at a time.
-type lane struct {
+type stream struct {
 	mu    sync.Mutex // guards items and size
 	items []item
 	size  int // bytes in items
@@ -39,17 +39,17 @@ type lane struct {
 	space chan struct{} // one token: something was taken
 }
 
-func newLane() *lane {
-	return &lane{ready: make(chan struct{}, 1), space: make(chan struct{}, 1)}
+func newStream() *stream {
+	return &stream{ready: make(chan struct{}, 1), space: make(chan struct{}, 1)}
 }
 
-// put appends an item. It blocks while the lane is full, unless ctx ends: then
-// it reports false. An empty lane takes an item of any size.
-func (q *lane) put(ctx context.Context, it item) bool {
+// put appends an item. It blocks while the stream is full, unless ctx ends: then
+// it reports false. An empty stream takes an item of any size.
+func (q *stream) put(ctx context.Context, it item) bool {
 	it.at = time.Now()
 	for {
 		q.mu.Lock()
-		if len(q.items) == 0 || q.size+len(it.data) <= laneLimit {
+		if len(q.items) == 0 || q.size+len(it.data) <= streamLimit {
 			q.items = append(q.items, it)
 			q.size += len(it.data)
 			q.mu.Unlock()
@@ -65,9 +65,9 @@ func (q *lane) put(ctx context.Context, it item) bool {
 	}
 }
 
-// take removes the first item. It blocks while the lane is empty, unless ctx
+// take removes the first item. It blocks while the stream is empty, unless ctx
 // ends: then it reports false.
-func (q *lane) take(ctx context.Context) (item, bool) {
+func (q *stream) take(ctx context.Context) (item, bool) {
 	for {
 		q.mu.Lock()
 		if len(q.items) > 0 {

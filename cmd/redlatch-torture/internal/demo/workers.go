@@ -13,9 +13,9 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
 )
 
-// crew is the worker processes.
-type crew struct {
-	workers []*spawn.Process
+// workers are the worker processes.
+type workers struct {
+	processes []*spawn.Process
 	// notes has what the workers say. It is closed when all have ended, and is
 	// to be read until then.
 	notes   chan note
@@ -33,20 +33,20 @@ type note struct {
 // release its lock on nodes of which some may hang.
 const workerGrace = 5 * time.Second
 
-// hire starts the workers, who wait for go. When it fails, none is left running.
-func hire(n int, a assignment) (*crew, error) {
-	c := &crew{notes: make(chan note, 64+2*n)} // room for the first and the last of all
+// startWorkers starts the workers, who wait for go. When it fails, none is left running.
+func startWorkers(n int, a assignment) (*workers, error) {
+	c := &workers{notes: make(chan note, 64+2*n)} // room for the first and the last of all
 	for i := range n {
 		a.Worker = i + 1
 		p, err := start(WorkerCommand, a)
 		if err != nil {
-			for _, p := range c.workers {
+			for _, p := range c.processes {
 				p.Kill()
 			}
 			c.reading.Wait()
 			return nil, fmt.Errorf("worker %d: %w", a.Worker, err)
 		}
-		c.workers = append(c.workers, p)
+		c.processes = append(c.processes, p)
 		c.reading.Go(func() { c.read(i, p) })
 	}
 	go func() {
@@ -65,7 +65,7 @@ func start(command string, order any) (*spawn.Process, error) {
 	return spawn.Start(self, order)
 }
 
-func (c *crew) read(worker int, p *spawn.Process) {
+func (c *workers) read(worker int, p *spawn.Process) {
 	defer p.Output.Close()
 	lines := bufio.NewScanner(p.Output)
 	for lines.Scan() {
@@ -79,15 +79,15 @@ func (c *crew) read(worker int, p *spawn.Process) {
 }
 
 // ready waits until all workers have connected.
-func (c *crew) ready(ctx context.Context) error {
-	for waiting := len(c.workers); waiting > 0; {
+func (c *workers) ready(ctx context.Context) error {
+	for waiting := len(c.processes); waiting > 0; {
 		select {
 		case n := <-c.notes:
 			switch {
 			case n.Failed != "":
 				return fmt.Errorf("worker %d: %s", n.worker+1, n.Failed)
 			case n.over:
-				return fmt.Errorf("worker %d ended before the race began%s", n.worker+1, c.workers[n.worker].Said())
+				return fmt.Errorf("worker %d ended before the race began%s", n.worker+1, c.processes[n.worker].Said())
 			case n.Ready:
 				waiting--
 			}
@@ -99,8 +99,8 @@ func (c *crew) ready(ctx context.Context) error {
 }
 
 // race tells all workers to start.
-func (c *crew) race() error {
-	for i, p := range c.workers {
+func (c *workers) race() error {
+	for i, p := range c.processes {
 		if err := p.Tell("go"); err != nil {
 			return fmt.Errorf("worker %d: %w", i+1, err)
 		}
@@ -110,10 +110,10 @@ func (c *crew) race() error {
 
 // dismiss stops all workers, gives hear what they still say, and returns what
 // each that did not stop in order has to say for itself.
-func (c *crew) dismiss(hear func(note)) []string {
-	deaths := make([]string, len(c.workers))
+func (c *workers) dismiss(hear func(note)) []string {
+	deaths := make([]string, len(c.processes))
 	var stopping sync.WaitGroup
-	for i, p := range c.workers {
+	for i, p := range c.processes {
 		stopping.Go(func() {
 			if err := p.Finish(workerGrace); err != nil {
 				deaths[i] = fmt.Sprintf("worker %d: %v", i+1, err)

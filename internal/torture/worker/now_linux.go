@@ -1,4 +1,4 @@
-package tortured
+package worker
 
 import "golang.org/x/sys/unix"
 
@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic("tortured: CLOCK_MONOTONIC: " + err.Error()) // every Linux has it
+		panic("worker: CLOCK_MONOTONIC: " + err.Error()) // every Linux has it
 	}
 	return ts.Nano()
 }

@@ -1,4 +1,4 @@
-// Package tortured is the worker's half of `redlatch-torture run`: a process that
+// Package worker is the worker's half of `redlatch-torture run`: a process that
 // takes locks in turn, changes what they protect, and writes down what it
 // believes as it goes. The tool has workers of Redlatch; bench has those of
 // other libraries, which differ in their [Locker] only.
@@ -16,4 +16,4 @@
 // the moment at which it is so: what a worker that is killed did is there to be
 // judged as well. Times are CLOCK_MONOTONIC's, which all processes of a machine
 // share.
-package tortured
+package worker

@@ -1,4 +1,4 @@
-package tortured
+package worker
 
 import "time"
 
@@ -25,10 +25,10 @@ type Assignment struct {
 	// share of those that take about a TTL, and have to be renewed.
 	HoldMS    int64   `json:"hold_ms"`
 	LongHolds float64 `json:"long_holds"`
-	// Deployment and Twin are for Redlatch's own workers. Those of the twin use a
+	// Deployment and Control are for Redlatch's own workers. Those of the control run use a
 	// lock that is broken.
 	Deployment string `json:"deployment,omitempty"`
-	Twin       bool   `json:"twin,omitempty"`
+	Control    bool   `json:"control,omitempty"`
 }
 
 // TTL is how long the servers are to keep a lock.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What COMMAND is started with reaches its parent as it is, or not at all.
+func TestOrder(t *testing.T) {
+	want := order{path: "/bin/x", ownGroup: true, argv: []string{"x", "", "a b", "\xff\n"}, env: []string{"A=", "B=\xfe"}}
+	text := want.encode()
+	got, err := decodeOrder(text)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v, %v", got, err)
+	}
+	for n := range len(text) {
+		if got, err := decodeOrder(text[:n]); err == nil {
+			t.Errorf("%d of %d bytes make an order: %#v", n, len(text), got)
+		}
+	}
+	if got, err := decodeOrder(strings.Replace(text, "\x004\x00", "\x005000\x00", 1)); err == nil {
+		t.Errorf("too many arguments make an order: %#v", got)
+	}
+}
+
+// A kernel that does not list children leads to the same ones.
+func TestChildren(t *testing.T) {
+	if err := canWalk(); err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command("sh", "-c", "sleep 1000 & sleep 1000 & echo; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tree := &tree{root: cmd.Process.Pid, spares: func(int) (bool, bool) { return false, true }, group: func() int { return 0 }}
+	t.Cleanup(func() {
+		tree.clear(limit)
+		_ = cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, parent := range []int{cmd.Process.Pid, os.Getpid()} {
+		listed, scanned := listedChildren(parent), scannedChildren()(parent)
+		slices.Sort(listed)
+		slices.Sort(scanned)
+		if len(listed) == 0 || !slices.Equal(listed, scanned) {
+			t.Errorf("the children of %d: listed %v, scanned %v", parent, listed, scanned)
+		}
+	}
+	if pids, err := descendants(cmd.Process.Pid); err != nil || len(pids) != 2 {
+		t.Errorf("got %v, %v; want two", pids, err)
+	}
+}
+
+// A program that is not redlatch when it is started again, such as a test binary that
+// would run its tests, is not started.
+func TestOtherProgramIsNotStarted(t *testing.T) {
+	runsMain = false
+	t.Cleanup(func() { runsMain = true })
+	for _, args := range [][]string{
+		{"run", "--nodes", "redis://127.0.0.1:1", "job", "--", "true"},
+		{"lock", "--keep", "--nodes", "redis://127.0.0.1:1", "job"},
+	} {
+		if text := printed(t, args...); !strings.Contains(text, "this program is not redlatch") {
+			t.Errorf("%q prints %q", args, text)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// redlatch lock --keep leaves a process behind that renews the lock: the keeper.
+// It is started first, and takes the lock itself, with the command line of the
+// caller. The caller waits until the keeper has printed the handle, or has failed.
+//
+// The keeper's stdin is a pipe that ends with the caller, stdout one that the
+// caller prints on, and stderr is the caller's until the lock is taken. Then it
+// has neither these nor a terminal: $(...) must not wait for it.
+
+// keptTTL is the default TTL of a lock that is kept. It is how long the lock is
+// held when the machine of the keeper dies.
+const keptTTL = 10 * time.Second
+
+// leaveKeeper is the caller's side.
+func (l *lockCmd) leaveKeeper(out *printer) error {
+	sigs := catchSignals()
+	k, err := l.startKeeper()
+	if err != nil {
+		return &outcome{code: exitSystem, err: fmt.Errorf("cannot start the process that keeps %q: %w", l.Name, err)}
+	}
+	printed := make(chan []byte)
+	go func() {
+		text, _ := io.ReadAll(k.output) // ends when the keeper has the lock, or has ended
+		printed <- text
+	}()
+	var text []byte
+	var last os.Signal
+	for text == nil {
+		select {
+		case sig := <-sigs:
+			if stops(sig) {
+				last = sig
+				_ = syscall.Kill(k.pid, number(sig))
+			}
+		case text = <-printed:
+			if text == nil {
+				text = []byte{}
+			}
+		}
+	}
+	handle, kept := bytes.CutSuffix(text, []byte(keptMark))
+	if _, err := os.Stdout.Write(handle); kept && err != nil {
+		_ = syscall.Kill(k.pid, syscall.SIGTERM) // it releases the lock
+		waitFor(k.pid)
+		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	}
+	if kept {
+		return nil
+	}
+	end := &outcome{code: statusCode(waitFor(k.pid))} // it has said why
+	if last != nil && end.code == exitSignal+int(number(last)) {
+		end.signal = number(last)
+	}
+	return end
+}
+
+// keptMark is the last that a keeper writes that has the lock.
+const keptMark = "\x00kept"
+
+// keeper is the process, for its caller.
+type keeper struct {
+	pid int
+	// life is the other end of its stdin, output that of its stdout.
+	life, output *os.File
+}
+
+func (l *lockCmd) startKeeper() (*keeper, error) {
+	self, err := ownProgram()
+	if err != nil {
+		return nil, err
+	}
+	stdin, life, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdin.Close()
+	output, stdout, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.Close()
+	env := os.Environ()
+	if l.Label == "" {
+		env = append(env, "REDLATCH_LABEL="+l.label())
+	}
+	keepFromChildren()
+	pid, err := syscall.ForkExec(self, slices.Concat([]string{os.Args[0], "lock", "--keeper"}, os.Args[2:]), &syscall.ProcAttr{
+		Env:   env,
+		Files: []uintptr{stdin.Fd(), stdout.Fd(), 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	return &keeper{pid, life, output}, err
+}
+
+// keepFromChildren has no program that is started from now on inherit more than
+// stdin, stdout and stderr. A process that is left behind would keep locks of
+// flock(1), and pipes that others read.
+func keepFromChildren() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		for fd := 3; fd < 1024; fd++ {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
+
+// watchCaller is for the keeper: when the caller is gone before it has the handle,
+// the wait for the lock is interrupted.
+func (l *lockCmd) watchCaller(sigs signals) {
+	l.kept = make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		select {
+		case <-l.kept:
+		default:
+			sigs <- syscall.SIGTERM
+		}
+	}()
+}
+
+// keep is the keeper, which has the lock. It returns when it has it no more.
+func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
+	defer cancel()
+	holding, err := oneshot.New(client).Inspect(ctx, l.Name)
+	if err == nil && holding.Holder.ID == "" {
+		err = redlatch.ErrLost
+	}
+	if err != nil {
+		release(lock, out)
+		return l.failure("lock", l.Name, err)
+	}
+	if err := l.print(ctx, client, lock, holding.Holder.ID, lock.Until(), ttl); err != nil {
+		release(lock, out)
+		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	}
+	close(l.kept)
+	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller is gone
+		release(lock, out)
+		return &outcome{code: exitSystem, err: err}
+	}
+	if err := leaveCaller(); err != nil {
+		release(lock, out)
+		return &outcome{code: exitSystem, err: err}
+	}
+	parent := l.parentEnds()
+	for {
+		select {
+		case <-lock.Context().Done(): // unlocked, or lost
+			return nil
+		case <-parent:
+		case sig := <-sigs:
+			if !stops(sig) {
+				continue
+			}
+		}
+		release(lock, out)
+		return nil
+	}
+}
+
+// leaveCaller gives up what the keeper shares with who has called it.
+func leaveCaller() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	for _, file := range []*os.File{os.Stderr, os.Stdout} {
+		// Not Close: the next file that is opened would have its number.
+		if err := duplicate(int(null.Fd()), int(file.Fd())); err != nil {
+			return err
+		}
+	}
+	return os.Chdir("/") // keeps no file system busy
+}
+
+// waitFor waits for a child.
+func waitFor(pid int) (status syscall.WaitStatus) {
+	for {
+		if _, err := syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
+			return status
+		}
+	}
+}
+
+// parentEnds returns a channel that is closed when --parent has ended; it never is
+// without one.
+func (l *lockCmd) parentEnds() <-chan struct{} {
+	if l.Parent == nil {
+		return nil
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		awaitEnd(*l.Parent)
+	}()
+	return ended
+}
