@@ -49,7 +49,7 @@ tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(
 race: race-waiting race-computing plain ## all tests, under the race detector where there is something to find
 
 race-waiting: $(NPM)
-	$(call tested,-race -p 4,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
 	$(call tested,-race -p 1,-E,$(ALONE))
 
 race-computing:
@@ -120,23 +120,6 @@ storm: ## a Cluster and Sentinels under faults, and their locks, which is too mu
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-# What waits and what computes go beside each other. The first comes before the second where both want
-# a processor; nothing of the second is ever late, so it is not starved either.
-ci: setup ## what every change must pass
-	$(MAKE) -j2 ci-waiting ci-computing
+ci: setup lint race fuzz sim-once storm bench-once torture ## what every change must pass
 
-ci-waiting:
-	$(MAKE) race-waiting
-	$(MAKE) storm
-	$(MAKE) torture
-	$(MAKE) bench-once
-	$(MAKE) busy-once
-
-ci-computing:
-	nice -n 5 $(MAKE) lint
-	nice -n 5 $(MAKE) plain
-	nice -n 5 $(MAKE) race-computing
-	nice -n 5 $(MAKE) sim-once
-	$(MAKE) fuzz
-
-.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci ci-waiting ci-computing
+.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci

@@ -93,12 +93,13 @@ func TestMargins(t *testing.T) {
 			all.Wait()
 			fmt.Printf("\nBeside %d busy loops and %d other processes; load %s\n\n| | TTL 1s | TTL 3s | TTL 10s |\n|---|---|---|---|\n", load.loops, load.sleepers, strings.Fields(readable("/proc/loadavg"))[0])
 			for i, fault := range marginFaults {
-				row := "| " + fault.name + " |"
+				var row strings.Builder
+				row.WriteString("| " + fault.name + " |")
 				for j := range ttls {
 					left := results[j][i]
-					row += fmt.Sprintf(" %v (%v) |", left[0], left[len(left)/2])
+					row.WriteString(fmt.Sprintf(" %v (%v) |", left[0], left[len(left)/2]))
 				}
-				fmt.Println(row)
+				fmt.Println(row.String())
 			}
 			for i, fault := range marginFaults {
 				for j, ttl := range ttls {

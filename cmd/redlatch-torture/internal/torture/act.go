@@ -178,18 +178,9 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		_, err := nodes[0].server.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
 		return doing(nodes[0], "REPLICAOF", "NO", "ONE"), err
 	case attach:
-		replica, err := redistest.StartReplica(ctx, nodes[0].server, redistest.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return replica.Close, nil
+		return attachReplica(ctx, nodes[0])
 	case settings:
-		was, now, err := appendOnly(nodes[0])
-		if err != nil {
-			return nil, err
-		}
-		_, err = nodes[0].server.Do("CONFIG", "SET", "appendonly", now)
-		return doing(nodes[0], "CONFIG", "SET", "appendonly", was), err
+		return changeSettings(nodes[0])
 	case stop:
 		err := t.ambush(ctx, it.aim, workers[0], workers[0].stop)
 		return workers[0].resume, err
@@ -200,6 +191,25 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		return starved(workers), nil
 	}
 	panic("torture: no such fault: " + string(it.kind))
+}
+
+// attachReplica gives a node a replica, which the undo takes away.
+func attachReplica(ctx context.Context, p *place) (undo func() error, err error) {
+	replica, err := redistest.StartReplica(ctx, p.server, redistest.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return replica.Close, nil
+}
+
+// changeSettings has a node keep its data in another way, until it is undone.
+func changeSettings(p *place) (undo func() error, err error) {
+	was, now, err := appendOnly(p)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.server.Do("CONFIG", "SET", "appendonly", now)
+	return doing(p, "CONFIG", "SET", "appendonly", was), err
 }
 
 // doing is a command to the node's server, for later.
