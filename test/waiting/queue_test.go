@@ -27,13 +27,13 @@ func ticketsOn(t *testing.T, nodes []*redistest.Server, name string) []int {
 func awaitQueued(t *testing.T, nodes []*redistest.Server, name string, n int) (arbiter int) {
 	t.Helper()
 	locktest.Await(t, fmt.Sprintf("%d are queued for %s", n, name), func() bool {
-		total := 0
+		total, together := 0, false
 		for i, k := range ticketsOn(t, nodes, name) {
 			if total += k; k == n {
-				arbiter = i
+				arbiter, together = i, true
 			}
 		}
-		return total == n
+		return together && total == n
 	})
 	return arbiter
 }
