@@ -22,21 +22,7 @@ import (
 // such as a replica or a node of another set, or why it was not reached. Nothing
 // is changed then.
 func (c *Client) Admit(ctx context.Context, address string) error {
-	if err := checkContext(ctx); err != nil {
-		return err
-	}
-	if err := c.enter(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
-	n := c.node(address)
-	if n == nil {
-		return c.noNode(address)
-	}
-	if err := n.Vouch(ctx); err != nil {
-		return fmt.Errorf("admit %s: %w", n.Name(), err)
-	}
-	return nil
+	return c.atNode(ctx, address, "admit", member.Vouch)
 }
 
 // Reset has one node record the deployment as this client's Config has it: its set of nodes,
@@ -59,6 +45,11 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 // was changed unless no answer came. It may be repeated, which begins the quarantine
 // anew. A Cluster cannot be reset.
 func (c *Client) Reset(ctx context.Context, address string) error {
+	return c.atNode(ctx, address, "reset", member.Reset)
+}
+
+// atNode has one node do what op names.
+func (c *Client) atNode(ctx context.Context, address, op string, do func(member, context.Context) error) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
@@ -70,8 +61,8 @@ func (c *Client) Reset(ctx context.Context, address string) error {
 	if n == nil {
 		return c.noNode(address)
 	}
-	if err := n.Reset(ctx); err != nil {
-		return fmt.Errorf("reset %s: %w", n.Name(), err)
+	if err := do(n, ctx); err != nil {
+		return fmt.Errorf("%s %s: %w", op, n.Name(), err)
 	}
 	return nil
 }

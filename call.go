@@ -127,7 +127,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client, l := c.client, &c.lock
 	client.counters.acquired.Add(1)
 	l.client, l.call, l.lease = client, c, lease
-	l.holder = waitqueue.Holder{Caller: c, Lease: lease}
+	l.holder = waitqueue.Holder{Caller: c}
 	l.renewal = lease.Since().Add(client.jitter(c.settings.ttl / 3))
 
 	client.mu.Lock()

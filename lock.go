@@ -221,7 +221,7 @@ func (l *Lock) drop(before error, held bool) error {
 	if !l.end() {
 		return before
 	}
-	votes, ok := l.client.waitqueue.Release(&l.holder, held)
+	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
 	if before != nil || !ok || votes == nil {
 		return before
 	}

@@ -30,7 +30,7 @@ func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	votes := c.client.answers(nil)
 	left := time.Until(before.lock.Until())
 	for i := range votes {
-		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(holder.Lease.ID()), left
+		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(before.lock.lease.ID()), left
 	}
 	c.failure = newQuorumError("lock", c.name, votes)
 	c.failure.here, c.failure.site = true, before.site

@@ -249,6 +249,7 @@ func (n *Node) newRecord(a admission.Agreement, seen *evidence) *admission.Recor
 
 // quarantine notes on the node that its quarantine begins.
 func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evidence) error {
+	// rule: quarantine-not-shortened
 	note := admission.NewNote(seen.server(), seen.now, a.Quarantine()).After(seen.noteText)
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
 		[]string{seen.run(), seen.info["master_replid"], note.Text(), strconv.FormatInt(2*note.Length, 10), seen.recordText, seen.noteText})

@@ -1,7 +1,6 @@
 package redisconn
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -210,32 +209,17 @@ func eachFlavor(t *testing.T, f func(t *testing.T, binary string)) {
 // What Sentinels say of where the master is becomes part of errors.
 func TestSentinelNamesNoAddress(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					switch strings.ToUpper(lines.Text()) {
-					case "HELLO":
-						fmt.Fprint(conn, "-ERR unknown command 'HELLO'\r\n")
-					case "SENTINEL":
-						fmt.Fprint(conn, "*2\r\n$8\r\n\x1b[2Jmain\r\n$4\r\n6379\r\n")
-					}
-				}
-			}()
+	sentinel := redistest.NewFake(t, "", func(c redistest.Command) string {
+		switch c.Name() {
+		case "HELLO":
+			return "-ERR unknown command 'HELLO'\r\n"
+		case "SENTINEL":
+			return "*2\r\n$8\r\n\x1b[2Jmain\r\n$4\r\n6379\r\n"
 		}
-	}()
-	c := open(t, Options{Network: "tcp", Address: listener.Addr().String(), Master: "main"})
-	_, err = c.Do(within(t, patience), "PING")
+		return ""
+	})
+	c := open(t, Options{Network: "tcp", Address: sentinel.Addr(), Master: "main"})
+	_, err := c.Do(within(t, patience), "PING")
 	if err == nil || !strings.Contains(err.Error(), `names a master at "\x1b[2Jmain:6379"`) || !printable.Is(err.Error()) {
 		t.Errorf("%q", fmt.Sprint(err))
 	}

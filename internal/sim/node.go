@@ -346,6 +346,17 @@ func (n *Node) soon(after int, f func()) {
 	n.fuse, n.onFuse = after, f
 }
 
+// soonReplicated is soon, where the server has a replica then and faults still happen.
+func (n *Node) soonReplicated(after int, f func()) {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	n.soon(after, func() {
+		if n.server != nil && n.replicated && !n.world.calmed {
+			f()
+		}
+	})
+}
+
 // up brings the server up, if it is down. The caller holds world.mu.
 func (n *Node) up() {
 	if n.server != nil {
@@ -359,13 +370,8 @@ func (n *Node) up() {
 // Promote replaces the server by its replica, a process that nobody knows, which lacks the last
 // writes.
 func (n *Node) Promote(after int) {
-	w := n.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n.soon(after, func() {
-		if n.server == nil || !n.replicated || w.calmed {
-			return
-		}
+	n.soonReplicated(after, func() {
+		w := n.world
 		n.lose()
 		old := n.server
 		n.dropInbox()

@@ -72,13 +72,8 @@ func (n *Node) promoted(s *server.Server) {
 // replica from then on, and takes its place the next time. lost says that it lacks the last
 // writes. after is how many commands are executed before.
 func (n *Node) FailOver(lost bool, after int) {
-	w := n.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n.soon(after, func() {
-		if n.server == nil || !n.replicated || w.calmed {
-			return
-		}
+	n.soonReplicated(after, func() {
+		w := n.world
 		old, next := n.server, n.standby
 		if next == nil {
 			next = n.process()

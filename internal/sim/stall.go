@@ -53,32 +53,15 @@ var asking atomic.Int32
 // asked is a lease that a judge asks.
 type asked struct{ lease hook.Lease }
 
-func (l asked) Deadline() clock.Instant {
-	asking.Add(1)
-	defer asking.Add(-1)
-	return l.lease.Deadline()
-}
+func (l asked) Deadline() clock.Instant { return quietly(l.lease.Deadline) }
+func (l asked) End() clock.Instant      { return quietly(l.lease.End) }
+func (l asked) Token() uint64           { return quietly(l.lease.Token) }
+func (l asked) Err() error              { return quietly(l.lease.Err) }
+func (l asked) HolderID() string        { return quietly(l.lease.HolderID) }
 
-func (l asked) End() clock.Instant {
+// quietly asks without a stall.
+func quietly[T any](ask func() T) T {
 	asking.Add(1)
 	defer asking.Add(-1)
-	return l.lease.End()
-}
-
-func (l asked) Token() uint64 {
-	asking.Add(1)
-	defer asking.Add(-1)
-	return l.lease.Token()
-}
-
-func (l asked) Err() error {
-	asking.Add(1)
-	defer asking.Add(-1)
-	return l.lease.Err()
-}
-
-func (l asked) HolderID() string {
-	asking.Add(1)
-	defer asking.Add(-1)
-	return l.lease.HolderID()
+	return ask()
 }

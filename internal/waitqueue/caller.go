@@ -47,10 +47,9 @@ type Failure struct {
 	Held, Final bool
 }
 
-// Holder is a caller that holds its key, by lease.
+// Holder is a caller that holds its key.
 type Holder struct {
 	Caller Caller
-	Lease  *quorum.Lease
 
 	// local is where this process waits for the key; gone, that the holder has let go of
 	// it. The queue's mutex guards both.

@@ -5,17 +5,17 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Release ends what h holds: by giving it to a caller who waits in this process, if h still
+// Release ends what h holds by lease: by giving it to a caller who waits in this process, if h still
 // holds it, else by releasing the keys. It waits for the nodes as Lease.Release does; without
 // votes nothing was asked of them. ok is false when the lease was over before.
-func (q *Queue) Release(h *Holder, held bool) (votes []vote.Answer, ok bool) {
+func (q *Queue) Release(h *Holder, lease *quorum.Lease, held bool) (votes []vote.Answer, ok bool) {
 	if held && q.options.Life.Err() == nil {
 		if l, w := q.successor(h); w != nil {
 			q.ask(l)
-			return q.serve(l, w, h.Lease)
+			return q.serve(l, w, lease)
 		}
 	}
-	votes, ok = h.Lease.Release()
+	votes, ok = lease.Release()
 	q.LetGo(h)
 	return votes, ok
 }

@@ -1,10 +1,8 @@
 package locking
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -111,30 +109,12 @@ func FuzzSecret(f *testing.F) {
 // of HELLO and AUTH are the password.
 func TestServerRepeatsThePassword(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					if strings.HasPrefix(lines.Text(), "*") { // a command begins
-						fmt.Fprintf(conn, "-ERR unknown command '\x1b[31mHELLO', with args beginning with: '3' 'AUTH' 'default' '%s' \r\n", marker)
-					}
-				}
-			}()
-		}
-	}()
-	c := redlatch.Config{Nodes: []string{"redis://:" + marker + "@" + listener.Addr().String()}, NodeTimeout: time.Second}
+	fake := redistest.NewFake(t, "", func(redistest.Command) string {
+		return fmt.Sprintf("-ERR unknown command '\x1b[31mHELLO', with args beginning with: '3' 'AUTH' 'default' '%s' \r\n", marker)
+	})
+	c := redlatch.Config{Nodes: []string{"redis://:" + marker + "@" + fake.Addr()}, NodeTimeout: time.Second}
 	client := locktest.Open(t, c)
-	_, err = client.TryLock(locktest.Within(t, locktest.Patience), t.Name())
+	_, err := client.TryLock(locktest.Within(t, locktest.Patience), t.Name())
 	reports, _ := doctor.Examine(locktest.Within(t, locktest.Patience), c)
 	words := fmt.Sprint(err, client.Admit(locktest.Within(t, locktest.Patience), c.Nodes[0]), reports[0].Err)
 	if !strings.Contains(words, "unknown command") {
