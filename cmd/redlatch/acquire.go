@@ -10,7 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // errInterrupted is why a wait ended that a signal ended.
@@ -20,14 +23,27 @@ var errInterrupted = errors.New("interrupted")
 type acquisition struct {
 	connection
 
-	NoWait           bool           `name:"no-wait" short:"n" help:"Make one try: the same as --wait 0."`
-	Wait             *time.Duration `short:"w" env:"REDLATCH_WAIT" placeholder:"D" help:"How long to wait for the lock; 0 makes one try. Defaults to waiting for ever."`
-	ConflictExitCode int            `name:"conflict-exit-code" short:"E" env:"REDLATCH_CONFLICT_EXIT_CODE" default:"75" placeholder:"N" help:"Exit code for a lock that is held by another, with -n, or still after -w. Defaults to 75."`
-	Label            string         `env:"REDLATCH_LABEL" placeholder:"TEXT" help:"What others are told of who holds the lock. Defaults to host:pid."`
-	Quiet            bool           `short:"q" xor:"verbosity" help:"Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are printed."`
-	Verbose          bool           `short:"v" xor:"verbosity" help:"Say who is waited for, and what the library does."`
+	NoWait           bool
+	Wait             *time.Duration
+	ConflictExitCode int
+	Label            string
+	Quiet            bool
+	Verbose          bool
 
-	Name string `arg:"" help:"The lock's name."`
+	Name string
+}
+
+// addTo adds them.
+func (r *acquisition) addTo(flags *pflag.FlagSet) {
+	r.connection.addTo(flags)
+	commandline.Bool(flags, &r.NoWait, "no-wait", "n", "Make one try: the same as --wait 0.")
+	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 makes one try. Defaults to waiting for ever.")
+	r.ConflictExitCode = exitHeld
+	flags.VarP(commandline.Int(&r.ConflictExitCode), "conflict-exit-code", "E", "Exit code for a lock that is held by another, with -n, or still after -w. Defaults to 75.")
+	flags.StringVar(&r.Label, "label", "", "The `TEXT` that tells others who holds the lock. Defaults to host:pid.")
+	commandline.Bool(flags, &r.Quiet, "quiet", "q", "Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are printed.")
+	commandline.Bool(flags, &r.Verbose, "verbose", "v", "Say who is waited for, and what the library does.")
+	fromEnvironment(flags, "wait", "conflict-exit-code", "label")
 }
 
 // once reports whether one try is made.
@@ -46,6 +62,8 @@ func (r *acquisition) level() level {
 // check refuses flags that cannot work, before anything is sent.
 func (r *acquisition) check(ttl time.Duration) error {
 	switch {
+	case r.Quiet && r.Verbose:
+		return usage("give one of them", "--quiet and --verbose are given")
 	case r.NoWait && r.Wait != nil && *r.Wait != 0 && os.Getenv("REDLATCH_WAIT") == "":
 		return usage("give one of them", "--no-wait makes one try, and --wait %v waits", *r.Wait)
 	case r.Wait != nil && *r.Wait < 0:

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // admitCmd is `redlatch admit`.
@@ -16,17 +19,17 @@ type admitCmd struct {
 	connection
 	resetFlags
 
-	All bool `help:"Vouch for all of --nodes."`
+	All bool
 
-	Node []string `arg:"" optional:"" help:"The nodes to vouch for: URLs, or addresses as redlatch shows them."`
+	Node []string
 }
 
-// admitTimeout bounds what the nodes may take to be looked at and admitted.
-const admitTimeout = 5 * time.Second
-
-// Help says what the operator vouches for.
-func (*admitCmd) Help() string {
-	return `A node that was started a short while ago may have forgotten locks that it had granted. It does not vote until every such lock has run out (the longest TTL and 4 s). If you know that no lock was held on it, or that its data came back complete, vouch for its present run with this command. The next restart begins a quarantine again.
+// line is its command line.
+func (a *admitCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "admit [<node> ...]",
+		Short: "Vouch for a node that was just started, so that it votes at once.",
+		Long: `A node that was started a short while ago may have forgotten locks that it had granted. It does not vote until every such lock has run out (the longest TTL and 4 s). If you know that no lock was held on it, or that its data came back complete, vouch for its present run with this command. The next restart begins a quarantine again.
 
 New servers have never granted a lock: run redlatch admit --all once for a new deployment.
 
@@ -34,13 +37,35 @@ When most of the nodes have answered, the others are waited for half as long aga
 
 --nodes, --deployment, --max-ttl, --no-quarantine and --durable must be those of the clients.
 
+Arguments:
+
+	<node>  The nodes to vouch for: URLs, or addresses as redlatch shows them.
+
 Exit codes:
 
 	0   all nodes that were named vote
 	64  usage, or these settings are not those that the deployment has recorded: nothing was changed there
 	69  a node could not be reached, or does not vote yet
-	77  a node refused (password, permission, a replica, ...)`
+	77  a node refused (password, permission, a replica, ...)`,
+		Example: `  # new servers, of which none has held a lock
+  redlatch admit --all --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+  # one server, by its name as redlatch shows it
+  redlatch admit 10.0.0.3:6379
+`,
+		Args: func(_ *cobra.Command, args []string) error {
+			a.Node = args
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	a.connection.addTo(flags)
+	a.resetFlags.addTo(flags)
+	commandline.Bool(flags, &a.All, "all", "", "Vouch for all of --nodes.")
+	return cmd
 }
+
+// admitTimeout bounds what the nodes may take to be looked at and admitted.
+const admitTimeout = 5 * time.Second
 
 // Run vouches for every node that was named, whatever becomes of the others: they are
 // independent of each other.

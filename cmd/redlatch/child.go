@@ -180,6 +180,10 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			case ev.failed != nil:
 				c.finish()
 				return startFailure(path, ev.failed)
+			case ev.of == ofParent && c.guards.shared.command.Load() != 0: // it had no time to say so
+				c.early = append(c.early, ev)
+				c.started(int(c.guards.shared.command.Load()), ownGroup)
+				return nil
 			case ev.of == ofParent:
 				return c.notStarted("its parent process has ended (" + describe(ev.status) + ")")
 			default: // COMMAND's parent may have started it

@@ -4,38 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
-	"github.com/redlatch/redlatch/internal/commandline"
-	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// cli is the command line: one field a command, and a file for each.
-type cli struct {
-	Run        runCmd        `cmd:"" help:"Run a command while holding a lock."`
-	Lock       lockCmd       `cmd:"" help:"Take a lock and print the handle to extend and unlock it by."`
-	Extend     extendCmd     `cmd:"" help:"Prolong a lock by its handle."`
-	Unlock     unlockCmd     `cmd:"" help:"Release a lock by its handle."`
-	Show       showCmd       `cmd:"" help:"Say who holds a lock."`
-	List       listCmd       `cmd:"" help:"List the locks there are."`
-	Admit      admitCmd      `cmd:"" help:"Vouch for a node that was just started, so that it votes at once."`
-	Deployment deploymentCmd `cmd:"" help:"Show or change what all clients of the deployment must agree on."`
-	Doctor     doctorCmd     `cmd:"" help:"Look at the nodes and say what is wrong with them."`
-	HelpOf     helpCmd       `cmd:"" name:"help" help:"Show the help of a command."`
-	Completion completionCmd `cmd:"" help:"Print a script that completes command lines in a shell."`
-	Man        manCmd        `cmd:"" help:"Print the manual page."`
-	Version    versionCmd    `cmd:"" help:"Show the version."`
-	Guard      guardCmd      `cmd:"" name:"guard-process" hidden:""`
-	Parent     parentCmd     `cmd:"" name:"parent-process" hidden:""`
-}
-
-// command is what every field of cli does. A nil error is exit code 0; an
+// command is what redlatch can be told to do, in a file for each. A nil error is exit code 0; an
 // *outcome chooses another.
 type command interface {
+	// line is its command line, which sets its fields.
+	line() *cobra.Command
 	Run(out *printer) error
 }
-
-var _ = []command{(*runCmd)(nil), (*lockCmd)(nil), (*extendCmd)(nil), (*unlockCmd)(nil), (*showCmd)(nil), (*listCmd)(nil), (*admitCmd)(nil), (*deploymentSetCmd)(nil), (*deploymentShowCmd)(nil), (*doctorCmd)(nil), (*helpCmd)(nil), (*completionCmd)(nil), (*manCmd)(nil), (*versionCmd)(nil), (*guardCmd)(nil), (*parentCmd)(nil)}
 
 // execute parses args, runs the command they name and returns the exit code.
 func execute(args []string) int {
@@ -55,10 +37,24 @@ func execute(args []string) int {
 	return end.code
 }
 
-// newProgram returns the program, which is also the source of the help, the completion and
-// the man page.
-func newProgram() *commandline.Command {
-	return commandline.New("redlatch", "Distributed locks on Redis and Valkey.", new(cli), examples)
+// newProgram returns the program, which sets chosen to the command that is named. It is also the
+// source of the help, the completion and the man page.
+func newProgram(chosen *command) *cobra.Command {
+	program := &cobra.Command{Use: "redlatch <command>", Short: "Distributed locks on Redis and Valkey.", PersistentPreRunE: readEnvironment}
+	deployment := &cobra.Command{Use: "deployment <command>", Short: "Show or change what all clients of the deployment must agree on."}
+	add := func(to *cobra.Command, commands ...command) {
+		for _, c := range commands {
+			line := c.line()
+			line.Run = func(*cobra.Command, []string) { *chosen = c }
+			to.AddCommand(line)
+		}
+	}
+	add(program, new(runCmd), new(lockCmd), new(extendCmd), new(unlockCmd), new(showCmd), new(listCmd), new(admitCmd))
+	program.AddCommand(deployment)
+	add(deployment, new(deploymentSetCmd), new(deploymentShowCmd))
+	add(program, new(doctorCmd), new(completionCmd), new(manCmd), new(versionCmd), new(guardCmd), new(parentCmd))
+	commandline.Complete(program)
+	return program
 }
 
 // wantsJSON reports whether a command's --json is among args.
@@ -75,22 +71,23 @@ func wantsJSON(args []string) bool {
 }
 
 func parseAndRun(args []string, out *printer) error {
-	if len(args) > 0 && args[0] == "help" {
-		args = append(slices.Clone(args[1:]), "--help")
-	}
-	selected, err := newProgram().Parse(args)
+	var chosen command
+	selected, err := commandline.Parse(newProgram(&chosen), args)
 	switch {
-	case errors.Is(err, commandline.ErrHelp):
-		err = selected.WriteHelp(os.Stdout)
+	case errors.Is(err, pflag.ErrHelp):
+		err = commandline.WriteHelp(os.Stdout, selected)
 	case errors.Is(err, commandline.ErrVersion):
 		_, err = fmt.Fprintln(os.Stdout, version())
 	case err != nil:
-		return usage("see "+selected.FullPath()+" --help", "%w", commandline.Redacted(err, args, redisconn.Redact))
+		if end, ok := errors.AsType[*outcome](err); ok {
+			return end
+		}
+		return usage("see "+selected.CommandPath()+" --help", "%w", err)
 	default:
-		if nodes, ok := selected.Target.(interface{ assumeNodes() }); ok {
+		if nodes, ok := chosen.(interface{ assumeNodes() }); ok {
 			nodes.assumeNodes()
 		}
-		return selected.Target.(command).Run(out)
+		return chosen.Run(out)
 	}
 	if err != nil {
 		return &outcome{code: exitSystem, err: err}

@@ -7,28 +7,45 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // completionCmd is `redlatch completion`. The scripts ask no server and do not call
 // redlatch: what they know is what the parser knows.
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string
 }
 
-// Help says where the scripts go.
-func (*completionCmd) Help() string {
-	return `Prints a script for the shell, to be read by it at its start:
+// line is its command line.
+func (c *completionCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "completion <shell>",
+		Short: "Print a script that completes command lines in a shell.",
+		Long: `Prints a script for the shell, to be read by it at its start:
 
 	bash   redlatch completion bash > ~/.local/share/bash-completion/completions/redlatch
 	zsh    redlatch completion zsh > "${fpath[1]}/_redlatch"
-	fish   redlatch completion fish > ~/.config/fish/completions/redlatch.fish`
+	fish   redlatch completion fish > ~/.config/fish/completions/redlatch.fish
+
+Arguments:
+
+	<shell>  bash, zsh or fish.`,
+		Example: `  # for this shell, at once
+  source <(redlatch completion bash)
+`,
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		Args:      commandline.Arguments(&c.Shell),
+	}
+	return cmd
 }
 
 // Run prints the script.
 func (c *completionCmd) Run(*printer) error {
 	var text strings.Builder
-	switch commands := visible(newProgram()); c.Shell {
+	switch commands := visible(newProgram(new(command))); c.Shell {
 	case "bash":
 		bashCompletion(&text, commands)
 	case "zsh":
@@ -43,40 +60,66 @@ func (c *completionCmd) Run(*printer) error {
 }
 
 // visible are the command and all those below it that are in its help.
-func visible(command *commandline.Command) []*commandline.Command {
-	return slices.DeleteFunc(command.All(), func(c *commandline.Command) bool { return c.Hidden })
+func visible(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(commandline.All(cmd), func(c *cobra.Command) bool { return c.Hidden })
 }
 
-// below are the commands that may follow.
-func below(command *commandline.Command) []*commandline.Command {
-	return slices.DeleteFunc(slices.Clone(command.Commands), func(c *commandline.Command) bool { return c.Hidden })
+// path is what is typed for a command after the program's name.
+func path(cmd *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
-func names(commands []*commandline.Command) []string {
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.Name
+// shown are the command's flags that are in its help.
+func shown(cmd *cobra.Command) []*pflag.Flag {
+	var flags []*pflag.Flag
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags = append(flags, f)
+		}
+	})
+	return flags
+}
+
+func takesValue(f *pflag.Flag) bool { return f.NoOptDefVal == "" }
+
+// placeholder is what stands for the flag's value in its help.
+func placeholder(f *pflag.Flag) string {
+	name, _ := pflag.UnquoteUsage(f)
+	return name
+}
+
+// takesFile reports whether the flag's value is a file's name.
+func takesFile(f *pflag.Flag) bool { return placeholder(f) == "FILE" }
+
+// spellings are how the flag is typed.
+func spellings(f *pflag.Flag) []string {
+	if f.Shorthand != "" {
+		return []string{"-" + f.Shorthand, "--" + f.Name}
+	}
+	return []string{"--" + f.Name}
+}
+
+// runsCommand reports whether the rest of the line is a command of its own.
+func runsCommand(cmd *cobra.Command) bool { return path(cmd) == "run" }
+
+// choices are what the command's arguments can be, where there is a list of them.
+func choices(cmd *cobra.Command) []string {
+	if len(cmd.ValidArgs) > 0 {
+		return cmd.ValidArgs
+	}
+	if path(cmd) == "help" {
+		cmd = cmd.Root()
+	}
+	var names []string
+	for _, below := range commandline.Visible(cmd) {
+		names = append(names, below.Name())
 	}
 	return names
 }
 
-// runsCommand reports whether the rest of the line is a command of its own.
-func runsCommand(command *commandline.Command) bool { return command.Path() == "run" }
-
-// choices are what the command's arguments can be, where there is a list of them.
-func choices(command *commandline.Command, all []*commandline.Command) []string {
-	switch {
-	case command.Path() == "help":
-		return names(below(all[0]))
-	case len(command.Args) > 0:
-		return command.Args[0].Enum
-	}
-	return names(below(command))
-}
-
 // bashCompletion writes the script for bash. It needs no package bash-completion, and has
 // COMMAND completed by it where it is there.
-func bashCompletion(w io.Writer, commands []*commandline.Command) {
+func bashCompletion(w io.Writer, commands []*cobra.Command) {
 	fmt.Fprint(w, `# bash completion for redlatch
 _redlatch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= flags= values= files= words= i
@@ -93,28 +136,28 @@ _redlatch() {
                 return ;;
 `)
 	for _, d := range commands[1:] {
-		parent, name := "", d.Path()
-		if i := strings.LastIndex(d.Path(), " "); i >= 0 {
-			parent, name = d.Path()[:i], d.Path()[i+1:]
+		parent, name := "", path(d)
+		if i := strings.LastIndex(path(d), " "); i >= 0 {
+			parent, name = path(d)[:i], path(d)[i+1:]
 		}
-		fmt.Fprintf(w, "            '%s %s') command='%s' ;;\n", parent, name, d.Path())
+		fmt.Fprintf(w, "            '%s %s') command='%s' ;;\n", parent, name, path(d))
 	}
 	fmt.Fprint(w, "        esac\n    done\n    case $command in\n")
 	for _, d := range commands {
 		var flags, values, files []string
-		for _, flag := range d.AllFlags() {
-			for _, spelling := range flag.Spellings() {
+		for _, flag := range shown(d) {
+			for _, spelling := range spellings(flag) {
 				flags = append(flags, spelling)
 				switch {
-				case flag.TakesFile():
+				case takesFile(flag):
 					files = append(files, spelling)
-				case flag.TakesValue():
+				case takesValue(flag):
 					values = append(values, spelling)
 				}
 			}
 		}
-		fmt.Fprintf(w, "        '%s') flags='%s' values=' %s ' files=' %s ' words='%s' ;;\n", d.Path(), strings.Join(flags, " "),
-			strings.Join(values, " "), strings.Join(files, " "), strings.Join(choices(d, commands), " "))
+		fmt.Fprintf(w, "        '%s') flags='%s' values=' %s ' files=' %s ' words='%s' ;;\n", path(d), strings.Join(flags, " "),
+			strings.Join(values, " "), strings.Join(files, " "), strings.Join(choices(d), " "))
 	}
 	fmt.Fprint(w, `    esac
     if [[ $files == *" $prev "* ]]; then
@@ -132,39 +175,39 @@ complete -F _redlatch redlatch
 }
 
 // fishCompletion writes the script for fish.
-func fishCompletion(w io.Writer, commands []*commandline.Command) {
+func fishCompletion(w io.Writer, commands []*cobra.Command) {
 	fmt.Fprint(w, "# fish completion for redlatch\ncomplete -c redlatch -f\n")
 	for _, d := range commands {
 		at := "__fish_use_subcommand"
-		if d.Path() != "" {
+		if path(d) != "" {
 			var seen []string
-			for word := range strings.FieldsSeq(d.Path()) {
+			for word := range strings.FieldsSeq(path(d)) {
 				seen = append(seen, "__fish_seen_subcommand_from "+word)
 			}
 			at = strings.Join(seen, "; and ")
 		}
-		for _, next := range below(d) {
+		for _, next := range commandline.Visible(d) {
 			line := at
-			if d.Path() != "" {
-				line += "; and not __fish_seen_subcommand_from " + strings.Join(names(below(d)), " ")
+			if path(d) != "" {
+				line += "; and not __fish_seen_subcommand_from " + strings.Join(choices(d), " ")
 			}
-			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s -d %s\n", shellQuote(line), next.Name, shellQuote(next.Help))
+			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s -d %s\n", shellQuote(line), next.Name(), shellQuote(next.Short))
 		}
-		if list := choices(d, commands); len(below(d)) == 0 && len(list) > 0 {
+		if list := choices(d); len(commandline.Visible(d)) == 0 && len(list) > 0 {
 			fmt.Fprintf(w, "complete -c redlatch -n %s -a %s\n", shellQuote(at), shellQuote(strings.Join(list, " ")))
 		}
-		for _, flag := range d.AllFlags() {
+		for _, flag := range shown(d) {
 			short, value := "", ""
-			if flag.Short != 0 {
-				short = " -s " + string(flag.Short)
+			if flag.Shorthand != "" {
+				short = " -s " + flag.Shorthand
 			}
 			switch {
-			case flag.TakesFile():
+			case takesFile(flag):
 				value = " -r -F"
-			case flag.TakesValue():
+			case takesValue(flag):
 				value = " -x"
 			}
-			fmt.Fprintf(w, "complete -c redlatch -n %s -l %s%s%s -d %s\n", shellQuote(at), flag.Name, short, value, shellQuote(firstSentence(flag.Help)))
+			fmt.Fprintf(w, "complete -c redlatch -n %s -l %s%s%s -d %s\n", shellQuote(at), flag.Name, short, value, shellQuote(firstSentence(flag)))
 		}
 		if runsCommand(d) {
 			fmt.Fprintf(w, "complete -c redlatch -n '%s; and contains -- -- (commandline -opc)' -x -a '(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline -opc)) - 1))'\n", at)
@@ -173,16 +216,16 @@ func fishCompletion(w io.Writer, commands []*commandline.Command) {
 }
 
 // zshCompletion writes the script for zsh.
-func zshCompletion(w io.Writer, commands []*commandline.Command) {
+func zshCompletion(w io.Writer, commands []*cobra.Command) {
 	fmt.Fprint(w, "#compdef redlatch\n# zsh completion for redlatch\n")
 	function := func(path string) string { return strings.ReplaceAll("_redlatch "+path, " ", "_") }
 	for _, d := range commands {
-		name := strings.TrimSuffix(function(d.Path()), "_")
+		name := strings.TrimSuffix(function(path(d)), "_")
 		fmt.Fprintf(w, "\n%s() {\n", name)
-		if len(below(d)) > 0 {
+		if len(commandline.Visible(d)) > 0 {
 			fmt.Fprint(w, "    local context state line\n    local -a subcommands\n    typeset -A opt_args\n")
 		}
-		if d.Path() == "" { // COMMAND is completed as if it stood alone
+		if path(d) == "" { // COMMAND is completed as if it stood alone
 			fmt.Fprint(w, `    local -i i
     for (( i = 3; i < CURRENT; i++ )); do
         if [[ $words[2] == run && $words[i] == -- ]]; then
@@ -195,46 +238,46 @@ func zshCompletion(w io.Writer, commands []*commandline.Command) {
 `)
 		}
 		fmt.Fprint(w, "    _arguments -s")
-		if len(below(d)) > 0 {
+		if len(commandline.Visible(d)) > 0 {
 			fmt.Fprint(w, " -C")
 		}
-		for _, flag := range d.AllFlags() {
-			help := zshText(firstSentence(flag.Help))
+		for _, flag := range shown(d) {
+			help := zshText(firstSentence(flag))
 			value := ""
 			switch {
-			case flag.TakesFile():
-				value = ":" + flag.Placeholder() + ":_files"
-			case flag.TakesValue():
-				value = ":" + zshText(flag.Placeholder()) + ": "
+			case takesFile(flag):
+				value = ":" + placeholder(flag) + ":_files"
+			case takesValue(flag):
+				value = ":" + zshText(placeholder(flag)) + ": "
 			}
 			assign := ""
-			if flag.TakesValue() {
+			if takesValue(flag) {
 				assign = "="
 			}
 			fmt.Fprintf(w, " \\\n        %s", shellQuote("--"+flag.Name+assign+"["+help+"]"+value))
-			if flag.Short != 0 {
-				fmt.Fprintf(w, " \\\n        %s", shellQuote("-"+string(flag.Short)+"["+help+"]"+value))
+			if flag.Shorthand != "" {
+				fmt.Fprintf(w, " \\\n        %s", shellQuote("-"+flag.Shorthand+"["+help+"]"+value))
 			}
 		}
-		list := choices(d, commands)
+		list := choices(d)
 		switch {
-		case len(below(d)) > 0:
+		case len(commandline.Visible(d)) > 0:
 			fmt.Fprint(w, " \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command)\n        subcommands=(\n")
-			for _, next := range below(d) {
-				fmt.Fprintf(w, "            %s\n", shellQuote(next.Name+":"+next.Help))
+			for _, next := range commandline.Visible(d) {
+				fmt.Fprintf(w, "            %s\n", shellQuote(next.Name()+":"+next.Short))
 			}
 			fmt.Fprint(w, "        )\n        _describe command subcommands ;;\n    argument)\n        case $words[1] in\n")
-			for _, next := range below(d) {
-				fmt.Fprintf(w, "        %s) %s ;;\n", next.Name, function(next.Path()))
+			for _, next := range commandline.Visible(d) {
+				fmt.Fprintf(w, "        %s) %s ;;\n", next.Name(), function(path(next)))
 			}
 			fmt.Fprint(w, "        esac ;;\n    esac\n")
 		case len(list) > 0:
-			fmt.Fprintf(w, " \\\n        '*:%s:(%s)'\n", d.Args[0].Name, strings.Join(list, " "))
+			fmt.Fprintf(w, " \\\n        '*:%s:(%s)'\n", commandline.Placeholders(d)[0], strings.Join(list, " "))
 		case runsCommand(d):
 			fmt.Fprint(w, " \\\n        '1:name: '\n")
 		default:
-			for i, arg := range d.Args {
-				fmt.Fprintf(w, " \\\n        '%d:%s: '", i+1, arg.Name)
+			for i, name := range commandline.Placeholders(d) {
+				fmt.Fprintf(w, " \\\n        '%d:%s: '", i+1, name)
 			}
 			fmt.Fprintln(w)
 		}
@@ -244,8 +287,9 @@ func zshCompletion(w io.Writer, commands []*commandline.Command) {
 }
 
 // firstSentence is how much of a flag's help fits into a menu.
-func firstSentence(help string) string {
-	for _, end := range []string{". ", ": ", "; "} {
+func firstSentence(f *pflag.Flag) string {
+	_, help := pflag.UnquoteUsage(f)
+	for _, end := range []string{" ($REDLATCH", ". ", ": ", "; "} {
 		if first, _, found := strings.Cut(help, end); found {
 			help = first
 		}

@@ -105,19 +105,19 @@ func TestCompletionInZsh(t *testing.T) {
 func TestManPage(t *testing.T) {
 	page := printed(t, "man")
 	plain := strings.ReplaceAll(page, `\-`, "-")
-	for _, command := range visible(newProgram())[1:] {
-		if !strings.Contains(plain, "redlatch "+command.Path()) {
-			t.Errorf("no %s", command.Path())
+	for _, cmd := range visible(newProgram(new(command)))[1:] {
+		if !strings.Contains(plain, cmd.CommandPath()) {
+			t.Errorf("no %s", cmd.CommandPath())
 		}
-		for _, flag := range command.AllFlags() {
-			for _, word := range []string{flag.Env, "--" + flag.Name} {
+		for _, flag := range shown(cmd) {
+			for _, word := range []string{variable(flag), "--" + flag.Name} {
 				if !strings.Contains(plain, word) {
-					t.Errorf("no %s of %s", word, command.Path())
+					t.Errorf("no %s of %s", word, cmd.CommandPath())
 				}
 			}
 		}
-		if len(command.Commands) == 0 && command.Path() != "version" && len(command.Examples) == 0 {
-			t.Errorf("no example of %s", command.Path())
+		if !cmd.HasSubCommands() && cmd.Name() != "version" && cmd.Example == "" {
+			t.Errorf("no example of %s", cmd.CommandPath())
 		}
 	}
 	if _, err := exec.LookPath("groff"); err != nil {

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -30,23 +32,49 @@ const (
 
 // connection has the flags of every command that talks to nodes.
 type connection struct {
-	Nodes          []string      `env:"REDLATCH_NODES" default:"local" placeholder:"URL" help:"The nodes, all of them, separated by commas: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so."`
-	PasswordFile   string        `env:"REDLATCH_PASSWORD_FILE" placeholder:"FILE" help:"File with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself."`
-	CA             string        `name:"ca" env:"REDLATCH_CA" placeholder:"FILE" help:"File with the CA certificates, PEM, for rediss:// nodes. Defaults to the system's."`
-	Cert           string        `env:"REDLATCH_CERT" placeholder:"FILE" help:"File with the client certificate, PEM, for rediss:// nodes. Needs --key."`
-	Key            string        `env:"REDLATCH_KEY" placeholder:"FILE" help:"File with the key of --cert."`
-	Deployment     string        `env:"REDLATCH_DEPLOYMENT" default:"default" placeholder:"NAME" help:"The deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\"."`
-	MaxTTL         time.Duration `name:"max-ttl" env:"REDLATCH_MAX_TTL" default:"30s" placeholder:"D" help:"The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s."`
-	NodeTimeout    time.Duration `env:"REDLATCH_NODE_TIMEOUT" placeholder:"D" help:"How long one node may take to answer. Defaults to 250ms, less with a short TTL."`
-	KeyTemplate    string        `env:"REDLATCH_KEY_TEMPLATE" placeholder:"T" help:"The key a name is kept under, such as redlock:{name}. Defaults to the name itself."`
-	Replicas       int           `env:"REDLATCH_REPLICAS" placeholder:"N" help:"How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0."`
-	Fsync          bool          `env:"REDLATCH_FSYNC" help:"Have the replicas, and the node, acknowledge that the lock is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes."`
-	ReplicaTimeout time.Duration `env:"REDLATCH_REPLICA_TIMEOUT" placeholder:"D" help:"How long the acknowledgements are waited for. Defaults to 50ms."`
-	NoQuarantine   bool          `aliases:"no-fence" env:"REDLATCH_NO_QUARANTINE" help:"Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice."`
-	Durable        bool          `env:"REDLATCH_DURABLE" help:"Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it."`
+	Nodes          []string
+	PasswordFile   string
+	CA             string
+	Cert           string
+	Key            string
+	Deployment     string
+	MaxTTL         time.Duration
+	NodeTimeout    time.Duration
+	KeyTemplate    string
+	Replicas       int
+	Fsync          bool
+	ReplicaTimeout time.Duration
+	NoQuarantine   bool
+	Durable        bool
 
 	// assumed: nobody named nodes.
 	assumed bool
+}
+
+// addTo adds them, and sets their defaults.
+func (c *connection) addTo(flags *pflag.FlagSet) {
+	c.Nodes, c.Deployment, c.MaxTTL = []string{local}, defaultDeployment, defaultMaxTTL
+	flags.Var(commandline.List(&c.Nodes), "nodes", "`URL,...` of the nodes, all of them: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so.")
+	flags.StringVar(&c.PasswordFile, "password-file", "", "`FILE` with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself.")
+	flags.StringVar(&c.CA, "ca", "", "`FILE` with the CA certificates, PEM, for rediss:// nodes. Defaults to the system's.")
+	flags.StringVar(&c.Cert, "cert", "", "`FILE` with the client certificate, PEM, for rediss:// nodes. Needs --key.")
+	flags.StringVar(&c.Key, "key", "", "`FILE` with the key of --cert.")
+	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\".")
+	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s.")
+	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, less with a short TTL.")
+	flags.StringVar(&c.KeyTemplate, "key-template", "", "The key a name is kept under, as a `TEMPLATE` such as redlock:{name}. Defaults to the name itself.")
+	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
+	commandline.Bool(flags, &c.Fsync, "fsync", "", "Have the replicas, and the node, acknowledge that the lock is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes.")
+	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long the acknowledgements are waited for. Defaults to 50ms.")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "no-fence" { // what it was called
+			name = "no-quarantine"
+		}
+		return pflag.NormalizedName(name)
+	})
+	commandline.Bool(flags, &c.NoQuarantine, "no-quarantine", "", "Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice.")
+	commandline.Bool(flags, &c.Durable, "durable", "", "Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it.")
+	fromEnvironment(flags, "nodes", "password-file", "ca", "cert", "key", "deployment", "max-ttl", "node-timeout", "key-template", "replicas", "fsync", "replica-timeout", "no-quarantine", "durable")
 }
 
 // The node that is used when none is named, and what stands for that.

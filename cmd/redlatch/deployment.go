@@ -14,13 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// deploymentCmd is `redlatch deployment`: what all clients must agree on, as the nodes have it
-// recorded.
-type deploymentCmd struct {
-	Set  deploymentSetCmd  `cmd:"" help:"Change what all clients of the deployment must agree on, on all nodes."`
-	Show deploymentShowCmd `cmd:"" help:"Show what each node has recorded of the deployment."`
-}
-
 // settings are what all clients of a deployment must agree on.
 type settings struct {
 	maxTTL                time.Duration

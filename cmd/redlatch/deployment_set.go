@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -17,12 +20,15 @@ import (
 type deploymentSetCmd struct {
 	connection
 
-	Yes bool `help:"Do not ask. Needed where nobody can be asked."`
+	Yes bool
 }
 
-// Help says what changes, and for whom.
-func (*deploymentSetCmd) Help() string {
-	return `Has the nodes record these settings, in place of those there are: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
+// line is its command line.
+func (s *deploymentSetCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Change what all clients of the deployment must agree on, on all nodes.",
+		Long: `Has the nodes record these settings, in place of those there are: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
 
 Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-quarantine, at once. Clients with the old settings are refused from then on.
 
@@ -33,7 +39,16 @@ Exit codes:
 	0   all nodes have the settings
 	64  usage, or nobody said yes: nothing was changed
 	69  some nodes could not be reached
-	77  a node refused (password, permission, a replica, ...)`
+	77  a node refused (password, permission, a replica, ...)`,
+		Example: `  # allow TTLs of five minutes, once all clients are configured so
+  redlatch deployment set --max-ttl 5m
+`,
+		Args: commandline.Arguments(),
+	}
+	flags := cmd.Flags()
+	s.connection.addTo(flags)
+	commandline.Bool(flags, &s.Yes, "yes", "", "Do not ask. Needed where nobody can be asked.")
+	return cmd
 }
 
 // Run looks, asks, and resets the nodes that differ.

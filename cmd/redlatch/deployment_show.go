@@ -7,7 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/doctor"
 )
 
@@ -16,24 +19,36 @@ import (
 type deploymentShowCmd struct {
 	connection
 
-	JSON bool `name:"json" help:"Print JSON."`
+	JSON bool
 }
 
-// exitDiffers is what `redlatch deployment show` exits with when these settings are not the
-// recorded ones.
-const exitDiffers = 1
-
-// Help explains the exit codes.
-func (*deploymentShowCmd) Help() string {
-	return `Shows what each node has recorded of the deployment: the longest TTL, the quarantine, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
+// line is its command line.
+func (s *deploymentShowCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show what each node has recorded of the deployment.",
+		Long: `Shows what each node has recorded of the deployment: the longest TTL, the quarantine, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
 
 Exit codes:
 
 	0   every node that answered has just these settings
 	1   a node has others, or none yet
 	64  usage
-	69  too few nodes answered to tell`
+	69  too few nodes answered to tell`,
+		Example: `  # what the nodes have recorded, and whether they agree
+  redlatch deployment show
+`,
+		Args: commandline.Arguments(),
+	}
+	flags := cmd.Flags()
+	s.connection.addTo(flags)
+	commandline.Bool(flags, &s.JSON, "json", "", "Print JSON.")
+	return cmd
 }
+
+// exitDiffers is what `redlatch deployment show` exits with when these settings are not the
+// recorded ones.
+const exitDiffers = 1
 
 // Run looks at the nodes and prints what they have.
 func (s *deploymentShowCmd) Run(out *printer) error {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/doctor"
 )
 
@@ -14,16 +17,16 @@ import (
 type doctorCmd struct {
 	connection
 
-	Lock []string `placeholder:"NAME" help:"Locks whose keys are looked at, and which the user's permissions are tried on. Nothing is done to them."`
-	JSON bool     `name:"json" help:"Print JSON instead of a table."`
+	Lock []string
+	JSON bool
 }
 
-// doctorName is the lock whose key is tried when none was named.
-const doctorName = "redlatch-doctor"
-
-// Help says what is looked at.
-func (*doctorCmd) Help() string {
-	return `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
+// line is its command line.
+func (d *doctorCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at the nodes and say what is wrong with them.",
+		Long: `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
 
 Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
 
@@ -32,8 +35,21 @@ Exit codes:
 	0   all is well
 	1   warnings: locks are safe, and something should be mended or waited for
 	2   unsafe or unusable: two holders of a lock are possible, or none
-	64  usage`
+	64  usage`,
+		Example: `  # before the first lock, and in monitoring: the exit code is 0 when all is well
+  redlatch doctor --json
+`,
+		Args: commandline.Arguments(),
+	}
+	flags := cmd.Flags()
+	d.connection.addTo(flags)
+	flags.Var(commandline.List(&d.Lock), "lock", "Locks, `NAME,...`, whose keys are looked at, and which the user's permissions are tried on. Nothing is done to them.")
+	commandline.Bool(flags, &d.JSON, "json", "", "Print JSON instead of a table.")
+	return cmd
 }
+
+// doctorName is the lock whose key is tried when none was named.
+const doctorName = "redlatch-doctor"
 
 // Run looks at the nodes and says what it found.
 func (d *doctorCmd) Run(out *printer) error {

@@ -138,9 +138,9 @@ func TestDiagnose(t *testing.T) {
 		}, exit: 2, want: []string{"unsafe: a: the user app lacks +eval ~redlatch:*"}},
 		{name: "permissions to be called", change: []func(*doctor.Report){
 			func(n *doctor.Report) {
-				n.User, n.Missing = "app", []string{"&redlatch:call:*", "+publish", "+subscribe"}
+				n.User, n.Missing = "app", []string{"&redlatch:wake:*", "+publish", "+subscribe"}
 			},
-		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:call:* +publish +subscribe: who waits"}},
+		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:wake:* +publish +subscribe: who waits"}},
 		{name: "permissions for a second connection", nodes: 1, change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+client|kill"} },
 		}, exit: 0, want: []string{"note: one node", "note: a: the user app lacks +client|kill: clients have no second connection"}},

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // The exit codes of redlatch's own. Those from 64 on have the meaning of

@@ -13,17 +13,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // guardCmd is the guard, and parentCmd is COMMAND's parent: hidden commands.
-type guardCmd struct {
-	Files []string `arg:""`
-}
+type guardCmd struct{ Files []string }
 
-type parentCmd struct {
-	Files []string `arg:""`
+type parentCmd struct{ Files []string }
+
+func (g *guardCmd) line() *cobra.Command  { return hiddenLine("guard-process", &g.Files) }
+func (p *parentCmd) line() *cobra.Command { return hiddenLine("parent-process", &p.Files) }
+
+func hiddenLine(name string, files *[]string) *cobra.Command {
+	return &cobra.Command{Use: name, Hidden: true, Args: func(_ *cobra.Command, args []string) error {
+		*files = args
+		return nil
+	}}
 }
 
 // sentinel is what both guards do.

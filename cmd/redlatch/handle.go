@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -17,26 +20,83 @@ const handleTimeout = 10 * time.Second
 type handled struct {
 	connection
 
-	Name   string `arg:"" help:"The lock's name."`
-	Handle string `arg:"" help:"What redlatch lock printed."`
+	Name   string
+	Handle string
 }
 
 // extendCmd is `redlatch extend`.
 type extendCmd struct {
 	handled
 
-	TTL *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl."`
+	TTL *time.Duration
+}
+
+// line is its command line.
+func (e *extendCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "extend <name> <handle>",
+		Short: "Prolong a lock by its handle.",
+		Long: `Prolongs a lock that redlatch lock took. One that has run out is lost for good, though nobody else may have it: it is not taken again.
+
+Arguments:
+
+	<name>    The lock's name.
+	<handle>  What redlatch lock printed.` + handleCodes,
+		Example: `  # keep it for 25 s from now on
+  redlatch extend --ttl 25 job "$handle"
+`,
+		Args: commandline.Arguments(&e.Name, &e.Handle),
+	}
+	flags := cmd.Flags()
+	e.connection.addTo(flags)
+	flags.Var(commandline.Optional(&e.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl.")
+	fromEnvironment(flags, "ttl")
+	return cmd
 }
 
 // unlockCmd is `redlatch unlock`.
 type unlockCmd struct {
 	connection
 
-	Force bool `help:"Release the lock whoever holds it, without a handle. Says what that breaks, and asks."`
-	Yes   bool `help:"Do not ask. Needed for --force where nobody can be asked."`
+	Force bool
+	Yes   bool
 
-	Name   string  `arg:"" help:"The lock's name."`
-	Handle *string `arg:"" optional:"" help:"What redlatch lock printed."`
+	Name   string
+	Handle *string
+}
+
+// line is its command line.
+func (u *unlockCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unlock <name> [<handle>]",
+		Short: "Release a lock by its handle.",
+		Long: `Releases a lock that redlatch lock took. When an answer was lost (69), a further try may find that it is not held any more (76) because the first one released it.
+
+Arguments:
+
+	<name>    The lock's name.
+	<handle>  What redlatch lock printed.` + handleCodes,
+		Example: `  # show who holds a lock whose handle is lost, and release it
+  redlatch unlock --force job
+  # release what redlatch lock took
+  redlatch unlock job "$handle" || echo "it was lost meanwhile"
+`,
+		Args: u.arguments,
+	}
+	flags := cmd.Flags()
+	u.connection.addTo(flags)
+	commandline.Bool(flags, &u.Force, "force", "", "Release the lock whoever holds it, without a handle. Says what that breaks, and asks.")
+	commandline.Bool(flags, &u.Yes, "yes", "", "Do not ask. Needed for --force where nobody can be asked.")
+	return cmd
+}
+
+// arguments takes the name, and the handle if there is one.
+func (u *unlockCmd) arguments(cmd *cobra.Command, args []string) error {
+	var handle string
+	if len(args) > 1 {
+		u.Handle = &handle
+	}
+	return commandline.Arguments(&u.Name, &handle)(cmd, args)
 }
 
 const handleCodes = `
@@ -48,16 +108,6 @@ Exit codes:
 	69  no quorum: too few nodes answered; it may have been done or not
 	76  the lock is not held under this handle any more; stderr says who has it
 	77  a node refused (password, permission, wrong type, ...)`
-
-// Help says what becomes of a lock that was lost.
-func (*extendCmd) Help() string {
-	return `Prolongs a lock that redlatch lock took. One that has run out is lost for good, though nobody else may have it: it is not taken again.` + handleCodes
-}
-
-// Help says what is not repeated.
-func (*unlockCmd) Help() string {
-	return `Releases a lock that redlatch lock took. When an answer was lost (69), a further try may find that it is not held any more (76) because the first one released it.` + handleCodes
-}
 
 // Run extends the lock.
 func (e *extendCmd) Run(out *printer) error {

@@ -10,10 +10,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
@@ -21,19 +22,26 @@ import (
 type listCmd struct {
 	connection
 
-	JSON  bool           `name:"json" help:"Print JSON: an array, or with --watch one on each line."`
-	Watch bool           `help:"Look again every --every, until interrupted."`
-	Every *time.Duration `placeholder:"D" help:"How long --watch waits between two looks. Defaults to 2s."`
-	Ours  bool           `help:"Leave out keys that are not redlatch's."`
+	JSON  bool
+	Watch bool
+	Every *time.Duration
+	Ours  bool
 
-	Pattern string `arg:"" optional:"" default:"*" help:"Which names to list, as a glob pattern with *, ? and [a-c]. Defaults to all."`
+	Pattern string
 }
 
-// Help says what is listed, and what it costs.
-func (*listCmd) Help() string {
-	return `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
+// line is its command line.
+func (l *listCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [<pattern>]",
+		Short: "List the locks there are.",
+		Long: `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
 
 Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed.
+
+Arguments:
+
+	<pattern>  Which names to list, as a glob pattern with *, ? and [a-c]. Defaults to all.
 
 Exit codes:
 
@@ -41,7 +49,24 @@ Exit codes:
 	64     usage
 	69     no quorum: too few nodes answered; what the others have is listed
 	77     a node refused (password, permission, ...)
-	128+n  signal n ended it`
+	128+n  signal n ended it`,
+		Example: `  # all locks of the shop
+  redlatch list 'shop/*'
+  # watch the locks until Ctrl-C
+  redlatch list --watch --ours
+  # for a script: names that somebody waits for
+  redlatch list --json | jq -r '.[] | select(.waiting != []) | .name'
+`,
+		Args: commandline.Arguments(&l.Pattern),
+	}
+	flags := cmd.Flags()
+	l.Pattern = "*"
+	l.connection.addTo(flags)
+	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch one on each line.")
+	commandline.Bool(flags, &l.Watch, "watch", "", "Look again every --every, until interrupted.")
+	flags.Var(commandline.Optional(&l.Every, commandline.Duration), "every", "How long --watch waits between two looks. Defaults to 2s.")
+	commandline.Bool(flags, &l.Ours, "ours", "", "Leave out keys that are not redlatch's.")
+	return cmd
 }
 
 // Run lists once, or until a signal.

@@ -9,7 +9,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -18,20 +21,23 @@ import (
 type lockCmd struct {
 	acquisition
 
-	TTL    *time.Duration `name:"ttl" env:"REDLATCH_TTL" placeholder:"D" help:"How long the nodes keep the lock. Nothing renews it but redlatch extend, or --keep. Defaults to --max-ttl, with --keep to 10s at most."`
-	JSON   bool           `name:"json" help:"Print name, handle, token, until, ttl and nodes as JSON."`
-	Keep   bool           `help:"Leave a process behind that renews the lock until it is unlocked, or until --parent ends."`
-	Parent *int           `placeholder:"PID" help:"Release the lock when this process ends; $$ is the shell itself. Needs --keep."`
+	TTL    *time.Duration
+	JSON   bool
+	Keep   bool
+	Parent *int
 
 	// Keeper: this is the process that --keep leaves behind.
-	Keeper bool `hidden:""`
+	Keeper bool
 	// kept is closed when its caller may go.
 	kept chan struct{}
 }
 
-// Help says what the handle is for, and what is weaker than with run.
-func (*lockCmd) Help() string {
-	return `Prints a handle, on one line, with which any process extends the lock and unlocks it:
+// line is its command line.
+func (l *lockCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lock <name>",
+		Short: "Take a lock and print the handle to extend and unlock it by.",
+		Long: `Prints a handle, on one line, with which any process extends the lock and unlocks it:
 
 	handle=$(redlatch lock --ttl 25s job) || exit
 	...
@@ -45,6 +51,10 @@ A process that is left behind renews the lock until redlatch unlock, until the p
 
 Nobody watches over what runs under the lock: without --keep it ends when its TTL has passed, whatever still runs, and with it when no quorum of nodes can be reached for so long. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
 
+Arguments:
+
+	<name>  The lock's name.
+
 Exit codes:
 
 	0      locked
@@ -54,7 +64,24 @@ Exit codes:
 	75     held by another (-E sets another code)
 	76     the lock ran out before its handle could be printed
 	77     a node refused (password, permission, wrong type, ...)
-	128+n  signal n ended the wait for the lock`
+	128+n  signal n ended the wait for the lock`,
+		Example: `  # take a lock in a script, for 25 s
+  handle=$(redlatch lock -w 10 --ttl 25 job) || exit
+  # for as long as this script runs, or until it unlocks it
+  handle=$(redlatch lock --keep --parent $$ job) || exit
+`,
+		Args: commandline.Arguments(&l.Name),
+	}
+	flags := cmd.Flags()
+	l.acquisition.addTo(flags)
+	flags.Var(commandline.Optional(&l.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock. Nothing renews it but redlatch extend, or --keep. Defaults to --max-ttl, with --keep to 10s at most.")
+	commandline.Bool(flags, &l.JSON, "json", "", "Print name, handle, token, until, ttl and nodes as JSON.")
+	commandline.Bool(flags, &l.Keep, "keep", "", "Leave a process behind that renews the lock until it is unlocked, or until --parent ends.")
+	flags.Var(commandline.Optional(&l.Parent, commandline.Int), "parent", "Release the lock when this process, `PID`, ends; $$ is the shell itself. Needs --keep.")
+	commandline.Bool(flags, &l.Keeper, "keeper", "", "")
+	flags.Lookup("keeper").Hidden = true
+	fromEnvironment(flags, "ttl")
+	return cmd
 }
 
 // printTimeout bounds what is done about a lock that is held already.

@@ -5,73 +5,78 @@ import (
 	"os"
 	"strings"
 
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // manCmd is `redlatch man`: the manual page, from what the help is made from.
 type manCmd struct{}
 
+func (manCmd) line() *cobra.Command {
+	return &cobra.Command{Use: "man", Short: "Print the manual page.", Args: commandline.Arguments(), Example: `  # read it
+  redlatch man | man -l -
+  # install it
+  redlatch man > /usr/local/share/man/man1/redlatch.1
+`}
+}
+
 // Run prints it as man(7) has it.
 func (manCmd) Run(*printer) error {
-	if _, err := os.Stdout.WriteString(manPage(newProgram())); err != nil {
+	if _, err := os.Stdout.WriteString(manPage(newProgram(new(command)))); err != nil {
 		return &outcome{code: exitSystem, err: err}
 	}
 	return nil
 }
 
-func manPage(program *commandline.Command) string {
+func manPage(program *cobra.Command) string {
 	var m manText
 	m.line(`.TH REDLATCH 1 "" "redlatch" "User Commands"`)
 	m.section("NAME")
-	m.text("redlatch - " + lowerFirst(strings.TrimSuffix(program.Help, ".")))
+	m.text("redlatch - " + lowerFirst(strings.TrimSuffix(program.Short, ".")))
 	m.section("SYNOPSIS")
 	commands := visible(program)[1:]
 	for _, d := range commands {
-		if len(d.Commands) == 0 {
+		if !d.HasSubCommands() {
 			m.line(".br")
-			m.text(d.Usage())
+			m.text(d.UseLine())
 		}
 	}
 	m.section("DESCRIPTION")
 	m.text("Locks are held on one Redis or Valkey server, or by a majority of several independent ones. A duration is a number of seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h.")
 	m.section("COMMANDS")
 	environment := make(map[string]bool)
-	var variables []*commandline.Flag
+	var variables []*pflag.Flag
 	for _, d := range commands {
-		if len(d.Commands) > 0 {
+		if d.HasSubCommands() {
 			continue
 		}
-		m.line(".SS " + manEscape(d.Usage()))
-		m.text(d.Help)
-		m.paragraphs(d.Detail())
-		for _, arg := range d.Args {
-			m.item(strings.ToUpper(arg.Name), arg.Help)
-		}
-		for _, flag := range d.AllFlags() {
-			spelling := strings.Join(flag.Spellings(), ", ")
-			if flag.TakesValue() {
-				spelling += "=" + flag.Placeholder()
+		m.line(".SS " + manEscape(d.UseLine()))
+		m.text(d.Short)
+		m.paragraphs(d.Long)
+		for _, flag := range shown(d) {
+			spelling := strings.Join(spellings(flag), ", ")
+			if takesValue(flag) {
+				spelling += " " + placeholder(flag)
 			}
-			m.item(spelling, flag.FullHelp())
-			if flag.Env != "" && !environment[flag.Env] {
-				environment[flag.Env] = true
+			_, help := pflag.UnquoteUsage(flag)
+			m.item(spelling, help)
+			if name := variable(flag); name != "" && !environment[name] {
+				environment[name] = true
 				variables = append(variables, flag)
 			}
 		}
-		if len(d.Examples) > 0 {
+		if d.Example != "" {
 			m.line(".PP")
 			m.text("Examples:")
-			for _, e := range d.Examples {
-				m.line(".PP")
-				m.text("# " + e.What)
-				m.verbatim(e.Line)
-			}
+			m.verbatim(d.Example)
 		}
 	}
 	m.section("ENVIRONMENT")
 	m.text("Each stands for its flag, which goes before it; an empty one counts as unset.")
 	for _, flag := range variables {
-		m.item(flag.Env, "--"+flag.Name)
+		m.item(variable(flag), "--"+flag.Name)
 	}
 	m.item("REDLATCH_PASSWORD", "The password for every URL that has none.")
 	m.item("REDLATCH_NAME, REDLATCH_TOKEN, REDLATCH_DEADLINE", "What COMMAND of redlatch run finds: the name of the lock, its fencing token, and until when it was certain to be held as COMMAND started.")

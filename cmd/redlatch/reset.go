@@ -8,17 +8,25 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // resetFlags are what `redlatch admit` has for writing a node's record of the deployment anew.
 // For all nodes at once there is `redlatch deployment set`.
 type resetFlags struct {
-	Reset bool `help:"Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-quarantine, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before."`
-	Yes   bool `help:"Do not ask whether they were. Needed for --reset where nobody can be asked."`
+	Reset bool
+	Yes   bool
+}
+
+// addTo adds them.
+func (f *resetFlags) addTo(flags *pflag.FlagSet) {
+	commandline.Bool(flags, &f.Reset, "reset", "", "Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-quarantine, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before.")
+	commandline.Bool(flags, &f.Yes, "yes", "", "Do not ask whether they were. Needed for --reset where nobody can be asked.")
 }
 
 // reset moves the nodes that were named to the deployment as cfg has it.

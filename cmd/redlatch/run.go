@@ -11,31 +11,34 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // runCmd is `redlatch run`.
 type runCmd struct {
 	acquisition
 
-	TTL     time.Duration `name:"ttl" env:"REDLATCH_TTL" default:"10s" placeholder:"D" help:"How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s."`
-	MinHold time.Duration `env:"REDLATCH_MIN_HOLD" placeholder:"D" help:"Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it."`
-	MaxRun  time.Duration `env:"REDLATCH_MAX_RUN" placeholder:"D" help:"End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit."`
-	Grace   time.Duration `env:"REDLATCH_GRACE" placeholder:"D" help:"How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL."`
+	TTL     time.Duration
+	MinHold time.Duration
+	MaxRun  time.Duration
+	Grace   time.Duration
 
-	OwnGroup bool `env:"REDLATCH_OWN_GROUP" help:"Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it is in ours, as with flock."`
+	OwnGroup bool
 
-	Shell *string `name:"command" short:"c" placeholder:"STRING" help:"Have the shell ($SHELL, or /bin/sh) run this, instead of a COMMAND after --."`
+	Shell *string
 
-	Command []string `arg:"" optional:"" passthrough:"" help:"The command and its arguments, after --."`
+	Command []string
 }
 
-// Usage is the first line of `redlatch run --help`.
-func (*runCmd) Usage() string { return "redlatch run [flags] NAME (-- COMMAND [ARG...] | -c STRING)" }
-
-// Help is its long text.
-func (*runCmd) Help() string {
-	return `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
+// line is its command line.
+func (r *runCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [flags] NAME (-- COMMAND [ARG...] | -c STRING)",
+		Short: "Run a command while holding a lock.",
+		Long: `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
 
 COMMAND stays in the process group that redlatch is in, as with flock: Ctrl-C and Ctrl-Z reach both. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH that are sent to redlatch alone are passed on to COMMAND and what it started in that group; signals that were ignored as redlatch started stay so. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group COMMAND leads a group of its own. What COMMAND leaves running when it ends by itself goes on without the lock.
 
@@ -43,9 +46,57 @@ When the lock is lost, COMMAND and what it started in its group get SIGTERM at o
 
 Not killed is what redlatch may not send signals to, such as what sudo runs for a user other than root: that is said at once, with its pid, and the exit code is 76 all the same. Nor is what a service such as docker or systemd runs at COMMAND's request. Without /proc, COMMAND gets a group of its own, and only that is killed.
 
+Arguments:
+
+	NAME     The lock's name.
+	COMMAND  The command and its arguments, after --.
+
 Exit codes:
 
-` + exitTable()
+` + exitTable(),
+		Example: `  # a cron job on three machines, once a night
+  redlatch run -n --min-hold 60 nightly-report -- ./report.sh
+  # wait a minute for it, then give up with exit code 75
+  redlatch run -w 60 deploy -- ./deploy.sh production
+  # as flock does it
+  redlatch run -n -E 1 backup -c 'pg_dump shop | gzip > shop.gz'
+  # three servers: a majority of them decides
+  redlatch run --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 job -- ./job
+`,
+		Args: r.arguments,
+	}
+	flags := cmd.Flags()
+	r.acquisition.addTo(flags)
+	r.TTL = 10 * time.Second
+	flags.Var(commandline.Duration(&r.TTL), "ttl", "How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s.")
+	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it.")
+	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit.")
+	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL.")
+	commandline.Bool(flags, &r.OwnGroup, "own-group", "", "Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it is in ours, as with flock.")
+	flags.FuncP("command", "c", "Have the shell ($SHELL, or /bin/sh) run `STRING`, instead of a COMMAND after --.", func(text string) error {
+		r.Shell = &text
+		return nil
+	})
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.Flags().NArg() > 1 { // it is COMMAND's
+			return errNoDashes
+		}
+		return err
+	})
+	fromEnvironment(flags, "ttl", "min-hold", "max-run", "grace", "own-group")
+	return cmd
+}
+
+// arguments takes NAME, and COMMAND with the "--" before it.
+func (r *runCmd) arguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("no NAME")
+	}
+	r.Name, r.Command = args[0], args[1:]
+	if cmd.ArgsLenAtDash() == 1 {
+		r.Command = append([]string{"--"}, r.Command...)
+	}
+	return nil
 }
 
 // terms are the times around a lost lock.
@@ -80,9 +131,12 @@ func (r *runCmd) terms() terms {
 	return t
 }
 
+const form = "redlatch run NAME -- COMMAND [ARG...], or redlatch run NAME -c STRING"
+
+var errNoDashes = usage(form, "no \"--\" between NAME and COMMAND")
+
 // check refuses flags that cannot work, before anything is sent.
 func (r *runCmd) check() error {
-	const form = "redlatch run NAME -- COMMAND [ARG...], or redlatch run NAME -c STRING"
 	switch {
 	case r.Shell != nil && len(r.Command) > 0:
 		return usage("give one of them", "both -c and a COMMAND after NAME")
@@ -92,7 +146,7 @@ func (r *runCmd) check() error {
 	case len(r.Command) == 0:
 		return usage(form, "no COMMAND")
 	case r.Command[0] != "--":
-		return usage(form, "no \"--\" between NAME and COMMAND")
+		return errNoDashes
 	case len(r.Command) == 1 || r.Command[1] == "":
 		return usage(form, "no COMMAND after \"--\"")
 	}

@@ -63,6 +63,14 @@ func misplaced(url string) [][]string {
 		{"show", "--node=" + url, "job"},
 		{"show", "--node-timeout", url, "job"},
 		{"show", "--max-ttl=" + url, "job"},
+		{"show", "-" + url, "job"},
+		{"show", "--" + url, "job"},
+		{"__complete", "show", "--node-timeout", url, ""},
+		{"__completeNoDesc", "show", "--node-timeout", url, ""},
+		{"help", url},
+		{"completion", url},
+		{"run", "--wait", url, "job", "--", "true"},
+		{"run", "--wait", "0", "job", url, "--", "true"},
 		{url, "--nodes", "redis://127.0.0.1:1", "job"},
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/oneshot"
 )
@@ -19,17 +22,21 @@ import (
 type showCmd struct {
 	connection
 
-	JSON bool `name:"json" help:"Print JSON."`
+	JSON bool
 
-	Name string `arg:"" help:"The lock's name."`
+	Name string
 }
 
-// exitFree is what `redlatch show` exits with when nobody holds the lock.
-const exitFree = 1
+// line is its command line.
+func (s *showCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show <name>",
+		Short: "Say who holds a lock.",
+		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock.
 
-// Help explains the exit codes.
-func (*showCmd) Help() string {
-	return `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock.
+Arguments:
+
+	<name>  The lock's name.
 
 Exit codes:
 
@@ -37,8 +44,22 @@ Exit codes:
 	1   nobody holds it
 	64  usage
 	69  no quorum: too few nodes answered to tell
-	77  a node refused (password, permission, wrong type, ...)`
+	77  a node refused (password, permission, wrong type, ...)`,
+		Example: `  # who has it, and for how long
+  redlatch show job
+  # for a script
+  redlatch show --json job | jq -r .label
+`,
+		Args: commandline.Arguments(&s.Name),
+	}
+	flags := cmd.Flags()
+	s.connection.addTo(flags)
+	commandline.Bool(flags, &s.JSON, "json", "", "Print JSON.")
+	return cmd
 }
+
+// exitFree is what `redlatch show` exits with when nobody holds the lock.
+const exitFree = 1
 
 // Run asks the nodes and prints what they say.
 func (s *showCmd) Run(out *printer) error {

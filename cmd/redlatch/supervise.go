@@ -39,6 +39,8 @@ type supervisor struct {
 	ending         reason
 	killAt, killed time.Time
 	left           found
+	// alone: the guards were killed by this process, which waits for COMMAND in their place.
+	alone bool
 	// refused are processes that were said to be beyond our reach.
 	refused map[int]bool
 }
@@ -137,13 +139,14 @@ func (s *supervisor) done() bool {
 	case len(s.left.refused) > 0 && s.ending != ranTooLong:
 		return true // it was said
 	case s.left.dying == 0 && len(s.left.refused) == 0:
-		if s.child.reaped || time.Since(s.killed) < time.Second {
-			return s.child.reaped
+		if !s.child.reaped && time.Since(s.killed) >= time.Second {
+			// Somebody has stopped COMMAND's parent, which would wait for it, or
+			// the machine is too busy to give it a turn.
+			s.alone = true
+			s.child.killGuards()
 		}
-		// Somebody has stopped COMMAND's parent, which would wait for it. Or
-		// it was killed where orphans cannot be adopted: then init does.
-		s.child.killGuards()
-		return s.ending == parentKilled
+		// Where orphans cannot be adopted, init waits for it.
+		return s.child.reaped || time.Since(s.killed) >= patience
 	case s.child.reaped && time.Since(s.killed) >= patience:
 		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
 		return true
@@ -230,6 +233,7 @@ func (s *supervisor) sayRefused(pids []int) {
 func (s *supervisor) changed(ev event) {
 	switch {
 	case s.child.reaped, ev.started != 0:
+	case s.alone && (ev.of == ofGuard || ev.of == ofParent):
 	case ev.of == ofGuard:
 		s.out.warn("the guard process has ended (%v): COMMAND's parent process alone kills what COMMAND started if redlatch is killed", describe(ev.status))
 	case ev.of == ofParent:
@@ -239,7 +243,7 @@ func (s *supervisor) changed(ev event) {
 	default:
 		s.child.reaped, s.status = true, ev.status
 		s.out.detail("COMMAND ended: %s", describe(ev.status))
-		if ev.of == ofOrphan {
+		if ev.of == ofOrphan && !s.alone {
 			s.parentEnded()
 		}
 		if s.child.guards.shared.expired.Load() {

@@ -5,11 +5,19 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // versionCmd is `redlatch version`. It is what was asked for, so it goes to
 // stdout.
 type versionCmd struct{}
+
+func (versionCmd) line() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Show the version.", Args: commandline.Arguments()}
+}
 
 func (versionCmd) Run(*printer) error {
 	_, err := fmt.Fprintln(os.Stdout, version())

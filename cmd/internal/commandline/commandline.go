@@ -1,0 +1,190 @@
+// Package commandline is what redlatch's two programs add to cobra: its words, its help, and that
+// no secret is in either. It uses no template of cobra's: text/template calls methods by their
+// names, and the linker would keep all of rueidis's.
+package commandline
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/internal/redisconn"
+)
+
+// ErrVersion is the error of a command line with --version; that of one with --help is
+// pflag.ErrHelp.
+var ErrVersion = errors.New("the version is asked for")
+
+// Complete gives program, to which all its commands have been added, what all programs have.
+func Complete(program *cobra.Command) {
+	cobra.EnableCommandSorting = false
+	program.SilenceErrors, program.SilenceUsage = true, true
+	program.TraverseChildren = true
+	program.CompletionOptions.DisableDefaultCmd = true
+	program.PersistentFlags().BoolFunc("version", "Show the version.", func(string) error { return ErrVersion })
+	help := &cobra.Command{Use: "help [<command> ...]", Short: "Show the help of a command.", Run: func(*cobra.Command, []string) {}}
+	help.Example = fmt.Sprintf("  # all about %[1]s run\n  %[1]s help run\n", program.Name())
+	program.SetHelpCommand(help)
+	// The last is in place of cobra's, which prints what was typed and cannot be read.
+	program.AddCommand(help, &cobra.Command{Use: cobra.ShellCompRequestCmd, Aliases: []string{cobra.ShellCompNoDescRequestCmd}, Hidden: true, DisableFlagParsing: true, RunE: func(cmd *cobra.Command, _ []string) error {
+		return fmt.Errorf("unknown command %s", cmd.CalledAs())
+	}})
+	for _, cmd := range All(program) {
+		cmd.Flags().SortFlags = false
+		cmd.InitDefaultHelpFlag()
+		cmd.Flags().Lookup("help").Usage = "Show the help of the command."
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { f.DefValue = "" }) // its help says it
+		if cmd.HasSubCommands() {
+			cmd.SuggestionsMinimumDistance = 2
+			cmd.Args = noCommand
+			cmd.RunE = noCommand
+		}
+	}
+}
+
+// Parse runs the command of program that args name, and returns it. The error is in words like
+// the others and shows no secret.
+func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
+	if len(args) > 0 && args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
+	}
+	helps := false
+	program.SetHelpFunc(func(*cobra.Command, []string) { helps = true })
+	program.SetArgs(args)
+	cmd, err := program.ExecuteC()
+	for c := cmd; c != nil; c = c.Parent() {
+		helps = helps || c.Flags().Changed("help") // also before the command's name
+	}
+	switch {
+	case helps && cmd.HasSubCommands() && cmd.Flags().NArg() > 0:
+		return cmd, noCommand(cmd, cmd.Flags().Args())
+	case helps:
+		return cmd, pflag.ErrHelp
+	}
+	return cmd, inWords(cmd, err)
+}
+
+// All are a command and those below it, in their order.
+func All(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, below := range cmd.Commands() {
+		all = append(all, All(below)...)
+	}
+	return all
+}
+
+// Visible are the commands next below that are in a help.
+func Visible(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden })
+}
+
+// noCommand says what is wrong where one of the commands below it was to be named.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unknown command %s%s", Shown(args[0]), meant(cmd, args[0], ""))
+	}
+	var names []string
+	for _, below := range Visible(cmd) {
+		names = append(names, below.Name())
+	}
+	return fmt.Errorf("no command: give %s", either(names))
+}
+
+// arguments are the words of a command's line of use that stand for arguments.
+var arguments = regexp.MustCompile(`<([a-z]+)>(\]?)`)
+
+// Placeholders are the names of the command's arguments.
+func Placeholders(cmd *cobra.Command) []string {
+	var names []string
+	for _, match := range arguments.FindAllStringSubmatch(cmd.Use, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// Arguments takes the arguments that the command's line of use has, in its order.
+func Arguments(to ...*string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(to) {
+			return fmt.Errorf("unexpected argument %s", Shown(args[len(to)]))
+		}
+		for i, match := range arguments.FindAllStringSubmatch(cmd.Use, -1) {
+			switch {
+			case i < len(args):
+				*to[i] = args[i]
+			case match[2] == "":
+				return fmt.Errorf("no <%s>", match[1])
+			}
+		}
+		if len(cmd.ValidArgs) > 0 && !slices.Contains(cmd.ValidArgs, args[0]) {
+			return fmt.Errorf("<%s> is %q: it must be %s", Placeholders(cmd)[0], Shown(args[0]), either(cmd.ValidArgs))
+		}
+		return nil
+	}
+}
+
+// inWords is err, which may be one of pflag's.
+func inWords(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s: %w", e.GetFlag().Name, e.Unwrap())
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		placeholder, _ := pflag.UnquoteUsage(e.GetFlag())
+		return fmt.Errorf("--%s has no value: --%s %s", e.GetFlag().Name, e.GetFlag().Name, placeholder)
+	}
+	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return fmt.Errorf("%s is no flag", Shown(e.GetSpecifiedFlag()))
+	}
+	e, ok := errors.AsType[*pflag.NotExistError](err)
+	switch {
+	case !ok:
+		return err
+	case e.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("unknown flag -%s", e.GetSpecifiedName())
+	case strings.Trim(e.GetSpecifiedName(), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
+		return errors.New("unknown flag --…") // what is before a "=" may be part of a URL
+	}
+	var names cobra.Command // it has cobra look for what was meant
+	names.SuggestionsMinimumDistance = 2
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: f.Name, Hidden: f.Hidden, Run: func(*cobra.Command, []string) {}})
+	})
+	return fmt.Errorf("unknown flag --%s%s", e.GetSpecifiedName(), meant(&names, e.GetSpecifiedName(), "--"))
+}
+
+// meant asks whether one of the commands below it was meant.
+func meant(cmd *cobra.Command, typed, dashes string) string {
+	var names []string
+	for _, name := range cmd.SuggestionsFor(typed) {
+		names = append(names, dashes+name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": did you mean " + either(names) + "?"
+}
+
+// either is a list of words of which one is to be given.
+func either(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// Shown is what can be shown of a word that may be in the wrong place: of a URL, or of what may be
+// part of one, what has no secret in it.
+func Shown(word string) string {
+	switch {
+	case !strings.Contains(word, "@") && !strings.Contains(word, ":/"):
+		return word
+	case strings.Contains(word, ","): // a piece of a list may be part of a password
+		return "…"
+	}
+	return redisconn.Redact(word)
+}

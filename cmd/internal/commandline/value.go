@@ -1,0 +1,108 @@
+package commandline
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// value is a flag's, whose text parse reads. It does not tell its default: the help does.
+type value[T any] struct {
+	to          *T
+	placeholder string
+	parse       func(string) (T, error)
+}
+
+func (v value[T]) Set(text string) error {
+	parsed, err := v.parse(text)
+	if err == nil {
+		*v.to = parsed
+	}
+	return err
+}
+
+func (value[T]) String() string { return "" }
+func (v value[T]) Type() string { return v.placeholder }
+
+// Duration is the value of a flag that ParseDuration reads.
+func Duration(to *time.Duration) pflag.Value {
+	return value[time.Duration]{to, "D", ParseDuration}
+}
+
+// Int is the value of a flag with a whole number.
+func Int(to *int) pflag.Value {
+	return value[int]{to, "N", func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no whole number", Shown(text))
+		}
+		return n, nil
+	}}
+}
+
+// Uint is the value of a flag with a whole number that is not negative.
+func Uint(to *uint64) pflag.Value {
+	return value[uint64]{to, "N", func(text string) (uint64, error) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no whole number, 0 or more", Shown(text))
+		}
+		return n, nil
+	}}
+}
+
+// ListType is what the value of a List says it is.
+const ListType = "LIST"
+
+// List is the value of a flag with texts between commas, which are taken as they are: pflag's
+// lists have quotes.
+func List(to *[]string) pflag.Value {
+	return value[[]string]{to, ListType, func(text string) ([]string, error) {
+		if text == "" {
+			return nil, nil
+		}
+		return strings.Split(text, ","), nil
+	}}
+}
+
+// Optional is the value of a flag that leaves nil where it is not given.
+func Optional[T any](to **T, of func(*T) pflag.Value) pflag.Value {
+	return value[*T]{to, of(new(T)).Type(), func(text string) (*T, error) {
+		given := new(T)
+		return given, of(given).Set(text)
+	}}
+}
+
+// Bool adds a flag that is true where it is given without a value.
+func Bool(flags *pflag.FlagSet, to *bool, name, short, help string) {
+	flags.VarPF(value[bool]{to, "bool", parseBool}, name, short, help).NoOptDefVal = "true"
+}
+
+func parseBool(text string) (bool, error) {
+	switch text {
+	case "true", "1", "yes":
+		return true, nil
+	case "false", "0", "no":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", Shown(text))
+}
+
+// ParseDuration reads a duration as Go writes them, or a plain number of seconds as
+// flock(1), timeout(1) and sleep(1) do.
+func ParseDuration(text string) (time.Duration, error) {
+	if strings.Trim(text, "+-.0123456789") == "" {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if ns := seconds * float64(time.Second); err == nil && ns > -1<<63 && ns < 1<<63 {
+			return time.Duration(ns), nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration: give seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h", Shown(text))
+	}
+	return d, nil
+}
