@@ -17,7 +17,7 @@
 //
 // # Waiting
 //
-// In BenchmarkCrowd all want one name: separate clients, or the callers of one.
+// In BenchmarkContention all want one name: separate clients, or the callers of one.
 // What counts is how long each waited, and who got how much; those who lock
 // again at once, before anybody who waits can, have the best rate and median and
 // leave the others the tail. Each slice begins with a time that does not count,

@@ -35,15 +35,15 @@ const handOffsEach = 20
 func handOffs(b *testing.B, n int) {
 	on := servers(b, n)
 	pings := openPings(b, on)
-	var crowds []*crowd
+	var all []*rivals
 	var name []string
-	bare := crowdContestant{contestant: contestant{name: "scripts", nodes: 1, open: openCalling}}
-	for _, who := range append(crowdContestants, bare) {
+	bare := rivalContestant{contestant: contestant{name: "scripts", nodes: 1, open: openCalling}}
+	for _, who := range append(rivalContestants, bare) {
 		if who.nodes < n {
 			continue
 		}
-		c := openCrowd(b, who, 2, on)
-		crowds, name = append(crowds, c), append(name, "handoff/"+b.Name()+"/"+c.name)
+		c := openRivals(b, who, 2, on)
+		all, name = append(all, c), append(name, "handoff/"+b.Name()+"/"+c.name)
 		var err error
 		for range 5 { // fills script caches; a busy machine's may fail
 			if _, err = c.handOff(name[len(name)-1]); err == nil {
@@ -55,7 +55,7 @@ func handOffs(b *testing.B, n int) {
 		}
 	}
 	var trips, quorums []time.Duration
-	took, failed := make([][]time.Duration, len(crowds)), make([]int, len(crowds))
+	took, failed := make([][]time.Duration, len(all)), make([]int, len(all))
 	for turn := 0; b.Loop(); {
 		for range handOffsEach {
 			time.Sleep(idle)
@@ -63,11 +63,11 @@ func handOffs(b *testing.B, n int) {
 			time.Sleep(idle)
 			quorums = append(quorums, pings.quorum())
 			// One each, so that all have the same moments.
-			for i := range crowds {
-				k := (i + turn) % len(crowds)
-				d, err := crowds[k].handOff(name[k])
+			for i := range all {
+				k := (i + turn) % len(all)
+				d, err := all[k].handOff(name[k])
 				if err != nil { // it counts with its length
-					b.Logf("%s: %v", crowds[k].name, err)
+					b.Logf("%s: %v", all[k].name, err)
 					failed[k]++
 				}
 				took[k] = append(took[k], d)
@@ -77,7 +77,7 @@ func handOffs(b *testing.B, n int) {
 	}
 	b.ReportMetric(0, "ns/op")
 	if failed[0] > len(took[0])/4 { // more than a busy machine's
-		b.Fatalf("%d of %d hand-offs of %s failed", failed[0], len(took[0]), crowds[0].name)
+		b.Fatalf("%d of %d hand-offs of %s failed", failed[0], len(took[0]), all[0].name)
 	}
 
 	trip, quorum := quantileOf(trips, .5), quantileOf(quorums, .5)
@@ -87,15 +87,15 @@ func handOffs(b *testing.B, n int) {
 	if n > 1 {
 		fmt.Fprintf(w, "PING of a quorum\t%.0f\t%.0f\t%.1f\t\t\n", micro(quorum), micro(quantileOf(quorums, .99)), micro(quorum)/micro(trip))
 	}
-	for k, c := range crowds {
+	for k, c := range all {
 		median := quantileOf(took[k], .5)
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.1f\t%.2f\t\n", c.name, micro(median), micro(quantileOf(took[k], .99)), micro(median)/micro(trip), micro(median)/micro(quantileOf(took[0], .5)))
 	}
 	w.Flush()
 	b.ReportMetric(micro(quantileOf(took[0], .5))/micro(trip), "round-trips")
 	b.ReportMetric(micro(quantileOf(took[0], .5))/micro(quorum), "quorum-round-trips")
-	for k := 1; k < len(crowds); k++ {
-		b.ReportMetric(micro(quantileOf(took[0], .5))/micro(quantileOf(took[k], .5)), "x-"+crowds[k].name+"-median")
+	for k := 1; k < len(all); k++ {
+		b.ReportMetric(micro(quantileOf(took[0], .5))/micro(quantileOf(took[k], .5)), "x-"+all[k].name+"-median")
 	}
 }
 
@@ -107,7 +107,7 @@ func quantileOf(of []time.Duration, q float64) time.Duration {
 
 // handOff returns how long after the first client's call of unlock the second
 // has the lock that it waits for.
-func (c *crowd) handOff(name string) (time.Duration, error) {
+func (c *rivals) handOff(name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
 	unlock, err := c.clients[0].lock(ctx, name)

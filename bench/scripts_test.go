@@ -17,7 +17,7 @@ import (
 )
 
 // scripts is redlatch's own scripts, sent by the floor's client, which does nothing
-// besides. What it takes more than the floor is what tokens, the quarantine and the line
+// besides. What it takes more than the floor is what tokens, the quarantine and the wait queue
 // cost a server; what redlatch takes more than it is the client's. Like the floor it is a
 // measure, not a lock.
 type scripts struct{}
@@ -108,7 +108,7 @@ func openCalling(addrs []string) (locker, error) {
 	listening := make(chan struct{})
 	listens := sync.OnceFunc(func() { close(listening) })
 	ctx := rueidis.WithOnSubscriptionHook(context.Background(), func(rueidis.PubSubSubscription) { listens() })
-	go client.Receive(ctx, client.B().Subscribe().Channel("redlatch:call:"+process).Build(), func(rueidis.PubSubMessage) {
+	go client.Receive(ctx, client.B().Subscribe().Channel("redlatch:wake:"+process).Build(), func(rueidis.PubSubMessage) {
 		c.called <- struct{}{}
 	}) // until it is closed
 	<-listening

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-var quiet = flag.Float64("quiet", 100, "of Crowd's rounds, count those in which the host of this virtual machine took no more than so many % of the processors' time")
+var quiet = flag.Float64("quiet", 100, "of Contention's rounds, count those in which the host of this virtual machine took no more than so many % of the processors' time")
 
 // ticks is how long the processors have been up, in all, and how much of that the host of a
 // virtual machine took for others (proc(5), /proc/stat); 0 where nobody says.

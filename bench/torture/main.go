@@ -30,6 +30,10 @@ func main() {
 	}
 }
 
+// faults are the kinds that mean the same to every library.
+const faults = "kill,wipe,blackout,hang,partition,split,latency,half-open,reset,refuse,lost-reply,namespace,clock,nudge," +
+	"demote,failback,attach,settings,flush,scripts,restore,stop,crash,starve"
+
 // subject is a library under torture.
 type subject struct {
 	name    string
@@ -69,7 +73,7 @@ func run(ctx context.Context, length time.Duration, seed uint64, keep string) er
 	var results []result
 	for i, s := range subjects {
 		report := filepath.Join(keep, fmt.Sprint("torture-", i+1))
-		args := []string{"run", "--for", length.String(), "--seed", fmt.Sprint(seed), "--report", report}
+		args := []string{"run", "--for", length.String(), "--seed", fmt.Sprint(seed), "--faults", faults, "--report", report}
 		if s.command != "" {
 			args = append(args, "--no-control", "--worker-command", s.command)
 		}

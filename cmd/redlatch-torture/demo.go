@@ -4,30 +4,29 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/demo"
-	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // demoCommands are `redlatch-torture demo` and the processes that it starts.
-type demoCommands struct {
-	Demo       demoCmd       `cmd:"" help:"Race processes for one lock while nodes are killed and hung, and measure what comes of it."`
-	DemoWorker demoWorkerCmd `cmd:"" name:"demo-worker" hidden:""`
-	DemoNode   demoNodeCmd   `cmd:"" name:"demo-node" hidden:""`
-}
-
-var _ = []command{(*demoCmd)(nil), (*demoWorkerCmd)(nil), (*demoNodeCmd)(nil)}
+var demoCommands = []command{new(demoCmd), demoWorkerCmd{}, demoNodeCmd{}}
 
 type demoCmd struct {
-	For        time.Duration `default:"10s" placeholder:"D" help:"How long to race. Defaults to 10s."`
-	Workers    int           `default:"4" placeholder:"N" help:"How many worker processes. Defaults to 4."`
-	NodesCount int           `default:"5" placeholder:"N" help:"How many nodes. Defaults to 5."`
-	Embedded   bool          `help:"Use the embedded servers even where redis-server or valkey-server is installed."`
-	NoLock     bool          `help:"Have the workers ignore the lock, to see that the demo would notice. Exits with 1."`
+	For        time.Duration
+	Workers    int
+	NodesCount int
+	Embedded   bool
+	NoLock     bool
 }
 
-// Help says what is to be seen.
-func (*demoCmd) Help() string {
-	return `Starts servers and worker processes of its own, which are gone when it ends, and touches nothing else. The workers take one lock in turn to change one file by reading and writing it, while nodes are killed, hung and brought back, a minority at a time. An overlap of two workers is found without asking the lock.
+// line is its command line.
+func (d *demoCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Race processes for one lock while nodes are killed and hung, and measure what comes of it.",
+		Long: `Starts servers and worker processes of its own, which are gone when it ends, and touches nothing else. The workers take one lock in turn to change one file by reading and writing it, while nodes are killed, hung and brought back, a minority at a time. An overlap of two workers is found without asking the lock.
 
 Exit codes:
 
@@ -35,7 +34,20 @@ Exit codes:
 	1      something was, or the run proved nothing
 	64     usage
 	71     a process could not be started, or a file not written
-	128+n  signal n ended it early; nothing was violated until then`
+	128+n  signal n ended it early; nothing was violated until then`,
+		Example: `  # what happens when servers die
+  redlatch-torture demo
+`,
+		Args: commandline.Arguments(),
+	}
+	flags := cmd.Flags()
+	d.For, d.Workers, d.NodesCount = 10*time.Second, 4, 5
+	flags.Var(commandline.Duration(&d.For), "for", "How long to race. Defaults to 10s.")
+	flags.Var(commandline.Int(&d.Workers), "workers", "How many worker processes. Defaults to 4.")
+	flags.Var(commandline.Int(&d.NodesCount), "nodes-count", "How many nodes. Defaults to 5.")
+	commandline.Bool(flags, &d.Embedded, "embedded", "", "Use the embedded servers even where redis-server or valkey-server is installed.")
+	commandline.Bool(flags, &d.NoLock, "no-lock", "", "Have the workers ignore the lock, to see that the demo would notice. Exits with 1.")
+	return cmd
 }
 
 // Run runs the demo, which writes to stdout: it is what was asked for.
@@ -54,8 +66,12 @@ func (d *demoCmd) Run() error {
 
 type demoWorkerCmd struct{}
 
+func (demoWorkerCmd) line() *cobra.Command { return &cobra.Command{Use: "demo-worker", Hidden: true} }
+
 func (demoWorkerCmd) Run() error { return demo.Work(os.Stdin, os.Stdout) }
 
 type demoNodeCmd struct{}
+
+func (demoNodeCmd) line() *cobra.Command { return &cobra.Command{Use: "demo-node", Hidden: true} }
 
 func (demoNodeCmd) Run() error { return demo.Serve(os.Stdin, os.Stdout) }

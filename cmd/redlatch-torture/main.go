@@ -9,32 +9,36 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/internal/printable"
-	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 func main() { os.Exit(execute(os.Args[1:])) }
 
-// cli is the command line.
-type cli struct {
-	demoCommands
-	tortureCommands
+// command is what redlatch-torture can be told to do. A nil error is exit code 0; an *outcome
+// chooses another.
+type command interface {
+	// line is its command line, which sets its fields.
+	line() *cobra.Command
+	Run() error
 }
 
-// command is what every field of cli does. A nil error is exit code 0; an *outcome chooses
-// another.
-type command interface{ Run() error }
-
-var examples = map[string][]commandline.Example{
-	"demo": {{What: "what happens when servers die", Line: "redlatch-torture demo"}},
-	"run":  {{What: "an hour of faults, with a page to look at", Line: "redlatch-torture run --for 1h --report ./report"}},
-}
-
-func newProgram() *commandline.Command {
-	return commandline.New("redlatch-torture", "Distributed locks on Redis and Valkey, while machines fail.", new(cli), examples)
+// newProgram returns the program, which sets chosen to the command that is named.
+func newProgram(chosen *command) *cobra.Command {
+	program := &cobra.Command{Use: "redlatch-torture <command>", Short: "Distributed locks on Redis and Valkey, while machines fail."}
+	for _, c := range slices.Concat(demoCommands, tortureCommands) {
+		line := c.line()
+		line.Run = func(*cobra.Command, []string) { *chosen = c }
+		program.AddCommand(line)
+	}
+	commandline.Complete(program)
+	return program
 }
 
 // execute parses args, runs the command they name and returns the exit code.
@@ -57,17 +61,18 @@ func execute(args []string) int {
 }
 
 func parseAndRun(args []string) error {
-	selected, err := newProgram().Parse(args)
+	var chosen command
+	selected, err := commandline.Parse(newProgram(&chosen), args)
 	switch {
-	case errors.Is(err, commandline.ErrHelp):
-		return selected.WriteHelp(os.Stdout)
+	case errors.Is(err, pflag.ErrHelp):
+		return commandline.WriteHelp(os.Stdout, selected)
 	case errors.Is(err, commandline.ErrVersion):
 		_, err := fmt.Println(version())
 		return err
 	case err != nil:
-		return usage("see "+selected.FullPath()+" --help", "%s", commandline.Redacted(err, args, redisconn.Redact))
+		return usage("see "+selected.CommandPath()+" --help", "%s", err)
 	}
-	return selected.Target.(command).Run()
+	return chosen.Run()
 }
 
 // say writes to stderr what nobody asked for; stdout is the report's.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/commandline"
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
 // The exit codes. Those from 64 on have the meaning of sysexits(3), 128+n that of shells.

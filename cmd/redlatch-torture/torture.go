@@ -12,43 +12,43 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
-	"github.com/redlatch/redlatch/internal/commandline"
 )
 
 // tortureCommands are `redlatch-torture run` and the processes that it starts.
-type tortureCommands struct {
-	Torture       tortureCmd       `cmd:"" name:"run" help:"Torture real servers and worker processes, and judge what the locks did."`
-	TortureWorker tortureWorkerCmd `cmd:"" name:"torture-worker" hidden:""`
-}
-
-var _ = []command{(*tortureCmd)(nil), (*tortureWorkerCmd)(nil)}
+var tortureCommands = []command{new(tortureCmd), tortureWorkerCmd{}}
 
 // tortureCmd is `redlatch-torture run`.
 type tortureCmd struct {
-	For        time.Duration `default:"60s" placeholder:"D" help:"How long to torture. Defaults to 60s."`
-	Seed       uint64        `placeholder:"N" help:"What the plan of the faults is drawn from. Defaults to a random one, which is printed."`
-	Topology   string        `placeholder:"KIND" help:"What the servers are to each other: single, redlock, sentinel or cluster. Defaults to redlock."`
-	NodesCount *int          `placeholder:"N" help:"How many servers to start for redlock. Defaults to 5."`
-	Workers    int           `default:"8" placeholder:"N" help:"How many worker processes. Defaults to 8."`
-	Names      int           `placeholder:"N" help:"How many locks they contend for. Defaults to 3, and to 6 with a Cluster."`
-	TTL        time.Duration `name:"ttl" placeholder:"D" help:"The locks' TTL. Defaults to 2s, and to 1s with single and sentinel."`
-	Faults     []string      `placeholder:"KIND" help:"The kinds of faults, separated by commas. Defaults to all that the topology has and that are possible here."`
-	HTML       string        `name:"html" placeholder:"FILE" help:"Write the report as a page of its own."`
-	JSON       string        `name:"json" placeholder:"FILE" help:"Write the report for programs."`
-	Report     string        `placeholder:"DIR" help:"Write report.txt, report.html and report.json there, and the workers' logs if something was violated."`
+	For        time.Duration
+	Seed       uint64
+	Topology   string
+	NodesCount *int
+	Workers    int
+	Names      int
+	TTL        time.Duration
+	Faults     []string
+	HTML       string
+	JSON       string
+	Report     string
 
-	Nodes          []string `placeholder:"URL" help:"Nodes of yours to run on instead, separated by commas. Needs --against-my-nodes."`
-	AgainstMyNodes bool     `help:"Allow to run on nodes that somebody else may use. Nothing is done to them: the faults befall the workers, and proxies between. Keys are the torture's own and are removed."`
+	Nodes          []string
+	AgainstMyNodes bool
 
-	WorkerCommand string `placeholder:"COMMAND" hidden:"" help:"Another library's worker."`
-	NoControl     bool   `hidden:"" help:"Leave out the control run."`
+	WorkerCommand string
+	NoControl     bool
 }
 
-// Help says what is to be seen.
-func (*tortureCmd) Help() string {
-	return `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, and how often a lock could be acquired.
+// line is its command line.
+func (c *tortureCmd) line() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Torture real servers and worker processes, and judge what the locks did.",
+		Long: `Starts servers and worker processes of its own, which are gone when it ends. Workers contend for locks; meanwhile servers are killed, hung, cut off, slowed and their clocks stepped, workers are stopped for longer than their TTL, starved and killed, by a plan that the seed decides. Afterwards the history is judged: whether two ever held one lock at once, whether an update was lost behind a fencing token, whether a key stayed behind, and how often a lock could be acquired.
 
 A run that proved nothing fails, too: for example, if its control run, the same plan over a lock that is broken on purpose, shows no violation.
 
@@ -71,14 +71,23 @@ Kinds of faults, of single and redlock:
 	namespace   packets to or from a server are lost (as root)
 	clock       a server's clock is stepped; nudge: by less than the drift
 	demote      a server is a replica for a while, and a master again, in one process
+	failback    a server's replica is promoted, and then the server again, with what that one has
 	attach      a server is given a replica, which goes again
-	settings    a server's append-only file is switched off or on while it runs, and back
+	settings    appendonly, appendfsync, save or maxmemory-policy is changed, and changed back
+	flush       all keys of a server are deleted; scripts: all its scripts
+	restore     kill -9 of a server, started again with a copy of its data from before
+	admit       an operator admits a server that has forgotten nothing, or in vain a replica
+	set         one node is given another MaxTTL of the deployment, and later the former one
+	set-all     all nodes are, and a worker comes that has it too (redlock, for 4m or longer)
 	stop        SIGSTOP of a worker past the TTL; crash: kill -9; starve: a tenth of the CPU
+	stranger    a client comes whose settings are not the deployment's, and must be refused
+	neighbour   a worker of another deployment comes, for the same locks
 
-Of sentinel and cluster, beside stop, crash and starve:
+Of sentinel and cluster, beside settings, flush, scripts, stop, crash, starve, stranger and neighbour:
 
 	kill, hang  of a master; wipe: killed, and started again without its data (cluster)
-	failover    a replica is promoted by order, its master alive
+	failover    a replica is promoted by order, its master alive, also by force (cluster)
+	failback    the same, and then the former master again; set (sentinel)
 	lag         a replica is promoted that is behind (sentinel)
 	minority    the master, one Sentinel and half of the workers are cut off from the rest (sentinel)
 	sentinel-kill, sentinel-hang
@@ -92,7 +101,32 @@ Exit codes:
 	1      something was, or the run proved nothing
 	64     usage
 	71     a process could not be started, or a file not written
-	128+n  signal n ended it early; nothing was violated until then`
+	128+n  signal n ended it early; nothing was violated until then`,
+		Example: `  # an hour of faults, with a page to look at
+  redlatch-torture run --for 1h --report ./report
+`,
+		Args: commandline.Arguments(),
+	}
+	flags := cmd.Flags()
+	c.For, c.Workers = time.Minute, 8
+	flags.Var(commandline.Duration(&c.For), "for", "How long to torture. Defaults to 60s.")
+	flags.Var(commandline.Uint(&c.Seed), "seed", "What the plan of the faults is drawn from. Defaults to a random one, which is printed.")
+	flags.StringVar(&c.Topology, "topology", "", "What the servers are to each other, `KIND`: single, redlock, sentinel or cluster. Defaults to redlock.")
+	flags.Var(commandline.Optional(&c.NodesCount, commandline.Int), "nodes-count", "How many servers to start for redlock. Defaults to 5.")
+	flags.Var(commandline.Int(&c.Workers), "workers", "How many worker processes. Defaults to 8.")
+	flags.Var(commandline.Int(&c.Names), "names", "How many locks they contend for. Defaults to 3, and to 6 with a Cluster.")
+	flags.Var(commandline.Duration(&c.TTL), "ttl", "The locks' TTL. Defaults to 2s, and to 1s with single and sentinel.")
+	flags.Var(commandline.List(&c.Faults), "faults", "The kinds of faults, `KIND,...`. Defaults to all that the topology has and that are possible here.")
+	flags.StringVar(&c.HTML, "html", "", "Write the report as a page of its own, `FILE`.")
+	flags.StringVar(&c.JSON, "json", "", "Write the report for programs, `FILE`.")
+	flags.StringVar(&c.Report, "report", "", "`DIR` for report.txt, report.html and report.json, and for the workers' logs if something was violated.")
+	flags.Var(commandline.List(&c.Nodes), "nodes", "Nodes of yours, `URL,...`, to run on instead. Needs --against-my-nodes.")
+	commandline.Bool(flags, &c.AgainstMyNodes, "against-my-nodes", "", "Allow to run on nodes that somebody else may use. Nothing is done to them: the faults befall the workers, and proxies between. Keys are the torture's own and are removed.")
+	flags.StringVar(&c.WorkerCommand, "worker-command", "", "`COMMAND` is another library's worker.")
+	flags.Lookup("worker-command").Hidden = true
+	commandline.Bool(flags, &c.NoControl, "no-control", "", "Leave out the control run.")
+	flags.Lookup("no-control").Hidden = true
+	return cmd
 }
 
 // Run runs the torture, which writes to stdout: it is what was asked for.
@@ -212,5 +246,9 @@ func (f *tortureFiles) write(r *report.Report) error {
 }
 
 type tortureWorkerCmd struct{}
+
+func (tortureWorkerCmd) line() *cobra.Command {
+	return &cobra.Command{Use: "torture-worker", Hidden: true}
+}
 
 func (tortureWorkerCmd) Run() error { return torture.Work(os.Stdin, os.Stdout) }

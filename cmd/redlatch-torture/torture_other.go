@@ -4,4 +4,4 @@ package main
 
 // tortureCommands are for Linux: the torture stops processes and makes network
 // namespaces.
-type tortureCommands struct{}
+var tortureCommands []command

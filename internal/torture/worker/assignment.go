@@ -25,9 +25,10 @@ type Assignment struct {
 	// share of those that take about a TTL, and have to be renewed.
 	HoldMS    int64   `json:"hold_ms"`
 	LongHolds float64 `json:"long_holds"`
-	// Deployment and Control are for Redlatch's own workers. Those of the control run use a
-	// lock that is broken.
+	// Deployment, MaxTTLMS and Control are for Redlatch's own workers. MaxTTLMS defaults to
+	// TTLMS. Those of the control run use a lock that is broken.
 	Deployment string `json:"deployment,omitempty"`
+	MaxTTLMS   int64  `json:"max_ttl_ms,omitempty"`
 	Control    bool   `json:"control,omitempty"`
 }
 

@@ -26,6 +26,7 @@ type torturer struct {
 	options   Options
 	acting    sync.WaitGroup
 	resting   chan struct{} // holds one token while the workers are told to rest
+	records   chan struct{} // holds one while the nodes' records of the deployment are changed, or relied on
 	start     time.Time
 	tail      time.Duration // at the end, when nothing is done
 
@@ -33,6 +34,11 @@ type torturer struct {
 	faults []history.Fault
 	looks  []history.Look
 	errs   []string
+	// guests are those who came beside the workers, of the many that were invited.
+	guests  workers
+	invited int
+	// refusals is how often strangers were refused.
+	refusals int
 }
 
 // carryOut begins each item at its time and blocks until all are over. ctx ends
@@ -76,6 +82,9 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 			f.Workers = append(f.Workers, w+1)
 		}
 	}
+	if t.unsettles(it.kind) {
+		turns = append(turns, t.records)
+	}
 	for i, turn := range turns {
 		select {
 		case turn <- struct{}{}:
@@ -101,7 +110,7 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 		if it.step != 0 {
 			f.Step = it.step
 		}
-		if it.aim != anywhere {
+		if it.aim != anywhere || it.kind == stranger {
 			f.Began = worker.Now() // the waiting for it was none of it
 		}
 		wait(ctx, it.for_)
@@ -113,15 +122,46 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 	if it.out > 0 {
 		f.Out = f.Ended + int64(it.out-it.for_)
 	}
-	if err != nil {
-		f.Err = err.Error()
+	if it.kind == killNode && !t.options.Topology.alone() {
+		// The plan counts on its data, and a client has to wait all the same.
+		f.Out += int64(quarantine(t.options.TTL))
+	}
+	for _, p := range nodes {
+		if traits[it.kind].forgets {
+			p.forgot = max(p.forgot, f.Out)
+		}
+	}
+	t.note(f, err)
+}
+
+// note writes a fault down. What could not be begun, and is none for that, is only told.
+func (t *torturer) note(f history.Fault, err error) {
+	if errors.Is(err, errLeftOut) {
+		say(t.options, "fault %d, %s, %v", f.ID, f.Kind, err)
+		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.faults = append(t.faults, f)
 	if err != nil {
+		f.Err = err.Error()
 		t.errs = append(t.errs, fmt.Sprintf("fault %d, %s: %v", f.ID, f.Kind, err))
 	}
+	t.faults = append(t.faults, f)
+}
+
+// errLeftOut says that a fault did not happen.
+var errLeftOut = errors.New("left out")
+
+// unsettles reports that the nodes may not know for a while what the deployment is: a majority
+// of them, or the only one, has lost its record or been given another.
+func (t *torturer) unsettles(k kind) bool {
+	switch k {
+	case blackout, setAll:
+		return true
+	case wipeNode, flush, setOne:
+		return t.options.Topology.alone()
+	}
+	return false
 }
 
 // begin has the fault take effect and returns what ends it, also when it fails
@@ -176,11 +216,23 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		return func() error { return nodes[0].server.StepClock(-it.step) }, nodes[0].server.StepClock(it.step)
 	case demote:
 		_, err := nodes[0].server.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
-		return doing(nodes[0], "REPLICAOF", "NO", "ONE"), err
+		return doing(nodes[0].server, "REPLICAOF", "NO", "ONE"), err
+	case failback:
+		return t.failBack(ctx, it, nodes[0])
 	case attach:
 		return attachReplica(ctx, nodes[0])
-	case settings:
-		return changeSettings(nodes[0])
+	case settings, flush, scripts:
+		return disturb(ctx, it, nodes[0].server)
+	case restore:
+		return restoreCopy(ctx, it, nodes[0])
+	case admit:
+		return t.admit(ctx, it, nodes[0])
+	case setOne, setAll:
+		return t.set(ctx, it, nodeNames(nodes))
+	case stranger:
+		return t.meetStranger(ctx, it)
+	case neighbour:
+		return t.meetNeighbour(ctx)
 	case stop:
 		err := t.ambush(ctx, it.aim, workers[0], workers[0].stop)
 		return workers[0].resume, err
@@ -191,42 +243,6 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 		return starved(workers), nil
 	}
 	panic("torture: no such fault: " + string(it.kind))
-}
-
-// attachReplica gives a node a replica, which the undo takes away.
-func attachReplica(ctx context.Context, p *place) (undo func() error, err error) {
-	replica, err := redistest.StartReplica(ctx, p.server, redistest.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return replica.Close, nil
-}
-
-// changeSettings has a node keep its data in another way, until it is undone.
-func changeSettings(p *place) (undo func() error, err error) {
-	was, now, err := appendOnly(p)
-	if err != nil {
-		return nil, err
-	}
-	_, err = p.server.Do("CONFIG", "SET", "appendonly", now)
-	return doing(p, "CONFIG", "SET", "appendonly", was), err
-}
-
-// doing is a command to the node's server, for later.
-func doing(p *place, command ...string) func() error {
-	return func() error {
-		_, err := p.server.Do(command...)
-		return err
-	}
-}
-
-// appendOnly returns what the server's setting of that name is, and the other value.
-func appendOnly(p *place) (was, other string, err error) {
-	reply, err := p.server.Do("CONFIG", "GET", "appendonly")
-	if strings.Contains(fmt.Sprint(reply), "yes") {
-		return "yes", "no", err
-	}
-	return "no", "yes", err
 }
 
 // loseSome has one command in eight executed and its answer lost.
@@ -373,27 +389,4 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// detail says what is not in the kind.
-func (it item) detail() string {
-	var d []string
-	if it.way != 0 && (it.kind == partition || it.kind == split || it.kind == latency || it.kind == namespace) {
-		d = append(d, map[redistest.Direction]string{
-			redistest.Requests: "requests only", redistest.Replies: "replies only", redistest.Both: "both ways",
-		}[it.way])
-	}
-	if it.kind == latency {
-		d = append(d, fmt.Sprintf("%v and up to %v more", it.delay.Round(time.Millisecond), it.jitter.Round(time.Millisecond)))
-	}
-	if it.hard {
-		d = append(d, map[kind]string{lag: "its master killed", takeover: "by replicas that are behind", fixSlots: "it comes back without its data"}[it.kind])
-	}
-	if it.step != 0 {
-		d = append(d, fmt.Sprintf("by %+.3f s", it.step.Seconds()))
-	}
-	if it.aim != anywhere {
-		d = append(d, string(it.aim))
-	}
-	return strings.Join(d, ", ")
 }

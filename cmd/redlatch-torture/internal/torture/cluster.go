@@ -135,6 +135,9 @@ func (c *clustered) begin(ctx context.Context, it item) (hit []int, undo func() 
 		if err != nil {
 			return hit, nil, err
 		}
+		if it.hard {
+			return hit, nil, c.behind(always, it, master, func() error { return c.cluster.FailOverByForce(always, replica) })
+		}
 		return hit, nil, c.cluster.FailOver(always, replica)
 	case takeover:
 		replica, err := c.replica(master)
@@ -142,6 +145,9 @@ func (c *clustered) begin(ctx context.Context, it item) (hit []int, undo func() 
 			return hit, nil, err
 		}
 		return hit, func() error { return c.takeOver(always, it, replica, master) }, c.takeOver(always, it, master, replica)
+	case settings, flush, scripts:
+		undo, err := disturb(ctx, it, master)
+		return hit, undo, err
 	case moveSlot:
 		undo, err := c.move(always, it, master)
 		return hit, undo, err
@@ -170,17 +176,20 @@ func (c *clustered) replica(master *redistest.Server) (*redistest.Server, error)
 // takeOver has a replica take the place of its master without asking anybody, behind
 // it where the fault is a hard one.
 func (c *clustered) takeOver(ctx context.Context, it item, master, replica *redistest.Server) error {
+	takeOver := func() error { return c.cluster.TakeOver(ctx, replica) }
 	if it.hard {
-		if err := c.cluster.HoldReplication(ctx, master, true); err != nil {
-			return err
-		}
-		wait(ctx, it.delay) // for locks that the replica does not hear of
+		return c.behind(ctx, it, master, takeOver)
 	}
-	err := c.cluster.TakeOver(ctx, replica)
-	if it.hard {
-		err = errors.Join(err, c.cluster.HoldReplication(ctx, master, false))
+	return takeOver()
+}
+
+// behind has something done when the replicas of a master lack its last writes.
+func (c *clustered) behind(ctx context.Context, it item, master *redistest.Server, do func() error) error {
+	if err := c.cluster.HoldReplication(ctx, master, true); err != nil {
+		return err
 	}
-	return err
+	wait(ctx, it.delay) // for locks that the replicas do not hear of
+	return errors.Join(do(), c.cluster.HoldReplication(ctx, master, false))
 }
 
 // move moves the slot of a name to another master, key by key.

@@ -73,6 +73,14 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 		return
 	}
 	defer func() { <-turn }()
+	if t.unsettles(it.kind) {
+		select {
+		case t.records <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() { <-t.records }()
+	}
 	waiting, cancel := context.WithTimeout(ctx, readyLimit)
 	err := node.ready(waiting, it)
 	cancel()
@@ -88,7 +96,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	f := history.Fault{ID: id, Kind: string(it.kind), Part: it.part, Detail: it.detail()}
 	before := node.run(ctx, it.part)
 	f.Began = worker.Now()
-	hit, undo, err := node.begin(ctx, it)
+	hit, undo, err := t.beginComposed(ctx, it)
 	for _, i := range hit {
 		f.Nodes = append(f.Nodes, i+1)
 	}
@@ -113,10 +121,20 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	}
 	look()
 	f.Ended = worker.Now()
+	t.takeOut(&f, it, changed)
+	t.note(f, err)
+}
+
+// takeOut notes until when the fault, which has ended, keeps the node out; changed is when its
+// part last had another master, 0 for never.
+func (t *torturer) takeOut(f *history.Fault, it item, changed int64) {
 	if it.out > 0 {
 		f.Out = f.Ended + int64(settled)
+		if it.kind == flush || it.kind == setOne {
+			changed = f.Ended // not to another master, but to one that has to wait as if it were
+		}
 		if changed != 0 {
-			f.Out = max(f.Out, changed+int64(quarantine(t.options.TTL)))
+			f.Out = max(f.Out, changed+int64(quarantine(max(t.options.TTL, it.maxTTL()))))
 		}
 	}
 	if it.kind == fixSlots || it.kind == moveSlot {
@@ -124,15 +142,16 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 		// that they had waited for and that nobody had used since.
 		f.Part, f.Out = 0, f.Ended+int64(quarantine(t.options.TTL))
 	}
-	if err != nil {
-		f.Err = err.Error()
+}
+
+// beginComposed has a fault take effect. What has to do with clients is the same wherever the
+// node is.
+func (t *torturer) beginComposed(ctx context.Context, it item) (hit []int, undo func() error, err error) {
+	if it.kind == setOne {
+		undo, err = t.set(ctx, it, []string{composedName})
+		return nil, undo, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults = append(t.faults, f)
-	if err != nil {
-		t.errs = append(t.errs, fmt.Sprintf("fault %d, %s: %v", f.ID, f.Kind, err))
-	}
+	return t.ground.node.begin(ctx, it)
 }
 
 // countComposed looks for the locks' keys where they would be.

@@ -43,9 +43,12 @@ type place struct {
 	durable bool
 	wire    *wire // nil without a namespace
 	gates   [sides]*gate
+	target  string // where the gates lead
 
-	// turn holds one token: who has it does something to the node.
-	turn chan struct{}
+	// turn holds one token: who has it does something to the node, and reads and writes forgot,
+	// until when the node is out for what it may have forgotten.
+	turn   chan struct{}
+	forgot int64
 }
 
 // gate is a proxy whose black holes are counted: two faults may want the same.
@@ -98,17 +101,16 @@ func startGround(ctx context.Context, o Options) (g *ground, err error) {
 	}
 	for i, p := range g.nodes {
 		p.name, p.turn = fmt.Sprintf("n%d", i+1), make(chan struct{}, 1)
-		target := ""
 		switch {
 		case p.wire != nil:
-			target = p.wire.addr()
+			p.target = p.wire.addr()
 		case p.server != nil:
-			target = p.server.Addr()
+			p.target = p.server.Addr()
 		default:
-			target = p.url.Host
+			p.target = p.url.Host
 		}
 		for s := range p.gates {
-			proxy, err := redistest.StartProxy(target, redistest.ProxyOptions{Seed: o.Seed + uint64(i*sides+s)})
+			proxy, err := redistest.StartProxy(p.target, redistest.ProxyOptions{Seed: o.Seed + uint64(i*sides+s)})
 			if err != nil {
 				return g, err
 			}

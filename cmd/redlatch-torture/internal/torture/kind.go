@@ -26,11 +26,20 @@ const (
 	clockStep kind = "clock"      // the node's clock is stepped, and stepped back
 	nudge     kind = "nudge"      // the same, within the drift
 	demote    kind = "demote"     // a replica of nobody for a while, and a master again in the same process
+	failback  kind = "failback"   // a replica is promoted, then the former master again, in its process, with what the other has
 	attach    kind = "attach"     // a replica comes, and goes
-	settings  kind = "settings"   // the append-only file is switched off or on while the server runs, and back
+	settings  kind = "settings"   // a setting of the server's is changed while it runs, and changed back
+	flush     kind = "flush"      // all keys are deleted while the server runs
+	scripts   kind = "scripts"    // all its scripts are
+	restore   kind = "restore"    // kill -9, started again with a copy of its data from before
+	admit     kind = "admit"      // an operator admits a node that has forgotten nothing, or one that must not vote
+	setOne    kind = "set"        // one node is given another MaxTTL of the deployment, and later the former one
+	setAll    kind = "set-all"    // all nodes are, and a worker comes that has it too
 	stop      kind = "stop"       // a worker stopped for longer than its TTL
 	crash     kind = "crash"      // a worker killed; another takes its place
 	starve    kind = "starve"     // a few workers get a tenth of the CPU
+	stranger  kind = "stranger"   // a client comes whose settings are not the deployment's
+	neighbour kind = "neighbour"  // a worker of another deployment comes, for the same locks
 )
 
 // Those of a node that several servers make up. There killNode, wipeNode and
@@ -55,12 +64,15 @@ type trait struct {
 	server       bool // needs servers of the torture's own
 	sentinel     bool // befalls a Sentinel
 	worker       bool // befalls workers
+	client       bool // befalls nobody: somebody else comes
+	// ours: means nothing to another library's lock.
+	ours bool
 }
 
 var traits = map[kind]trait{
 	killNode:  {weight: 6, out: true, server: true},
 	wipeNode:  {weight: 2, out: true, forgets: true, server: true},
-	blackout:  {weight: 4, out: true, forgets: true, server: true},
+	blackout:  {weight: 10, out: true, forgets: true, server: true},
 	hangNode:  {weight: 6, out: true, server: true},
 	partition: {weight: 8, out: true},
 	split:     {weight: 4},
@@ -72,12 +84,21 @@ var traits = map[kind]trait{
 	namespace: {weight: 5, out: true, server: true},
 	clockStep: {weight: 5, server: true},
 	nudge:     {weight: 4, server: true},
-	demote:    {weight: 4, out: true, forgets: true, server: true},
+	demote:    {weight: 3, out: true, forgets: true, server: true},
+	failback:  {weight: 3, out: true, forgets: true, server: true},
 	attach:    {weight: 3, server: true},
 	settings:  {weight: 3, server: true},
+	flush:     {weight: 1, out: true, forgets: true, server: true},
+	scripts:   {weight: 3, out: true, server: true},
+	restore:   {weight: 2, out: true, forgets: true, server: true},
+	admit:     {weight: 3, out: true, server: true, ours: true},
+	setOne:    {weight: 1, out: true, forgets: true, server: true, ours: true},
+	setAll:    {weight: 6, out: true, forgets: true, server: true, ours: true},
 	stop:      {weight: 8, worker: true},
 	crash:     {weight: 5, worker: true},
 	starve:    {weight: 3, worker: true},
+	stranger:  {weight: 4, server: true, client: true, ours: true},
+	neighbour: {weight: 3, server: true, client: true, ours: true},
 
 	failover:     {weight: 4, out: true, forgets: true, server: true},
 	lag:          {weight: 6, out: true, forgets: true, server: true},
@@ -93,7 +114,8 @@ var traits = map[kind]trait{
 // in the order in which they are shown.
 var independent = []kind{
 	killNode, wipeNode, blackout, hangNode, partition, split, latency, halfOpen, reset, refuse, lostReply,
-	namespace, clockStep, nudge, demote, attach, settings, stop, crash, starve,
+	namespace, clockStep, nudge, demote, failback, attach, settings, flush, scripts, restore, admit, setOne, setAll,
+	stop, crash, starve, stranger, neighbour,
 }
 
 // parseKinds reads what --faults says, nil for all that the topology has.

@@ -134,6 +134,10 @@ func (o *Options) choose(asked []kind) error {
 		switch {
 		case len(o.Yours) > 0 && traits[k].server:
 			return "nothing is done to nodes that are yours"
+		case traits[k].ours && len(o.WorkerCommand) > 0:
+			return "it is of Redlatch's clients"
+		case k == setAll && o.For < setAllFits:
+			return fmt.Sprintf("it needs --for %v or more", setAllFits)
 		case k == namespace && noWires != nil:
 			return noWires.Error()
 		case (k == clockStep || k == nudge) && noCompiler != nil:
@@ -152,7 +156,7 @@ func (o *Options) choose(asked []kind) error {
 			o.chosen = append(o.chosen, k)
 		case len(asked) > 0:
 			return invalid("--faults names %s: %s", k, why)
-		case len(o.Yours) == 0:
+		case len(o.Yours) == 0 && !traits[k].ours:
 			left = append(left, fmt.Sprintf("%s (%s)", k, why))
 		}
 	}
@@ -190,13 +194,20 @@ func (o *Options) probeNames() []string {
 	return names
 }
 
+// neighbours are another deployment, whose workers want the same locks.
+func (o *Options) neighbours() string { return o.prefix + "-neighbours" }
+
 // setting is what the plan is made for, of the control run's too: that suffers what shows
 // its bug, whatever was chosen.
 func (o *Options) setting(control bool) setting {
 	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, control: control}
 	if control && o.Topology.alone() {
-		// Its workers are left alone: they are to hold locks when servers forget them.
-		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].worker })
+		// Its workers are left alone: they are to hold locks when servers forget them. Nor is its
+		// short time spent on what makes no server forget anything.
+		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].worker || k == settings || k == scripts })
+	}
+	if control { // its lock knows of no deployment
+		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].ours })
 	}
 	for _, k := range o.Topology.telling() {
 		if control && !slices.Contains(s.kinds, k) {

@@ -54,6 +54,11 @@ const (
 	// A blackout fits into a run of blackoutFits, and another comes when so much
 	// time has passed again: little else can happen during it.
 	blackoutFits = 40 * time.Second
+	// unwaitedRun is how many faults by which a lone node forgets follow each for whose end it
+	// was waited, or a minute would not hold all of them.
+	unwaitedRun = 2
+	// The same of all nodes' change to another MaxTTL, and back, each with its quarantine.
+	setAllFits = 4 * time.Minute
 )
 
 // tail is how long nothing is done at the end. Where there is one node it is long
@@ -73,7 +78,10 @@ type planner struct {
 	nodeOut    []time.Duration
 	workerBusy []time.Duration
 	splitBusy  time.Duration
+	clientBusy time.Duration
 	dark       time.Duration // no blackout until then
+	unset      time.Duration // nor a change of all nodes' MaxTTL
+	unwaited   int           // how many faults by which a lone node forgets may come before it votes again
 }
 
 func newPlanner(s setting) *planner {
@@ -96,10 +104,24 @@ func (s setting) plan() []item {
 	p.rand.Shuffle(len(overture), func(i, j int) { overture[i], overture[j] = overture[j], overture[i] })
 	// Those after which nodes are out for long come last, or nothing else could.
 	slices.SortStableFunc(overture, func(a, b kind) int { return p.trouble(a) - p.trouble(b) })
+	if s.control && s.topology.alone() {
+		overture = s.topology.telling() // there is no time for more
+	}
 	if s.length < blackoutFits {
 		overture = slices.DeleteFunc(overture, func(k kind) bool { return k == blackout })
 	}
+	workers := slices.DeleteFunc(slices.Clone(p.kinds), func(k kind) bool { return !traits[k].worker })
 	var items []item
+	var waiting time.Duration // until when nothing but the overture is waited for
+	add := func(k kind, t time.Duration) bool {
+		it, ok := p.make(k, t)
+		ok = ok && it.at+it.for_ <= s.length-s.tail() && p.leavesQuiet(it)
+		if ok {
+			items = append(items, it)
+			p.take(it)
+		}
+		return ok
+	}
 	for t := calm; t < s.length-s.tail(); {
 		var k kind
 		if len(overture) > 0 {
@@ -107,19 +129,23 @@ func (s setting) plan() []item {
 		} else {
 			k = p.drawOf(p.kinds)
 		}
-		it, ok := p.make(k, t)
-		ok = ok && it.at+it.for_ <= s.length-s.tail() && p.leavesQuiet(it)
-		if ok {
-			items = append(items, it)
-			p.take(it)
-		}
+		ok := add(k, t)
 		switch {
 		case ok && len(overture) > 0:
 			overture = overture[1:]
 		case !ok && len(overture) > 0:
 			t += 50 * time.Millisecond // until there is room for it
-			// The others need not wait for it.
-			overture = append(overture[1:], k)
+			if t > waiting && len(workers) > 0 {
+				add(p.drawOf(workers), t)
+				waiting = t + p.between(4*shortestGap, 4*longestGap)
+			}
+			// The others need not wait for it, but on a lone node those after which it is out
+			// for long.
+			next := slices.IndexFunc(overture, func(other kind) bool { return p.topology.alone() && p.trouble(other) > p.trouble(k) })
+			if next < 0 {
+				next = len(overture)
+			}
+			overture = slices.Concat(overture[1:next], []kind{k}, overture[next:])
 			continue
 		}
 		t += shortestGap + time.Duration(p.rand.Int64N(int64(longestGap-shortestGap)))
@@ -130,8 +156,8 @@ func (s setting) plan() []item {
 // leavesQuiet reports whether the nodes are left alone before each look, for
 // longer than a key may stay that could not be deleted.
 func (p *planner) leavesQuiet(it item) bool {
-	if len(it.nodes) == 0 {
-		return true
+	if len(it.nodes) == 0 || it.kind == setAll {
+		return true // one that no look could be after is no reason against a look
 	}
 	look := it.at.Truncate(lookEvery)
 	if it.at > look+lookTime {
@@ -149,11 +175,13 @@ func (p *planner) trouble(k kind) int {
 			return 0
 		}
 		return 2
+	case demote, failback, flush, restore, setOne:
+		return 2
 	case killNode:
 		if p.forgets(k) {
 			return 2
 		}
-	case blackout:
+	case blackout, setAll:
 		return 3
 	}
 	return 1
@@ -218,10 +246,21 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 		it.nodes = p.rand.Perm(p.nodes)[:p.nodes/2+1]
 	case k == blackout:
 		free := p.freeNodes(t, nil)
-		if p.outAt(t) > 0 || len(free) < p.nodes/2+1 || t < p.dark || p.length < blackoutFits {
+		if p.outAt(t) > 0 || len(free) < p.nodes/2+1 || t < p.dark || t < p.clientBusy || p.length < blackoutFits {
 			return it, false
 		}
 		it.nodes = free[:p.nodes/2+1]
+	case k == setAll:
+		free := p.freeNodes(t, nil)
+		if len(free) < p.nodes || t < p.unset || t < p.clientBusy {
+			return it, false
+		}
+		it.nodes = free
+	case tr.client && !p.topology.composed():
+		// Nobody can tell it that its settings are others while a majority has forgotten them.
+		if t < p.clientBusy || p.outAt(t) > (p.nodes-1)/2 {
+			return it, false
+		}
 	default:
 		var fit []bool
 		switch k {
@@ -231,7 +270,10 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 			fit = p.wired
 		}
 		free := p.freeNodes(t, fit)
-		if len(free) == 0 || tr.out && p.outAt(t) >= max(1, (p.nodes-1)/2) {
+		if p.unwaited > 0 && p.forgets(k) {
+			free = p.idleNodes(t)
+		}
+		if len(free) == 0 || tr.out && p.unwaited == 0 && p.outAt(t) >= max(1, (p.nodes-1)/2) {
 			return it, false
 		}
 		it.nodes = free[:1]
@@ -276,8 +318,29 @@ func (p *planner) shape(it *item) {
 		it.step = between(time.Millisecond, drift(ttl)/4)
 	case demote:
 		it.for_ = between(20*time.Millisecond, ttl/2)
+	case failback:
+		it.for_ = between(100*time.Millisecond, ttl/2)
+		it.delay, it.hard = between(50*time.Millisecond, ttl/4), p.rand.IntN(2) == 0
 	case attach, settings:
 		it.for_ = between(200*time.Millisecond, ttl)
+	case flush, scripts:
+		it.for_ = time.Millisecond
+	case restore:
+		it.for_ = between(100*time.Millisecond, ttl/2)
+		it.delay = between(50*time.Millisecond, ttl/2)
+	case admit:
+		it.for_ = between(20*time.Millisecond, ttl/4)
+		it.hard = p.durable[it.nodes[0]] && p.rand.IntN(2) == 0
+	case setOne:
+		it.for_ = between(50*time.Millisecond, ttl/2)
+		it.delay = p.otherMaxTTL()
+	case setAll:
+		it.delay = p.otherMaxTTL()
+		it.for_ = quarantine(max(ttl, it.delay)) + between(ttl/2, 3*ttl/2)
+	case stranger:
+		it.for_ = between(ttl/4, ttl)
+	case neighbour:
+		it.for_ = between(ttl, 3*ttl) // others wait for the same locks
 	case stop:
 		it.for_ = between(ttl*11/10, ttl*5/2)
 		it.aim = aims[p.rand.IntN(len(aims))]
@@ -287,15 +350,40 @@ func (p *planner) shape(it *item) {
 	case starve:
 		it.for_ = between(ttl/2, 3*ttl/2)
 	}
+	if it.kind == failback || it.kind == settings || traits[it.kind].client {
+		it.whom = p.rand.IntN(variants)
+	}
+	if it.kind == stranger && p.topology.alone() {
+		it.whom %= len(strangers) - 1 // not the last, other nodes: one that cannot be reached says nothing
+	}
 	if it.step != 0 && p.rand.IntN(2) == 0 {
 		it.step = -it.step
 	}
 	if traits[it.kind].out {
 		it.out = it.for_ + settled
 		if p.forgets(it.kind) {
-			it.out += quarantine(p.ttl)
+			it.out += quarantine(max(p.ttl, it.maxTTL()))
 		}
 	}
+}
+
+// variants is what each number of variants of a fault divides.
+const variants = 120
+
+// otherMaxTTL draws one that is not the deployment's, nor any stranger's.
+func (p *planner) otherMaxTTL() time.Duration {
+	if p.rand.IntN(2) == 0 {
+		return p.ttl * 3 / 4
+	}
+	return p.ttl * 3 / 2
+}
+
+// maxTTL is what the fault changes the deployment's to, 0 if it does not.
+func (it item) maxTTL() time.Duration {
+	if it.kind == setOne || it.kind == setAll {
+		return it.delay
+	}
+	return 0
 }
 
 func (p *planner) between(least, most time.Duration) time.Duration {
@@ -306,6 +394,15 @@ func (p *planner) take(it item) {
 	busy := it.at + it.for_
 	if it.kind == blackout {
 		p.dark = it.at + blackoutFits
+	}
+	if it.kind == setAll {
+		p.unset = it.at + setAllFits
+	}
+	if traits[it.kind].client || it.kind == setAll {
+		p.clientBusy = busy + settled
+	}
+	if p.topology == Single && p.forgets(it.kind) {
+		p.unwaited = (p.unwaited + unwaitedRun) % (unwaitedRun + 1)
 	}
 	for _, w := range it.workers {
 		p.workerBusy[w] = busy + settled
@@ -327,6 +424,11 @@ func (p *planner) freeNodes(t time.Duration, fit []bool) []int {
 	return slices.DeleteFunc(p.rand.Perm(p.nodes), func(n int) bool {
 		return t < p.nodeBusy[n] || t < p.nodeOut[n] || fit != nil && !fit[n]
 	})
+}
+
+// idleNodes are those that nothing happens to at t, though they may be out still.
+func (p *planner) idleNodes(t time.Duration) []int {
+	return slices.DeleteFunc(p.rand.Perm(p.nodes), func(n int) bool { return t < p.nodeBusy[n] })
 }
 
 func (p *planner) freeWorkers(t time.Duration) []int {

@@ -22,7 +22,7 @@ const (
 func (s setting) planComposed() []item {
 	p := newPlanner(s)
 	masters := p.ofMasters()
-	items := slices.Concat(masters, p.ofSentinels(masters), p.ofWorkers())
+	items := slices.Concat(masters, p.ofSentinels(masters), p.ofWorkers(), p.ofClients())
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.at, b.at) })
 	return items
 }
@@ -37,11 +37,14 @@ func (p *planner) overture(such func(trait) bool) []kind {
 // ofMasters draws the faults of masters. Most come when a part has got over its last
 // one, so that there are locks to be lost; some do not wait for that.
 func (p *planner) ofMasters() []item {
-	all := p.overture(func(t trait) bool { return t.server && !t.sentinel })
+	all := p.overture(func(t trait) bool { return t.server && !t.sentinel && !t.client })
 	if len(all) == 0 {
 		return nil
 	}
 	first := slices.Clone(all)
+	if i := slices.Index(first, minority); i > 0 {
+		first = slices.Concat([]kind{minority}, first[:i], first[i+1:]) // the longest, or there may be no time for it
+	}
 	if p.control {
 		telling := p.topology.telling()
 		first = append(telling, slices.DeleteFunc(first, func(k kind) bool { return slices.Contains(telling, k) })...)
@@ -77,7 +80,7 @@ func (p *planner) ofMasters() []item {
 		for _, k := range first {
 			other := item{kind: k}
 			p.longest(&other)
-			rest += other.for_ + 2*settling
+			rest += other.for_ + 3*settling // until the servers are in order for the next
 		}
 		work := p.between(settling, 5*settling/2)
 		if over := slices.Min(out[1:]) + work; over > t && over+rest < end && !p.control && p.rand.IntN(4) > 0 {
@@ -110,6 +113,10 @@ func (p *planner) longest(it *item) {
 		it.for_ = 2 * failoverTime
 	case lag:
 		it.for_ = 2*settling + failoverTime
+	case failback, settings:
+		it.for_ = settling
+	case flush, scripts, setOne:
+		it.for_ = settling / 5
 	default:
 		it.for_ = 2 * settling
 	}
@@ -139,11 +146,21 @@ func (p *planner) shapeComposed(it *item, first bool) {
 			it.for_ = p.between(100*time.Millisecond, 400*time.Millisecond)
 		}
 		it.whom = p.rand.IntN(8)
+	case failback, settings:
+		it.for_ -= p.between(0, settling/2)
+		it.whom = p.rand.IntN(variants)
+	case flush, scripts:
+	case setOne:
+		it.delay = p.otherMaxTTL()
 	default:
 		it.for_ -= p.between(0, settling)
 		it.whom = p.rand.IntN(8)
 	}
 	switch it.kind {
+	case failover:
+		if p.topology == Cluster {
+			it.delay, it.hard = p.between(200*time.Millisecond, 800*time.Millisecond), p.rand.IntN(2) == 0
+		}
 	case moveSlot:
 		it.delay = p.between(time.Millisecond, 100*time.Millisecond)
 	case takeover, fixSlots, lag:
@@ -155,7 +172,7 @@ func (p *planner) shapeComposed(it *item, first bool) {
 	if traits[it.kind].out {
 		it.out = it.for_ + settled
 		if traits[it.kind].forgets || it.kind == killNode || it.kind == hangNode {
-			it.out = max(it.out, min(it.for_, failoverTime)+quarantine(p.ttl))
+			it.out = max(it.out, min(it.for_, failoverTime)+quarantine(max(p.ttl, it.maxTTL())))
 		}
 	}
 }
@@ -176,6 +193,24 @@ func (p *planner) ofSentinels(masters []item) []item {
 				it.at = m.at + m.for_ + settling
 			}
 		}
+		if it.at+it.for_ > p.length-p.tail() {
+			return items
+		}
+		items, t = append(items, it), it.at+it.for_
+	}
+}
+
+// ofClients draws when somebody else comes, beside all other faults: one after the other, as
+// often as there is time for.
+func (p *planner) ofClients() []item {
+	all := p.overture(func(t trait) bool { return t.client })
+	if len(all) == 0 {
+		return nil
+	}
+	var items []item
+	for t := 2 * settling; ; t += p.between(settling, 6*settling) {
+		it := item{kind: all[len(items)%len(all)], at: t}
+		p.shape(&it)
 		if it.at+it.for_ > p.length-p.tail() {
 			return items
 		}

@@ -51,7 +51,7 @@ func TestComposedPlanKeepsItsRules(t *testing.T) {
 			seed := rand.Uint64()
 			plan := settingOf(topology, seed, 5*time.Minute).plan()
 			for i, it := range plan {
-				if (it.part > 0) != traits[it.kind].server || it.part > topology.parts() {
+				if tr := traits[it.kind]; (it.part > 0) != (tr.server && !tr.client) || it.part > topology.parts() {
 					t.Errorf("%s, seed %d: %s befalls part %d", topology, seed, it.kind, it.part)
 				}
 				for _, before := range plan[:i] {

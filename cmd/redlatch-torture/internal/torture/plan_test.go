@@ -12,7 +12,10 @@ import (
 )
 
 func someSetting(seed uint64, length time.Duration) setting {
-	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, Topology: Redlock, TTL: 2 * time.Second, chosen: Redlock.faults()}
+	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, Topology: Redlock, TTL: 2 * time.Second, chosen: slices.Clone(Redlock.faults())}
+	if length < setAllFits {
+		o.chosen = slices.DeleteFunc(o.chosen, func(k kind) bool { return k == setAll })
+	}
 	return o.setting(false)
 }
 
@@ -72,7 +75,7 @@ func TestPlanKeepsItsRules(t *testing.T) {
 					n++
 				}
 			}
-			if it.out > 0 && it.kind != blackout && n > 2 {
+			if it.out > 0 && it.kind != blackout && it.kind != setAll && n > 2 {
 				t.Errorf("seed %d: %d nodes are out at %v", seed, n, it.at)
 			}
 			if it.kind == killNode && !durable(it.nodes[0]) || it.kind == namespace && !s.wired[it.nodes[0]] {
@@ -83,6 +86,40 @@ func TestPlanKeepsItsRules(t *testing.T) {
 			if !seen[k] {
 				t.Errorf("seed %d: no %s", seed, k)
 			}
+		}
+	}
+}
+
+// All nodes are changed now and then in a long run. No stranger comes then, nor while a majority
+// is out, nor do two clients at once.
+func TestPlanOfClients(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		s := someSetting(seed, 10*time.Minute)
+		var all, clients []item
+		for _, it := range s.plan() {
+			for _, before := range all {
+				if traits[it.kind].client && before.at <= it.at && it.at < before.at+before.out {
+					t.Errorf("seed %d: %s at %v, when %s is not over", seed, it.kind, it.at, before.kind)
+				}
+				if it.kind == setAll && before.kind == setAll && it.at < before.at+setAllFits {
+					t.Errorf("seed %d: all nodes are changed at %v and %v", seed, before.at, it.at)
+				}
+			}
+			for _, before := range clients {
+				if (traits[it.kind].client || it.kind == blackout || it.kind == setAll) && it.at < before.at+before.for_ {
+					t.Errorf("seed %d: %s at %v, when %s is not gone", seed, it.kind, it.at, before.kind)
+				}
+			}
+			switch {
+			case it.kind == blackout || it.kind == setAll:
+				all = append(all, it)
+			case traits[it.kind].client:
+				clients = append(clients, it)
+			}
+		}
+		if len(clients) == 0 || !slices.ContainsFunc(all, func(it item) bool { return it.kind == setAll }) {
+			t.Errorf("seed %d: %d clients, and %d faults of a majority", seed, len(clients), len(all))
 		}
 	}
 }

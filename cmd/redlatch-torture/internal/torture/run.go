@@ -144,7 +144,7 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 		h.Labels = g.node.labels()
 		h.Nodes = len(h.Labels)
 	}
-	t := &torturer{ground: g, workers: c, registers: registers, options: o, resting: make(chan struct{}, 1)}
+	t := &torturer{ground: g, workers: c, registers: registers, options: o, resting: make(chan struct{}, 1), records: make(chan struct{}, 1)}
 	h.Start = worker.Now()
 	c.tell(worker.Go)
 	say(o, "the workers work")
@@ -153,8 +153,8 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 	t.play(ctx, o, s.plan())
 	h.End = worker.Now()
 	h.Errors = append(t.errs, c.dismiss()...)
-	h.Faults, h.Looks, h.Writes = t.faults, t.looks, registers.close()
-	for _, p := range c.processes() {
+	h.Faults, h.Looks, h.Writes, h.Refusals = t.faults, t.looks, registers.close(), t.refusals
+	for _, p := range append(c.processes(), t.guests.processes()...) {
 		if err := h.Add(p); err != nil {
 			return nil, "", err
 		}

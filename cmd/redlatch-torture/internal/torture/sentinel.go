@@ -297,6 +297,11 @@ func (w *watched) begin(ctx context.Context, it item) (hit []int, undo func() er
 		return hit, master.Resume, master.Pause()
 	case failover:
 		return hit, nil, w.promote(ctx, i)
+	case failback:
+		return hit, func() error { return w.promoteAgain(always, i) }, w.promote(ctx, i)
+	case settings, flush, scripts:
+		undo, err := disturb(ctx, it, master)
+		return hit, undo, err
 	case lag:
 		var replication []way
 		for j := range dataServers {
@@ -364,5 +369,54 @@ func (w *watched) promote(ctx context.Context, old int) error {
 			}
 		}
 		return err
+	})
+}
+
+// promoteAgain has a Sentinel replace the present master by a former one: the other replica may
+// not be promoted meanwhile.
+func (w *watched) promoteAgain(ctx context.Context, former int) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*readyLimit)
+	defer cancel()
+	for {
+		present := former
+		err := until(ctx, func() (err error) { present, err = w.master(ctx); return err })
+		if err != nil || present == former {
+			return err
+		}
+		other := (0 + 1 + 2) - present - former
+		if err := w.prefer(ctx, other, 0); err != nil {
+			return err
+		}
+		err = w.promote(ctx, present)
+		if err := errors.Join(err, w.prefer(context.WithoutCancel(ctx), other, 100)); err != nil {
+			return err
+		}
+	}
+}
+
+// prefer sets the priority of a replica, 0 for one that is not to be promoted, and blocks until
+// the Sentinels know.
+func (w *watched) prefer(ctx context.Context, server, priority int) error {
+	if err := doing(w.servers[server], "CONFIG", "SET", "replica-priority", fmt.Sprint(priority))(); err != nil {
+		return err
+	}
+	if priority > 0 {
+		return nil // the Sentinels will see it in time
+	}
+	return until(ctx, func() error {
+		for _, i := range w.sentinels() {
+			reply, err := do(ctx, w.servers[i], "SENTINEL", "REPLICAS", watchedName)
+			if err != nil {
+				return err
+			}
+			list, _ := reply.([]any)
+			for _, replica := range list {
+				r := pairs(replica)
+				if net.JoinHostPort(r["ip"], r["port"]) == w.fronts[server] && r["slave-priority"] != "0" {
+					return fmt.Errorf("%s knows of priority %s", w.labels()[i], r["slave-priority"])
+				}
+			}
+		}
+		return nil
 	})
 }

@@ -26,11 +26,17 @@ var Topologies = []Topology{Single, Redlock, Sentinel, Cluster}
 func (t Topology) faults() []kind {
 	switch t {
 	case Single:
-		return slices.DeleteFunc(slices.Clone(independent), func(k kind) bool { return k == blackout })
+		return slices.DeleteFunc(slices.Clone(independent), func(k kind) bool { return k == blackout || k == setAll })
 	case Sentinel:
-		return []kind{killNode, hangNode, failover, lag, minority, killSentinel, hangSentinel, stop, crash, starve}
+		return []kind{
+			killNode, hangNode, failover, failback, lag, minority, killSentinel, hangSentinel, settings, flush, scripts, setOne,
+			stop, crash, starve, stranger, neighbour,
+		}
 	case Cluster:
-		return []kind{killNode, wipeNode, hangNode, failover, takeover, moveSlot, fixSlots, stop, crash, starve}
+		return []kind{
+			killNode, wipeNode, hangNode, failover, takeover, moveSlot, fixSlots, settings, flush, scripts,
+			stop, crash, starve, stranger, neighbour,
+		}
 	}
 	return independent
 }

@@ -72,9 +72,9 @@ func TestRunOfTopology(t *testing.T) {
 		t.Fatal(redistest.ErrNoServer)
 	}
 	for topology, faults := range map[Topology]string{
-		Single:   "kill,wipe,hang,partition,lost-reply,stop,crash",
-		Sentinel: "failover,lag,sentinel-hang,stop,crash",
-		Cluster:  "failover,takeover,kill,wipe,hang,move,fix,stop,crash",
+		Single:   "kill,wipe,hang,partition,lost-reply,scripts,admit,stop,crash,stranger,neighbour",
+		Sentinel: "failover,lag,sentinel-hang,scripts,stop,crash,stranger",
+		Cluster:  "failover,takeover,kill,wipe,hang,move,fix,settings,flush,scripts,stop,crash,stranger,neighbour",
 	} {
 		t.Run(string(topology), func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())

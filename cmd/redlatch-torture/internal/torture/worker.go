@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -19,6 +20,9 @@ func Work(orders io.Reader, reports io.Writer) error {
 			return openBroken(a)
 		}
 		c := config(a.Nodes, a.TTL(), a.Deployment)
+		if a.MaxTTLMS > 0 {
+			c.MaxTTL = time.Duration(a.MaxTTLMS) * time.Millisecond
+		}
 		c.Label = fmt.Sprintf("worker %d.%d", a.Worker, a.Life)
 		client, err := redlatch.Open(c)
 		if err != nil {
@@ -50,13 +54,26 @@ const vouchLimit = 20 * time.Second
 // vouch admits nodes of our own, which are fresh, and waits until users' nodes
 // give a lock away.
 func vouch(ctx context.Context, o *Options, g *ground) error {
-	client, err := redlatch.Open(config(g.urls(observers), o.TTL, o.prefix))
+	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
+	defer cancel()
+	deployments := []string{o.prefix}
+	if slices.Contains(o.chosen, neighbour) {
+		deployments = append(deployments, o.neighbours())
+	}
+	for _, name := range deployments {
+		if err := vouchFor(ctx, o, g, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func vouchFor(ctx context.Context, o *Options, g *ground, deployment string) error {
+	client, err := redlatch.Open(config(g.urls(observers), o.TTL, deployment))
 	if err != nil {
 		return err
 	}
 	defer client.Close() // nothing is held
-	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
-	defer cancel()
 	if len(o.Yours) == 0 {
 		for _, name := range g.names() {
 			// A busy machine may need more than one step's time.

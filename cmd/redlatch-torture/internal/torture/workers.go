@@ -131,6 +131,18 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 	return c, nil
 }
 
+// guest is one more worker, who is not at work yet: on the probe's side, with one caller. The
+// number says how many came before.
+func (c workers) guest(o Options, number int) *workerState {
+	probe := c[len(c)-1]
+	w := &workerState{command: o.WorkerCommand, callers: 1, dir: probe.dir, side: observers, settle: probe.settle, turn: make(chan struct{}, 1)}
+	w.assignment = worker.Assignment{
+		Worker: len(c) + 1 + number, Nodes: probe.assignment.Nodes, Names: o.lockNames(), TTLMS: probe.assignment.TTLMS,
+		Register: probe.assignment.Register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHoldsAlone, Deployment: probe.assignment.Deployment,
+	}
+	return w
+}
+
 // start starts the next process of the worker and waits until it is ready.
 func (w *workerState) start(ctx context.Context) error {
 	w.mu.Lock()

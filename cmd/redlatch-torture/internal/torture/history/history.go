@@ -32,6 +32,8 @@ type History struct {
 	Faults []Fault   // by Began
 	Writes []Write   // in the order in which each register took them
 	Looks  []Look
+	// Refusals is how often a client was refused because its settings are not the deployment's.
+	Refusals int
 	// Errors are the workers' and nodes' own: what should not have happened.
 	Errors []string
 }

@@ -43,6 +43,7 @@ func (r *Report) JSON(w io.Writer) error {
 		Workers      int             `json:"workers"`
 		TTL          time.Duration   `json:"ttl_ns"`
 		Fired        map[string]int  `json:"fired"`
+		Refusals     int             `json:"refusals"` // of clients with other settings
 		LeftOut      string          `json:"left_out,omitempty"`
 		Availability float64         `json:"availability"`
 		Overall      float64         `json:"availability_overall"`
@@ -52,7 +53,7 @@ func (r *Report) JSON(w io.Writer) error {
 		Faults       []fault         `json:"faults"`
 	}{
 		r.Verdict(), r.OK(), r.Violations(), r.Unproved(), r.Started, r.Seed, r.length().Seconds(), r.Topology, r.Subject, r.Servers,
-		r.Nodes, r.Workers, r.TTL, r.Fired(), r.LeftOut, r.Findings.Availability.Share(), r.Findings.Availability.Overall(),
+		r.Nodes, r.Workers, r.TTL, r.Fired(), r.History.Refusals, r.LeftOut, r.Findings.Availability.Share(), r.Findings.Availability.Overall(),
 		r.Findings, r.Control, r.Bug, faults,
 	})
 }

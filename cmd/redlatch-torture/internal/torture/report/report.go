@@ -86,6 +86,9 @@ func (r *Report) Unproved() []string {
 			why = append(why, "no fault of the kind "+k+" happened: the run was too short")
 		}
 	}
+	if fired["stranger"] > 0 && r.History.Refusals == 0 {
+		why = append(why, "no client with other settings was refused for them")
+	}
 	if len(r.History.Faults) == 0 {
 		why = append(why, "no fault happened")
 	}
@@ -182,6 +185,9 @@ func (r *Report) rows() []row {
 		{"waits", fmt.Sprintf("%s median", span(f.Waits.Median)), fmt.Sprintf("%s p99, %s longest", span(f.Waits.P99), span(f.Waits.Max))},
 		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
 		{"guarded registers", f.Linearizable.Registers, ""},
+	}
+	if n := r.Fired()["stranger"]; n > 0 {
+		rows = append(rows, row{"other settings", fmt.Sprint(r.History.Refusals), fmt.Sprintf("times that one of %d clients with settings of its own was refused for them; no other answer is right", n)})
 	}
 	if r.Control != nil {
 		rows = append(rows, row{"control run's overlaps", fmt.Sprint(len(r.Control.Overlaps)),

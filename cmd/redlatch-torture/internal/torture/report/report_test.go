@@ -39,17 +39,23 @@ func TestVerdict(t *testing.T) {
 		want  string // in the text, beside the verdict
 		ok    bool
 	}{
-		"sound":                  {func(*Report) {}, "nothing was violated\n", true},
-		"an overlap":             {func(r *Report) { r.Findings.Overlaps = []judge.Overlap{{Name: "a"}} }, "violated: an overlap", false},
-		"one outside":            {func(r *Report) { r.Findings.Outside = []judge.Overlap{{Name: "a"}} }, "nothing was violated\n", true},
-		"a lost update":          {func(r *Report) { r.Findings.Guarded.Lost = 2 }, "violated: 2 lost updates on the guarded", false},
-		"an open lost update":    {func(r *Report) { r.Findings.Open.Lost = 2 }, "nothing was violated\n", true},
-		"a token":                {func(r *Report) { r.Findings.Tokens = []string{"5 after 6"} }, "the first: 5 after 6", false},
-		"a key":                  {func(r *Report) { r.Findings.Orphans = []judge.Orphan{{Name: "a", Node: 2}} }, "violated: a key left behind", false},
-		"a history":              {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "history of the locks is not linearizable", false},
-		"a worker's end":         {func(r *Report) { r.History.Errors = []string{"worker 1 died"} }, "violated: worker 1 died", false},
-		"no fault":               {func(r *Report) { r.History.Faults = nil }, "not proved: no fault happened", false},
-		"a kind missing":         {func(r *Report) { r.Kinds = append(r.Kinds, "stop") }, "not proved: no fault of the kind stop", false},
+		"sound":               {func(*Report) {}, "nothing was violated\n", true},
+		"an overlap":          {func(r *Report) { r.Findings.Overlaps = []judge.Overlap{{Name: "a"}} }, "violated: an overlap", false},
+		"one outside":         {func(r *Report) { r.Findings.Outside = []judge.Overlap{{Name: "a"}} }, "nothing was violated\n", true},
+		"a lost update":       {func(r *Report) { r.Findings.Guarded.Lost = 2 }, "violated: 2 lost updates on the guarded", false},
+		"an open lost update": {func(r *Report) { r.Findings.Open.Lost = 2 }, "nothing was violated\n", true},
+		"a token":             {func(r *Report) { r.Findings.Tokens = []string{"5 after 6"} }, "the first: 5 after 6", false},
+		"a key":               {func(r *Report) { r.Findings.Orphans = []judge.Orphan{{Name: "a", Node: 2}} }, "violated: a key left behind", false},
+		"a history":           {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "history of the locks is not linearizable", false},
+		"a worker's end":      {func(r *Report) { r.History.Errors = []string{"worker 1 died"} }, "violated: worker 1 died", false},
+		"no fault":            {func(r *Report) { r.History.Faults = nil }, "not proved: no fault happened", false},
+		"a kind missing":      {func(r *Report) { r.Kinds = append(r.Kinds, "stop") }, "not proved: no fault of the kind stop", false},
+		"a stranger": {func(r *Report) {
+			r.History.Faults[0].Kind, r.Kinds = "stranger", []string{"stranger"}
+		}, "not proved: no client with other settings was refused", false},
+		"a stranger refused": {func(r *Report) {
+			r.History.Faults[0].Kind, r.Kinds, r.History.Refusals = "stranger", []string{"stranger"}, 7
+		}, "times that one of 1 clients with settings of its own", true},
 		"few acquisitions":       {func(r *Report) { r.Findings.Acquisitions = 19 }, "not proved: a lock was acquired 19 times only", false},
 		"a lock left alone":      {func(r *Report) { r.Names = append(r.Names, "b") }, "not proved: nobody acquired b", false},
 		"a control run in order": {func(r *Report) { r.Control.Overlaps = nil }, "not proved: the control run, whose lock is broken (any-node)", false},

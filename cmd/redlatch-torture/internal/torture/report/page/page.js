@@ -7,12 +7,15 @@
 		latency: ["#e0a33a", "slow"], "half-open": ["#b3662e", "half-open"], reset: ["#e06c2e", "connections reset"],
 		refuse: ["#a83d1e", "connections refused"], "lost-reply": ["#d98cb3", "answers lost"], namespace: ["#b02a6f", "packets lost"],
 		clock: ["#1f8a9e", "clock stepped"], nudge: ["#7cc4cf", "clock nudged"],
-		demote: ["#2e7d5b", "a replica for a while"], attach: ["#b9c4a0", "given a replica"], settings: ["#c4b79a", "settings changed"],
+		demote: ["#2e7d5b", "a replica for a while"], failback: ["#1d5c41", "another promoted, and it again"], attach: ["#b9c4a0", "given a replica"], settings: ["#c4b79a", "settings changed"],
+		flush: ["#8c4a60", "all keys deleted"], scripts: ["#a9b8d6", "scripts deleted"], restore: ["#6d2f52", "killed, an old copy of its data loaded"],
+		admit: ["#5b8c2a", "admitted by hand"], set: ["#c98a1b", "given another MaxTTL"], "set-all": ["#9a6a10", "all given another MaxTTL"],
 		failover: ["#2e7d5b", "a replica promoted"], lag: ["#b3662e", "a replica promoted that was behind"],
 		minority: ["#d1495b", "cut off with one Sentinel and half of the workers"], "sentinel-kill": ["#64707d", "killed"],
 		"sentinel-hang": ["#7a4fb5", "hung"], takeover: ["#8b0f2e", "a replica promoted by itself"], move: ["#3b7dd8", "a slot moved"],
 		fix: ["#8c4a60", "killed, its slots given away"],
 		stop: ["#7a4fb5", "stopped"], crash: ["#64707d", "killed"], starve: ["#e0a33a", "starved of CPU"],
+		stranger: ["#777777", "a client with other settings came"], neighbour: ["#777777", "a worker of another deployment came"],
 	};
 	const palette = ["#3b7dd8", "#e8833a", "#3f9f6b", "#b65cc4", "#c9a227", "#4fb3bf", "#d65a7a", "#7a8b3a", "#8a6fd1", "#a8694a"];
 	const worker = (n) => n <= palette.length ? palette[n - 1] : `hsl(${(n * 137.5) % 360} 55% 50%)`;
@@ -69,7 +72,7 @@
 			for (const f of mine) if (f.out > f.to && f.out >= left && f.from <= right) hatch(c, f.to, f.out, y + 2, h - 4, soft);
 			for (const f of mine) {
 				if (f.to < left || f.from > right) continue;
-				const thin = f.split || ["clock", "nudge", "attach", "settings"].includes(f.kind);
+				const thin = f.split || ["clock", "nudge", "attach", "settings", "scripts"].includes(f.kind);
 				bar(c, f.from, f.to, thin ? y + h - 8 : y + 2, thin ? 6 : h - 4, kinds[f.kind][0], 2);
 			}
 		}, (at, slack) => {

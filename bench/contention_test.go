@@ -21,33 +21,33 @@ type waiter interface {
 	lock(ctx context.Context, name string) (unlock func(context.Context) error, err error)
 }
 
-// crowdContestants are those who can wait, the ones that the others are compared
+// rivalContestants are those who can wait, the ones that the others are compared
 // with first, each with the commands that it sends itself: the others that servers
 // count are its scripts'.
-var crowdContestants = []crowdContestant{
+var rivalContestants = []rivalContestant{
 	{contestant{name: "redlatch", nodes: 5, open: openRedlatch(false)}, []string{"evalsha", "eval"}},
 	{contestant{name: "redsync", nodes: 5, open: openRedsync}, []string{"set", "setnx", "evalsha", "eval"}},
 	{contestant{name: "redislock", nodes: 1, open: openRedislockWaiting}, []string{"evalsha", "eval"}},
 	{contestant{name: "rueidislock", nodes: 1, open: openRueidislock}, []string{"evalsha", "eval", "set", "client|caching", "get", "del"}},
 }
 
-type crowdContestant struct {
+type rivalContestant struct {
 	contestant
 	sent []string
 }
 
-// crowd is separate clients of one contestant that want one lock.
-type crowd struct {
+// rivals are separate clients of one contestant that want one lock.
+type rivals struct {
 	name    string
 	sent    []string
 	clients []waiter
-	rounds  []*jostle
+	rounds  []*outcome
 }
 
-// openCrowd connects n clients.
-func openCrowd(b *testing.B, who crowdContestant, n int, on []*redistest.Server) *crowd {
+// openRivals connects n clients.
+func openRivals(b *testing.B, who rivalContestant, n int, on []*redistest.Server) *rivals {
 	b.Helper()
-	c := &crowd{name: who.name, sent: who.sent}
+	c := &rivals{name: who.name, sent: who.sent}
 	for range n {
 		l, err := who.open(addresses(on))
 		if err != nil {
@@ -59,8 +59,8 @@ func openCrowd(b *testing.B, who crowdContestant, n int, on []*redistest.Server)
 	return c
 }
 
-// jostle is what a crowd did in one round.
-type jostle struct {
+// outcome is what rivals did in one round.
+type outcome struct {
 	locks    int // within the time that is measured
 	handOffs int // of these, those that another caller had before
 	each     []int
@@ -75,10 +75,10 @@ type jostle struct {
 // play has each of the callers of each client lock and unlock name over and over.
 // What counts is the time after the pile-up in which all of them came at once. A
 // wait that began in that time counts to its end.
-func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Duration) (*jostle, error) {
+func (c *rivals) play(on []*redistest.Server, callers int, name string, d time.Duration) (*outcome, error) {
 	runtime.GC()
 	began := readTicks()
-	j := &jostle{each: make([]int, len(c.clients)*callers)}
+	j := &outcome{each: make([]int, len(c.clients)*callers)}
 	var mu sync.Mutex // guards j and from and to while the clients run
 	var from, to time.Time
 	var last atomic.Int64 // who has it or had it last
@@ -149,13 +149,13 @@ func (c *crowd) play(on []*redistest.Server, callers int, name string, d time.Du
 	return j, nil
 }
 
-func (j *jostle) rate() float64 { return float64(j.locks) / j.wall.Seconds() }
+func (j *outcome) rate() float64 { return float64(j.locks) / j.wall.Seconds() }
 
-func (j *jostle) handOffRate() float64 { return float64(j.handOffs) / j.wall.Seconds() }
+func (j *outcome) handOffRate() float64 { return float64(j.handOffs) / j.wall.Seconds() }
 
-func (j *jostle) perLock() float64 { return float64(j.commands) / float64(j.locks) }
+func (j *outcome) perLock() float64 { return float64(j.commands) / float64(j.locks) }
 
-func (j *jostle) quantile(q float64) time.Duration {
+func (j *outcome) quantile(q float64) time.Duration {
 	if len(j.waits) == 0 {
 		return j.wall // nobody who came meanwhile has had it
 	}
@@ -164,7 +164,7 @@ func (j *jostle) quantile(q float64) time.Duration {
 
 // fairness is Jain's index of the callers' shares: 1 when all have the same, 1/n
 // when one has all (Jain, Chiu and Hawe, 1984).
-func (j *jostle) fairness() float64 {
+func (j *outcome) fairness() float64 {
 	var sum, squares float64
 	for _, n := range j.each {
 		sum += float64(n)
@@ -173,57 +173,57 @@ func (j *jostle) fairness() float64 {
 	return sum * sum / (float64(len(j.each)) * squares)
 }
 
-// BenchmarkCrowd has separate clients contend for one name, or the callers of one
+// BenchmarkContention has separate clients contend for one name, or the callers of one
 // client, a contestant at a time, and prints a table of medians over the rounds.
-func BenchmarkCrowd(b *testing.B) {
+func BenchmarkContention(b *testing.B) {
 	for _, shape := range []struct{ nodes, clients, callers int }{
 		{1, 4, 1}, {1, 16, 1}, {1, 64, 1}, {1, 1, 128},
 		{5, 4, 1}, {5, 16, 1}, {5, 64, 1}, {5, 1, 128},
 	} {
 		b.Run(fmt.Sprintf("nodes=%d/clients=%d/callers=%d", shape.nodes, shape.clients, shape.callers), func(b *testing.B) {
 			on := servers(b, shape.nodes)
-			var crowds []*crowd
-			for _, who := range crowdContestants {
+			var all []*rivals
+			for _, who := range rivalContestants {
 				if who.nodes >= shape.nodes {
-					crowds = append(crowds, openCrowd(b, who, shape.clients, on))
+					all = append(all, openRivals(b, who, shape.clients, on))
 				}
 			}
 			rounds := 0
 			for ; b.Loop(); rounds++ {
-				played := make([]*jostle, len(crowds))
-				for i := range crowds {
-					k := (i + rounds) % len(crowds)
-					c := crowds[k]
-					j, err := c.play(on, shape.callers, "crowd/"+b.Name()+"/"+c.name, 8*sliceLength())
+				played := make([]*outcome, len(all))
+				for i := range all {
+					k := (i + rounds) % len(all)
+					c := all[k]
+					j, err := c.play(on, shape.callers, "contention/"+b.Name()+"/"+c.name, 8*sliceLength())
 					for d := 16 * sliceLength(); err != nil && d < 200*sliceLength(); d *= 2 { // a busy machine's without a hand-off
-						j, err = c.play(on, shape.callers, "crowd/"+b.Name()+"/"+c.name, d)
+						j, err = c.play(on, shape.callers, "contention/"+b.Name()+"/"+c.name, d)
 					}
 					if err != nil {
 						b.Fatal(err)
 					}
 					played[k] = j
 				}
-				if slices.ContainsFunc(played, func(j *jostle) bool { return j.stolen > *quiet }) {
+				if slices.ContainsFunc(played, func(j *outcome) bool { return j.stolen > *quiet }) {
 					continue
 				}
 				for k, j := range played {
-					crowds[k].rounds = append(crowds[k].rounds, j)
+					all[k].rounds = append(all[k].rounds, j)
 				}
 			}
 			b.ReportMetric(0, "ns/op") // a round is as long as it was made
-			counted := len(crowds[0].rounds)
+			counted := len(all[0].rounds)
 			if counted == 0 {
 				b.Skipf("none of %d rounds was quiet", rounds)
 			}
-			writeCrowds(os.Stdout, fmt.Sprintf("%d nodes, %d clients, %d callers each, %d of %d rounds",
-				shape.nodes, shape.clients, shape.callers, counted, rounds), crowds)
-			for _, other := range crowds[1:] {
-				b.ReportMetric(crowds[0].against(other, xLocks), "x-"+other.name+"-rate")
-				b.ReportMetric(crowds[0].against(other, xHandOffs), "x-"+other.name+"-handoffs")
-				b.ReportMetric(crowds[0].against(other, xP99), "x-"+other.name+"-p99-wait")
+			writeContention(os.Stdout, fmt.Sprintf("%d nodes, %d clients, %d callers each, %d of %d rounds",
+				shape.nodes, shape.clients, shape.callers, counted, rounds), all)
+			for _, other := range all[1:] {
+				b.ReportMetric(all[0].against(other, xLocks), "x-"+other.name+"-rate")
+				b.ReportMetric(all[0].against(other, xHandOffs), "x-"+other.name+"-handoffs")
+				b.ReportMetric(all[0].against(other, xP99), "x-"+other.name+"-p99-wait")
 			}
-			b.ReportMetric(crowds[0].median((*jostle).fairness), "fairness")
-			b.ReportMetric(crowds[0].median((*jostle).perLock), "commands/lock")
+			b.ReportMetric(all[0].median((*outcome).fairness), "fairness")
+			b.ReportMetric(all[0].median((*outcome).perLock), "commands/lock")
 		})
 	}
 }

@@ -1,0 +1,282 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/torture/worker"
+)
+
+// operatorTimeout is how long an operator's client waits for one step: a busy machine is no
+// reason to give up.
+const operatorTimeout = 500 * time.Millisecond
+
+// config is that of a client of the deployment with this MaxTTL, which no partition befalls.
+func (t *torturer) config(maxTTL time.Duration) redlatch.Config {
+	c := config(t.ground.urls(observers), maxTTL, t.options.prefix)
+	c.NodeTimeout = operatorTimeout
+	return c
+}
+
+// operate opens a client for do and closes it.
+func operate(c redlatch.Config, do func(*redlatch.Client) error) error {
+	client, err := redlatch.Open(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // nothing is held
+	return do(client)
+}
+
+func nodeNames(nodes []*place) []string {
+	names := make([]string, len(nodes))
+	for i, p := range nodes {
+		names[i] = p.name
+	}
+	return names
+}
+
+// set gives nodes another MaxTTL of the deployment, and the undo gives them the former one. All
+// workers have the former one, and are refused meanwhile. If it is all nodes, another worker
+// comes that has the new one, and stays for longer than they have it.
+func (t *torturer) set(ctx context.Context, it item, names []string) (undo func() error, err error) {
+	always := context.WithoutCancel(ctx)
+	var guest *workerState
+	if it.kind == setAll {
+		guest, err = t.invite(always, func(a *worker.Assignment) {
+			a.TTLMS, a.MaxTTLMS, a.LongHolds = it.delay.Milliseconds(), it.delay.Milliseconds(), 1
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		err := t.reset(always, t.options.TTL, names)
+		if guest != nil {
+			wait(ctx, 2*it.delay) // what it holds runs out
+			err = errors.Join(err, dismissed(guest))
+		}
+		return err
+	}, t.reset(always, it.delay, names)
+}
+
+// reset has nodes record the deployment with this MaxTTL. It is tried again where no answer
+// came.
+func (t *torturer) reset(ctx context.Context, maxTTL time.Duration, names []string) error {
+	ctx, cancel := context.WithTimeout(ctx, serverLimit)
+	defer cancel()
+	return operate(t.config(maxTTL), func(c *redlatch.Client) error {
+		for _, name := range names {
+			if err := until(ctx, func() error { return c.Reset(ctx, name) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// invite starts a worker beside the others, where no partition befalls it.
+func (t *torturer) invite(ctx context.Context, change func(*worker.Assignment)) (*workerState, error) {
+	t.mu.Lock()
+	guest := t.workers.guest(t.options, t.invited)
+	t.invited++
+	t.mu.Unlock()
+	change(&guest.assignment)
+	err := guest.start(ctx)
+	if err == nil {
+		err = guest.now().Tell(worker.Go)
+	}
+	if err != nil {
+		workers{guest}.kill()
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.guests = append(t.guests, guest)
+	return guest, nil
+}
+
+// dismissed ends a guest in order.
+func dismissed(guest *workerState) error {
+	if said := (workers{guest}).dismiss(); len(said) > 0 {
+		return errors.New(strings.Join(said, "; "))
+	}
+	return nil
+}
+
+// meetNeighbour has a worker of another deployment come, for the same locks.
+func (t *torturer) meetNeighbour(ctx context.Context) (undo func() error, err error) {
+	guest, err := t.invite(context.WithoutCancel(ctx), func(a *worker.Assignment) { a.Deployment = t.options.neighbours() })
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return dismissed(guest) }, nil
+}
+
+// strangeness is what a client has other than its deployment.
+type strangeness struct {
+	name   string
+	change func(*redlatch.Config)
+}
+
+// strangers are all there are. The last is refused for certain only where there are several nodes.
+var strangers = []strangeness{
+	{"a shorter MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = c.TTL/2, c.MaxTTL/2 }},
+	{"a longer MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = 2*c.TTL, 2*c.MaxTTL }},
+	{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }},
+	{"other nodes", func(c *redlatch.Config) {
+		if len(c.Nodes) > 1 {
+			c.Nodes = c.Nodes[1:]
+		} else {
+			c.Nodes = append(slices.Clone(c.Nodes), "redis://127.0.0.1:1#nobody")
+		}
+	}},
+}
+
+func strangerOf(whom int) strangeness { return strangers[whom%len(strangers)] }
+
+// meetStranger has a client come whose settings are not the deployment's. It tries to lock, and
+// to admit nodes, until it is undone, and must be refused. It does not come while the nodes
+// themselves do not know what the deployment is: they would have the first one's word for it.
+func (t *torturer) meetStranger(ctx context.Context, it item) (undo func() error, err error) {
+	ready, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := until(ready, func() error { return t.relyOnRecords(ready) }); err != nil {
+		return nil, fmt.Errorf("%w: %w", errLeftOut, err)
+	}
+	c := t.config(t.options.TTL)
+	strangerOf(it.whom).change(&c)
+	visiting, end := context.WithCancel(ctx)
+	var visit sync.WaitGroup
+	var refused int
+	var wrong error
+	answered := make(chan struct{})
+	visit.Go(func() { refused, wrong = t.tryAsStranger(visiting, c, sync.OnceFunc(func() { close(answered) })) })
+	return func() error {
+		// It stays until it was answered: faults may have kept it from that.
+		staying, cancel := context.WithTimeout(ctx, readyLimit)
+		defer cancel()
+		select {
+		case <-answered:
+		case <-staying.Done():
+		}
+		end()
+		visit.Wait()
+		<-t.records
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.refusals += refused
+		return wrong
+	}, nil
+}
+
+// relyOnRecords takes the turn for the nodes' records if a majority has the deployment's now.
+func (t *torturer) relyOnRecords(ctx context.Context) error {
+	select {
+	case t.records <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	err := t.recorded(ctx)
+	if err != nil {
+		<-t.records
+	}
+	return err
+}
+
+// recorded returns nil if a majority of the nodes has a record of the deployment. A Cluster has
+// one on each master, and nothing is done to two of them at once.
+func (t *torturer) recorded(ctx context.Context) error {
+	key := node.DeploymentKeys(t.options.prefix)[1]
+	if t.options.Topology == Cluster {
+		return nil
+	}
+	dials := []func(context.Context) (*redistest.Conn, error){func(ctx context.Context) (*redistest.Conn, error) {
+		conn, _, err := t.ground.node.keeper(ctx, key)
+		return conn, err
+	}}
+	if t.ground.node == nil {
+		dials = nil
+		for _, p := range t.ground.nodes {
+			dials = append(dials, p.dial)
+		}
+	}
+	there := 0
+	for _, dial := range dials {
+		if exists(ctx, dial, key) {
+			there++
+		}
+	}
+	if there <= len(dials)/2 {
+		return fmt.Errorf("%d of %d nodes have a record of the deployment", there, len(dials))
+	}
+	return nil
+}
+
+func exists(ctx context.Context, dial func(context.Context) (*redistest.Conn, error), key string) bool {
+	ctx, cancel := context.WithTimeout(ctx, asked)
+	defer cancel()
+	conn, err := dial(ctx)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a server that hangs is not waited for
+	defer stop()
+	reply, err := conn.Do("EXISTS", key)
+	return err == nil && reply == int64(1)
+}
+
+// strangerPause is how long a stranger waits between its tries.
+const strangerPause = 20 * time.Millisecond
+
+// tryAsStranger counts how often a client with settings c is refused for them, until ctx ends,
+// and calls answered each time. The error says that it was not: what fails for other reasons
+// shows nothing.
+func (t *torturer) tryAsStranger(ctx context.Context, c redlatch.Config, answered func()) (refused int, err error) {
+	client, err := redlatch.Open(c)
+	if err != nil {
+		answered()
+		if errors.Is(err, redlatch.ErrInvalid) {
+			return 1, nil
+		}
+		return 0, err
+	}
+	defer client.Close() // nothing is held
+	names, nodes := t.options.lockNames(), t.ground.names()
+	for wait(ctx, strangerPause) {
+		name, node := names[rand.IntN(len(names))], nodes[rand.IntN(len(nodes))]
+		trying, cancel := context.WithTimeout(ctx, asked)
+		lock, lockErr := client.Lock(trying, name)
+		if lockErr == nil {
+			err = errors.Join(fmt.Errorf("a client with other settings acquired %s", name), lock.Unlock(context.WithoutCancel(ctx)))
+		}
+		admitErr := client.Admit(trying, node)
+		cancel()
+		if admitErr == nil {
+			err = errors.Join(err, fmt.Errorf("a client with other settings admitted %s", node))
+		}
+		for _, e := range []error{lockErr, admitErr} {
+			if errors.Is(e, redlatch.ErrInvalid) {
+				refused++
+				answered()
+			}
+		}
+		if err != nil {
+			answered()
+			return refused, err
+		}
+	}
+	return refused, nil
+}
