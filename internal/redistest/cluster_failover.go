@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -10,6 +9,13 @@ import (
 // lost. Both are living.
 func (c *Cluster) FailOver(ctx context.Context, replica *Server) error {
 	return c.promote(ctx, replica)
+}
+
+// FailOverByForce has a replica take its master's place by the votes of the other masters,
+// without waiting for what its own still has (CLUSTER FAILOVER FORCE). That one, if it
+// lives, becomes its replica and loses what it did not pass on.
+func (c *Cluster) FailOverByForce(ctx context.Context, replica *Server) error {
+	return c.promote(ctx, replica, "FORCE")
 }
 
 // TakeOver has a replica take its master's place without asking anybody, with the
@@ -23,41 +29,40 @@ func (c *Cluster) promote(ctx context.Context, replica *Server, how ...string) e
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	command := append([]string{"CLUSTER", "FAILOVER"}, how...)
-	var role string
-	isMaster := func(context.Context) (bool, error) {
+	id := c.ids[replica]
+	isReplica := func() (bool, error) {
 		v, err := c.view(ctx, replica)
-		if err != nil {
-			return false, err
-		}
-		role = v[c.ids[replica]].master
-		return role == "" && len(v[c.ids[replica]].slots) > 0, errors.New("it is a replica still")
+		return v[id].master != "", err
 	}
-	if done, err := isMaster(ctx); done || role == "" {
+	if yes, err := isReplica(); !yes {
 		return fmt.Errorf("redistest: %s is not a replica: %w", replica.Addr(), err)
 	}
-	// A failover in agreement is given up where a message is late: then again.
-	var err error
+	// A failover is given up where a message is late or a vote is missing, also after the
+	// replica has once called itself a master: then again.
 	for {
-		if _, err = c.ask(ctx, replica, command...); err != nil {
-			break
+		yes, err := isReplica()
+		if yes {
+			_, err = c.ask(ctx, replica, command...)
 		}
-		once, stop := context.WithTimeout(ctx, startLimit/5)
-		err = await(once, replica.exited(), isMaster)
-		stop()
-		if err == nil || ctx.Err() != nil || !replica.Running() {
-			break
+		if err == nil {
+			once, stop := context.WithTimeout(ctx, startLimit/5)
+			err = await(once, replica.exited(), func(ctx context.Context) (bool, error) {
+				v, err := c.commonView(ctx)
+				if err == nil && (v[id].master != "" || len(v[id].slots) == 0) {
+					err = fmt.Errorf("%s is not known to be a master", replica.Addr())
+				}
+				return err == nil, err
+			})
+			stop()
+			if err == nil {
+				return nil
+			}
+			if ctx.Err() == nil && replica.Running() {
+				continue
+			}
 		}
-	}
-	if err != nil {
 		return fmt.Errorf("redistest: promoting %s: %w", replica.Addr(), err)
 	}
-	_, err = c.agreed(ctx, func(v view) error {
-		if v[c.ids[replica]].master != "" {
-			return fmt.Errorf("%s is not known to be a master", replica.Addr())
-		}
-		return nil
-	})
-	return err
 }
 
 // HoldReplication keeps what is written at a living master from now on from all

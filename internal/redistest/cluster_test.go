@@ -226,6 +226,12 @@ func TestClusterFailsOverAndBack(t *testing.T) {
 		must(t, c.TakeOver(within(t), master))
 		wantOwner(t, c, aSlot, master)
 		want(t, "GET at the former master", do(t, master, "GET", "a"), "2")
+		must(t, c.AwaitServing(within(t)))
+
+		must(t, c.HoldReplication(within(t), master, true))
+		do(t, master, "SET", "a", "4")
+		must(t, c.FailOverByForce(within(t), replica))
+		want(t, "GET at the replica that was promoted by force", do(t, replica, "GET", "a"), "2")
 		if pids != [2]int{master.PID(), replica.PID()} {
 			t.Error("a process is another")
 		}

@@ -223,11 +223,15 @@ func (c *Conn) send(s *stream, args []string, sub *subscription) *request {
 	if c.stream != s {
 		return nil
 	}
-	r := &request{args: args, sent: w.Now(), done: make(chan struct{}), round: c.returns, sub: sub}
+	r := newRequest(args)
+	r.sent, r.done, r.round, r.sub = w.Now(), make(chan struct{}), c.returns, sub
+	if c.node.vouching > 0 {
+		r.vouched = c.node.vouchedAt
+	}
 	if sub != nil {
 		s.subs = append(s.subs, sub)
 	}
-	for _, id := range acquiring(args) {
+	for _, id := range r.acquiring() {
 		w.attempted(id)
 	}
 	s.post(r)
@@ -241,20 +245,6 @@ func (c *Conn) returned() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.returns++
-}
-
-// acquiring returns the holder ids for which a command runs the acquire step.
-func acquiring(args []string) (ids []string) {
-	commands := apart(args)
-	if commands == nil {
-		commands = [][]string{args}
-	}
-	for _, command := range commands {
-		if step := stepOf(command); len(step) > 1 && step[0] == script.Acquire {
-			ids = append(ids, step[1])
-		}
-	}
-	return ids
 }
 
 // release names the step that has a script of its own.

@@ -56,7 +56,7 @@ func renamed(args, step []string) []string {
 // repeatGrant has a grant that came from c count for the other nodes that the
 // same attempt asked. The caller holds world.mu.
 func (m *Machine) repeatGrant(c *Conn, r *request) {
-	ids := acquiring(r.args)
+	ids := r.acquiring()
 	if m.world.Mutation != ReplyCountedTwice || len(ids) != 1 || r.err != nil || r.reply.Kind != driver.Int || r.reply.Int <= 0 {
 		return
 	}
@@ -65,7 +65,7 @@ func (m *Machine) repeatGrant(c *Conn, r *request) {
 			continue
 		}
 		for _, waiting := range other.stream.waiting {
-			if slices.Equal(acquiring(waiting.args), ids) {
+			if slices.Equal(waiting.acquiring(), ids) {
 				waiting.finish(r.reply, nil)
 				return
 			}

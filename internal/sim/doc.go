@@ -37,10 +37,12 @@
 //
 // # Replay
 //
-// All that is drawn is drawn from the seed, in a stream of its own for each
-// machine, connection and purpose, and moments are drawn to the nanosecond, so
-// that hardly two events of a world coincide and the order in which goroutines
-// run within one moment changes nothing.
+// A seed leads to the same history each time, to the nanosecond. All that is drawn is drawn from it, in a
+// stream of its own for each machine, connection and purpose. What several goroutines do in one moment
+// happens in the order in which they became ready: worlds run one after the other in processes with one
+// processor, and a Go runtime that leaves nothing to chance (serial_test.go). Where they do not, as
+// under the race detector, moments that are drawn to the nanosecond have hardly two events of a world
+// coincide.
 //
 // # Mutations
 //

@@ -20,15 +20,15 @@ type simQueue struct {
 	// hold and think are the means of how long a caller holds the lock, and does without.
 	hold, think time.Duration
 	over        time.Duration
-	// crews has one for each process.
-	crews []*simCrew
+	// processes has one for each process.
+	processes []*simCallers
 
 	mu    sync.Mutex // guards what follows
 	turns *sim.Turns
 }
 
-// simCrew is the callers of one process.
-type simCrew struct {
+// simCallers is the callers of one process.
+type simCallers struct {
 	name    string
 	client  *redlatch.Client
 	machine *sim.Machine
@@ -61,7 +61,7 @@ func newSimQueue(seed uint64) *simQueue {
 	q.over = 3*time.Second + 60*q.hold
 	for i := range 2 + r.IntN(3) {
 		m := w.NewMachine(1, 0, networks)
-		q.crews = append(q.crews, &simCrew{name: m.Name, machine: m, rng: m.Rand("crew", i), turn: q.turns.Add(m.Name)})
+		q.processes = append(q.processes, &simCallers{name: m.Name, machine: m, rng: m.Rand("crew", i), turn: q.turns.Add(m.Name)})
 	}
 	return q
 }
@@ -69,7 +69,7 @@ func newSimQueue(seed uint64) *simQueue {
 // live has the processes take the lock in turn until the world is over.
 func (q *simQueue) live() {
 	var callers sync.WaitGroup
-	for _, c := range q.crews {
+	for _, c := range q.processes {
 		config := redlatch.Config{TTL: 4 * time.Second, MaxTTL: 8 * time.Second, NoQuarantine: true, Label: c.name}
 		client, err := openInWorld(config, q.world, c.machine, false)
 		if err != nil {
@@ -82,13 +82,13 @@ func (q *simQueue) live() {
 		}
 	}
 	callers.Wait()
-	for _, c := range q.crews {
+	for _, c := range q.processes {
 		c.client.Close()
 	}
 }
 
 // call is one caller.
-func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
+func (q *simQueue) call(c *simCallers, rng *rand.Rand) {
 	around := func(d time.Duration) time.Duration {
 		return time.Duration(1 + rng.Int64N(int64(2*d)+int64(time.Millisecond)))
 	}
@@ -111,7 +111,7 @@ func (q *simQueue) call(c *simCrew, rng *rand.Rand) {
 }
 
 // tell has the judge know that a caller of c waits, or has the lock.
-func (q *simQueue) tell(what func(*sim.Turn), c *simCrew) {
+func (q *simQueue) tell(what func(*sim.Turn), c *simCallers) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	what(c.turn)
@@ -121,6 +121,9 @@ func (q *simQueue) tell(what func(*sim.Turn), c *simCrew) {
 // and how slow a node is: none waits for longer than the others' turns take.
 func TestSimIsFair(t *testing.T) {
 	t.Parallel()
+	if !serially(t) {
+		return
+	}
 	worlds := 100
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 20
@@ -131,13 +134,14 @@ func TestSimIsFair(t *testing.T) {
 	}
 	served := 0
 	for seed := first; seed <= last; seed++ {
+		clean()
 		synctest.Test(t, func(t *testing.T) {
 			q := newSimQueue(seed)
 			q.live()
 			q.world.End()
 			verdicts := q.world.Judge.Verdicts()
 			if len(verdicts) == 0 {
-				for _, c := range q.crews {
+				for _, c := range q.processes {
 					served += c.turn.Served
 				}
 				return

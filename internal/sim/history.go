@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"sync"
 	"time"
@@ -49,30 +47,12 @@ func (h *History) Count() int {
 	return h.count
 }
 
-// Digest stands for what happened when, but for what is random by nature, such
-// as holder ids.
-func (h *History) Digest() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	total := uint64(0)
-	for _, e := range h.events {
-		sum := fnv.New64a()
-		var at [8]byte
-		binary.LittleEndian.PutUint64(at[:], uint64(e.at))
-		sum.Write(at[:])
-		io.WriteString(sum, e.actor)
-		io.WriteString(sum, e.format)
-		total += sum.Sum64() // in any order
-	}
-	return total
-}
-
 // Print writes the events, oldest first. Only the last ones are kept.
 func (h *History) Print(out io.Writer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := max(0, h.count-maxHistory); i < h.count; i++ {
 		e := h.events[i%maxHistory]
-		fmt.Fprintf(out, "%14.6f  %-10s %s\n", e.at.Seconds(), e.actor, fmt.Sprintf(e.format, e.args...))
+		fmt.Fprintf(out, "%14.9f  %-10s %s\n", e.at.Seconds(), e.actor, fmt.Sprintf(e.format, e.args...))
 	}
 }

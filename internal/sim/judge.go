@@ -40,6 +40,7 @@ type story struct {
 	// excused is when somebody last deleted its key on a node, forgot when its counters were
 	// overwritten.
 	excused, forgot time.Duration
+	given           time.Duration     // up by a holder, last
 	past            []tenure          // by acquisition, the last ones
 	tokens          map[uint64]string // who was given each
 }
@@ -193,6 +194,7 @@ func (h *Holding) Ended() {
 	defer j.mu.Unlock()
 	h.ended, h.ranOut, h.endedAt = true, h.runOut(), j.world.Now()
 	s := j.names[h.name]
+	s.given = h.endedAt
 	j.check(h.name, s)
 	s.drop(h)
 }
@@ -252,8 +254,9 @@ func (h *Holding) Unlocked(err error) {
 	if h.told || h.ranOut {
 		return // that it was lost is judged by itself
 	}
-	// The node that keeps the wait queue is waited for for a quarter of the usual time.
-	if trouble := j.world.troubled(); (trouble == 0 || trouble < h.acquired) && j.world.quick(j.NodeTimeout/6) {
+	// The node that keeps the wait queue is waited for for a quarter of the usual time, and may have three
+	// steps to answer: an extension under way, the release among others, and then by itself.
+	if trouble := j.world.troubled(); (trouble == 0 || trouble < h.acquired) && j.world.quick(j.NodeTimeout/12) {
 		j.condemn("a release says what it found: %s unlocks %s, which nothing has disturbed: %v", h.label, h.name, err)
 	}
 }
@@ -392,7 +395,7 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 	if r.args[1] == script.Quarantine.Text {
 		n.quarantined() // it begins when somebody finds the reason
 	}
-	if err == nil && len(step) > 1 && step[0] == script.Admit && n.vouching > 0 && n.lostAt >= n.vouchedAt {
+	if err == nil && len(step) > 1 && step[0] == script.Admit && r.vouched >= 0 && n.lostAt >= r.vouched {
 		w.Judge.excuseAll() // an operator's word was given for what is not there any more
 	}
 	if err == nil && len(step) > 1 && granted(reply) && (step[0] == script.Acquire || step[0] == script.Extend || step[0] == script.Repair) {

@@ -29,6 +29,7 @@ type Machine struct {
 	halted atomic.Bool
 
 	// Guarded by world.mu.
+	ids    *rand.Rand // what its process's ids are made of
 	conns  []*Conn
 	paused chan struct{} // closed at the end of the pause; nil when it runs
 	dead   bool
@@ -46,6 +47,7 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 	for n := range w.nodes {
 		m.paths = append(m.paths, &path{network: like[n], usual: like[n]})
 	}
+	m.ids = m.Rand("ids", 0)
 	m.clock.hesitate = func() { w.Machine(i).hesitate(5) }
 	w.machines = append(w.machines, m)
 	w.all = append(w.all, m.paths)
@@ -55,6 +57,7 @@ func (w *World) NewMachine(rate float64, wall time.Duration, like []Network) *Ma
 // Reborn returns the machine as a new process finds it: the old one is dead.
 func (m *Machine) Reborn() *Machine {
 	next := &Machine{Name: m.Name, world: m.world, index: m.index, lives: m.lives + 1, clock: m.clock, paths: m.paths, end: make(chan struct{}), stopped: -1, stalls: m.stalls, stall: m.stall, Stranger: m.Stranger}
+	next.ids = next.Rand("ids", 0)
 	w := m.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,6 +79,15 @@ func (m *Machine) Rand(purpose string, n int) *rand.Rand {
 func (m *Machine) Draw(d time.Duration) time.Duration {
 	r := rand.NewPCG(m.world.Seed+uint64(m.index)<<32+uint64(m.lives)<<40, uint64(m.world.Now()))
 	return time.Duration(rand.New(r).Int64N(int64(d)))
+}
+
+// Random fills b with bytes that no id of another has.
+func (m *Machine) Random(b []byte) {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	for i := range b {
+		b[i] = byte(m.ids.Uint32())
+	}
 }
 
 // Dial returns a connection to node i.

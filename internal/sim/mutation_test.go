@@ -3,8 +3,6 @@ package sim_test
 import (
 	"os"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -17,45 +15,40 @@ func TestSimMutations(t *testing.T) {
 	if testing.Short() || simWorlds < 1000 {
 		t.Skip("many worlds")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	type finding struct {
-		seeds   int
+		world   uint64
 		verdict string
 	}
+	binary := serialBuild(t)
 	names := mutationConstants(t)
 	findings := make([]finding, sim.Mutations)
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	t.Run("each", func(t *testing.T) {
 		for m := sim.None + 1; m < sim.Mutations; m++ {
 			t.Run(m.String(), func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				if m.Survives() != "" {
 					return
 				}
-				for seed := range m.Within() {
-					o := simulate(t, uint64(seed+1), m, false)
-					if len(o.verdicts) > 0 {
-						findings[m] = finding{seed + 1, o.verdicts[0]}
-						if strings.HasPrefix(o.verdicts[0], "nothing is refused") {
-							t.Errorf("the mutation itself is broken: %s", o.verdicts[0])
-						}
-						return
-					}
+				h := hunt{binary: binary, name: m.String(), mutation: m.String(), within: m.Within()}
+				world, verdict, out, err := h.run(t)
+				if verdict == "" {
+					t.Errorf("%d worlds did not notice: %v\n%s", m.Within(), err, out)
 				}
-				t.Errorf("%d worlds did not notice", m.Within())
+				if strings.HasPrefix(verdict, "nothing is refused") {
+					t.Errorf("the mutation itself is broken: %s", verdict)
+				}
+				findings[m] = finding{world, verdict}
 			})
 		}
 	})
 	rules := rulesOf(t)
-	t.Logf("%-28s %-38s %6s  %s", "rule", "broken", "worlds", "what the judge said first")
+	t.Logf("%-28s %-38s %6s  %s", "rule", "broken", "world", "what the judge said first")
 	for m := sim.None + 1; m < sim.Mutations; m++ {
-		verdict, _, _ := strings.Cut(findings[m].verdict, ":")
+		verdict := findings[m].verdict
 		if m.Survives() != "" {
 			verdict = "survives: " + m.Survives()
 		}
-		t.Logf("%-28s %-38s %4d of %4d  %s", rules[names[m]], m, findings[m].seeds, m.Within(), verdict)
+		t.Logf("%-28s %-38s %4d of %4d  %s", rules[names[m]], m, findings[m].world, m.Within(), verdict)
 	}
 }
 

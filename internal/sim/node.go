@@ -194,14 +194,14 @@ func (n *Node) execute(s *stream, r *request) {
 	if r.sub != nil {
 		n.subscribe(s, r)
 	}
-	var step []string
+	step := r.step
 	recorded, writes := record(n.server), n.server.Writes
 	settled := s.conn.machine.Stranger && w.settled()
 	reply, err := driver.Reply{}, error(nil)
-	if commands := apart(r.args); commands != nil {
-		reply, err = n.executeApart(s, r, commands)
+	if r.steps != nil {
+		step = nil // they are judged one by one
+		reply, err = n.executeApart(s, r)
 	} else {
-		step = stepOf(r.args)
 		before := n.holder(r, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
@@ -209,7 +209,7 @@ func (n *Node) execute(s *stream, r *request) {
 			w.executed(n, s, r, step, reply, err)
 		}
 	}
-	n.watchRecord(s.conn.machine, stepOf(r.args), recorded, settled, writes)
+	n.watchRecord(s.conn.machine, r.step, recorded, settled, writes)
 	if !r.over {
 		r.reply, r.err = reply, err
 	}

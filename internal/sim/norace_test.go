@@ -3,4 +3,4 @@
 package sim_test
 
 // simWorlds is how many worlds TestSim runs.
-const simWorlds = 2000
+const simWorlds = 1920

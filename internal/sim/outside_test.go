@@ -14,7 +14,7 @@ import (
 // strangers lets clients come, one after the other, whose settings are not those of the
 // deployment: they get no vote, and change nothing, as the world's judge watches. Some are of a
 // deployment of their own, with locks of its own, and hold them.
-func (w *simTown) strangers() {
+func (w *simClients) strangers() {
 	defer w.working.Done()
 	rng := w.world.Rand("strangers")
 	for number := 0; ; number++ {
@@ -30,8 +30,8 @@ func (w *simTown) strangers() {
 }
 
 // stranger is one of them.
-func (w *simTown) stranger(rng *rand.Rand, number int) {
-	p := &simProcess{town: w, machine: w.plan.Stranger}
+func (w *simClients) stranger(rng *rand.Rand, number int) {
+	p := &simProcess{clients: w, machine: w.plan.Stranger}
 	config := p.config()
 	nodes := w.world.Nodes()
 	name, own := w.plan.Names[0], false
@@ -84,14 +84,14 @@ func (w *simTown) stranger(rng *rand.Rand, number int) {
 // operate is what an operator does at a bad moment: vouches for a node that has lost nothing for
 // as long as a lock lives, or has nodes begin their quarantine anew.
 func (w *simWorker) operate() {
-	p, world := w.process, w.process.town.world
+	p, world := w.process, w.process.clients.world
 	nodes := world.Nodes()
 	n := nodes[w.rng.IntN(len(nodes))]
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, errGivenUp)
 	defer cancel()
 	address := n.Name + ":6379"
 	if w.chance(85) {
-		if n.Complete(p.town.plan.MaxTTL) {
+		if n.Complete(p.clients.plan.MaxTTL) {
 			run := n.RunID()
 			err := n.Vouch(func() error { return p.client.Admit(ctx, address) })
 			world.History.Add(p.machine.Name, "an operator vouches for run %s of %s: %v", run, n.Name, err)

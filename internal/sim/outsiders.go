@@ -25,24 +25,24 @@ func (n *Node) Tamper(r *rand.Rand, name string) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next, line, beat := sideKey("next", name), sideKey("line", name), sideKey("beat", name)
+	next, queue, heartbeats := sideKey("next", name), sideKey("queue", name), sideKey("heartbeats", name)
 	px := strconv.Itoa(1 + r.IntN(3000))
 	var args []string
 	switch r.IntN(10) {
 	case 0:
 		args = []string{"DEL", next}
 	case 1:
-		args = []string{"DEL", line, beat}
+		args = []string{"DEL", queue, heartbeats}
 	case 2:
 		args = []string{"SET", next, "nobody/x/1 95617584000000 ", "PX", px} // in the year 5000
 	case 3:
 		args = []string{"SET", next, "=nobody/x/1", "PX", px}
 	case 4:
-		args = []string{"SET", line, "no queue", "PX", px}
+		args = []string{"SET", queue, "no queue", "PX", px}
 	case 5:
-		args = []string{"SET", beat, "no heartbeats", "PX", px}
+		args = []string{"SET", heartbeats, "no heartbeats", "PX", px}
 	case 6:
-		args = []string{"ZADD", line, "0", "nobody/x/1"}
+		args = []string{"ZADD", queue, "0", "nobody/x/1"}
 	case 7:
 		args = []string{"DEL", admittedKey}
 	case 8:

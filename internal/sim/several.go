@@ -8,25 +8,25 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// bundle is the steps that a command of several.lua puts together.
-type bundle struct {
+// batch is the steps that a command of several.lua puts together.
+type batch struct {
 	keys, argv []string
 	acquires   int
 	releases   int
 }
 
-func bundleOf(keys, argv []string) bundle {
+func batchOf(keys, argv []string) batch {
 	acquires, _ := strconv.Atoi(argv[3])
-	return bundle{keys, argv, acquires, len(argv) - 4 - 3*acquires}
+	return batch{keys, argv, acquires, len(argv) - 4 - 3*acquires}
 }
 
 // acquire is the keys and arguments of the i'th acquire step.
-func (b bundle) acquire(i int) (keys, args []string) {
+func (b batch) acquire(i int) (keys, args []string) {
 	return b.keys[1+3*i:][:3], b.argv[4+3*i:][:3]
 }
 
 // release is the keys and the holder id of the i'th release step.
-func (b bundle) release(i int) (keys []string, id string) {
+func (b batch) release(i int) (keys []string, id string) {
 	return b.keys[1+3*b.acquires+2*i:][:2], b.argv[4+3*b.acquires+i]
 }
 
@@ -41,7 +41,7 @@ func apart(args []string) (commands [][]string) {
 	if len(argv) == 0 || argv[0] != script.Batch {
 		return nil
 	}
-	b := bundleOf(keys, argv)
+	b := batchOf(keys, argv)
 	for i := range b.acquires {
 		k, a := b.acquire(i)
 		commands = append(commands, []string{"EVALSHA", args[1], "4", k[0], k[1], keys[0], k[2], script.Acquire, a[0], a[1], a[2], "", argv[1], argv[2]})
@@ -55,18 +55,19 @@ func apart(args []string) (commands [][]string) {
 
 // executeApart runs a command that puts several steps together, and has each that was
 // executed judged. The caller holds world.mu.
-func (n *Node) executeApart(s *stream, r *request, commands [][]string) (driver.Reply, error) {
-	befores := make([]string, len(commands))
-	for i, args := range commands {
-		befores[i] = n.holder(&request{args: args}, stepOf(args))
+func (n *Node) executeApart(s *stream, r *request) (driver.Reply, error) {
+	ones, befores := make([]*request, len(r.steps)), make([]string, len(r.steps))
+	for i, args := range r.steps {
+		ones[i] = newRequest(args)
+		ones[i].sent = r.sent
+		befores[i] = n.holder(ones[i], ones[i].step)
 	}
 	reply, err := n.server.Exec(r.args)
-	for i, args := range commands {
+	for i, one := range ones {
 		if err == nil && i < len(reply.Text) && reply.Text[i] == '1' {
-			one, step := &request{args: args, sent: r.sent}, stepOf(args)
-			n.handed(one, step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)
-			n.world.executed(n, s, one, step, driver.Reply{Kind: driver.Int, Int: 1}, nil)
-			if step[0] == script.Acquire {
+			n.handed(one, one.step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)
+			n.world.executed(n, s, one, one.step, driver.Reply{Kind: driver.Int, Int: 1}, nil)
+			if one.step[0] == script.Acquire {
 				s.snag()
 			}
 		}

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -26,6 +27,12 @@ var (
 	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
 	simStalls = flag.Int("sim.stalls", 200, "TestSimStalls: the number of worlds")
 	simCount  = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
+	simKeep   = flag.Bool("sim.keep", false, "TestSimMutations, TestSimBreaches: write the worlds that noticed to testdata/found.txt")
+
+	// What a process is told that is started for worlds.
+	simSerial    = flag.Bool("sim.serial", false, "worlds are exact in this process, which runs them itself")
+	simStep      = flag.Int64("sim.step", 1, "TestSim: from one seed to the next")
+	simHistories = flag.String("sim.histories", "", "TestSim: the folder to write all histories to")
 )
 
 // outcome is what one simulated world came to.
@@ -38,26 +45,30 @@ type outcome struct {
 	losses    int // and those that lost their quorum before their time ran out
 	events    int // scripts executed, faults, calls and what they came to
 	faults    int
-	digest    uint64
 }
 
 // simulate lets one world live and end.
 func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outcome) {
+	clean()
 	synctest.Test(t, func(t *testing.T) {
-		w := sim.New(seed, m)
-		town := &simTown{world: w, plan: sim.NewPlan(w, *simSky)}
-		if *simStand {
-			defer w.Anywhere(town.plan)()
+		for range seed % 1000 { // each world goes on at another place in the stream of its runtime's draws
+			for range map[int]int{0: 0} {
+				break
+			}
 		}
-		town.live()
+		w := sim.New(seed, m)
+		clients := &simClients{world: w, plan: sim.NewPlan(w, *simSky)}
+		if *simStand {
+			defer w.Anywhere(clients.plan)()
+		}
+		clients.live()
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
-		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), town.plan.Faults()
+		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), clients.plan.Faults()
 		o.inTurn, o.losses = w.Judge.InTurn(), w.Judge.Losses()
-		o.digest = w.History.Digest()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
-			fmt.Fprintf(&b, "world %d: %s\n", seed, town.plan)
+			fmt.Fprintf(&b, "world %d: %s\n", seed, clients.plan)
 			w.History.Print(&b)
 			o.history = b.String()
 		}
@@ -65,8 +76,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 	return o
 }
 
-// keep writes the history to a file and returns its name: what coincides in a
-// world is not always decided in the same way, so that it may be the only one.
+// keep writes the history to a file and returns its name.
 func (o outcome) keep(seed uint64) string {
 	file, err := os.CreateTemp("", fmt.Sprintf("redlatch-sim-%d-*.txt", seed))
 	if err != nil {
@@ -83,29 +93,59 @@ func (o outcome) keep(seed uint64) string {
 type simRun struct {
 	t     *testing.T
 	start time.Time
-	next  atomic.Uint64 // the seed to come
+	next  atomic.Int64 // numbers the worlds to come
 	// mutation breaks a rule, None of them as a rule.
 	mutation sim.Mutation
 
-	mu             sync.Mutex // guards what follows; nothing is called while it is held but what prints
-	total          outcome
-	worlds, failed int
-	told           time.Time // when progress was last told
+	mu    sync.Mutex // guards what follows; nothing is called while it is held but what prints
+	total totals
+	told  time.Time // when progress was last told
+}
+
+// totals is what worlds came to.
+type totals struct {
+	Worlds, Failed                       int
+	Events, Faults, Held, InTurn, Losses int
+	Simulated, Used                      time.Duration
+}
+
+func (t *totals) add(o totals) {
+	t.Worlds += o.Worlds
+	t.Failed += o.Failed
+	t.Events += o.Events
+	t.Faults += o.Faults
+	t.Held += o.Held
+	t.InTurn += o.InTurn
+	t.Losses += o.Losses
+	t.Simulated += o.Simulated
+	t.Used += o.Used
 }
 
 func (r *simRun) String() string {
-	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d lost, in %v",
-		r.worlds, r.failed, r.total.simulated.Hours(), r.total.events, r.total.faults, r.total.held, r.total.inTurn, r.total.losses, time.Since(r.start).Round(time.Millisecond))
+	used := ""
+	if r.total.Used > 0 {
+		used = fmt.Sprintf(" and %v of processors", r.total.Used.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d lost, in %v%s",
+		r.total.Worlds, r.total.Failed, r.total.Simulated.Hours(), r.total.Events, r.total.Faults, r.total.Held, r.total.InTurn, r.total.Losses,
+		time.Since(r.start).Round(time.Millisecond), used)
 }
 
-// lane runs one world after the other.
-func (r *simRun) lane(t *testing.T) {
+// serve runs one world after the other.
+func (r *simRun) serve(t *testing.T) {
 	for {
-		seed := r.next.Add(1) - 1
-		if seed >= *simFirst+uint64(*simCount) && time.Since(r.start) >= *simFor {
+		offset := (r.next.Add(1) - 1) * *simStep
+		if max(offset, -offset) >= int64(*simCount) && time.Since(r.start) >= *simFor {
 			return
 		}
-		if !r.add(t, seed, simulate(t, seed, r.mutation, false)) {
+		seed := *simFirst + uint64(offset)
+		o := simulate(t, seed, r.mutation, *simHistories != "")
+		if *simHistories != "" {
+			if err := os.WriteFile(historyFile(*simHistories, seed), []byte(o.history), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !r.add(t, seed, o) {
 			return
 		}
 	}
@@ -115,28 +155,50 @@ func (r *simRun) lane(t *testing.T) {
 func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.worlds++
-	r.total.simulated += o.simulated
-	r.total.held += o.held
-	r.total.inTurn += o.inTurn
-	r.total.losses += o.losses
-	r.total.events += o.events
-	r.total.faults += o.faults
+	one := totals{Worlds: 1, Simulated: o.simulated, Held: o.held, InTurn: o.inTurn, Losses: o.losses, Events: o.events, Faults: o.faults}
 	if len(o.verdicts) > 0 {
-		r.failed++
-		tell := t.Errorf
-		if *simFor > 0 {
-			// Somebody is looking, and a test's own words come at its end.
-			tell = func(format string, args ...any) { fmt.Printf(format+"\n", args...); t.Fail() }
+		one.Failed = 1
+		replay := ""
+		if !*simSerial {
+			replay = " -short -count=20 -failfast" // as this one was run, which is hardly ever the same again
 		}
-		tell("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d -count=20 -failfast ./internal/sim",
-			seed, strings.Join(o.verdicts, "\n\t"), o.keep(seed), seed)
+		// Somebody is looking, and a test's own words come at its end.
+		fmt.Printf("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d%s ./internal/sim\n",
+			seed, strings.Join(o.verdicts, "\n\t"), o.keep(seed), seed, replay)
+		t.Fail()
 	}
+	r.total.add(one)
 	if *simFor > 0 && time.Since(r.told) > 10*time.Second {
 		r.told = time.Now()
 		fmt.Println(r)
 	}
-	return r.failed < *simFail
+	return r.total.Failed < *simFail
+}
+
+// saysTotals begins the line in which a process says what its worlds came to.
+const saysTotals = "totals: "
+
+// share has a process run each of so many worlds.
+func (r *simRun) share(t *testing.T, binary string, i, of int, args ...string) {
+	args = append(args, fmt.Sprint("-sim.first=", *simFirst+uint64(i)), fmt.Sprint("-sim.step=", of))
+	p := worlds{binary: binary, test: "TestSim", args: args}
+	var said totals
+	out, err := p.run(t, func(line string) {
+		if text, ok := strings.CutPrefix(line, saysTotals); ok {
+			if err := json.Unmarshal([]byte(text), &said); err != nil {
+				t.Error(err)
+			}
+		} else if *simFor > 0 {
+			fmt.Print(line)
+		}
+	})
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	said.Used = p.used
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total.add(said)
 }
 
 // TestSim runs the real client through simulated worlds, each under a seed, in
@@ -150,6 +212,9 @@ func TestSim(t *testing.T) {
 		t.Fatalf("no mutation %q", *simBreak)
 	}
 	if *simSeed != 0 {
+		if !serially(t) {
+			return
+		}
 		o := simulate(t, *simSeed, mutation, true)
 		t.Logf("%s", o.history)
 		for _, v := range o.verdicts {
@@ -161,16 +226,34 @@ func TestSim(t *testing.T) {
 		*simCount = min(*simCount, 200)
 	}
 	r := &simRun{t: t, start: time.Now(), mutation: mutation}
-	r.next.Store(*simFirst)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives for longer than its world
+	here, binary := isHere(), ""
+	if !here {
+		binary = serialBuild(t)
+		r.start = time.Now()
+	} else if !*simSerial {
+		defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives for longer than its world
+	}
 	t.Run("worlds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("lane", func(t *testing.T) {
+		of := runtime.GOMAXPROCS(0)
+		for i := range of {
+			t.Run("process", func(t *testing.T) {
 				t.Parallel()
-				r.lane(t)
+				if here {
+					r.serve(t)
+				} else {
+					r.share(t, binary, i, of)
+				}
 			})
 		}
 	})
+	if *simSerial {
+		text, err := json.Marshal(r.total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\n%s%s\n", saysTotals, text)
+		return
+	}
 	t.Log(r)
 	r.provesSomething()
 }
@@ -178,43 +261,23 @@ func TestSim(t *testing.T) {
 // provesSomething fails a run in which too little happened for its silence to
 // mean anything.
 func (r *simRun) provesSomething() {
-	if r.failed > 0 || r.worlds < 50 || *simSky != "" {
+	if r.total.Failed > 0 || r.total.Worlds < 50 || *simSky != "" {
 		return
 	}
-	per := func(n int) float64 { return float64(n) / float64(r.worlds) }
+	per := func(n int) float64 { return float64(n) / float64(r.total.Worlds) }
 	for _, least := range []struct {
 		what       string
 		per, least float64
 	}{
-		{"simulated seconds", r.total.simulated.Seconds() / float64(r.worlds), 180},
-		{"events", per(r.total.events), 1000},
-		{"faults", per(r.total.faults), 5},
-		{"acquisitions", per(r.total.held), 25},
-		{"acquisitions in turn", per(r.total.inTurn), 1},
-		{"hundredths of a lost quorum", 100 * per(r.total.losses), 3},
+		{"simulated seconds", r.total.Simulated.Seconds() / float64(r.total.Worlds), 180},
+		{"events", per(r.total.Events), 1000},
+		{"faults", per(r.total.Faults), 5},
+		{"acquisitions", per(r.total.Held), 25},
+		{"acquisitions in turn", per(r.total.InTurn), 1},
+		{"hundredths of a lost quorum", 100 * per(r.total.Losses), 3},
 	} {
 		if least.per < least.least {
 			r.t.Errorf("%.1f %s in a world are too few: at least %.0f are wanted", least.per, least.what, least.least)
 		}
-	}
-}
-
-// A seed is of use only if it leads to the same world again. It does unless two
-// goroutines do something in one nanosecond, which the Go scheduler orders.
-func TestSimReplays(t *testing.T) {
-	const seeds, enough = 60, 18
-	if simWorlds < 1000 {
-		t.Skip("the race detector has goroutines take turns as they would not otherwise")
-	}
-	same := 0
-	for seed := range uint64(seeds) {
-		first, second := simulate(t, seed+1, sim.None, false), simulate(t, seed+1, sim.None, false)
-		if first.digest == second.digest {
-			same++
-		}
-	}
-	t.Logf("%d of %d worlds were the same twice", same, seeds)
-	if same < enough {
-		t.Errorf("%d of %d worlds were the same twice: at least %d are wanted", same, seeds, enough)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"go/token"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // stalling are the folders whose code is made to stand still: the library's, and the simulation's
@@ -176,18 +176,10 @@ func TestSimStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := buildOver(t, root, stallTexts(t, root, nil))
-	// One world at a time, on one thread: a statement does not know which world it is in.
-	run := exec.CommandContext(t.Context(), binary, "-test.run=^TestSim$", "-test.v", "-test.timeout=8m", fmt.Sprint("-sim.count=", *simStalls), "-sim.anywhere")
-	run.Env = append(os.Environ(), "GOMAXPROCS=1")
-	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-		return
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, "worlds,") {
-			t.Log(strings.TrimSpace(line))
-		}
-	}
+	binary := buildOver(t, t.TempDir(), root, stallTexts(t, root, nil))
+	// One world at a time: a statement does not know which world it is in.
+	r := &simRun{t: t, start: time.Now()}
+	r.share(t, binary, 0, 1, fmt.Sprint("-sim.count=", *simStalls), "-sim.anywhere")
+	t.Log(r)
+	r.provesSomething()
 }

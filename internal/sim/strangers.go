@@ -16,7 +16,20 @@ const (
 	admittedKey = "redlatch:{default}:admitted"
 )
 
-// agreementOf is what a record of the deployment says that its clients agreed on, "" for none.
+// agreements are what records say that clients agreed on, by their texts: in a world there are few.
+type agreements map[string]string
+
+// of is what a record of the deployment says that its clients agreed on, "" for none.
+func (a agreements) of(text string) string {
+	agreement, ok := a[text]
+	if !ok {
+		agreement = agreementOf(text)
+		a[text] = agreement
+	}
+	return agreement
+}
+
+// agreementOf reads a record.
 func agreementOf(text string) string {
 	var r struct {
 		Nodes        map[string]string `json:"nodes"`
@@ -57,7 +70,7 @@ func (w *World) Settled() bool {
 func (w *World) settled() bool {
 	same := 0
 	for _, n := range w.nodes {
-		if a := agreementOf(record(n.server)); a != "" && a == w.agreement {
+		if a := w.agreements.of(record(n.server)); a != "" && a == w.agreement {
 			same++
 		}
 	}
@@ -72,7 +85,7 @@ func (n *Node) watchRecord(m *Machine, step []string, before string, settled boo
 	now := record(n.server)
 	if !m.Stranger {
 		if now != "" && now != before {
-			w.agreement = agreementOf(now)
+			w.agreement = w.agreements.of(now)
 		}
 		return
 	}

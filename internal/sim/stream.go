@@ -7,18 +7,25 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
 // request is one command under way. It is guarded by world.mu until done is
 // closed; then reply and err are fixed.
 type request struct {
-	args  []string
+	args []string
+	// step is what it has done, and steps are the commands that it puts together, if there are any.
+	step  []string
+	steps [][]string
 	done  chan struct{}
 	reply driver.Reply
 	err   error
 	over  bool // done is closed
 	sent  time.Duration
+	// vouched is since when operators had been about to vouch for the node when it was sent, -1 where
+	// none was: their word may arrive when they have gone.
+	vouched time.Duration
 	// round is how many calls had returned on its connection.
 	round int
 	// sub is what a SUBSCRIBE is for; message, if not empty, what it hears.
@@ -26,7 +33,27 @@ type request struct {
 	message string
 }
 
-// content is what the request says, but for what no seed decides.
+func newRequest(args []string) *request {
+	return &request{args: args, step: stepOf(args), steps: apart(args), vouched: -1}
+}
+
+// acquiring returns the holder ids for which the request runs the acquire step.
+func (r *request) acquiring() (ids []string) {
+	id := func(step []string) {
+		if len(step) > 1 && step[0] == script.Acquire {
+			ids = append(ids, step[1])
+		}
+	}
+	if r.steps == nil {
+		id(r.step)
+	}
+	for _, command := range r.steps {
+		id(stepOf(command))
+	}
+	return ids
+}
+
+// content is what the request says, but for the ids, which are whose who drew first.
 func (r *request) content() []string {
 	content := slices.Clone(r.args)
 	for i, arg := range content {
@@ -53,7 +80,7 @@ type stream struct {
 	waiting []*request
 	// fresh are requests of this moment, not sent yet.
 	fresh       []*request
-	there, back *lane
+	there, back *direction
 	progress    time.Duration
 	watched     bool
 	broken      bool
@@ -64,11 +91,11 @@ type stream struct {
 func newStream(c *Conn) *stream {
 	s := &stream{conn: c, server: c.node.server}
 	w := c.machine.world
-	s.there = &lane{world: w,
+	s.there = &direction{world: w,
 		blocked: func(now time.Duration) bool { return now < c.path.thereUntil },
 		deliver: func(r *request) { c.node.receive(s, r) },
 	}
-	s.back = &lane{world: w,
+	s.back = &direction{world: w,
 		blocked: func(now time.Duration) bool { return now < c.path.backUntil || c.machine.paused != nil },
 		deliver: s.replied,
 	}
@@ -218,9 +245,9 @@ func (s *stream) end(err error) {
 	s.there.cut(kept, late)
 }
 
-// lane is one direction of a stream: first in, first out. It is guarded by
+// direction is one of a stream: first in, first out. It is guarded by
 // world.mu.
-type lane struct {
+type direction struct {
 	world   *World
 	queue   []parcel
 	last    time.Duration // when the last one arrives
@@ -233,22 +260,22 @@ type parcel struct {
 	r  *request
 }
 
-func (l *lane) len() int { return len(l.queue) }
+func (l *direction) len() int { return len(l.queue) }
 
 // push sends r, to arrive after delay and after all before it.
-func (l *lane) push(r *request, delay time.Duration) {
+func (l *direction) push(r *request, delay time.Duration) {
 	now := l.world.Now()
 	l.last = max(now+delay, l.last+time.Nanosecond)
 	l.queue = append(l.queue, parcel{l.last, r})
 	l.wake(l.last - now)
 }
 
-func (l *lane) wake(d time.Duration) {
+func (l *direction) wake(d time.Duration) {
 	l.world.after(d, l.pump)
 }
 
 // pump delivers what is due.
-func (l *lane) pump() {
+func (l *direction) pump() {
 	now := l.world.Now()
 	for len(l.queue) > 0 && l.queue[0].at <= now && !l.blocked(now) {
 		r := l.queue[0].r
@@ -258,14 +285,14 @@ func (l *lane) pump() {
 }
 
 // release goes on after a block, with what waited for d more.
-func (l *lane) release(d time.Duration) {
+func (l *direction) release(d time.Duration) {
 	if len(l.queue) > 0 {
 		l.wake(d)
 	}
 }
 
 // hasten has what is on its way arrive soon.
-func (l *lane) hasten() {
+func (l *direction) hasten() {
 	now := l.world.Now()
 	for i := range l.queue {
 		l.queue[i].at = min(l.queue[i].at, now+swift+time.Duration(i))
@@ -278,7 +305,7 @@ func (l *lane) hasten() {
 }
 
 // cut keeps the first parcels and has them arrive later.
-func (l *lane) cut(kept int, late time.Duration) {
+func (l *direction) cut(kept int, late time.Duration) {
 	l.queue = l.queue[:kept]
 	if late == 0 || kept == 0 {
 		return

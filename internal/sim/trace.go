@@ -69,7 +69,7 @@ func (t *trace) stepped(i int, step []string, before, after string) {
 
 // look finds out what the nodes have by now of name. holder has it on node at.
 func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
-	standing := 0
+	having := 0
 	for i, n := range nodes {
 		has := n.has(name, t.id)
 		if n == at {
@@ -79,10 +79,10 @@ func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
 			t.on[i] = gone
 		}
 		if t.on[i] == present || t.on[i] == given {
-			standing++
+			having++
 		}
 	}
-	quorum := standing > len(nodes)/2
+	quorum := having > len(nodes)/2
 	t.stood = t.stood || quorum
 	t.broken = t.broken || t.stood && !quorum
 }

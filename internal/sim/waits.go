@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -41,10 +42,27 @@ func (w *Waiting) Over() {
 	}
 }
 
-// Failed tells that a call for a lock, which began then, failed because too few nodes could
-// be asked or may vote. Once all quarantines are over and all nodes can be reached, none does.
+// Decent is a patience with which a call asks all nodes at least once.
+func (j *Judge) Decent() time.Duration { return 500*time.Millisecond + 4*j.NodeTimeout }
+
+// heldWithin reports whether anybody has held the lock within the last d.
+func (j *Judge) heldWithin(name string, d time.Duration) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.open(name)
+	return s.given > 0 && j.world.Now()-s.given < d || slices.ContainsFunc(s.running, func(h *Holding) bool {
+		return h.machine.clock.Now().Until(h.lease.Deadline()) > -d
+	})
+}
+
+// Failed tells that a call for a lock, which began then and had a decent patience, failed because too
+// few nodes could be asked or may vote. Once all quarantines are over and all nodes can be reached,
+// none does that had the time to ask them since the lock was free.
 func (j *Judge) Failed(name, label string, began time.Duration, err error) {
 	w := j.world
+	if j.heldWithin(name, j.Decent()) {
+		return
+	}
 	if trouble := w.troubled(); (trouble == 0 || began > trouble+recovery) && w.quick(j.NodeTimeout/2) {
 		j.Condemn("all nodes vote in the end: %s does not get %s, %v after the last fault: %v", label, name, w.Now()-trouble, err)
 	}

@@ -63,7 +63,7 @@ func (w *simWorker) think(plan *sim.Plan, over <-chan struct{}) (goOn bool) {
 }
 
 func (w *simWorker) work(over <-chan struct{}) {
-	plan := w.process.town.plan
+	plan := w.process.clients.plan
 	for w.think(plan, over) {
 		switch chance := w.rng.IntN(100); {
 		case chance < 4:
@@ -77,7 +77,7 @@ func (w *simWorker) work(over <-chan struct{}) {
 		default:
 			w.acquire(over)
 		}
-		if len(w.process.town.world.Judge.Verdicts()) > 0 {
+		if len(w.process.clients.world.Judge.Verdicts()) > 0 {
 			return
 		}
 	}
@@ -88,7 +88,7 @@ var errGivenUp = errors.New("given up")
 
 // acquire makes one call for a lock, and uses what it gets.
 func (w *simWorker) acquire(over <-chan struct{}) {
-	p, plan := w.process, w.process.town.plan
+	p, plan := w.process, w.process.clients.plan
 	name := plan.Names[w.rng.IntN(len(plan.Names))]
 	w.calls++
 	label := fmt.Sprintf("%s-%d", w.name, w.calls)
@@ -112,7 +112,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	case chance < 20+plan.Patient:
 		patience = w.between(0, 2*plan.Quarantine())
 	}
-	began := p.town.world.Now()
+	began := p.clients.world.Now()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
 	defer cancel()
 	var lock *redlatch.Lock
@@ -130,19 +130,19 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 			return nil
 		}, options...)
 		told(holding, err)
-		p.town.world.Over(label)
+		p.clients.world.Over(label)
 		return
 	default:
 		waits = true
-		waiting := p.town.world.Judge.Waits(name, label)
+		waiting := p.clients.world.Judge.Waits(name, label)
 		lock, err = p.client.Lock(ctx, name, options...)
 		waiting.Over()
 	}
 	w.run()
 	if err != nil {
-		p.town.world.Over(label)
+		p.clients.world.Over(label)
 		w.failed(label, name, began, err)
-		if waits && patience >= w.decent() {
+		if waits && patience >= p.clients.world.Judge.Decent() {
 			w.refused(label, name, began, err)
 		}
 		return
@@ -158,7 +158,7 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 // acquireTogether has several callers want one lock for the same, each for a moment: they
 // hold it in turn, several by one attempt.
 func (w *simWorker) acquireTogether() {
-	p, plan := w.process, w.process.town.plan
+	p, plan := w.process, w.process.clients.plan
 	name := plan.Names[w.rng.IntN(len(plan.Names))]
 	label := fmt.Sprintf("%s-%d%s", p.machine.Name, p.machine.Life(), sim.Shared)
 	var callers sync.WaitGroup
@@ -175,7 +175,7 @@ func (w *simWorker) acquireTogether() {
 			time.Sleep(after)
 			ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
 			defer cancel()
-			began := p.town.world.Now()
+			began := p.clients.world.Now()
 			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(plan.TTL), redlatch.WithLabel(label))
 			run()
 			if err != nil {
@@ -188,7 +188,7 @@ func (w *simWorker) acquireTogether() {
 			holding.Ended()
 			err = told(holding, lock.Unlock(ctx))
 			time.Sleep(after) // the next says that it holds, at this instant
-			p.town.world.History.Add(p.machine.Name, "%s unlocked %s: %v", label, name, err)
+			p.clients.world.History.Add(p.machine.Name, "%s unlocked %s: %v", label, name, err)
 		})
 	}
 	callers.Wait()
@@ -197,24 +197,19 @@ func (w *simWorker) acquireTogether() {
 
 // failed looks at the error of a call that got no lock.
 func (w *simWorker) failed(label, name string, began time.Duration, err error) {
-	h := w.process.town.world.History
+	h := w.process.clients.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
-	world := w.process.town.world
+	world := w.process.clients.world
 	known := errors.Is(err, redlatch.ErrRefused) && (world.Faked(name, began) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
 	if !known && (errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid)) {
-		w.process.town.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
+		w.process.clients.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}
-}
-
-// decent is a patience with which a call asks all nodes at least once.
-func (w *simWorker) decent() time.Duration {
-	return 500*time.Millisecond + 4*w.process.town.plan.NodeTimeout
 }
 
 // refused has the judge look at a call that failed though it had some patience.
 func (w *simWorker) refused(label, name string, began time.Duration, err error) {
 	if errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrNotAdmitted) {
-		w.process.town.world.Judge.Failed(name, label, began, err)
+		w.process.clients.world.Judge.Failed(name, label, began, err)
 	}
 }
 
@@ -229,7 +224,7 @@ type simUse struct {
 }
 
 func (u *simUse) live() {
-	plan := u.process.town.plan
+	plan := u.process.clients.plan
 	for range u.rng.IntN(4) {
 		d := u.between(0, plan.TTL)
 		if u.chance(plan.Brief) {
@@ -243,7 +238,7 @@ func (u *simUse) live() {
 		}
 	}
 	if !u.renewed && u.chance(plan.Abandon) {
-		u.process.town.world.Abandoned(u.label)
+		u.process.clients.world.Abandoned(u.label)
 		return // nobody unlocks it: it runs out
 	}
 	if plan.Weather != sim.Alone && u.chance(30) {
@@ -258,19 +253,19 @@ func (u *simUse) live() {
 	u.holding.Ended()
 	err := told(u.holding, u.lock.Unlock(context.Background()))
 	u.holding.Unlocked(err)
-	u.process.town.world.Over(u.label)
-	u.process.town.world.History.Add(u.process.machine.Name, "%s unlocked %s: %v", u.label, u.lock.Name(), err)
+	u.process.clients.world.Over(u.label)
+	u.process.clients.world.History.Add(u.process.machine.Name, "%s unlocked %s: %v", u.label, u.lock.Name(), err)
 }
 
 func (u *simUse) extend(ttl time.Duration) {
 	ctx := context.Background()
 	if u.chance(20) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, u.between(0, 2*u.process.town.plan.NodeTimeout), errGivenUp)
+		ctx, cancel = context.WithTimeoutCause(ctx, u.between(0, 2*u.process.clients.plan.NodeTimeout), errGivenUp)
 		defer cancel()
 	}
 	err := told(u.holding, u.lock.Extend(ctx, ttl))
 	u.run()
-	u.process.town.world.History.Add(u.process.machine.Name, "%s extends %s by %v: %v", u.label, u.lock.Name(), ttl, err)
-	u.process.town.world.Judge.Look(u.name)
+	u.process.clients.world.History.Add(u.process.machine.Name, "%s extends %s by %v: %v", u.label, u.lock.Name(), ttl, err)
+	u.process.clients.world.Judge.Look(u.name)
 }

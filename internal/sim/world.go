@@ -45,8 +45,9 @@ type World struct {
 	demoted time.Duration
 	// agreement is what the deployment's clients agree on, by the last record that one has
 	// written; usurped: another has come first where all had forgotten it.
-	agreement string
-	usurped   bool
+	agreement  string
+	agreements agreements
+	usurped    bool
 	// ended has when what was done under a label was over, and for the processes that were killed.
 	ended map[string]time.Duration
 	// traces are the attempts that were granted a record, by holder id; current those of a
@@ -68,7 +69,7 @@ func New(seed uint64, m Mutation) *World {
 	w := &World{
 		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt),
 		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool), ended: make(map[string]time.Duration), fakedUntil: make(map[string]time.Duration),
-		traces: make(map[string]*trace), current: make(map[string][]*trace),
+		agreements: make(agreements), traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
 	w.History = &History{world: w}
 	w.Judge = newJudge(w)
@@ -118,10 +119,10 @@ func (w *World) Abandoned(label string) {
 	w.abandoned[label] = true
 }
 
-// Leftovers lists the records of these names that lie on nodes and should not:
+// LeftBehind lists the keys of these names that lie on nodes and should not:
 // not those of a call that was abandoned or whose process was killed, nor what a
 // broken connection still delivered afterwards, nor what a server came up with.
-func (w *World) Leftovers(names []string) []string {
+func (w *World) LeftBehind(names []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var found []string

@@ -33,6 +33,10 @@ func compile(text string) (*lua.FunctionProto, error) {
 	if err == nil {
 		proto, err = lua.Compile(chunk, chunkName)
 	}
+	if err == nil {
+		// No script reads arg, a table of what it was called with, which would be made each time.
+		proto.IsVarArg &^= lua.VarArgNeedsArg
+	}
 	compilations.Store(text, compilation{proto, err})
 	return proto, err
 }

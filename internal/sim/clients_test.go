@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
-// simTown is the client processes of a simulated world, and what they do.
-type simTown struct {
+// simClients is the client processes of a simulated world, and what they do.
+type simClients struct {
 	world *sim.World
 	plan  *sim.Plan
 
@@ -26,7 +26,7 @@ type simTown struct {
 
 // live runs the processes through the faults, then through the calm after them,
 // and checks what is to hold then.
-func (w *simTown) live() {
+func (w *simClients) live() {
 	w.stop, w.close = make(chan struct{}), make(chan struct{})
 	var machines sync.WaitGroup
 	for i := range w.plan.Machines {
@@ -57,17 +57,17 @@ func (w *simTown) live() {
 
 // leftBehind checks that the running processes have cleared away what failed or
 // was unlocked, once all nodes can be reached.
-func (w *simTown) leftBehind() {
+func (w *simClients) leftBehind() {
 	// The background pauses for a second at most between two tries, and
 	// connecting takes as long.
 	time.Sleep(w.world.StallsFor() + 2*time.Second + 4*w.plan.NodeTimeout)
-	for _, left := range w.world.Leftovers(w.plan.Names) {
+	for _, left := range w.world.LeftBehind(w.plan.Names) {
 		w.world.Judge.Condemn("left behind: %s", left)
 	}
 }
 
 // orphans checks, as long as the faults come, that no key outlives what it was made for.
-func (w *simTown) orphans() {
+func (w *simClients) orphans() {
 	for {
 		select {
 		case <-w.stop:
@@ -82,9 +82,9 @@ func (w *simTown) orphans() {
 
 // afterwards checks that free locks are taken at once when all faults have been
 // over for a quarantine, and that nothing is left of them.
-func (w *simTown) afterwards() {
+func (w *simClients) afterwards() {
 	j := w.world.Judge
-	p := &simProcess{town: w, machine: w.plan.Machine(0)}
+	p := &simProcess{clients: w, machine: w.plan.Machine(0)}
 	if err := p.open(); err != nil {
 		j.Condemn("open: %v", err)
 		return
@@ -116,7 +116,7 @@ func (w *simTown) afterwards() {
 		}
 	}
 	time.Sleep(4 * w.plan.NodeTimeout)
-	for _, left := range w.world.Leftovers(w.plan.Names) {
+	for _, left := range w.world.LeftBehind(w.plan.Names) {
 		j.Condemn("left behind in the end: %s", left)
 	}
 	if w.plan.Weather == sim.Outside {
@@ -134,9 +134,9 @@ func ofDeployment(key string) bool {
 }
 
 // machine runs one process after the other on machine i.
-func (w *simTown) machine(i int) {
+func (w *simClients) machine(i int) {
 	for m := w.plan.Machine(i); ; m = m.Reborn() {
-		p := &simProcess{town: w, machine: m}
+		p := &simProcess{clients: w, machine: m}
 		if last := p.run(); last {
 			return
 		}
@@ -145,33 +145,33 @@ func (w *simTown) machine(i int) {
 
 // process is one client program.
 type simProcess struct {
-	town    *simTown
+	clients *simClients
 	machine *sim.Machine
 	client  *redlatch.Client
 	calls   int
 }
 
 // maxHold is for how long the library extends a lock.
-func (p *simProcess) maxHold() time.Duration { return 3 * p.town.plan.MaxTTL }
+func (p *simProcess) maxHold() time.Duration { return 3 * p.clients.plan.MaxTTL }
 
 // open starts the program.
 func (p *simProcess) open() error {
 	config := p.config()
-	batches := p.town.world.Mutation.Batches() || p.town.world.Mutation == sim.None && p.town.world.Seed%2 == 0 // the other steps are what mutations change
-	client, err := openInWorld(config, p.town.world, p.machine, batches)
+	batches := p.clients.world.Mutation.Batches() || p.clients.world.Mutation == sim.None && p.clients.world.Seed%2 == 0 // the other steps are what mutations change
+	client, err := openInWorld(config, p.clients.world, p.machine, batches)
 	p.client = client
 	return err
 }
 
 // config is what the deployment's clients agree on.
 func (p *simProcess) config() redlatch.Config {
-	plan := p.town.plan
+	plan := p.clients.plan
 	config := redlatch.Config{
 		TTL: plan.TTL, MaxTTL: plan.MaxTTL, NodeTimeout: plan.NodeTimeout,
 		MaxHold: p.maxHold(),
 		Label:   p.machine.Name,
 	}
-	if p.town.world.Mutation == sim.FenceOff {
+	if p.clients.world.Mutation == sim.FenceOff {
 		config.NoQuarantine = true
 	}
 	config.Durable = plan.Weather == sim.Durable
@@ -185,7 +185,7 @@ func (p *simProcess) acquired(name, label string, lock *redlatch.Lock) *sim.Hold
 
 // acquiredIn tells the judge of the lock whose context ctx is.
 func (p *simProcess) acquiredIn(ctx context.Context, name, label string) *sim.Holding {
-	holding := p.town.world.Judge.Acquired(p.machine, name, label, hook.LeaseOf(ctx))
+	holding := p.clients.world.Judge.Acquired(p.machine, name, label, hook.LeaseOf(ctx))
 	context.AfterFunc(ctx, func() { told(holding, context.Cause(ctx)) })
 	return holding
 }
@@ -212,7 +212,7 @@ func openOn(config redlatch.Config, w *sim.World, m *sim.Machine, nodes []*sim.N
 		index[address] = n.Index()
 	}
 	client, err := hook.Open(config, hook.Surroundings{
-		Clock: m.Clock(), Draw: m.Draw, Batches: batches,
+		Clock: m.Clock(), Draw: m.Draw, Random: m.Random, Batches: batches,
 		Dial: func(node string) (driver.Conn, error) { return m.Dial(index[node]), nil },
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func openOn(config redlatch.Config, w *sim.World, m *sim.Machine, nodes []*sim.N
 // run is the life of the program: until it is killed, or the last of its
 // machine, which it reports.
 func (p *simProcess) run() (last bool) {
-	w := p.town
+	w := p.clients
 	if err := p.open(); err != nil {
 		w.world.Judge.Condemn("%s: open: %v", p.machine.Name, err)
 		w.working.Done()
