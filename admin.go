@@ -20,7 +20,8 @@ import (
 // Admit waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node cannot serve this client,
 // such as a replica or a node of another set, or why it was not reached. Nothing
-// is changed then.
+// was changed then unless no answer came: the word may still be on its way when ctx ends,
+// and goes for what the node has when it arrives.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
 }

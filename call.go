@@ -72,7 +72,7 @@ func (c *call) Request() vote.Acquire {
 	now := c.client.clock.Wall()
 	// rule: fresh-holder-id
 	return vote.Acquire{
-		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.client.firstTTL(&c.settings), Proposed: uint64(now.UnixMicro()),
+		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: uint64(now.UnixMicro()),
 	}
 }
 
@@ -90,14 +90,6 @@ func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 		return nil, waitqueue.Failure{Err: c.Ended(), Final: true}
 	}
 	return nil, waitqueue.Failure{Err: c.failure, Held: c.failure.kind == ErrHeld, Final: c.failure.kind == ErrRefused}
-}
-
-// Succeed implements waitqueue.Caller: the holder id of a lease has its first holder's label.
-func (c *call) Succeed(before *quorum.Lease) (lease *quorum.Lease, ok bool) {
-	if parseHolder(before.ID()).Label != c.settings.label {
-		return nil, false
-	}
-	return before.Succeed(c.client.firstTTL(&c.settings))
 }
 
 // The shortest and the longest of the mean pauses between two tries.

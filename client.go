@@ -112,8 +112,8 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 		Waiter:  waiter,
 		Timeout: config.NodeTimeout,
 		Foreign: isForeign,
-		CleanUp: func(key, from string) { c.engine.Remove(vote.Release{Key: key, ID: from, TTL: config.MaxTTL}) },
 		Draw:    c.draw,
+		Succeed: succeed,
 		Life:    c.life,
 	})
 	voters, queueNodes := make([]quorum.Voter, len(endpoints)), make([]waitqueue.Node, len(endpoints))
@@ -128,6 +128,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	}
 	c.waitqueue.Use(queueNodes)
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
+	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))
 	c.engine.OnWaiting(c.waitqueue.MarkContended)
 	c.connect()
 	if err := c.usable(); err != nil {

@@ -94,8 +94,10 @@ type Config struct {
 	Label string
 
 	// Deployment keeps several sets of clients on the same servers apart: each
-	// has its own admissions. It does not keep their locks apart. Letters,
-	// digits, dots and dashes. Defaults to "default".
+	// has its own admissions. It does not keep their locks apart: where two deployments use the
+	// same names, both must have the longest MaxTTL of either, or one admits a restarted node
+	// while a lock of the other still runs. Letters, digits, dots and dashes. Defaults to
+	// "default".
 	Deployment string
 
 	// NoQuarantine lets every node vote at once. A node that restarts empty then votes

@@ -58,29 +58,6 @@ func (l *Lock) Token() uint64 { return l.lease.Token() }
 // take into account that the machine was suspended; Err and Context do.
 func (l *Lock) Until() time.Time { return l.lease.Until().Mono }
 
-// Context returns a context that is done when the lock is lost or released.
-// context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
-// lost, by the local clock and whatever the network does, when its validity has
-// run out but for the guard, and earlier when so many nodes have said that they
-// do not hold it that no quorum is left.
-//
-// Its Done and Err look at the clock, so that a process that was stopped finds the
-// lock lost before any timer has fired. A goroutine that waits for Done already, and
-// contexts derived from this one, learn of it when somebody looks, or by a timer: some
-// milliseconds later, in a process that was stopped. Ask Err of the lock, or of this
-// context, before a step that must not come too late.
-func (l *Lock) Context() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.context == nil {
-		l.context = newLockContext(l.call.binding.parent(l.call.ctx), l)
-		if held, why := l.lease.Held(); !held {
-			l.context.cancel(why)
-		}
-	}
-	return l.context
-}
-
 // Err returns nil while the lock is held, else an error that wraps ErrLost or
 // ErrReleased. It asks the clock, not the network.
 func (l *Lock) Err() error {
@@ -254,71 +231,4 @@ func (l *Lock) drop(before error, held bool) error {
 		}
 	}
 	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
-}
-
-// binding is what the lock's context takes from the ctx of the call.
-type binding bool
-
-const (
-	detached binding = false // its values
-	bound    binding = true  // its values and its end
-)
-
-func (b binding) parent(ctx context.Context) context.Context {
-	if b == bound {
-		return ctx
-	}
-	return context.WithoutCancel(ctx)
-}
-
-// lockContext is the context of a held lock. It asks the lock whenever it is asked
-// itself: a timer may be late, in a process that was stopped or starved, but a
-// holder that looks must never be told that it holds what has run out.
-type lockContext struct {
-	context.Context
-	lock   *Lock
-	cancel context.CancelCauseFunc
-}
-
-func newLockContext(parent context.Context, l *Lock) *lockContext {
-	ctx, cancel := context.WithCancelCause(parent)
-	return &lockContext{Context: ctx, lock: l, cancel: cancel}
-}
-
-// Done returns a channel that is closed already when the validity is over by the clock.
-// Contexts derived from c end when c does, and do not ask.
-func (c *lockContext) Done() <-chan struct{} {
-	c.lock.Err()
-	return c.Context.Done()
-}
-
-func (c *lockContext) Err() error {
-	c.lock.Err()
-	return c.Context.Err()
-}
-
-// Value is what context.Cause calls on its way to the cause.
-func (c *lockContext) Value(key any) any {
-	c.lock.Err()
-	return c.Context.Value(key)
-}
-
-// Detach gives the lock up to whoever keeps the id that it returns: from then
-// on it is not renewed, Close does not release it, and its context is done.
-// Package oneshot extends and releases it by the id, here or in another process. It does not block.
-//
-// The error wraps ErrLost or ErrReleased when the lock was not held any more.
-func (l *Lock) Detach() (id string, err error) {
-	if err := l.Err(); err != nil {
-		return "", err
-	}
-	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
-	if !first {
-		return "", last
-	}
-	if !l.end() || !l.lease.Detach() { // released at the same time
-		return "", ErrReleased
-	}
-	l.client.waitqueue.LetGo(&l.holder)
-	return l.lease.ID(), nil
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// ttlFor is the TTL that leaves a validity of d, or the longest there is.
-func (c *Client) ttlFor(d time.Duration) time.Duration {
-	ttl := (d+2*time.Millisecond)*100/99 + time.Millisecond
-	return min(ttl.Truncate(time.Millisecond), c.config.MaxTTL)
-}
-
-// firstTTL is the TTL with which a lock is asked for: with WithMinHold it covers that, so
-// that it is kept though nobody should be left to prolong it. The steps of an attempt come
-// off the validity before the lock is granted.
-func (c *Client) firstTTL(r *settings) time.Duration {
-	if r.minHold == 0 {
-		return r.ttl
-	}
-	return max(r.ttl, c.ttlFor(r.minHold+2*c.config.stepTimeout()))
-}
-
 // minHoldEnd is when the lock may be released at the earliest.
 func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
 

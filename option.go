@@ -13,13 +13,16 @@ type Option func(*settings)
 type settings struct {
 	ttl, maxHold time.Duration
 	minHold      time.Duration
-	guard        time.Duration
-	guarded      bool // WithGuard was given
-	renewal      bool
-	queue        bool
-	label        string
-	report       func(error)
-	reported     bool // WithWaitReport was given
+	// firstTTL is what an attempt asks for: with minHold it covers that, so that the lock is
+	// kept though nobody should be left to prolong it.
+	firstTTL time.Duration
+	guard    time.Duration
+	guarded  bool // WithGuard was given
+	renewal  bool
+	queue    bool
+	label    string
+	report   func(error)
+	reported bool // WithWaitReport was given
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard
@@ -113,7 +116,8 @@ func (c *Client) settings(r *settings, options []Option) error {
 	return checkLabel("WithLabel", r.label)
 }
 
-// checkMinHold refuses a WithMinHold that the servers could not keep by themselves.
+// checkMinHold refuses a WithMinHold that the servers could not keep by themselves, and sets
+// the first TTL by it.
 func (c *Client) checkMinHold(r *settings) error {
 	longest := c.config.MaxTTL - quorum.Drift(c.config.MaxTTL)
 	switch {
@@ -124,5 +128,16 @@ func (c *Client) checkMinHold(r *settings) error {
 	case r.minHold > r.maxHold:
 		return invalid("WithMinHold is %v, more than the MaxHold of %v: raise WithMaxHold or Config.MaxHold", r.minHold, r.maxHold)
 	}
+	r.firstTTL = r.ttl
+	if r.minHold > 0 {
+		// The steps of an attempt come off the validity before the lock is granted.
+		r.firstTTL = max(r.ttl, c.ttlFor(r.minHold+2*c.config.stepTimeout()))
+	}
 	return nil
+}
+
+// ttlFor is the TTL that leaves a validity of d, or the longest there is.
+func (c *Client) ttlFor(d time.Duration) time.Duration {
+	ttl := (d+2*time.Millisecond)*100/99 + time.Millisecond
+	return min(ttl.Truncate(time.Millisecond), c.config.MaxTTL)
 }

@@ -180,13 +180,13 @@ func TestExamineChangesNothing(t *testing.T) {
 func TestExamineFindsMissingPermissions(t *testing.T) {
 	t.Parallel()
 	needed := []string{"+ping", "+wait", "+eval", "+evalsha", "+info", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+pttl", "+pexpire",
-		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+client|id", "+client|kill", "+publish", "&redlatch:call:*", "~redlatch:*", "~job/*"}
+		"+zadd", "+zrange", "+zrank", "+zrem", "+zscore", "+client|tracking", "+client|caching", "+client|id", "+client|kill", "+publish", "&redlatch:wake:*", "~redlatch:*", "~job/*"}
 	missing := func(rule string) []string {
 		switch rule {
 		case "~job/*":
 			return []string{"~job/1"} // the name that was asked for
-		case "+publish", "&redlatch:call:*":
-			return []string{"&redlatch:call:*", "+publish", "+subscribe"} // one does not go without the others
+		case "+publish", "&redlatch:wake:*":
+			return []string{"&redlatch:wake:*", "+publish", "+subscribe"} // one does not go without the others
 		}
 		return []string{rule}
 	}

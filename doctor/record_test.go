@@ -45,7 +45,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 		}
 
 		locktest.Do(t, s, "SET", "redlatch:{x}:token:x", "9007199254740992")
-		locktest.Do(t, s, "SET", "redlatch:{x}:beat:x", "")
+		locktest.Do(t, s, "SET", "redlatch:{x}:heartbeats:x", "")
 		keys := locktest.Examine(t, c, "x")[0].ForeignKeys
 		if len(keys) != 2 || keys[0].Key != "redlatch:{x}:token:x" || !keys[0].Blocks || keys[1].Blocks ||
 			!slices.ContainsFunc(keys, func(k doctor.ForeignKey) bool { return strings.Contains(k.Problem, "a string, not a sorted set") }) {

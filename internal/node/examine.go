@@ -99,9 +99,9 @@ const (
 )
 
 // Look asks the node about itself. It waits for its answers, or for ctx. It
-// changes no key and no setting, and admits nothing. records are locks' keys, which are read,
-// and for which permission is tried as well.
-func (n *Node) Look(ctx context.Context, records []string) *Examination {
+// changes no key and no setting, and admits nothing. It reads lockKeys and the keys beside them,
+// and tries whether they are permitted.
+func (n *Node) Look(ctx context.Context, lockKeys []string) *Examination {
 	x := new(Examination)
 	for _, step := range []func(context.Context, *Examination) error{
 		n.lookAtInfo, n.lookAtLatency, n.lookAtClock, n.lookAtPersistence, n.lookAtRecord, n.lookAtUser,
@@ -113,8 +113,8 @@ func (n *Node) Look(ctx context.Context, records []string) *Examination {
 			return x
 		}
 	}
-	if x.Err = n.lookAtForeignKeys(ctx, x, records); x.Err == nil {
-		x.Err = n.lookAtPermissions(ctx, x, records)
+	if x.Err = n.lookAtForeignKeys(ctx, x, lockKeys); x.Err == nil {
+		x.Err = n.lookAtPermissions(ctx, x, lockKeys)
 	}
 	return x
 }

@@ -24,13 +24,13 @@ type ForeignKey struct {
 	Blocks bool
 }
 
-// lookAtForeignKeys reads the keys of the locks whose records are named. What this user may
+// lookAtForeignKeys reads the keys of the locks with these keys. What this user may
 // not read is left out: lookAtPermissions tells of that.
-func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, records []string) error {
-	for _, record := range records {
-		side := SideKeys(record)
+func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, lockKeys []string) error {
+	for _, key := range lockKeys {
+		side := SideKeys(key)
 		for _, look := range []func() (*ForeignKey, error){
-			func() (*ForeignKey, error) { return n.foreignString(ctx, record, true, noForeign) },
+			func() (*ForeignKey, error) { return n.foreignString(ctx, key, true, noForeign) },
 			func() (*ForeignKey, error) { return n.foreignString(ctx, side[0], true, foreignCounter) },
 			func() (*ForeignKey, error) { return n.foreignString(ctx, side[1], false, x.foreignWakeUp) },
 			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[2], math.MaxInt64) },

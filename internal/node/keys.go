@@ -15,7 +15,7 @@ func NextKey(key string) string { return side("next", key) }
 
 // SideKeys names all keys that a lock may have beside its key.
 func SideKeys(key string) []string {
-	return []string{CounterKey(key), NextKey(key), side("line", key), side("beat", key)}
+	return []string{CounterKey(key), NextKey(key), side("queue", key), side("heartbeats", key)}
 }
 
 // sideKeys are CounterKey and NextKey, named in one go.
@@ -31,7 +31,7 @@ func side(kind, key string) string {
 }
 
 // wakeUpChannel is where a waiter listens.
-func wakeUpChannel(waiter string) string { return KeyPrefix + "call:" + waiter }
+func wakeUpChannel(waiter string) string { return KeyPrefix + "wake:" + waiter }
 
 // deploymentKey names what a deployment has once on every node, or of a Cluster,
 // once in every slot that is used: in the slot of tag then.

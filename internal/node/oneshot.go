@@ -146,7 +146,7 @@ func (n *Node) Drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 	case vote.Granted:
 		return again
 	case vote.NotOurs, vote.Held:
-		a.Err = fmt.Errorf("%w; asked again it has no record of this holder, which it may have deleted the first time", a.Err)
+		a.Err = fmt.Errorf("%w; asked again it has no key of this holder, which it may have deleted the first time", a.Err)
 	}
 	return a
 }
@@ -164,23 +164,23 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 	)
 }
 
-// Query answers Held with who has the record and for how long still, or NotOurs
+// Query answers Held with who has the key and for how long still, or NotOurs
 // when nobody has.
-func (n *Node) Query(ctx context.Context, record string) vote.Answer {
+func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 	for {
-		before, err := n.command(ctx, "GET", record)
+		before, err := n.command(ctx, "GET", key)
 		if err != nil {
 			return failure(err)
 		}
 		if before.Kind == driver.Null {
 			return vote.Answer{Verdict: vote.NotOurs}
 		}
-		left, err := n.command(ctx, "PTTL", record)
+		left, err := n.command(ctx, "PTTL", key)
 		if err != nil {
 			return failure(err)
 		}
 		// The time belongs to the holder who was there before and after.
-		after, err := n.command(ctx, "GET", record)
+		after, err := n.command(ctx, "GET", key)
 		if err != nil {
 			return failure(err)
 		}

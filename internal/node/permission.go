@@ -23,8 +23,8 @@ func forbidden(err error) bool {
 // few users may send: it also finds a node that is out of memory or a proxy
 // that does not know a command. Permissions are checked before a command looks
 // at its keys (Redis documentation, "ACL").
-func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, records []string) error {
-	tries := n.harmless(records)
+func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys []string) error {
+	tries := n.harmless(lockKeys)
 	errs := make([]error, len(tries))
 	var all sync.WaitGroup
 	for i, t := range tries {
@@ -162,10 +162,10 @@ const (
 
 // harmless returns the commands of the scripts and of this library, once for
 // each key they are to be permitted on.
-func (n *Node) harmless(records []string) []try {
+func (n *Node) harmless(lockKeys []string) []try {
 	keys := n.deploymentKeys()
-	for _, record := range records {
-		keys = append(keys, record, CounterKey(record))
+	for _, key := range lockKeys {
+		keys = append(keys, key, CounterKey(key))
 	}
 	absent := CounterKey(rand.Text())
 	tries := []try{

@@ -22,6 +22,7 @@ func newEngine(t *testing.T, nodes []*server) *Engine {
 func engineOn(t *testing.T, nodes []*server, c *bubbleClock) *Engine {
 	t.Helper()
 	e := New(voters(nodes), c, stepTime)
+	NewTransfers(e, time.Minute)
 	t.Cleanup(e.Close)
 	return e
 }

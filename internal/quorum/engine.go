@@ -36,12 +36,21 @@ type Engine struct {
 	clock   *clock.Alarms
 	timeout time.Duration
 
-	workers   *workers
-	transfers transfers
+	workers *workers
+	// transfers is nil where every lease ends by a release.
+	transfers transferrer
 	// waiting is told of keys that a release left to those in the queues for them.
 	waiting func(key string)
 
 	secondRounds atomic.Uint64
+}
+
+// transferrer ends a lease in favour of the next holder, in place of a release: NewTransfers.
+type transferrer interface {
+	// step is the acquire step of an attempt for which a holder may have left its keys.
+	step() step
+	release(l *Lease) (answers []vote.Answer, ok bool)
+	close()
 }
 
 // SecondRounds returns how many attempts found that no quorum of the nodes agrees
@@ -52,10 +61,7 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	alarms := clock.NewAlarms(c)
-	return &Engine{
-		voters: voters, clock: alarms, timeout: timeout, workers: newWorkers(alarms), waiting: func(string) {},
-		transfers: transfers{of: make(map[string]*transfer)},
-	}
+	return &Engine{voters: voters, clock: alarms, timeout: timeout, workers: newWorkers(alarms), waiting: func(string) {}}
 }
 
 // OnWaiting sets the function that is called with each key for which others were seen to
@@ -66,7 +72,9 @@ func (e *Engine) OnWaiting(told func(key string)) { e.waiting = told }
 // Close returns when no command is under way on behalf of a caller that has
 // gone. No round may be started any more.
 func (e *Engine) Close() {
-	e.clearAll()
+	if e.transfers != nil {
+		e.transfers.close()
+	}
 	e.workers.dismiss()
 }
 
@@ -90,8 +98,8 @@ func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []v
 	// rule: validity-from-send
 	start := e.clock.Now()
 	step := (*keys).acquireStep
-	if request.From != "" {
-		step = (*keys).acquireTransferred
+	if request.From != "" && e.transfers != nil {
+		step = e.transfers.step()
 	}
 	return newKeys(e, request, start).acquire(ctx, start, step)
 }

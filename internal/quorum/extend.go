@@ -51,7 +51,7 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 	round.begin(e, start.Mono, e.timeout)
 	k.mu.Lock()
 	k.extending = round
-	request := vote.Extend{Key: k.request.Key, ID: k.request.ID, TTL: ttl, Token: k.largest}
+	request := vote.Extend{Key: k.request.Key, ID: k.request.ID, TTL: ttl, Token: k.stored}
 	k.ttl = max(k.ttl, ttl)
 	k.mu.Unlock()
 	votes := make(chan stepAnswer, len(e.voters))

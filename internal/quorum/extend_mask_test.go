@@ -95,6 +95,7 @@ func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name str
 		names = append(names, l.name)
 	}
 	e = New(voters(nodes), newBubbleClock(), stepTime)
+	NewTransfers(e, time.Minute)
 	lease = acquired(t, e, id)
 	rest()
 	return nodes, strings.Join(names, " "), e, lease, func() {

@@ -10,8 +10,7 @@ import (
 )
 
 // keys are one attempt's on the nodes, from its first command to the release of the last. They
-// are those of one holder after the other, where the attempt has a block of tokens. They are
-// safe for concurrent use.
+// are safe for concurrent use.
 type keys struct {
 	engine *Engine
 
@@ -27,9 +26,8 @@ type keys struct {
 	// holder has the keys: first, until another succeeds it.
 	holder *Lease
 	first  Lease
-	// largest is the last of the attempt's block of tokens, once it is held, and unused how
-	// many of them nobody has yet.
-	largest, unused uint64
+	// stored is the counter that a quorum stores, once the attempt is held.
+	stored uint64
 	// ttl is the longest given.
 	ttl time.Duration
 	// until is the end of the validity.
@@ -191,13 +189,13 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	}
 }
 
-// win ends a successful attempt, whose first holder gets the first token of the block up to
-// largest. Steps that no answer has come to go on in the background.
-func (k *keys) win(largest uint64, now clock.Instant) *Lease {
+// win ends a successful attempt, for which a quorum stores the last of the counters that it
+// asked for. Steps that no answer has come to go on in the background.
+func (k *keys) win(stored uint64, now clock.Instant) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.largest, k.unused = largest, k.request.More
-	k.first.token, k.first.since, k.first.state = largest-k.request.More, now, held
+	k.stored = stored
+	k.first.token, k.first.since, k.first.state = stored-k.request.More, now, held
 	return &k.first
 }
 

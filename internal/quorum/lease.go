@@ -1,10 +1,6 @@
 package quorum
 
-import (
-	"time"
-
-	"github.com/redlatch/redlatch/internal/clock"
-)
+import "github.com/redlatch/redlatch/internal/clock"
 
 // Lease is what one holder has: the keys that an attempt left on the nodes, and whether it may
 // rely on them. It is safe for concurrent use.
@@ -115,29 +111,6 @@ func (l *Lease) Kept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == kept
-}
-
-// Succeed ends the lease in favour of one more holder, who wants the lock for ttl, by the same
-// keys: its token is the next of the attempt's block. There is none when the block is used up,
-// when an attempt of the successor's own would have a validity that is longer by more than the
-// drift, or another ttl, and when no quorum holds the key any more: an extension whose caller
-// has left may have found that.
-//
-// A quorum stores the block's last token, so that every other attempt's tokens are
-// larger than all of the block, or smaller.
-func (l *Lease) Succeed(ttl time.Duration) (next *Lease, ok bool) {
-	now := l.engine.clock.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fresh := now.Until(l.until) >= ttl-2*Drift(ttl)
-	if l.state.over() || l.unused == 0 || l.ttl != ttl || !fresh || l.extension != nil || l.impossible() {
-		return nil, false
-	}
-	l.unused--
-	l.become(transferred, nil)
-	next = &Lease{keys: l.keys, token: l.largest - l.unused, since: now, state: held}
-	l.holder = next
-	return next, true
 }
 
 // Detach ends the lease and leaves its keys where they are, for somebody else to extend

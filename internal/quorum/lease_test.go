@@ -22,7 +22,7 @@ func TestLeaseStates(t *testing.T) {
 		"Detach":  (*Lease).Detach,
 		"Release": func(l *Lease) bool { _, ok := l.Release(); return ok },
 		"Transfer": func(l *Lease) bool {
-			_, ok := l.Transfer(vote.Acquire{Key: l.request.Key, ID: "next", TTL: l.request.TTL}, func(*Lease) {})
+			_, ok := transfersOf(l).Transfer(l, vote.Acquire{Key: l.request.Key, ID: "next", TTL: l.request.TTL}, func(*Lease) {})
 			return ok
 		},
 		"Succeed": func(l *Lease) bool { _, ok := l.Succeed(l.request.TTL); return ok },

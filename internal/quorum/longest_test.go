@@ -97,6 +97,7 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 				}
 				machine := newBubbleClock()
 				e := New(v, machine, time.Second)
+				transfers := NewTransfers(e, time.Minute)
 				defer e.Close()
 				var before *Lease
 				if c.transferred {
@@ -107,7 +108,7 @@ func TestNoAttemptOutlastsTheQuarantine(t *testing.T) {
 				}
 				var lease *Lease
 				if c.transferred {
-					before.Transfer(requestOf("mine"), func(next *Lease) { lease = next })
+					transfers.Transfer(before, requestOf("mine"), func(next *Lease) { lease = next })
 				} else {
 					lease, _ = e.Acquire(t.Context(), requestOf("mine"))
 				}

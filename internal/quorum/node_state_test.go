@@ -226,6 +226,7 @@ func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
 			nodes := keptBy(t, 3)
 			all, v := tellers(nodes)
 			e := New(v, newBubbleClock(), stepTime)
+			NewTransfers(e, time.Minute)
 			t.Cleanup(e.Close)
 			lease, answers := e.Acquire(t.Context(), requestOf("mine"))
 			if lease == nil {

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/vote"
@@ -13,44 +14,39 @@ import (
 // that has gone wants its lock released all the same. ok is false when the lease was
 // given up before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
-	if arbiter := l.arbiter(); arbiter >= 0 {
-		ok = l.releaseToQueue(arbiter)
-	} else {
-		ok = l.releaseEverywhere(released)
+	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 {
+		return transfers.release(l)
 	}
-	if !ok {
+	if !l.releaseEverywhere(released) {
 		return nil, false
 	}
-	return l.collect(), true
+	return l.collect(deleted), true
 }
 
-// collect waits for the answers of a quorum that deleted, or of all. Whoever was
-// woken up may have taken over what is not there any more.
-func (k *keys) collect() []vote.Answer {
+// collect waits until there are enough answers, or all.
+func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
 	r := &k.release
-	if r.votes == nil {
-		return r.answers
-	}
-	need, deleted, gone, left := Majority(len(r.answers)), 0, 0, r.asked
-	woken := r.offered
-	for deleted < need && !(woken && deleted+gone >= need) && left > 0 {
+	for left := r.asked; r.votes != nil && left > 0 && !enough(r.answers); left-- {
 		v := <-r.votes
 		r.answers[v.node] = v.answer
-		left--
-		switch v.answer.Verdict {
-		case vote.Granted:
-			deleted++
-		case vote.NotOurs, vote.Held:
-			gone++
-		}
-		woken = woken || v.answer.Waiting
-	}
-	for i := range r.answers {
-		if a := &r.answers[i]; woken && (a.Verdict == vote.NotOurs || a.Verdict == vote.Held) {
-			a.Verdict = vote.Granted
-		}
 	}
 	return r.answers
+}
+
+// deleted reports that a quorum has deleted the key.
+func deleted(answers []vote.Answer) bool {
+	return count(answers, vote.Granted) >= Majority(len(answers))
+}
+
+// count is how many answers have one of the verdicts.
+func count(answers []vote.Answer, verdicts ...vote.Verdict) int {
+	n := 0
+	for _, a := range answers {
+		if slices.Contains(verdicts, a.Verdict) {
+			n++
+		}
+	}
+	return n
 }
 
 // releasePatience is how many steps' time a release may take. Nobody works under
@@ -62,9 +58,6 @@ const releasePatience = 4
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// offered: the arbiter may have woken somebody up, and has not said
-	// so.
-	offered bool
 	// left is how many of the nodes that are to be released are not yet, and asked how
 	// many they were.
 	left  atomic.Int32
@@ -160,9 +153,9 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 }
 
 // abandonSteps tells the steps under way to wait no longer. After a lock that was held, and of an
-// attempt to which a lock was transferred, they get a moment first: their answers are likely to
-// be on their way, what they say is missed, and an abandoned command costs another to learn
-// when it is over.
+// attempt that was to follow one, they get a moment first: their answers are likely to be on
+// their way, what they say is missed, and an abandoned command costs another to learn when it is
+// over.
 func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
 		k.attempt.end()
@@ -209,12 +202,12 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	node := &k.nodes[i]
 	request = vote.Release{
 		Key: k.request.Key, ID: k.request.ID, TTL: k.ttl,
-		// Whoever is woken up may come to a node before the release does.
-		Transfer: k.release.wanted && len(k.nodes) > 1,
+		// The waiter that is woken up may come to another node before the release does.
+		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1,
 		Queued:   node.waiting,
 	}
-	if k.largest > node.stored {
-		request.Token = k.largest // else there is nothing to repair
+	if k.stored > node.stored {
+		request.Token = k.stored // else there is nothing to repair
 	}
 	if ticket := k.request.Ticket; k.holder.state == failed && ticket.Waiter != "" && ticket.Node == i {
 		request.Ticket = ticket

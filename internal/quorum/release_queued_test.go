@@ -85,19 +85,19 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		then func(e *Engine)
+		then func(transfers *Transfers)
 	}{
-		{"who was woken up is gone", func(*Engine) { time.Sleep(transferTime) }},
-		{"the client is closed", func(e *Engine) { e.clearAll() }},
-		{"it was the last of too many", func(e *Engine) {
+		{"who was woken up is gone", func(*Transfers) { time.Sleep(transferTime) }},
+		{"the client is closed", (*Transfers).close},
+		{"it was the last of too many", func(transfers *Transfers) {
 			for i := range maxTransfers {
-				e.leaveTo(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil)
+				transfers.leave(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil)
 			}
 			rest()
-			if len(e.transfers.of) > maxTransfers {
+			if len(transfers.of) > maxTransfers {
 				panic("unbounded")
 			}
-			e.clearAll()
+			transfers.close()
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
 					t.Errorf("handed on: %v", got)
 				}
-				c.then(e)
+				c.then(transfersOf(lease))
 				rest()
 				if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
 					t.Errorf("left behind: %v", got)
@@ -154,7 +154,7 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 		{"another, in time", 0, 2500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, "mine"},
 		{"another, given up", 0, 20 * time.Millisecond, 8 * time.Millisecond, 9 * time.Millisecond, ""},
 		{"the arbiter", 4, 3 * time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, "mine"},
-		{"the arbiter, silent", 4, time.Hour, 0, stepTime/4 + 2*time.Millisecond, ""},
+		{"the arbiter, silent", 4, time.Hour, 0, stepTime/10 + stepTime/4 + 2*time.Millisecond, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,147 +2,63 @@ package quorum
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// A holder whom others wait for gives its lock up on the arbiter,
-// which wakes up one of them, and leaves its keys on the other nodes for that one
-// to take over: one command a node for a lock that changes hands, in place of two,
-// and no release that may arrive after the next holder's attempt.
-//
-// Nothing depends on whether they are taken over. The holder holds nothing any
-// more, so its keys may be replaced or removed by anybody and at any time.
+// Transfers has leases of an engine end in favour of the waiter that is woken up, or of the next caller
+// of the process. It is safe for concurrent use.
+type Transfers struct {
+	engine *Engine
+	// ttl is how long a node keeps any key at most.
+	ttl time.Duration
 
-// arbiter returns the node that keeps the wait queue for the lock, if others
-// may wait there and the keys lie on more nodes than that one; else -1.
-func (k *keys) arbiter() int {
-	if len(k.nodes) == 1 {
-		return -1
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if ticket := k.request.Ticket; ticket.Waiter != "" && k.nodes[ticket.Node].busy {
-		return ticket.Node // the place that it has had
-	}
-	return slices.IndexFunc(k.nodes, func(s nodeState) bool { return s.waiting })
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// of is what the holders have left lately, the last of each key.
+	of     map[string]*transfer
+	closed bool
+	// removing counts those whose removal is being started.
+	removing sync.WaitGroup
 }
 
-// leaves reports whether the key on node i may be left to another: one of which it
-// is not known whether it is there yet may come after that other has gone.
-func (k *keys) leaves(i int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.nodes[i].ours || k.nodes[i].answer.Verdict == vote.Granted
+// transfer is the keys that a holder left on nodes.
+type transfer struct {
+	request vote.Release
+	nodes   []int
 }
 
-// sorting is the nodes on which no step is under way, as long as it is open whether
-// their keys are released or left.
-type sorting struct {
-	mu   sync.Mutex // guards what follows; nothing is called while it is held
-	over bool
-	idle []int
-	// more has an element when idle has grown.
-	more chan struct{}
+const (
+	// transferTime is how long the waiter that was woken up has to take a transfer over; then what
+	// is left of it is removed.
+	transferTime = 500 * time.Millisecond
+	// maxTransfers bounds how many are kept in mind.
+	maxTransfers = 1024
+)
+
+// NewTransfers has e's leases end so, before the first of them is acquired. ttl is the longest
+// TTL of any client.
+func NewTransfers(e *Engine, ttl time.Duration) *Transfers {
+	t := &Transfers{engine: e, ttl: ttl, of: make(map[string]*transfer)}
+	e.transfers = t
+	return t
 }
 
-func (s *sorting) add(nodes ...int) (ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	s.idle = append(s.idle, nodes...)
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-func (s *sorting) has(node int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.idle, node)
-}
-
-// end returns the nodes but for one.
-func (s *sorting) end(except int) []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	return slices.DeleteFunc(s.idle, func(i int) bool { return i == except })
-}
-
-// releaseToQueue ends the lease. It releases the key on the arbiter, and if somebody
-// is woken up there leaves the others, but for those that may not be there yet. If nobody
-// is woken up it releases all. It reports false when the lease was over before.
-//
-// Neither a step that is under way on the arbiter nor its answer is waited for
-// for long.
-func (l *Lease) releaseToQueue(arbiter int) bool {
-	s := &sorting{more: make(chan struct{}, 1)}
-	idle, ok := l.end(released, nil, func(i int) {
-		if !s.add(i) {
-			l.releaseStep(i)
+// step is the acquire step of an attempt to which a holder may have left its keys: where it
+// cannot have taken one over it has it removed.
+func (t *Transfers) step() step {
+	return func(k *keys, ctx context.Context, i int) vote.Answer {
+		a := k.acquireStep(ctx, i)
+		if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != k.request.Ticket.Node {
+			before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: k.request.TTL}
+			t.remove(before, []int{i})
 		}
-	})
-	if !ok {
-		return false
+		return a
 	}
-	s.add(idle...)
-	var short roundContext
-	short.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout/4)
-	defer short.unlimit()
-	for !s.has(arbiter) && short.Err() == nil {
-		select {
-		case <-s.more:
-		case <-short.Done():
-		}
-	}
-	if !s.has(arbiter) {
-		l.releaseAll(s.end(-1))
-		return true
-	}
-	request, _ := l.releasable(arbiter)
-	a := l.engine.voters[arbiter].Release(&short, request)
-	// A server that is out of memory may have woken somebody up before it said so.
-	l.release.offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
-	others := s.end(arbiter)
-	l.released(arbiter, a)
-	if a.Verdict != vote.Granted || !a.Waiting {
-		l.releaseAll(others)
-		return true
-	}
-	var left, uncertain []int
-	for _, i := range others {
-		if !l.leaves(i) {
-			uncertain = append(uncertain, i)
-			continue
-		}
-		left = append(left, i)
-		l.released(i, vote.Answer{Verdict: vote.Granted})
-	}
-	l.engine.leaveTo(request, left)
-	l.releaseAll(uncertain)
-	return true
 }
 
-// acquireTransferred is acquireStep for an attempt to which a holder may have left its keys:
-// where it cannot have taken one over it has it removed.
-func (k *keys) acquireTransferred(ctx context.Context, i int) vote.Answer {
-	a := k.acquireStep(ctx, i)
-	if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != k.request.Ticket.Node {
-		before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: k.request.TTL}
-		k.engine.remove(before, []int{i})
-	}
-	return a
-}
-
-// Transfer ends the lease, as Release does, and makes an attempt for request that
+// Transfer ends the lease l, as its Release does, and makes an attempt for request that
 // may take the place of its keys: one step on each node in place of two, and
 // nobody comes between. A node that has no key of the lease, and none of
 // another, grants it as it would any attempt.
@@ -152,7 +68,7 @@ func (k *keys) acquireTransferred(ctx context.Context, i int) vote.Answer {
 // what it may have left, and the lease's own keys, are released. The answers
 // are those of Release; ok is false when the lease was given up before, and nothing
 // was attempted: next is nil then too.
-func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
+func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
 	free := make([]chan struct{}, len(l.nodes))
 	for i := range free {
 		free[i] = make(chan struct{})
@@ -178,7 +94,7 @@ func (l *Lease) Transfer(request vote.Acquire, decided func(next *Lease)) (answe
 		return a
 	})
 	decided(next)
-	return l.collect(), true
+	return l.collectTransferred(false), true
 }
 
 // releaseUnlessTaken releases the key on node i, unless it was transferred to the
@@ -203,89 +119,63 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	return released
 }
 
-// transfers are what the holders of one engine have left lately, the last of each
-// key.
-type transfers struct {
-	mu     sync.Mutex // guards what follows; nothing is called while it is held
-	of     map[string]*transfer
-	closed bool
-	// removing counts those whose removal is being started.
-	removing sync.WaitGroup
-}
-
-// transfer is the keys that a holder left on nodes.
-type transfer struct {
-	request vote.Release
-	nodes   []int
-}
-
-const (
-	// transferTime is how long whoever was woken up has to take a transfer over; then what
-	// is left of it is removed.
-	transferTime = 500 * time.Millisecond
-	// maxTransfers bounds how many are kept in mind.
-	maxTransfers = 1024
-)
-
-// leaveTo leaves the keys of request on nodes to whoever was woken up. What was left
+// leave leaves the keys of request on nodes to the waiter that was woken up. What was left
 // of the same key before has been taken over since: it was held again.
-func (e *Engine) leaveTo(request vote.Release, nodes []int) {
-	l, s := &transfer{request: request, nodes: nodes}, &e.transfers
-	s.mu.Lock()
-	kept := !s.closed && (len(s.of) < maxTransfers || s.of[request.Key] != nil)
+func (t *Transfers) leave(request vote.Release, nodes []int) {
+	left := &transfer{request: request, nodes: nodes}
+	t.mu.Lock()
+	kept := !t.closed && (len(t.of) < maxTransfers || t.of[request.Key] != nil)
 	if kept {
-		s.of[request.Key] = l
+		t.of[request.Key] = left
 	}
-	s.mu.Unlock()
+	t.mu.Unlock()
 	if kept {
-		e.clock.AfterFunc(transferTime, func() { e.clear(l) })
+		t.engine.clock.AfterFunc(transferTime, func() { t.clear(left) })
 		return
 	}
-	e.remove(request, nodes)
+	t.remove(request, nodes)
 }
 
 // clear removes what is left of a transfer whose time is over, unless another has
 // followed it.
-func (e *Engine) clear(l *transfer) {
-	s := &e.transfers
-	s.mu.Lock()
-	last := s.of[l.request.Key] == l
+func (t *Transfers) clear(left *transfer) {
+	t.mu.Lock()
+	last := t.of[left.request.Key] == left
 	if last {
-		delete(s.of, l.request.Key)
-		s.removing.Add(1)
+		delete(t.of, left.request.Key)
+		t.removing.Add(1)
 	}
-	s.mu.Unlock()
+	t.mu.Unlock()
 	if last {
-		e.remove(l.request, l.nodes)
-		s.removing.Done()
+		t.remove(left.request, left.nodes)
+		t.removing.Done()
 	}
 }
 
-// clearAll removes what is left of all transfers: nobody else does when the process ends.
-func (e *Engine) clearAll() {
-	s := &e.transfers
-	s.mu.Lock()
-	left := s.of
-	s.of, s.closed = nil, true
-	s.mu.Unlock()
-	for _, l := range left {
-		e.remove(l.request, l.nodes)
+// close removes what is left of all transfers: nobody else does when the process ends.
+func (t *Transfers) close() {
+	t.mu.Lock()
+	left := t.of
+	t.of, t.closed = nil, true
+	t.mu.Unlock()
+	for _, one := range left {
+		t.remove(one.request, one.nodes)
 	}
-	s.removing.Wait()
+	t.removing.Wait()
 }
 
-// Remove removes the keys of a holder that holds nothing any more. It does not
-// wait.
-func (e *Engine) Remove(request vote.Release) {
-	nodes := make([]int, len(e.voters))
+// Remove removes the keys that the holder id has left on nodes: it holds nothing any more. It
+// does not wait.
+func (t *Transfers) Remove(key, id string) {
+	nodes := make([]int, len(t.engine.voters))
 	for i := range nodes {
 		nodes[i] = i
 	}
-	e.remove(request, nodes)
+	t.remove(vote.Release{Key: key, ID: id, TTL: t.ttl}, nodes)
 }
 
-func (e *Engine) remove(request vote.Release, nodes []int) {
-	k := newKeys(e, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, e.clock.Now())
+func (t *Transfers) remove(request vote.Release, nodes []int) {
+	k := newKeys(t.engine, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, t.engine.clock.Now())
 	for _, i := range nodes {
 		k.nodes[i].ours = true
 	}

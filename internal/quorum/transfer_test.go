@@ -10,9 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
+// transfersOf are those of the lease's engine.
+func transfersOf(l *Lease) *Transfers { return l.engine.transfers.(*Transfers) }
+
 // transferOf is Transfer with the next lease as a result.
 func transferOf(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Answer, ok bool) {
-	answers, ok = h.Transfer(request, func(decided *Lease) { next = decided })
+	answers, ok = transfersOf(h).Transfer(h, request, func(decided *Lease) { next = decided })
 	return next, answers, ok
 }
 

@@ -2,12 +2,12 @@
 -- every one before it.
 -- KEYS  key, counter, admission, next
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
---       the admission expected; if any: waiter, '' for nobody, '*' for one who pushes in,
+--       the admission expected; if any: waiter, '' for nobody, '*' for one who barges,
 --       '=' for one whose id may have been used before: it then is in its own way;
---       holder who hands the key over, or '' for nobody;
+--       holder who transfers the key, or '' for nobody;
 --       lowest, where a block of counters is wanted, whose largest is the proposed one
--- Answers the counter, in {counter, 1 if it was handed over, 1 if others wait} where
--- others may wait or nothing was there to be handed over; {holder, remaining ms} when held, the
+-- Answers the counter, in {counter, 1 if it was transferred, 1 if others wait} where
+-- others may wait or nothing was there to be transferred; {holder, remaining ms} when held, the
 -- holder '' when a waiter was woken up to take it; 0 when not admitted.
 local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[8], ARGV[9]
 local lowest = ARGV[10] or proposed
@@ -80,7 +80,7 @@ end
 local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
-  local queue, heartbeats = side .. 'line:' .. KEYS[1], side .. 'beat:' .. KEYS[1]
+  local queue, heartbeats = side .. 'queue:' .. KEYS[1], side .. 'heartbeats:' .. KEYS[1]
   -- A key of another type is no queue. It is not to end the step, which has granted.
   local first = redis.pcall('ZRANGE', queue, 0, 1)
   others = first[1] ~= who and first[1] or first[2]

@@ -14,7 +14,7 @@ if not admitted(KEYS[2], seen[2], ARGV[4], time) then
   return 0
 end
 local now, microseconds = clock(time)
-local queue, heartbeats = side(key, next, 'line:'), side(key, next, 'beat:')
+local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
 mend(queue)
 mend(heartbeats)
 local lapsed = redis.call('ZRANGE', heartbeats, '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)

@@ -16,7 +16,7 @@ end
 
 -- enqueue gives a waiter its place in the queue.
 local function enqueue(key, next, waiter, ticket, now)
-  local queue, heartbeats = side(key, next, 'line:'), side(key, next, 'beat:')
+  local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
   redis.call('ZADD', queue, ticket, waiter)
   redis.call('ZADD', heartbeats, now + PATIENCE, waiter)
   redis.call('PEXPIRE', queue, 2 * PATIENCE)
@@ -25,8 +25,8 @@ end
 
 -- leave takes it away, and reports whether it had one.
 local function leave(key, next, waiter)
-  redis.call('ZREM', side(key, next, 'beat:'), waiter)
-  return redis.call('ZREM', side(key, next, 'line:'), waiter) == 1
+  redis.call('ZREM', side(key, next, 'heartbeats:'), waiter)
+  return redis.call('ZREM', side(key, next, 'queue:'), waiter) == 1
 end
 
 -- clock is what TIME has answered, in ms and in µs.
@@ -56,7 +56,7 @@ end
 -- it does no harm if it is out of date.
 -- Answers who was woken up, until when, and from.
 local function wake(key, next, said, now, self, from, again)
-  local queue, heartbeats = side(key, next, 'line:'), side(key, next, 'beat:')
+  local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
   local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
   from = from or before or ''
   deadline = tonumber(deadline)

@@ -1,7 +1,7 @@
 -- Deletes the key if it is this holder's. Safe on any node at any time.
 -- KEYS  key, counter, next
 -- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
---       and of an attempt by a waiter: waiter, its ticket to stand with or 0 to leave;
+--       and of an attempt by a waiter: waiter, its ticket to wait with or 0 to leave;
 --       or '>' to have the first in the queue told, where the holder's key is deleted, that
 --       it may take those on other nodes over
 -- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when another's; 0 when

@@ -4,8 +4,8 @@ local key, next, ticket = KEYS[1], KEYS[3], ARGV[5]
 local woken
 if seen[2] or waiter then
   local now = clock(redis.call('TIME'))
-  mend(side(key, next, 'line:'))
-  mend(side(key, next, 'beat:'))
+  mend(side(key, next, 'queue:'))
+  mend(side(key, next, 'heartbeats:'))
   if waiter and ticket == '0' then
     leave(key, next, waiter)
     if seen[2] == '=' .. waiter then

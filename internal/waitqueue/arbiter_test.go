@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -276,16 +277,25 @@ var request = vote.Acquire{Key: key}
 // foreign holders of these tests have names that begin so.
 func isForeign(holder string) bool { return strings.HasPrefix(holder, "theirs") }
 
+// removals are transfers of which only what nobody has a use for is seen.
+type removals func(key, id string)
+
+func (r removals) Remove(key, id string) { r(key, id) }
+
+func (r removals) Transfer(*quorum.Lease, vote.Acquire, func(*quorum.Lease)) ([]vote.Answer, bool) {
+	panic("nothing is held here")
+}
+
 // newQueue returns a process's queue over the nodes.
 func newQueue(t *testing.T, name string, nodes []*node, draw func(time.Duration) time.Duration) *Queue {
 	t.Helper()
 	if draw == nil {
 		draw = func(d time.Duration) time.Duration { return d / 2 }
 	}
-	var q *Queue
-	q = New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw, CleanUp: func(key, from string) {
-		nodes[q.Arbiter(key)].set(func(k *node) { k.forgone = append(k.forgone, key+" of "+from) })
-	}})
+	q := New(Options{Waiter: name, Timeout: timeout, Foreign: isForeign, Draw: draw})
+	q.UseTransfers(removals(func(key, id string) {
+		nodes[q.Arbiter(key)].set(func(k *node) { k.forgone = append(k.forgone, key+" of "+id) })
+	}))
 	var all []Node
 	for i, k := range nodes {
 		all = append(all, endpoint{k, i, q})

@@ -8,7 +8,7 @@ import (
 )
 
 // Caller is one who wants a key. Its methods are called by the goroutine that waits for it, one
-// at a time, but for Request and Succeed, which whoever hands the key over calls meanwhile.
+// at a time, but for Request, which the holder who transfers the key calls meanwhile.
 // None is called while a mutex is held.
 type Caller interface {
 	Key() string
@@ -18,9 +18,6 @@ type Caller interface {
 	Request() vote.Acquire
 	// Try makes one attempt; without a lease it has failed.
 	Try(request vote.Acquire) (*quorum.Lease, Failure)
-	// Succeed returns the lease by which the caller goes on to hold the keys of another, if
-	// that is as good as an attempt of its own.
-	Succeed(before *quorum.Lease) (lease *quorum.Lease, ok bool)
 	// Hold makes the caller the holder.
 	Hold(lease *quorum.Lease) *Holder
 

@@ -241,6 +241,9 @@ func (q *Queue) another(l *local) *waiter {
 
 // behind is how many tokens more the attempt of a caller asks for, for those behind it.
 func (q *Queue) behind(l *local) uint64 {
+	if q.options.Succeed == nil {
+		return 0
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return min(maxBlock-1, uint64(l.waiting()))

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -38,11 +39,11 @@ type Options struct {
 	// Foreign reports that a holder does not wake up the first in the queue when it
 	// releases.
 	Foreign func(holder string) bool
-	// CleanUp removes the keys that from left on nodes for a waiter of this process
-	// that has no use for them. It does not block.
-	CleanUp func(key, from string)
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
+	// Succeed, if any, returns the lease by which a caller of this process goes on to hold the
+	// keys of another, or nil where an attempt of its own is better. It does not block.
+	Succeed func(next Caller, before *quorum.Lease) *quorum.Lease
 	// Life ends when the client is being closed: then nothing is transferred any more.
 	Life context.Context
 }
@@ -50,8 +51,9 @@ type Options struct {
 // Queue is one process's part in the wait queues for all locks. It is safe for
 // concurrent use.
 type Queue struct {
-	options Options
-	nodes   []Node
+	options   Options
+	nodes     []Node
+	transfers Transfers
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// tickets has the keys that this process waits for, and joined counts the
@@ -75,6 +77,19 @@ func New(o Options) *Queue {
 
 // Use names the nodes that may keep a queue, before the first ticket is taken.
 func (q *Queue) Use(nodes []Node) { q.nodes = nodes }
+
+// Transfers replace the keys of one holder by those of the next.
+type Transfers interface {
+	// Transfer ends a lease in favour of an attempt for request, whose lease is given to
+	// decided. The answers are those of Lease.Release.
+	Transfer(l *quorum.Lease, request vote.Acquire, decided func(next *quorum.Lease)) (answers []vote.Answer, ok bool)
+	// Remove removes the keys that a holder left on nodes for a waiter of this process
+	// that has no use for them. It does not block.
+	Remove(key, id string)
+}
+
+// UseTransfers has holders do so, before there is one, in place of a release.
+func (q *Queue) UseTransfers(t Transfers) { q.transfers = t }
 
 // Close waits for the tickets that are being left. None is left any more.
 func (q *Queue) Close() {
@@ -194,8 +209,8 @@ func (q *Queue) leave(i int, w vote.WakeUp) {
 		ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
 		defer cancel()
 		q.nodes[i].Leave(ctx, w.Key, w.Waiter)
-		if w.From != "" {
-			q.options.CleanUp(w.Key, w.From)
+		if w.From != "" && q.transfers != nil {
+			q.transfers.Remove(w.Key, w.From)
 		}
 	})
 }

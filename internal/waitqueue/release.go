@@ -22,14 +22,24 @@ func (q *Queue) Release(h *Holder, lease *quorum.Lease, held bool) (votes []vote
 
 // serve gives lease to w, or to the next in the queue when w has gone; without either it
 // releases it. The next holds by the same attempt if that is as good as one of its own,
-// else the keys are transferred. Without votes nothing was asked of the nodes.
+// else the keys are transferred, or released for it to contend. Without votes nothing was asked
+// of the nodes.
 func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && q.options.Life.Err() == nil; w = q.another(l) {
-		next, ok := w.caller.Succeed(lease)
-		if !ok {
-			return q.transfer(l, w, lease)
+		var next *quorum.Lease
+		if q.options.Succeed != nil {
+			next = q.options.Succeed(w.caller, lease)
 		}
-		if q.hand(w, next) {
+		switch {
+		case next == nil && q.transfers != nil:
+			return q.transfer(l, w, lease)
+		case next == nil:
+			votes, ok = lease.Release()
+			if !q.hand(w, nil) {
+				q.pass(l)
+			}
+			return votes, ok
+		case q.hand(w, next):
 			return nil, true
 		}
 		lease = next
@@ -44,7 +54,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	request := w.caller.Request()
 	request.More = q.behind(l)
-	votes, ok = lease.Transfer(request, func(next *quorum.Lease) {
+	votes, ok = q.transfers.Transfer(lease, request, func(next *quorum.Lease) {
 		if !q.hand(w, next) {
 			q.decline(l, next)
 		}

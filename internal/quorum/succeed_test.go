@@ -65,9 +65,9 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// deleted has n nodes say that another has the key, to an extension whose caller has
+// deletedElsewhere has n nodes say that another has the key, to an extension whose caller has
 // left.
-func deleted(t *testing.T, lease *Lease, n int) {
+func deletedElsewhere(t *testing.T, lease *Lease, n int) {
 	for _, v := range lease.engine.voters[len(lease.nodes)-n:] {
 		v.(*server).put("another", 0)
 	}
@@ -97,8 +97,8 @@ func TestNoSuccessor(t *testing.T) {
 		"left":                  {before: func(t *testing.T, lease *Lease) { lease.Detach() }, ttl: ttl},
 		"extended":              {before: func(t *testing.T, lease *Lease) { time.Sleep(ttl / 2); lease.Extend(t.Context(), ttl) }, ttl: ttl, ok: true},
 		"extended more":         {before: func(t *testing.T, lease *Lease) { lease.Extend(t.Context(), 2*ttl) }, ttl: ttl},
-		"deleted by a minority": {before: func(t *testing.T, lease *Lease) { deleted(t, lease, 1) }, ttl: ttl, ok: true},
-		"deleted by a quorum":   {before: func(t *testing.T, lease *Lease) { deleted(t, lease, 2) }, ttl: ttl},
+		"deleted by a minority": {before: func(t *testing.T, lease *Lease) { deletedElsewhere(t, lease, 1) }, ttl: ttl, ok: true},
+		"deleted by a quorum":   {before: func(t *testing.T, lease *Lease) { deletedElsewhere(t, lease, 2) }, ttl: ttl},
 		"being extended": {before: func(t *testing.T, lease *Lease) {
 			go lease.Extend(t.Context(), ttl)
 			synctest.Wait()
