@@ -26,7 +26,7 @@ demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	go run ./cmd/redlatch-torture demo
 
 # What starts no server.
-UNIT := ./fence ./internal/admission ./internal/clock ./internal/commandline ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./test/house
+UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./test/house
 unit: ## the tests that need no server, some seconds
 	go test -short $(UNIT)
 
@@ -38,7 +38,7 @@ test: $(NPM) ## the tests, without the slowest
 PLAIN := internal/admission|internal/hashslot|internal/printable|spec
 # These take the processors, and nothing in them is ever late.
 COMPUTING := internal/sim(/.*)?
-# These take them, too, and count what happens in seconds: nothing runs beside them. The others mostly wait.
+# These take them, too, and count what happens in seconds: what runs beside them gives way. The others mostly wait.
 ALONE := cmd/redlatch-torture(/.*)?
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
@@ -46,10 +46,12 @@ ALONE := cmd/redlatch-torture(/.*)?
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -timeout 1h $$some
 
-race: race-waiting race-computing plain ## all tests, under the race detector where there is something to find
+race: race-waiting race-alone race-computing plain ## all tests, under the race detector where there is something to find
 
 race-waiting: $(NPM)
 	$(call tested,-race -p 2,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
+
+race-alone:
 	$(call tested,-race -p 1,-E,$(ALONE))
 
 race-computing:
@@ -120,6 +122,12 @@ storm: ## a Cluster and Sentinels under faults, and their locks, which is too mu
 spec: ## the model, at its larger size
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-ci: setup lint race fuzz sim-once storm bench-once torture ## what every change must pass
+# What only computes has the time that race-alone leaves, and says what it came to afterwards.
+side-by-side:
+	@out=$$(mktemp); nice -n 19 $(MAKE) race-computing plain sim-once >$$out 2>&1 & computing=$$!; \
+	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
+	$(MAKE) race-alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
-.PHONY: help setup demo unit test race race-waiting race-computing plain busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci
+ci: setup lint race-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
+
+.PHONY: help setup demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci

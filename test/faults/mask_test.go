@@ -176,7 +176,7 @@ func TestMasks(t *testing.T) {
 }
 
 // meet makes one attempt against the mask. With cut its ctx ends before any
-// node that says yes can have answered.
+// node that says yes has answered.
 func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	nodes := locktest.Shared(t, len(m))
 	proxies := redistest.Proxies(t, nodes)
@@ -187,7 +187,7 @@ func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	}
 	for i, c := range m {
 		if cut && c.yes {
-			c, m[i] = named("slow"), named("slow")
+			c, m[i] = named("deaf"), named("deaf")
 		}
 		if c.name == "taken" {
 			locktest.Do(t, nodes[i], "SET", name, "theirs", "PX", "60000")

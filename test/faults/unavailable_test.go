@@ -132,7 +132,7 @@ func TestUnavailableServerIsWaitedFor(t *testing.T) {
 				for _, name := range []string{"x", "held", "taken"} {
 					locktest.AwaitValue(t, server, name, "")
 				}
-				for _, kind := range []string{"line", "beat", "next"} {
+				for _, kind := range []string{"queue", "heartbeats", "next"} {
 					locktest.Await(t, "nobody is queued", func() bool { return len(locktest.Do(t, server, "KEYS", "redlatch:*:"+kind+":*").([]any)) == 0 })
 				}
 			})

@@ -16,6 +16,7 @@ var seams = map[string]struct {
 	file       string // with the line
 	line, then string
 	skip       string // what is about nothing else
+	tests      []string
 }{
 	"batches": {
 		files: []string{"internal/node/batch.go"},
@@ -23,16 +24,33 @@ var seams = map[string]struct {
 		line:  "	return node.Batch(node.New(conn, o), c.config.batchAbove), nil\n",
 		then:  "	return node.New(conn, o), nil\n",
 		skip:  "TestTimeOfTryLock/batch_stuck",
+		tests: []string{"./test/locking", "./oneshot"},
 	},
 	"direct connection": {
 		files: []string{"internal/redisconn/direct.go", "internal/redisconn/wire.go"},
 		file:  "endpoint.go",
 		line:  "		return redisconn.NewDirect(conn), nil\n",
 		skip:  "^$",
+		tests: []string{"./test/locking", "./oneshot"},
+	},
+	"blocks of tokens": {
+		files: []string{"internal/quorum/succeed.go", "succeed.go"},
+		file:  "client.go",
+		line:  "		Succeed: succeed,\n",
+		skip:  "^$",
+		tests: []string{"./test/waiting"},
+	},
+	"transfer": {
+		files: []string{"internal/quorum/transfer.go", "internal/quorum/release_queued.go"},
+		file:  "client.go",
+		line:  "	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))\n",
+		// Who is next then waits for all that was left to be released, an answer of the arbiter too.
+		skip:  "Transfer|ArbiterIsNotHeard|TestArbiterIsSlow",
+		tests: []string{"./test/waiting"},
 	},
 }
 
-// The tests of locking pass without batches, and without the direct connection.
+// The tests of locking and of waiting pass without each of them.
 func TestSeams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the library anew, and locks on real servers")
@@ -67,7 +85,8 @@ func TestSeams(t *testing.T) {
 			if err := os.WriteFile(path, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-count=1", "-overlay="+path, "-skip="+seam.skip, "./test/locking", "./oneshot")
+			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-overlay="+path, "-skip="+seam.skip)
+			tests.Args = append(tests.Args, seam.tests...)
 			tests.Dir = top
 			if out, err := tests.CombinedOutput(); err != nil {
 				t.Errorf("without it: %v\n%s", err, out)

@@ -56,11 +56,11 @@ func sources(t *testing.T, folders ...string) []string {
 	return files
 }
 
-// library is where the words are the field's own. The simulation has a vocabulary of its own.
+// library is where the words are the field's own.
 var library = []string{
 	".", "oneshot", "doctor", "fence", "legacy", "goredis", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/node", "internal/script",
 	"internal/admission", "internal/redisconn", "internal/driver", "internal/hook", "internal/clock", "internal/locktest", "internal/storm", "internal/torture",
-	"internal/redistest", "cmd/redlatch", "cmd/redlatch-torture", "bench/torture", "test/locking", "test/waiting", "test/faults", "test/restart", "test/topology",
+	"internal/redistest", "internal/sim", "cmd/redlatch", "cmd/redlatch-torture", "bench", "interop", "examples", "test/locking", "test/waiting", "test/faults", "test/restart", "test/topology",
 }
 
 // words splits an identifier where its case changes.

@@ -158,7 +158,7 @@ func TestWaitersSeeAFailback(t *testing.T) {
 			}()
 		}
 		locktest.Await(t, "somebody waits for x", func() bool {
-			for _, key := range locktest.Do(t, f.master, "KEYS", "*line:x").([]any) {
+			for _, key := range locktest.Do(t, f.master, "KEYS", "*queue:x").([]any) {
 				return locktest.Do(t, f.master, "ZCARD", key.(string)) == int64(1)
 			}
 			return false

@@ -14,7 +14,7 @@ import (
 
 func nextKey(name string) string { return "redlatch:{" + name + "}:next:" + name }
 
-func heartbeatsKey(name string) string { return "redlatch:{" + name + "}:beat:" + name }
+func heartbeatsKey(name string) string { return "redlatch:{" + name + "}:heartbeats:" + name }
 
 // fakeTickets puts tickets of nobody in the queue for name. Their heartbeats are due at the
 // time at; they have none if that is "".

@@ -158,7 +158,7 @@ func TestNothingGrows(t *testing.T) {
 	settled := func() (a amount) {
 		a.goroutines = runtime.NumGoroutine()
 		for _, s := range nodes {
-			a.queues += len(keysLike(t, s, "redlatch:*:line:*")) + len(keysLike(t, s, "redlatch:*:beat:*"))
+			a.queues += len(keysLike(t, s, "redlatch:*:queue:*")) + len(keysLike(t, s, "redlatch:*:heartbeats:*"))
 			a.channels += len(locktest.Do(t, s, "PUBSUB", "CHANNELS").([]any))
 		}
 		return a

@@ -148,7 +148,7 @@ func TestServersThatTellNothing(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		users := map[string]struct{ rules, missing string }{
-			"nochannels":  {"on >p ~* resetchannels +@all", "&redlatch:call:*"},
+			"nochannels":  {"on >p ~* resetchannels +@all", "&redlatch:wake:*"},
 			"nopubsub":    {"on >p ~* &* +@all -@pubsub", "+subscribe"},
 			"nosubscribe": {"on >p ~* &* +@all -subscribe", "+subscribe"},
 			"notracking":  {"on >p ~* &* +@all -client|tracking", "+client|tracking"},

@@ -33,7 +33,7 @@ func TestReleaseWakesUpTheFirst(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer calls.Close()
-				if _, err := calls.Do("PSUBSCRIBE", "redlatch:call:*"); err != nil {
+				if _, err := calls.Do("PSUBSCRIBE", "redlatch:wake:*"); err != nil {
 					t.Fatal(err)
 				}
 				for _, p := range proxies {
@@ -142,13 +142,13 @@ func TestTransferToTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer dead.Close()
-		if _, err := dead.Do("SUBSCRIBE", "redlatch:call:dead"); err != nil {
+		if _, err := dead.Do("SUBSCRIBE", "redlatch:wake:dead"); err != nil {
 			t.Fatal(err)
 		}
 		for _, command := range [][]string{
 			{"ZADD", queueKey(t.Name()), "1", "dead/1"},
-			{"ZADD", strings.Replace(queueKey(t.Name()), ":line:", ":beat:", 1), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), "dead/1"},
-			{"SET", strings.Replace(queueKey(t.Name()), ":line:", ":next:", 1), "-"},
+			{"ZADD", strings.Replace(queueKey(t.Name()), ":queue:", ":heartbeats:", 1), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), "dead/1"},
+			{"SET", strings.Replace(queueKey(t.Name()), ":queue:", ":next:", 1), "-"},
 		} {
 			if _, err := s.Do(command...); err != nil {
 				t.Fatal(err)

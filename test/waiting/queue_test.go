@@ -9,7 +9,7 @@ import (
 )
 
 // queueKey is the key of the wait queue for a name without braces.
-func queueKey(name string) string { return "redlatch:{" + name + "}:line:" + name }
+func queueKey(name string) string { return "redlatch:{" + name + "}:queue:" + name }
 
 // ticketsOn returns how many tickets there are in the queues for name on each
 // node.
