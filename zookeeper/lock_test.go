@@ -3,11 +3,15 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/zookeeper"
 )
 
 func TestOneHolder(t *testing.T) {
@@ -186,6 +190,53 @@ func TestTakeover(t *testing.T) {
 	}
 	if !errors.Is(held.Err(), redlatch.ErrLost) || got.at.Before(lost) || got.lock.Token() <= held.Token() {
 		t.Errorf("the first says %v, %v after the second has it; tokens %d and %d", held.Err(), lost.Sub(got.at), held.Token(), got.lock.Token())
+	}
+	unlock(t, got.lock)
+}
+
+// plant has a lock held by somebody who neither extends nor releases it, and whose session lives on.
+func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {
+	t.Helper()
+	place := root + "/lock:" + name
+	lease = place + "/lease:planted"
+	for path, data := range map[string]string{place + "/held": "", lease: strconv.FormatInt(ttl.Milliseconds(), 10)} {
+		if _, err := conn.Create(path, []byte(data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lease
+}
+
+// A lease that nobody extends is taken over, whatever its session does, and not before it has been
+// seen at one version for its TTL.
+func TestTakeoverByVersion(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.addrs(), Root: rootOf(t)}
+	wire := new(wire)
+	ensemble.Dial = wire.dial
+	client := open(t, config, ensemble)
+	unlock(t, lock(t, client, "name"))
+	conn := connect(t, e)
+	lease := plant(t, conn, ensemble.Root, "name")
+	extended := make(chan time.Time, 1)
+	extend := func() { // once, when the client is about to take over
+		wire.holdMulti.Store(nil)
+		if _, err := conn.Set(lease, []byte(strconv.FormatInt(ttl.Milliseconds(), 10)), -1); err != nil {
+			t.Error(err)
+		}
+		extended <- time.Now()
+	}
+	wire.holdMulti.Store(&extend)
+	got := <-lockIn(t, client, "name")
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if after := got.at.Sub(<-extended); after < ttl*9/10 {
+		t.Errorf("it was taken over %v after an extension", after)
+	}
+	if found, _, err := conn.Exists(lease); found || err != nil {
+		t.Errorf("the lease is there: %v, %v", found, err)
 	}
 	unlock(t, got.lock)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ const ttl = 3 * time.Second
 var config = redlatch.Config{TTL: ttl}
 
 // rootOf is a root of the test's own.
-func rootOf(t *testing.T) string { return fmt.Sprintf("/%s-%d", t.Name()[:8], time.Now().UnixNano()) }
+func rootOf(t *testing.T) string { return fmt.Sprintf("/%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano()) }
 
 // open opens a client that is closed after the test.
 func open(t *testing.T, c redlatch.Config, e zookeeper.Ensemble) *redlatch.Client {

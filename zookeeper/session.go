@@ -38,14 +38,12 @@ type session struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
 	link   *link
-	// up is closed while there is a connection with a session.
-	up        chan struct{}
-	connected bool
-	// ready is closed when the session was prepared once; refusal is why it is not yet, unfit why
-	// it never will be.
-	ready          chan struct{}
-	prepared       bool
-	refusal, unfit error
+	// news is closed when one of the next has changed, and replaced.
+	news chan struct{}
+	// connected: there is a connection with a session. prepared: it was prepared once; refusal is
+	// why it is not yet, unfit why it never will be.
+	connected, prepared bool
+	refusal, unfit      error
 	touches        touches
 	// last has the end of the last request under way for each id that has one.
 	last map[string]chan struct{}
@@ -71,7 +69,7 @@ var (
 func newSession(asked time.Duration, e Ensemble, config *tls.Config, logger zk.Logger, changed func(path string), prepare func() error) *session {
 	s := &session{
 		asked: asked, connect: e.dialer(config), changed: changed, prepare: prepare,
-		room: make(chan struct{}, maxRequests), up: make(chan struct{}), ready: make(chan struct{}), last: make(map[string]chan struct{}),
+		room: make(chan struct{}, maxRequests), news: make(chan struct{}), last: make(map[string]chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	// An error comes of an empty list alone.
@@ -109,11 +107,17 @@ func (s *session) event(e zk.Event) {
 		// The leader has taken part in the handshake.
 		s.touches.add(touch{sent: s.link.begun, known: now}, lasts)
 		s.connected = true
-		close(s.up)
+		s.announce()
 	case e.State != zk.StateHasSession && s.connected:
 		s.connected = false
-		s.up = make(chan struct{})
+		s.announce()
 	}
+}
+
+// announce tells those who wait that something has changed. The caller holds s.mu.
+func (s *session) announce() {
+	close(s.news)
+	s.news = make(chan struct{})
 }
 
 // attend keeps the session: it prepares it, sends heartbeats, and has another server tried when
@@ -168,12 +172,7 @@ func (s *session) heartbeat(now clock.Instant) bool {
 
 // tryToPrepare prepares the session once there is one.
 func (s *session) tryToPrepare() {
-	s.mu.Lock()
-	up := s.up
-	s.mu.Unlock()
-	select {
-	case <-up:
-	case <-s.life.Done():
+	if !s.awaitState(s.life, func() bool { return s.connected }) {
 		return
 	}
 	late := time.AfterFunc(5*time.Second, s.hangUp)
@@ -182,10 +181,8 @@ func (s *session) tryToPrepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusal = err
-	if err == nil && s.unfit == nil {
-		s.prepared = true
-		close(s.ready)
-	}
+	s.prepared = err == nil && s.unfit == nil
+	s.announce()
 }
 
 func (s *session) isPrepared() bool {
@@ -213,29 +210,35 @@ func (s *session) hangUp() {
 	}
 }
 
-// await waits until there is a session that was prepared, or for ctx.
-func (s *session) await(ctx context.Context) error {
+// await waits until there is a session that was prepared, or for ctx, or for a refusal.
+func (s *session) await(ctx context.Context) (why error) {
+	if !s.awaitState(ctx, func() bool {
+		if !s.prepared {
+			why = cmp.Or(s.unfit, s.refusal)
+		}
+		return why != nil || s.connected && s.prepared
+	}) {
+		return errNotConnected
+	}
+	return why
+}
+
+// awaitState waits until there is what is asked of the state, under s.mu; it reports false when ctx
+// or the client's life has ended before.
+func (s *session) awaitState(ctx context.Context, there func() bool) bool {
 	for {
 		s.mu.Lock()
-		up, why := s.up, cmp.Or(s.unfit, s.refusal)
-		connected, prepared := s.connected, s.prepared
+		found, news := there(), s.news
 		s.mu.Unlock()
-		if connected && prepared {
-			return nil
-		}
-		if why != nil && !prepared {
-			return why
-		}
-		wait := up
-		if connected {
-			wait = s.ready
+		if found {
+			return true
 		}
 		select {
-		case <-wait:
+		case <-news:
 		case <-ctx.Done():
-			return errNotConnected
+			return false
 		case <-s.life.Done():
-			return errNotConnected
+			return false
 		}
 	}
 }

@@ -15,6 +15,8 @@ const opMulti = 14
 type wire struct {
 	// loseMulti has the next transaction sent, and the connection closed before its answer is read.
 	loseMulti atomic.Bool
+	// holdMulti, if any, is called before a transaction is sent.
+	holdMulti atomic.Pointer[func()]
 }
 
 func (w *wire) dial(ctx context.Context, address string) (net.Conn, error) {
@@ -30,8 +32,13 @@ type wireConn struct {
 
 func (c *wireConn) Write(p []byte) (int, error) {
 	// A request is its length, its number and what it asks for.
-	if len(p) > 12 && binary.BigEndian.Uint32(p[8:]) == opMulti && c.wire.loseMulti.CompareAndSwap(true, false) {
-		c.lost.Store(true)
+	if len(p) > 12 && binary.BigEndian.Uint32(p[8:]) == opMulti {
+		if c.wire.loseMulti.CompareAndSwap(true, false) {
+			c.lost.Store(true)
+		}
+		if hold := c.wire.holdMulti.Load(); hold != nil {
+			(*hold)()
+		}
 	}
 	return c.Conn.Write(p)
 }
