@@ -139,6 +139,8 @@ func (s *store) makePlace(ctx context.Context, p place) error {
 	return err
 }
 
+// rule: answer-read-back
+
 // readBack is for what was granted already.
 func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) {
 	stat, err := do(ctx, w.session, "", func() (*zk.Stat, error) {
@@ -275,4 +277,3 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 	w.doubtful = true
 	return w.failed(err)
 }
-

@@ -40,7 +40,9 @@ const ttl = 3 * time.Second
 var config = redlatch.Config{TTL: ttl}
 
 // rootOf is a root of the test's own.
-func rootOf(t *testing.T) string { return fmt.Sprintf("/%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano()) }
+func rootOf(t *testing.T) string {
+	return fmt.Sprintf("/%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+}
 
 // open opens a client that is closed after the test.
 func open(t *testing.T, c redlatch.Config, e zookeeper.Ensemble) *redlatch.Client {

@@ -44,7 +44,7 @@ type session struct {
 	// why it is not yet, unfit why it never will be.
 	connected, prepared bool
 	refusal, unfit      error
-	touches        touches
+	touches             touches
 	// last has the end of the last request under way for each id that has one.
 	last map[string]chan struct{}
 }

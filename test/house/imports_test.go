@@ -45,11 +45,12 @@ var allowed = map[string][]string{
 	"internal/hook":      {"internal/driver", "internal/node", "internal/quorum"},
 
 	// Faces of their own.
-	"oneshot": {".", "internal/hook", "internal/node", "internal/quorum"},
-	"doctor":  {".", "internal/hook", "internal/node"},
-	"fence":   {},
-	"goredis": {".", "internal/driver", "internal/hook", "internal/redisconn"},
-	"legacy":  {".", "internal/driver", "internal/redisconn"},
+	"oneshot":   {".", "internal/hook", "internal/node", "internal/quorum"},
+	"doctor":    {".", "internal/hook", "internal/node"},
+	"fence":     {},
+	"goredis":   {".", "internal/driver", "internal/hook", "internal/redisconn"},
+	"zookeeper": {".", "internal/hook", "internal/printable", "internal/quorum"},
+	"legacy":    {".", "internal/driver", "internal/redisconn"},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
 	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
