@@ -40,10 +40,11 @@
 // A majority of the ensemble must be there. While it elects a leader, which takes seconds, nothing
 // is granted or extended; a TTL of 10 s outlasts most elections.
 //
-// A session is to outlast the TTL of what it keeps. The client makes sure of that where it can: it
-// takes nothing that the leader might end too soon, such as right after a pause of its own. It
-// relies on a leader that tells its followers so when it has stood still for longer than
-// about an eighth of the session, or is deposed before: keep syncLimit times tickTime below MaxTTL.
+// A session is to outlast the TTL of what it keeps. The client makes sure of that: it writes nothing
+// on one that the leader might end too soon, such as right after a pause of its own. It relies
+// on a leader that asks its followers twice a tick whom they have heard. One that stood still
+// for about a third of the session's time, and goes on, might end a session while a lease of it runs;
+// servers depose it before if syncLimit times tickTime is less than that.
 //
 // Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble.
 //

@@ -67,7 +67,7 @@ func (s *store) remove(key, id string) <-chan vote.Answer {
 				return
 			}
 			doubtful = doubtful || a.Verdict == vote.Unknown
-			if s.life.Err() != nil {
+			if !s.rest() {
 				out <- a
 				return
 			}

@@ -37,8 +37,8 @@ func TestSessionOutlastsLease(t *testing.T) {
 	}
 	for i := range 10 * maxTouches {
 		now := at(time.Duration(i) * time.Second)
-		s.touches.add(touch{sent: now, known: now.Add(lasts / 4)}, lasts)
-		if i > 6 && !s.outlasts(now, 10*time.Second) {
+		s.touches.add(touch{sent: now, known: now.Add(lasts / 3)}, lasts)
+		if i > 7 && !s.outlasts(now, 10*time.Second) {
 			t.Fatalf("after %d heartbeats it does not", i)
 		}
 	}

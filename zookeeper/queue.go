@@ -104,7 +104,7 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 	left := make(chan struct{})
 	started := s.run(func() {
 		defer close(left)
-		for s.await(s.life) == nil {
+		for again := true; again && s.await(s.life) == nil; again = s.rest() {
 			c, err := do(s.life, s.session, name, func() (contents, error) {
 				children, _, err := s.conn.Children(string(p))
 				return parseContents(children), err

@@ -54,8 +54,6 @@ const (
 	maxRequests = 1024
 	// heartbeats is how many are sent while the session lasts.
 	heartbeats = 16
-	// dialTime is how long a server is waited for by TCP.
-	dialTime = time.Second
 )
 
 var (
@@ -133,13 +131,13 @@ func (s *session) attend() {
 		case <-s.life.Done():
 			return
 		}
-		timer.Reset(period)
 		if !s.isPrepared() {
-			timer.Reset(min(period, 100*time.Millisecond))
 			s.tryToPrepare()
+			timer.Reset(time.Second)
 			before = clock.System.Now()
 			continue
 		}
+		timer.Reset(period)
 		now := clock.System.Now()
 		if paused := now.Since(before) > 2*(period+s.patience()); paused || !s.heartbeat(now) {
 			// The leader may be about to end the session: a handshake tells it.
@@ -152,11 +150,11 @@ func (s *session) attend() {
 // heartbeat asks the leader, by way of the server. It reports false when no answer came, though
 // there is a connection.
 func (s *session) heartbeat(now clock.Instant) bool {
-	ctx, cancel := context.WithTimeout(s.life, s.patience())
-	defer cancel()
-	if s.await(ctx) != nil {
+	if !s.isConnected() {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(s.life, s.patience())
+	defer cancel()
 	_, err := do(ctx, s, "", func() (string, error) { return s.conn.Sync("/") })
 	if err != nil {
 		return !errors.Is(err, errAbandoned)
@@ -165,8 +163,8 @@ func (s *session) heartbeat(now clock.Instant) bool {
 	defer s.mu.Unlock()
 	lasts := s.link.sessionTimeout()
 	// A follower tells the leader twice a tick whom it has heard, and a session lasts for two
-	// ticks at least.
-	s.touches.add(touch{sent: now, known: clock.System.Now().Add(lasts / 4)}, lasts)
+	// ticks at least: a quarter of it, and some time on the way.
+	s.touches.add(touch{sent: now, known: clock.System.Now().Add(lasts / 3)}, lasts)
 	return true
 }
 
@@ -189,6 +187,12 @@ func (s *session) isPrepared() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.prepared
+}
+
+func (s *session) isConnected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
 }
 
 // spoil has no lock be had any more, because of err.
@@ -266,93 +270,13 @@ func (s *session) close(keep bool) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.end()
 	if keep {
-		s.cut()
+		s.hangUp()
 	}
 	s.conn.Close()
-	s.cut()
+	s.hangUp()
 	for range s.ended { // until the transport closes it
 	}
 	s.background.Wait()
-}
-
-// run runs f in the background, unless the client is closed.
-func (s *session) run(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.background.Go(f)
-	return true
-}
-
-// do has request made, which no ctx ends, after the one under way for the same id, if id is not
-// "". It waits for the answer, or for ctx: then the error is errAbandoned, and the request goes on.
-func do[T any](ctx context.Context, s *session, id string, request func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var none T
-	select {
-	case s.room <- struct{}{}:
-	default:
-		return none, errBusy
-	}
-	before, over := s.follow(id)
-	out := make(chan result, 1)
-	started := s.run(func() {
-		defer func() { <-s.room }()
-		defer s.settle(id, over)
-		<-before
-		var r result
-		r.value, r.err = request()
-		out <- r
-	})
-	if !started {
-		<-s.room
-		s.settle(id, over)
-		return none, errNotConnected
-	}
-	select {
-	case r := <-out:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, errAbandoned
-	}
-}
-
-// settled is closed.
-var settled = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// follow returns when the request before is over, and what is to be closed when the new one is.
-func (s *session) follow(id string) (before, over chan struct{}) {
-	if id == "" {
-		return settled, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, over = s.last[id], make(chan struct{})
-	if before == nil {
-		before = settled
-	}
-	s.last[id] = over
-	return before, over
-}
-
-func (s *session) settle(id string, over chan struct{}) {
-	if over == nil {
-		return
-	}
-	close(over)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last[id] == over {
-		delete(s.last, id)
-	}
 }

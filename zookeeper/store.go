@@ -87,11 +87,7 @@ func (s *store) Err() error {
 
 func (s *store) Reached() bool { return s.isPrepared() }
 
-func (s *store) Unreachable() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.connected
-}
+func (s *store) Unreachable() bool { return !s.isConnected() }
 
 func (s *store) Cut() { s.cut() }
 
@@ -115,12 +111,13 @@ func (s *store) prepareRoot() error {
 		}
 		s.user = ""
 	}
-	path := ""
-	parts := strings.Split(s.root, "/")[1:]
-	for i, part := range parts {
-		path += "/" + part
+	for i := 1; i <= len(s.root); i++ {
+		if i < len(s.root) && s.root[i] != '/' {
+			continue
+		}
+		path := s.root[:i]
 		var data []byte
-		if i == len(parts)-1 {
+		if path == s.root {
 			data = strconv.AppendInt([]byte(format), time.Now().Add(baseMargin).UnixMicro(), 10)
 		}
 		_, err := s.conn.Create(path, data, zk.FlagPersistent, s.acl)

@@ -96,12 +96,12 @@ func checkConfig(c redlatch.Config) error {
 		{c.NodeTimeout != 0, "NodeTimeout", "the ensemble answers as one, and has a second for each step"},
 		{c.Replicas != (redlatch.Replicas{}), "Replicas", "a majority of the ensemble always has each lock"},
 		{c.Deployment != "", "Deployment", "clients are kept apart by Ensemble.Root"},
-		{c.NoQuarantine || c.RestartFence != redlatch.FenceOn, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
+		{c.NoQuarantine, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
 		{c.Durable, "Durable", "servers always have a lock on disk before it is granted"},
 		{c.Strict, "Strict", "servers evict nothing"},
 	} {
 		if s.set {
-			return fmt.Errorf("Config.%s has no meaning here: %s: leave it out", s.name, s.why)
+			return fmt.Errorf("redlatch.Config.%s has no meaning here: %s: leave it out", s.name, s.why)
 		}
 	}
 	return nil
