@@ -250,14 +250,15 @@ func crontab(ts *testscript.TestScript, _ bool, args []string) {
 func configured(ts *testscript.TestScript, _ bool, args []string) {
 	var options redistest.Options
 	for line := range strings.Lines(block(ts, "configured", "conf", args).Text) {
-		line, _, _ = strings.Cut(line, "#")
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch value = strings.TrimSpace(value); name {
-		case "":
-		case "user":
+		switch {
+		case name == "", strings.HasPrefix(name, "#"):
+		case name == "user":
 			options.Users = append(options.Users, value)
-		default:
-			options.Args = append(options.Args, "--"+name, strings.Trim(value, `"`))
+		case value == `""`:
+			options.Args = append(options.Args, "--"+name, "")
+		default: // several words are one here, and refused by the server
+			options.Args = append(options.Args, "--"+name, value)
 		}
 	}
 	server, err := redistest.Start(context.Background(), options)
