@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -185,6 +187,19 @@ func TestMoveNeedsTheKeys(t *testing.T) {
 		}
 		await(t, "both hold it", func() bool { return m.old(t, nodes)(t.Context(), "stock", both) == nil })
 	})
+}
+
+// The pages name the versions that these tests run.
+func TestMovePages(t *testing.T) {
+	for library, path := range map[string]string{"redsync": "github.com/go-redsync/redsync/v4", "redislock": "github.com/bsm/redislock"} {
+		page, err := os.ReadFile("../docs/guides/from-" + library + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := library + " " + module(path)(t); !strings.Contains(string(page), want+":") {
+			t.Errorf("from-%s.md does not say %s", library, want)
+		}
+	}
 }
 
 func eachMove(t *testing.T, f func(t *testing.T, m move, binary string)) {
