@@ -27,7 +27,7 @@ var leaves = []string{
 // gets them.
 var forTests = []string{
 	"internal/driver/drivertest", "internal/locktest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
-	"test/locking", "test/restart", "test/topology", "test/waiting",
+	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
 // allowed are the packages of this project that each package may import beside the leaves. The
@@ -82,6 +82,7 @@ var allowed = map[string][]string{
 	"test/guides":                                   {},
 	"test/house":                                    {},
 	"test/locking":                                  {},
+	"test/release":                                  {},
 	"test/restart":                                  {},
 	"test/topology":                                 {},
 	"test/waiting":                                  {},
