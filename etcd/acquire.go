@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// maxConflicts is how often in one step others may come first.
+const maxConflicts = 8
+
+var errConflict = errors.New("others changed the lock at the same time")
+
+// Acquire implements quorum.Voter. Where an answer is lost it finds out by the holder id whether it
+// was granted, before it tries again.
+func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	w := &acquisition{store: s, request: r, place: placeOf(s.prefix, r.Key)}
+	for try := 0; ; try++ {
+		a, again := w.try(ctx)
+		if a.Verdict == vote.Granted {
+			s.observed.forget(w.place)
+			if r.From != "" {
+				s.leases.forget(r.From)
+			}
+			return a
+		}
+		if again && try < maxConflicts && ctx.Err() == nil {
+			continue
+		}
+		if w.doubtful && a.Verdict != vote.Unknown {
+			s.remove(r.Key, r.ID)
+		}
+		return a
+	}
+}
+
+// acquisition is one Acquire.
+type acquisition struct {
+	*store
+	request vote.Acquire
+	place   place
+	// doubtful: a transaction was sent of which no answer came.
+	doubtful bool
+}
+
+// try makes one try. again: something has changed meanwhile, or an answer was lost.
+func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
+	if err := w.await(ctx); err != nil {
+		return w.failed(err)
+	}
+	c, err := w.contents(ctx, w.place)
+	if err != nil {
+		return w.failed(err)
+	}
+	// rule: answer-read-back
+	if c.holder == w.request.ID {
+		w.leases.written(w.request.ID, c.lease)
+		return w.granted(c.held, c.others(-1))
+	}
+	if obstacle := w.obstacle(c); obstacle.Verdict == vote.Held {
+		return obstacle, false
+	}
+	return w.commit(ctx, c)
+}
+
+// failed is the answer where err came. After a transaction that was not answered, nothing is known
+// before it was looked for.
+func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
+	a = answer(err)
+	switch {
+	case w.doubtful:
+		a.Verdict = vote.Unknown
+	case a.Verdict == vote.Unknown:
+		a.Verdict = vote.Unavailable // nothing was asked for yet
+	}
+	return a, a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable && !errors.Is(err, errStale)
+}
+
+// contents reads a lock's keys, as a majority has them.
+func (s *store) contents(ctx context.Context, p place) (contents, error) {
+	r, err := s.client.Txn(ctx).Then(p.reads()...).Commit()
+	if err != nil {
+		return contents{}, err
+	}
+	return p.parse(r)
+}
+
+func (w *acquisition) granted(revision int64, others bool) (vote.Answer, bool) {
+	token, err := w.token(revision, w.request.More)
+	if err != nil {
+		w.doubtful = true // it is to be removed
+		return vote.Answer{Verdict: vote.Refused, Err: err}, false
+	}
+	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
+}
+
+// obstacle is who stands in the way; Held, if anybody does.
+func (w *acquisition) obstacle(c contents) vote.Answer {
+	r := w.request
+	if c.holder == r.From && r.From != "" {
+		return vote.Answer{}
+	}
+	own := c.index(r.Ticket.Waiter)
+	first := c.first(own) || r.Barge
+	if c.holder == "" {
+		if !first {
+			if left := w.observed.head(w.place, c.waiters[0]); left > 0 {
+				return vote.Answer{Verdict: vote.Held, Left: left, Waiting: true}
+			}
+			w.drop(c.waiters[0])
+		}
+		return vote.Answer{}
+	}
+	left := w.observed.lease(w.place, c)
+	if left > 0 || !first {
+		return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: max(left, 0), Waiting: c.others(own)}
+	}
+	return vote.Answer{}
+}
+
+// commit takes the lock, unless anything has changed: also from one whose lease has not.
+func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, again bool) {
+	r := w.request
+	native, ok := w.outlasting(clock.System.Now(), r.TTL)
+	if !ok {
+		return w.failed(errStale)
+	}
+	ttl := strconv.FormatInt(r.TTL.Milliseconds(), 10)
+	writes := []clientv3.Op{
+		clientv3.OpPut(w.place.held(), r.ID, clientv3.WithLease(native)),
+		clientv3.OpPut(w.place.lease(), ttl, clientv3.WithLease(native)),
+	}
+	own := c.index(r.Ticket.Waiter)
+	if own >= 0 {
+		writes = append(writes, clientv3.OpDelete(c.waiters[own].key))
+	}
+	w.leases.lengthen(r.ID, r.TTL)
+	// rule: takeover-by-version
+	result, err := w.client.Txn(ctx).If(append(w.place.unchanged(c), w.ours())...).Then(writes...).Else(w.readRoot()).Commit()
+	switch {
+	case err == nil && result.Succeeded:
+		w.leases.written(r.ID, result.Header.Revision)
+		return w.granted(result.Header.Revision, c.others(own))
+	case err == nil:
+		w.leases.forget(r.ID)
+		if err := w.checkRoot(result); err != nil {
+			return w.failed(err)
+		}
+		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
+	}
+	if a := answer(err); a.Verdict != vote.Unknown {
+		w.lost(native, err)
+		w.leases.forget(r.ID)
+		return w.failed(err)
+	}
+	w.doubtful = true
+	return w.failed(err)
+}

@@ -1,0 +1,181 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/printable"
+)
+
+// Cluster says which members hold the locks, and where. The zero value of each field but
+// Endpoints is its default.
+type Cluster struct {
+	// Endpoints are host:port of some or all members of one cluster; the port defaults to 2379.
+	// Requests go to them in turn.
+	Endpoints []string
+
+	// Prefix is what the keys of the locks begin with, and itself a key. It is made if nothing
+	// is under it. Clients that share locks must have the same; what others keep there is an
+	// error. Defaults to "/redlatch".
+	Prefix string
+
+	// User and Password are those of a user who may read and write the Prefix and what begins
+	// with it. Default to none.
+	User, Password string
+}
+
+const (
+	defaultPrefix = "/redlatch"
+	defaultPort   = "2379"
+	defaultMaxTTL = 10 * time.Second
+	// stepTime is how long one step may take, connectTime the first contact.
+	stepTime    = time.Second
+	connectTime = 2 * time.Second
+)
+
+// Open is [redlatch.Open] over a client of etcd that the program has, with the Prefix "/redlatch";
+// another one can be had by package namespace of etcd. The Close of the *redlatch.Client does not
+// close it: close it afterwards.
+//
+// It returns when an etcd lease was made, or after two seconds: servers that cannot be reached are no
+// error, as they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
+//
+// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate and Label are used. MaxTTL defaults to TTL, and
+// TTL to 10 s.
+//
+// The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
+// the servers have said so; calls return the latter where the servers were not reached before.
+func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, error) {
+	if client == nil {
+		return nil, invalid(errors.New("there is no client: make one by clientv3.New, or use OpenWith"))
+	}
+	if config.TLS != nil {
+		return nil, invalid(errors.New("redlatch.Config.TLS has no meaning here: the client has its own: leave it out"))
+	}
+	return open(config, client, false, defaultPrefix)
+}
+
+// OpenWith is [Open] over a client of its own, to a cluster. With a User, servers that cannot be
+// reached within two seconds are an error. Of the Config, TLS is used, too: with it, all endpoints
+// are reached by TLS.
+func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
+	if err := checkConfig(config); err != nil {
+		return nil, invalid(err)
+	}
+	c, err := c.complete()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
+		// More often, servers take offence.
+		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	return open(config, client, true, c.Prefix)
+}
+
+func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix string) (*redlatch.Client, error) {
+	if err := checkConfig(config); err != nil {
+		return nil, invalid(err)
+	}
+	if config.MaxTTL == 0 {
+		config.MaxTTL = config.TTL
+	}
+	if config.MaxTTL == 0 {
+		config.MaxTTL = defaultMaxTTL
+	}
+	config.NodeTimeout = stepTime
+	made := false
+	newStore := func(changed func(key string)) hook.Store {
+		made = true
+		return newStore(config, client, owned, prefix, changed)
+	}
+	opened, err := hook.Open(config, hook.Surroundings{Nodes: []hook.Node{{Name: nameOf(client, prefix), Store: newStore}}})
+	if err != nil {
+		if owned && !made {
+			client.Close()
+		}
+		return nil, err
+	}
+	return opened.(*redlatch.Client), nil
+}
+
+func invalid(err error) error { return fmt.Errorf("etcd: %w: %w", redlatch.ErrInvalid, err) }
+
+// checkConfig refuses the settings that have no meaning here.
+func checkConfig(c redlatch.Config) error {
+	for _, s := range []struct {
+		set       bool
+		name, why string
+	}{
+		{len(c.Nodes) > 0, "Nodes", "the members are named in Cluster.Endpoints, or known to the client"},
+		{c.NodeTimeout != 0, "NodeTimeout", "the cluster answers as one, and has a second for each step"},
+		{c.Replicas != (redlatch.Replicas{}), "Replicas", "a majority of the cluster always has each lock"},
+		{c.Deployment != "", "Deployment", "clients are kept apart by Cluster.Prefix"},
+		{c.NoQuarantine, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
+		{c.Durable, "Durable", "servers always have a lock on disk before it is granted"},
+		{c.Strict, "Strict", "servers evict nothing"},
+	} {
+		if s.set {
+			return fmt.Errorf("redlatch.Config.%s has no meaning here: %s: leave it out", s.name, s.why)
+		}
+	}
+	return nil
+}
+
+// complete fills in the defaults, and refuses what cannot work.
+func (c Cluster) complete() (Cluster, error) {
+	if len(c.Endpoints) == 0 {
+		return c, errors.New("no endpoint given: name at least one, such as etcd1:2379")
+	}
+	c.Endpoints = slices.Clone(c.Endpoints)
+	for i, endpoint := range c.Endpoints {
+		address, err := address(endpoint)
+		if err != nil {
+			// The endpoint is not repeated: somebody may have written a password.
+			return c, fmt.Errorf("Cluster.Endpoints[%d]: %w", i, err)
+		}
+		c.Endpoints[i] = address
+	}
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	if !printable.Is(c.Prefix) || strings.HasSuffix(c.Prefix, "/") {
+		return c, fmt.Errorf("Cluster.Prefix is %q: use printable characters, without a slash at its end", c.Prefix)
+	}
+	if (c.User == "") != (c.Password == "") {
+		return c, errors.New("Cluster.User and Cluster.Password: give both or none")
+	}
+	return c, nil
+}
+
+// address is host:port of an endpoint.
+func address(endpoint string) (string, error) {
+	if strings.ContainsAny(endpoint, "/@?,# \t") || !printable.Is(endpoint) || endpoint == "" {
+		return "", errors.New("it is not host:port: name one member in each, without scheme, user or path; TLS is redlatch.Config.TLS")
+	}
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		host, port = strings.Trim(endpoint, "[]"), defaultPort
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", errors.New("it is not host:port")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		return "", errors.New("it is not host:port")
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,118 @@
+package etcd
+
+import (
+	"context"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Extend implements quorum.Voter. An earlier one that was not answered, and comes later, is not
+// executed: it would shorten this one.
+func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	p := placeOf(s.prefix, r.Key)
+	for range maxConflicts {
+		if err := s.await(ctx); err != nil {
+			return answer(err)
+		}
+		native, ok := s.outlasting(clock.System.Now(), r.TTL)
+		if !ok {
+			return answer(errStale)
+		}
+		ttl, before := s.leases.lengthen(r.ID, r.TTL)
+		result, err := s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.Value(p.held()), "=", r.ID), at(p.lease(), before), clientv3.Compare(clientv3.LeaseValue(p.held()), "=", native)).
+			Then(clientv3.OpPut(p.lease(), strconv.FormatInt(ttl.Milliseconds()+1, 10), clientv3.WithLease(native))).
+			Else(p.reads()...).Commit()
+		if err != nil {
+			s.lost(native, err)
+			return answer(err)
+		}
+		if result.Succeeded {
+			s.leases.written(r.ID, result.Header.Revision)
+			return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+		}
+		c, err := p.parse(result)
+		if err != nil {
+			return answer(err)
+		}
+		if c.holder != r.ID {
+			return vote.Answer{Verdict: vote.NotOurs}
+		}
+		s.leases.written(r.ID, c.lease)
+	}
+	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}
+}
+
+// Confirm implements quorum.Voter. It is asked of one of several nodes only, as Repair is.
+func (*store) Confirm(context.Context, vote.Confirm) vote.Answer {
+	return vote.Answer{Verdict: vote.NotOurs}
+}
+
+// Repair implements quorum.Voter. A lease that has ended is not made again.
+func (*store) Repair(context.Context, vote.Extend) vote.Answer {
+	return vote.Answer{Verdict: vote.NotOurs}
+}
+
+// Release implements quorum.Voter. It goes on in the background until it is known that the lock is
+// not held under this id, and never will be.
+func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
+	select {
+	case a := <-s.remove(r.Key, r.ID):
+		a.Waiting = a.Waiting || r.Queued && a.Verdict == vote.Granted
+		return a
+	case <-ctx.Done():
+		return vote.Answer{Verdict: vote.Unknown, Err: ctx.Err()}
+	}
+}
+
+// remove has the lease of id end, and returns where the answer will be.
+func (s *store) remove(key, id string) <-chan vote.Answer {
+	out := make(chan vote.Answer, 1)
+	started := s.run(func() {
+		doubtful := false
+		for {
+			a := s.removeOnce(placeOf(s.prefix, key), id, doubtful)
+			if a.Verdict != vote.Unknown && a.Verdict != vote.NotSent && a.Verdict != vote.Unavailable {
+				s.leases.forget(id)
+				out <- a
+				return
+			}
+			doubtful = doubtful || a.Verdict == vote.Unknown
+			if !s.rest() {
+				out <- a
+				return
+			}
+		}
+	})
+	if !started {
+		out <- vote.Answer{Verdict: vote.NotSent, Err: errClosed}
+	}
+	return out
+}
+
+// removeOnce waits for the answer. doubtful: it was sent before.
+func (s *store) removeOnce(p place, id string, doubtful bool) vote.Answer {
+	if err := s.await(s.life); err != nil {
+		return answer(err)
+	}
+	ctx, cancel := context.WithTimeout(s.life, stepTime)
+	defer cancel()
+	native := s.native()
+	result, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.Value(p.held()), "=", id)).
+		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).
+		// An acquisition under this id that is still on its way fails by it.
+		Else(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).Commit()
+	switch {
+	case err != nil:
+		s.lost(native, err)
+		return answer(err)
+	case result.Succeeded || doubtful:
+		return vote.Answer{Verdict: vote.Granted}
+	}
+	return vote.Answer{Verdict: vote.NotOurs}
+}

@@ -1,0 +1,121 @@
+package etcd
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Each lock has keys under the prefix, all under the etcd leases of those who wrote them:
+//
+//	held         the holder id; it is written by a grant alone, whose revision it has
+//	lease        the TTL, written by each extension, too
+//	gate         written by who gives up an attempt that may be executed yet: then it is not
+//	wait/WAITER  a place in the wait queue
+//
+// held and the lease are made and deleted in one transaction.
+const (
+	lockPrefix = "/lock/"
+	waitPrefix = "/wait/"
+)
+
+// place is what the keys of a lock begin with.
+type place string
+
+func placeOf(prefix, key string) place { return place(prefix + lockPrefix + url.QueryEscape(key)) }
+
+func (p place) held() string            { return string(p) + "/held" }
+func (p place) lease() string           { return string(p) + "/lease" }
+func (p place) gate() string            { return string(p) + "/gate" }
+func (p place) wait(name string) string { return p.waits() + url.QueryEscape(name) }
+func (p place) waits() string           { return string(p) + waitPrefix }
+
+// waiter is a place in a wait queue.
+type waiter struct {
+	name, key string
+	// number is the revision at which it was made.
+	number int64
+}
+
+// contents is what a lock's keys have, at a revision.
+type contents struct {
+	revision int64
+	// holder is the holder id, "" where there is none, granted at the revision held.
+	holder string
+	held   int64
+	// ttl is what the lease was last written with, at the revision lease.
+	ttl   time.Duration
+	lease int64
+	gate  int64
+	// waiters are in their order.
+	waiters []waiter
+}
+
+// reads are the operations whose answers parse takes.
+func (p place) reads() []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpGet(p.held()), clientv3.OpGet(p.lease()), clientv3.OpGet(p.gate(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(p.waits(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
+	}
+}
+
+func (p place) parse(r *clientv3.TxnResponse) (contents, error) {
+	c := contents{revision: r.Header.Revision}
+	if held := one(r, 0); held != nil {
+		c.holder, c.held = string(held.Value), held.ModRevision
+	}
+	if lease := one(r, 1); lease != nil {
+		ms, err := strconv.ParseInt(string(lease.Value), 10, 32)
+		if err != nil || ms <= 0 {
+			return c, fmt.Errorf("%s has no TTL, %w: delete it when nobody holds the lock", p.lease(), errForeign)
+		}
+		c.ttl, c.lease = time.Duration(ms)*time.Millisecond, lease.ModRevision
+	}
+	if (c.holder == "") != (c.lease == 0) {
+		return c, fmt.Errorf("%s is there without its other keys, %w: delete all when nobody holds the lock", p, errForeign)
+	}
+	if gate := one(r, 2); gate != nil {
+		c.gate = gate.ModRevision
+	}
+	for _, kv := range r.Responses[3].GetResponseRange().Kvs {
+		if name, err := url.QueryUnescape(strings.TrimPrefix(string(kv.Key), p.waits())); err == nil {
+			c.waiters = append(c.waiters, waiter{name: name, key: string(kv.Key), number: kv.CreateRevision})
+		}
+	}
+	return c, nil
+}
+
+// one is the key that the operation i has found, or nil.
+func one(r *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if kvs := r.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// index is where name waits, or -1.
+func (c contents) index(name string) int {
+	return slices.IndexFunc(c.waiters, func(w waiter) bool { return w.name == name })
+}
+
+// first reports whether the waiter at own, or -1, need not wait for others in the queue.
+func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
+
+// others reports whether anybody waits but the waiter at own, or -1.
+func (c contents) others(own int) bool { return len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0 }
+
+// unchanged are the conditions that the lock's keys are as they were.
+func (p place) unchanged(c contents) []clientv3.Cmp {
+	return []clientv3.Cmp{at(p.held(), c.held), at(p.lease(), c.lease), at(p.gate(), c.gate)}
+}
+
+// at is the condition that key was last written at the revision, 0 for one that is not there.
+func at(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}

@@ -1,0 +1,140 @@
+package etcd
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each is told of
+// a change of the one before it alone, and the first of one of the lease.
+func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
+	p, name := placeOf(s.prefix, r.Key), r.Ticket.Waiter
+	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
+	fail := func(err error) vote.Position {
+		position.Answer = answer(err)
+		return position
+	}
+	renew := r.Ticket.Number == 0
+	for range maxConflicts {
+		if err := s.await(ctx); err != nil {
+			return fail(err)
+		}
+		c, err := s.contents(ctx, p)
+		if err != nil {
+			return fail(err)
+		}
+		own := c.index(name)
+		switch {
+		case own >= 0 && renew:
+			err = s.leave(ctx, p, name)
+		case own < 0:
+			err = s.join(ctx, p, name, c)
+		default:
+			s.position(r.Key, p, c, own, &position)
+			return position
+		}
+		if err != nil {
+			return fail(err)
+		}
+		renew = false
+	}
+	return fail(errConflict)
+}
+
+// join takes a place at the end of the queue. A place whose answer is lost is found by its name.
+func (s *store) join(ctx context.Context, p place, name string, c contents) error {
+	native := s.native()
+	result, err := s.client.Txn(ctx).If(at(p.wait(name), 0), at(p.gate(), c.gate), s.ours()).
+		Then(clientv3.OpPut(p.wait(name), "", clientv3.WithLease(native))).Else(s.readRoot()).Commit()
+	if err != nil {
+		s.lost(native, err)
+		return err
+	}
+	if !result.Succeeded {
+		return s.checkRoot(result)
+	}
+	return nil
+}
+
+// leave gives a place up, also one that was asked for and is not there yet.
+func (s *store) leave(ctx context.Context, p place, name string) error {
+	native := s.native()
+	_, err := s.client.Txn(ctx).If(at(p.wait(name), 0)).
+		Then(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).
+		Else(clientv3.OpDelete(p.wait(name))).Commit()
+	if err != nil {
+		s.lost(native, err)
+	}
+	return err
+}
+
+// drop gives up the place of another who does not answer, in the background.
+func (s *store) drop(w waiter) {
+	s.run(func() {
+		ctx, cancel := context.WithTimeout(s.life, stepTime)
+		defer cancel()
+		// Where it fails, somebody tries again.
+		s.client.Txn(ctx).If(at(w.key, w.number)).Then(clientv3.OpDelete(w.key)).Commit()
+	})
+}
+
+// position says where the waiter at own is, and who holds the lock.
+func (s *store) position(key string, p place, c contents, own int, position *vote.Position) {
+	position.Ticket.Number = uint64(c.waiters[own].number)
+	position.Ahead = own
+	position.Answer = vote.Answer{Verdict: vote.Held, Holder: c.holder}
+	switch {
+	case own > 0:
+		if c.holder == "" {
+			if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
+				s.drop(c.waiters[0])
+			}
+		}
+		s.watch(key, c.waiters[own-1].key, c.revision)
+	case c.holder != "":
+		if position.Left = s.observed.lease(p, c); position.Left <= 0 {
+			position.Holder, position.Left = "", 0 // it may be taken over
+		}
+		s.watch(key, p.lease(), c.revision)
+	}
+}
+
+// Leave gives the waiter's place up. It waits for the answer or for ctx, and goes on in the
+// background.
+func (s *store) Leave(ctx context.Context, key, name string) {
+	p := placeOf(s.prefix, key)
+	left := make(chan struct{})
+	started := s.run(func() {
+		defer close(left)
+		for again := true; again && s.await(s.life) == nil; again = s.rest() {
+			step, cancel := context.WithTimeout(s.life, stepTime)
+			err := s.leave(step, p, name)
+			cancel()
+			if err == nil || answer(err).Verdict == vote.Refused {
+				return
+			}
+		}
+	})
+	if !started {
+		return
+	}
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+}
+
+// HasWaiters reports whether anybody waits for the key.
+func (s *store) HasWaiters(ctx context.Context, key string) (bool, error) {
+	if err := s.await(ctx); err != nil {
+		return false, err
+	}
+	r, err := s.client.Get(ctx, placeOf(s.prefix, key).waits(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return false, err
+	}
+	return r.Count > 0, nil
+}

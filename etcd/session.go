@@ -1,0 +1,251 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// session is this client's etcd lease. Its end deletes what the client has left, and nothing relies
+// on it but those who did not watch.
+type session struct {
+	client *clientv3.Client
+	// asked is how long the etcd lease is to last at least.
+	asked   time.Duration
+	prepare func(ctx context.Context) error
+	// probe reads something, as a majority has it.
+	probe func(ctx context.Context) (term uint64, err error)
+
+	// life ends when the client is closed.
+	life context.Context
+	end  context.CancelFunc
+	// background is what Close waits for.
+	background sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows; nothing is called while it is held
+	closed bool
+	// news is closed when one of the next has changed, and replaced.
+	news chan struct{}
+	// id is the etcd lease, 0 for none; it has been renewed at renewed, or later, to last so long.
+	id      clientv3.LeaseID
+	renewed clock.Instant
+	lasts   time.Duration
+	// prepared: there was an etcd lease once. answered: the last question was. refusal is why there
+	// is none yet, unfit why there never will be.
+	prepared, answered bool
+	refusal, unfit     error
+}
+
+// heartbeats is how many renewals are sent while the etcd lease lasts.
+const heartbeats = 16
+
+var (
+	errNotConnected = errors.New("no member has answered yet")
+	errClosed       = errors.New("the client is closed")
+)
+
+// run runs f in the background, unless the client is closed.
+func (s *session) run(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.background.Go(f)
+	return true
+}
+
+// rest is the pause before a request in the background is made again. It reports false when the
+// client's life has ended.
+func (s *session) rest() bool { return s.pause(20 * time.Millisecond) }
+
+func (s *session) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}
+
+// attend makes the etcd lease and keeps it alive, until the client is closed.
+func (s *session) attend() {
+	period := s.asked / heartbeats
+	for {
+		began := clock.System.Now()
+		ctx, cancel := context.WithTimeout(s.life, max(period, stepTime))
+		var err error
+		if s.native() == 0 {
+			err = s.begin(ctx)
+		} else {
+			err = s.renew(ctx)
+		}
+		cancel()
+		s.note(err)
+		wait := period - clock.System.Now().Since(began)
+		if s.native() == 0 && err == nil {
+			wait = 0
+		}
+		s.mu.Lock()
+		news := s.news
+		s.mu.Unlock()
+		timer := time.NewTimer(max(wait, 20*time.Millisecond))
+		select {
+		case <-timer.C:
+		case <-news: // it may be lost
+		case <-s.life.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// begin prepares what is needed, and makes an etcd lease.
+func (s *session) begin(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	sent := clock.System.Now()
+	r, err := s.client.Grant(ctx, int64((s.asked+time.Second-1)/time.Second))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.renewed, s.lasts, s.prepared = r.ID, sent, time.Duration(r.TTL)*time.Second, true
+	s.announce()
+	return nil
+}
+
+// rule: renewal-in-one-term
+
+// renew has the etcd lease last longer. A leader renews it by itself, also one that has been
+// replaced and does not know it: that a majority answers in the same term shows that it was not.
+func (s *session) renew(ctx context.Context) error {
+	id, sent := s.native(), clock.System.Now()
+	r, err := s.client.KeepAliveOnce(ctx, id)
+	if err != nil {
+		s.lost(id, err)
+		return err
+	}
+	term, err := s.probe(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == id && term == r.RaftTerm {
+		s.renewed, s.lasts = sent, time.Duration(r.TTL)*time.Second
+	}
+	return nil
+}
+
+// note keeps what came of a question.
+func (s *session) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = err == nil
+	if s.prepared {
+		return
+	}
+	s.refusal = nil
+	if refuses(err) {
+		s.refusal = err
+	}
+	s.announce()
+}
+
+// lost notes that the etcd lease id has ended, if err says so: then another is made.
+func (s *session) lost(id clientv3.LeaseID, err error) {
+	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == id {
+		s.id = 0
+		s.announce()
+	}
+}
+
+// announce tells those who wait that something has changed. The caller holds s.mu.
+func (s *session) announce() {
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// native is the etcd lease, or 0.
+func (s *session) native() clientv3.LeaseID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// spoil has no lock be had any more, because of err.
+func (s *session) spoil(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unfit == nil {
+		s.unfit = err
+	}
+}
+
+// await waits until there is an etcd lease, or for ctx, or for a refusal.
+func (s *session) await(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		there, why, news := s.id != 0, cmp.Or(s.unfit, s.refusal), s.news
+		s.mu.Unlock()
+		switch {
+		case s.life.Err() != nil:
+			return errNotConnected
+		case there:
+			return nil
+		case why != nil:
+			return why
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return errNotConnected
+		case <-s.life.Done():
+			return errNotConnected
+		}
+	}
+}
+
+// rule: session-outlasts-lease
+
+// outlasting returns the etcd lease, if it is known to last until d from now.
+func (s *session) outlasting(now clock.Instant, d time.Duration) (clientv3.LeaseID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.id != 0 && now.Until(s.renewed.Add(s.lasts-quorum.Drift(s.lasts))) >= d
+}
+
+// close ends the etcd lease, unless it is to be kept, and waits for all that is under way.
+func (s *session) close(keep bool) {
+	s.mu.Lock()
+	s.closed = true
+	id, answered := s.id, s.answered && s.life.Err() == nil
+	s.mu.Unlock()
+	s.end()
+	s.background.Wait()
+	if keep || id == 0 || !answered {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
+	defer cancel()
+	s.client.Revoke(ctx, id) // or it ends by itself
+}

@@ -1,0 +1,212 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// store keeps the locks of one client in a cluster.
+type store struct {
+	*session
+	name, prefix string
+	// tell tells the client that callers may go on.
+	tell func(key string)
+	// owned: the client was made here, and is closed.
+	owned bool
+
+	leases   *leases
+	observed *observations
+	watches  watches
+
+	// base is added to each token, and root is the revision at which it was stored; both are set
+	// before there is an etcd lease.
+	base uint64
+	root int64
+}
+
+var _ hook.Store = (*store)(nil)
+
+func newStore(config redlatch.Config, client *clientv3.Client, owned bool, prefix string, changed func(key string)) *store {
+	s := &store{
+		name: nameOf(client, prefix), prefix: prefix, tell: changed, owned: owned,
+		leases: newLeases(), observed: newObservations(), watches: watches{on: make(map[string]bool)},
+	}
+	s.session = &session{client: client, asked: 2*config.MaxTTL + 2*time.Second, prepare: s.prepareRoot, probe: s.readTerm, news: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.run(s.attend)
+	return s
+}
+
+func nameOf(client *clientv3.Client, prefix string) string {
+	return strings.Join(client.Endpoints(), ",") + prefix
+}
+
+func (s *store) Name() string { return s.name }
+
+// Connect implements hook.Store: it waits for an etcd lease, two seconds at most.
+func (s *store) Connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	return s.await(ctx)
+}
+
+func (s *store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unfit
+}
+
+func (s *store) Reached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prepared
+}
+
+func (s *store) Unreachable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.answered
+}
+
+// Cut has nothing be sent any more: what was written stays until the etcd lease has ended.
+func (s *store) Cut() { s.end() }
+
+// Close ends the etcd lease, and with it all that this client has left; but for a lock that is to
+// be kept, which the servers then keep until the etcd lease has ended by itself.
+func (s *store) Close() {
+	s.close(s.leases.any())
+	if s.owned {
+		s.client.Close()
+	}
+}
+
+// format is what the value of the prefix begins with; the base of the tokens follows.
+const format = "redlatch locks 1 "
+
+// baseMargin is added to the wall clock for the base, which is to be larger than the tokens that
+// servers of Redis have given out by their clocks.
+const baseMargin = time.Hour
+
+// prepareRoot finds the key of the prefix, or makes it where nothing is under the prefix.
+func (s *store) prepareRoot(ctx context.Context) error {
+	s.mu.Lock()
+	made := s.root != 0
+	s.mu.Unlock()
+	if made {
+		return nil
+	}
+	value := format + strconv.FormatInt(time.Now().Add(baseMargin).UnixMicro(), 10)
+	r, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(s.prefix), "=", 0), clientv3.Compare(clientv3.CreateRevision(s.prefix+"/"), "=", 0).WithPrefix()).
+		Then(clientv3.OpPut(s.prefix, value)).Else(s.readRoot()).Commit()
+	if err != nil {
+		return err
+	}
+	revision := r.Header.Revision
+	if !r.Succeeded {
+		kv := one(r, 0)
+		if kv == nil {
+			return s.foreign("there are keys under %s, which this library has not made", s.prefix)
+		}
+		value, revision = string(kv.Value), kv.CreateRevision
+	}
+	digits, ok := strings.CutPrefix(value, format)
+	base, err := strconv.ParseUint(digits, 10, 53)
+	if !ok || err != nil {
+		return s.foreign("the key %s is something else's, as its value is %.40q", s.prefix, value)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.base, s.root = base, revision
+	return nil
+}
+
+func (s *store) foreign(format string, args ...any) error {
+	err := fmt.Errorf("Cluster.Prefix: "+format+": use another prefix", args...)
+	s.spoil(err)
+	return err
+}
+
+func (s *store) readRoot() clientv3.Op { return clientv3.OpGet(s.prefix) }
+
+// ours is the condition that the prefix is as this client has found it.
+func (s *store) ours() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(s.prefix), "=", s.root)
+}
+
+// checkRoot says so where that was why a transaction with readRoot has failed.
+func (s *store) checkRoot(r *clientv3.TxnResponse) error {
+	if kv := one(r, 0); kv == nil || kv.CreateRevision != s.root {
+		return fmt.Errorf("%s is not as it was, %w: open the client anew", s.prefix, errForeign)
+	}
+	return nil
+}
+
+func (s *store) readTerm(ctx context.Context) (uint64, error) {
+	r, err := s.client.Get(ctx, s.prefix)
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.RaftTerm, nil
+}
+
+// maxToken bounds tokens, as everywhere.
+const maxToken = 1 << 53
+
+// blockBits is for how many callers in turn a transaction has tokens.
+const blockBits = 3
+
+// token is that of the last of more+1 callers who hold in turn by the transaction at a revision.
+// Those of two transactions differ by a whole block.
+func (s *store) token(revision int64, more uint64) (uint64, error) {
+	if revision <= 0 || more >= 1<<blockBits || uint64(revision) >= (maxToken-s.base)>>blockBits {
+		return 0, fmt.Errorf("the revision %d makes no token: the base of %s is wrong", revision, s.prefix)
+	}
+	return s.base + uint64(revision)<<blockBits + more, nil
+}
+
+// answer puts an error into the words of a vote: whether the request was executed.
+func answer(err error) vote.Answer {
+	a := vote.Answer{Err: err}
+	switch {
+	case errors.Is(err, errNotConnected), errors.Is(err, errClosed):
+		a.Verdict = vote.NotSent
+	case errors.Is(err, errStale), errors.Is(err, errConflict), errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrNoSpace),
+		errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader):
+		a.Verdict = vote.Unavailable
+	case refuses(err):
+		a.Verdict = vote.Refused
+	}
+	return a
+}
+
+// refuses reports that a server, or this package, will not do it, whoever waits.
+func refuses(err error) bool {
+	for _, why := range []error{
+		errForeign, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,
+		rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
+	} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
+}
+
+// errForeign: somebody else has changed what this library keeps.
+var errForeign = errors.New("not this library's")
+
+// errStale: what is written now might end with the etcd lease before its time.
+var errStale = errors.New("this client was not heard for long, and its etcd lease is being confirmed")
+
