@@ -1,0 +1,94 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// renewer is a leader that renews etcd leases by itself, in a term.
+type renewer struct {
+	clientv3.Lease
+	term uint64
+	err  error
+}
+
+func (r renewer) KeepAliveOnce(_ context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	header := &etcdserverpb.ResponseHeader{RaftTerm: r.term}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: header, ID: id, TTL: 20}, r.err
+}
+
+// A renewal counts if a majority answers in the same term, and not if a leader was elected meanwhile.
+func TestRenewalInOneTerm(t *testing.T) {
+	t.Parallel()
+	errProbe := errors.New("no majority")
+	for name, tt := range map[string]struct {
+		renewed, answered uint64
+		probe             error
+		want              bool
+	}{
+		"one term":           {renewed: 7, answered: 7, want: true},
+		"a new leader":       {renewed: 7, answered: 8},
+		"a member behind":    {renewed: 8, answered: 7},
+		"a majority is away": {renewed: 7, answered: 7, probe: errProbe},
+	} {
+		start := clock.System.Now()
+		s := &session{
+			client: &clientv3.Client{Lease: renewer{term: tt.renewed}}, id: 1, lasts: 20 * time.Second,
+			probe: func(context.Context) (uint64, error) { return tt.answered, tt.probe },
+		}
+		s.renewed = start.Add(-15 * time.Second)
+		if _, ok := s.outlasting(start, 10*time.Second); ok {
+			t.Errorf("%s: it lasts before it is renewed", name)
+		}
+		if err := s.renew(t.Context()); !errors.Is(err, tt.probe) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok := s.outlasting(start, 10*time.Second); ok != tt.want {
+			t.Errorf("%s: it outlasts the TTL: %v", name, ok)
+		}
+	}
+}
+
+// Nothing is written under an etcd lease that might end too soon.
+func TestNothingIsWrittenUnderAStaleLease(t *testing.T) {
+	t.Parallel()
+	// With a way to no server.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := &store{session: &session{id: 1, life: ctx, lasts: 20 * time.Second, renewed: clock.System.Now().Add(-19500 * time.Millisecond)}}
+	w := &acquisition{store: s, request: vote.Acquire{Key: "name", ID: "id", TTL: time.Second}}
+	if a, again := w.commit(ctx, contents{}); a.Verdict != vote.Unavailable || again {
+		t.Errorf("acquire: %v, %v", a, again)
+	}
+	if a := s.Extend(ctx, vote.Extend{Key: "name", ID: "id", TTL: time.Second}); a.Verdict != vote.Unavailable {
+		t.Errorf("extend: %v", a)
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	t.Parallel()
+	s := &store{base: 1 << 50}
+	last := uint64(0)
+	for _, revision := range []int64{1, 2, 3, 1 << 32, 1<<32 + 1, 1 << 40} {
+		first, err := s.token(revision, 0)
+		if err != nil || first <= last {
+			t.Errorf("%d: the token %d after %d, %v", revision, first, last, err)
+		}
+		if last, err = s.token(revision, 7); err != nil || last != first+7 {
+			t.Errorf("%d: %d, %v", revision, last, err)
+		}
+	}
+	for _, revision := range []int64{0, -1, 1 << 50, 1<<63 - 1} {
+		if token, err := s.token(revision, 0); err == nil {
+			t.Errorf("%d has the token %d", revision, token)
+		}
+	}
+}

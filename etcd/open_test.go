@@ -1,0 +1,237 @@
+package etcd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/etcd"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// What cannot work is refused before anything is sent, with the setting in the error.
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	good := etcd.Cluster{Endpoints: []string{"127.0.0.1:1"}}
+	for name, tt := range map[string]struct {
+		config redlatch.Config
+		change func(*etcd.Cluster)
+		want   string
+	}{
+		"no endpoint":   {change: func(c *etcd.Cluster) { c.Endpoints = nil }, want: "etcd1:2379"},
+		"a URL":         {change: func(c *etcd.Cluster) { c.Endpoints = []string{"http://u:secret@etcd1:2379"} }, want: "Endpoints[0]"},
+		"another's URL": {change: func(c *etcd.Cluster) { c.Endpoints = []string{"a:1", "redis://:secret@b"} }, want: "Endpoints[1]"},
+		"a list":        {change: func(c *etcd.Cluster) { c.Endpoints = []string{"etcd1:2379,etcd2:2379"} }, want: "Endpoints[0]"},
+		"no port":       {change: func(c *etcd.Cluster) { c.Endpoints = []string{"etcd1:secret"} }, want: "Endpoints[0]"},
+		"a last slash":  {change: func(c *etcd.Cluster) { c.Prefix = "/redlatch/" }, want: "Cluster.Prefix"},
+		"not printable": {change: func(c *etcd.Cluster) { c.Prefix = "a\nb" }, want: "Cluster.Prefix"},
+		"no password":   {change: func(c *etcd.Cluster) { c.User = "me" }, want: "Cluster.Password"},
+		"nodes":         {config: redlatch.Config{Nodes: []string{"redis://:secret@a"}}, want: "Config.Nodes"},
+		"node timeout":  {config: redlatch.Config{NodeTimeout: time.Second}, want: "Config.NodeTimeout"},
+		"replicas":      {config: redlatch.Config{Replicas: redlatch.Replicas{Count: 1}}, want: "Config.Replicas"},
+		"deployment":    {config: redlatch.Config{Deployment: "a"}, want: "Config.Deployment"},
+		"no quarantine": {config: redlatch.Config{NoQuarantine: true}, want: "Config.NoQuarantine"},
+		"durable":       {config: redlatch.Config{Durable: true}, want: "Config.Durable"},
+		"strict":        {config: redlatch.Config{Strict: true}, want: "Config.Strict"},
+		"TTL":           {config: redlatch.Config{TTL: time.Microsecond}, want: "Config.TTL"},
+	} {
+		c := good
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		client, err := etcd.OpenWith(tt.config, c)
+		if client != nil || !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(fmt.Sprint(err), tt.want) || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%s: %v, want ErrInvalid with %q", name, err, tt.want)
+		}
+	}
+	if _, err := etcd.Open(config, nil); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("no client: %v", err)
+	}
+	if _, err := etcd.Open(redlatch.Config{TLS: new(tls.Config)}, new(clientv3.Client)); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.TLS") {
+		t.Errorf("TLS beside a client: %v", err)
+	}
+}
+
+// Servers that cannot be reached are no error of Open; a try says so, and Close does not wait for them.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	client, err := etcd.OpenWith(redlatch.Config{}, etcd.Cluster{Endpoints: []string{"127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("TryLock: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock: %v", err)
+	}
+	if s := client.Stats(); s.Unreachable != 1 || s.Contacted != 0 {
+		t.Errorf("Stats: %+v", s)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What others keep under the prefix is an error, and is left alone.
+func TestPrefixOfOthers(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	client := dial(t, c.addrs()...)
+	t.Cleanup(func() { client.Close() })
+	for name, key := range map[string]string{"the key": "", "a key under it": "/x"} {
+		prefix := prefixOf(t) + name[:1]
+		if _, err := client.Put(t.Context(), prefix+key, "theirs"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := etcd.OpenWith(config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix})
+		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), prefix) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if r, err := client.Get(t.Context(), prefix, clientv3.WithPrefix()); err != nil || r.Count != 1 {
+			t.Errorf("%s: it has %v, %v", name, r.Kvs, err)
+		}
+	}
+}
+
+// Somebody deletes the prefix: nothing is granted any more, as tokens might begin anew.
+func TestPrefixIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), prefixOf(t))
+	client := w.open(t)
+	unlock(t, lock(t, client, "name"))
+	if _, err := w.KV.Delete(t.Context(), "/redlatch", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "/redlatch") {
+		t.Error(err)
+	}
+}
+
+// The program's client stays open.
+func TestClientIsNotClosed(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), prefixOf(t))
+	client := w.open(t)
+	unlock(t, lock(t, client, "name"))
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	r, err := w.KV.Get(t.Context(), "/redlatch", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Kvs) != 1 || string(r.Kvs[0].Key) != "/redlatch" {
+		t.Errorf("it has left %v", r.Kvs)
+	}
+}
+
+// With users, one who may not is refused in the server's words.
+func TestUser(t *testing.T) {
+	c := own(t)
+	root := dial(t, c.addrs()...)
+	defer root.Close()
+	prefix := "/locks"
+	for _, user := range []string{"root", "me", "other"} {
+		if _, err := root.UserAdd(t.Context(), user, "secret"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err1 := root.RoleAdd(t.Context(), "root")
+	_, err2 := root.UserGrantRole(t.Context(), "root", "root")
+	_, err3 := root.RoleAdd(t.Context(), "locks")
+	_, err4 := root.RoleGrantPermission(t.Context(), "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err5 := root.UserGrantRole(t.Context(), "me", "locks")
+	_, err6 := root.AuthEnable(t.Context())
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	mine := open(t, config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "me", Password: "secret"})
+	unlock(t, lock(t, mine, "name"))
+	theirs := open(t, config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "other", Password: "secret"})
+	if _, err := theirs.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("another user: %v", err)
+	}
+	if _, err := etcd.OpenWith(config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "me", Password: "wrong"}); err == nil || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("another password: %v", err)
+	}
+}
+
+// What has no meaning with a cluster is ErrInvalid.
+func TestNoMeaning(t *testing.T) {
+	t.Parallel()
+	client := clients(t, common(t), 1)[0]
+	held := lock(t, client, "name")
+	_, take := oneshot.New(client).Take(t.Context(), "name", "id", ttl)
+	_, inspect := oneshot.New(client).Inspect(t.Context(), "name")
+	_, detach := held.Detach()
+	for name, err := range map[string]error{
+		"Take": take, "Inspect": inspect, "Detach": detach,
+		"Admit": client.Admit(t.Context(), "127.0.0.1:2379"),
+	} {
+		if !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := held.Err(); err != nil {
+		t.Error("the lock: ", err)
+	}
+	unlock(t, held)
+}
+
+// The way to the endpoints is TLS throughout.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	web := httptest.NewUnstartedServer(nil) // for its certificate
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	defer web.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", web.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go relay(conn, c.servers[0].addr())
+		}
+	}()
+	secure := config
+	secure.TLS = web.Client().Transport.(*http.Transport).TLSClientConfig
+	client := open(t, secure, etcd.Cluster{Endpoints: []string{listener.Addr().String()}, Prefix: prefixOf(t)})
+	unlock(t, lock(t, client, "name"))
+}
+
+// relay joins two connections until one ends.
+func relay(conn net.Conn, target string) {
+	defer conn.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		io.Copy(server, conn)
+		server.Close()
+	}()
+	io.Copy(conn, server)
+}

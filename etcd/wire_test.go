@@ -1,0 +1,218 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/etcd"
+)
+
+// commit executes a transaction.
+type commit func(ctx context.Context) (*clientv3.TxnResponse, error)
+
+// wire is a program's client on which a write can go wrong at the worst moment.
+type wire struct {
+	clientv3.KV
+	client *clientv3.Client
+	// fault, if any, is called once in place of the next transaction that writes.
+	fault atomic.Pointer[func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error)]
+}
+
+var errLost = errors.New("the answer is lost")
+
+// newWire is one over the cluster, in a namespace of the test's own.
+func newWire(t *testing.T, c *cluster, prefix string) *wire {
+	t.Helper()
+	w := &wire{client: dial(t, c.addrs()...)}
+	t.Cleanup(func() { w.client.Close() })
+	w.KV = namespace.NewKV(w.client.KV, prefix)
+	w.client.KV = w
+	w.client.Watcher = namespace.NewWatcher(w.client.Watcher, prefix)
+	w.client.Lease = namespace.NewLease(w.client.Lease, prefix)
+	return w
+}
+
+// open opens a Client over it, which is closed after the test.
+func (w *wire) open(t *testing.T) *redlatch.Client {
+	t.Helper()
+	client, err := etcd.Open(config, w.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// spoil has f called in place of the next transaction that writes.
+func (w *wire) spoil(f func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error)) {
+	w.fault.Store(&f)
+}
+
+func (w *wire) Txn(ctx context.Context) clientv3.Txn { return &wireTxn{wire: w, ctx: ctx} }
+
+type wireTxn struct {
+	wire   *wire
+	ctx    context.Context
+	cmps   []clientv3.Cmp
+	then   []clientv3.Op
+	orElse []clientv3.Op
+}
+
+func (x *wireTxn) If(c ...clientv3.Cmp) clientv3.Txn  { x.cmps = c; return x }
+func (x *wireTxn) Then(o ...clientv3.Op) clientv3.Txn { x.then = o; return x }
+func (x *wireTxn) Else(o ...clientv3.Op) clientv3.Txn { x.orElse = o; return x }
+
+func (x *wireTxn) Commit() (*clientv3.TxnResponse, error) {
+	commit := func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return x.wire.KV.Txn(ctx).If(x.cmps...).Then(x.then...).Else(x.orElse...).Commit()
+	}
+	if !x.then[0].IsGet() {
+		if f := x.wire.fault.Swap(nil); f != nil {
+			return (*f)(x.ctx, commit)
+		}
+	}
+	return commit(x.ctx)
+}
+
+// The reply to a transaction is lost, which is executed, or not.
+func TestLostReplyOfAGrant(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	prefix := prefixOf(t)
+	w := newWire(t, c, prefix)
+	client, other := w.open(t), newWire(t, c, prefix).open(t)
+	for i, executed := range []bool{true, false, true} {
+		name := fmt.Sprint("name", i)
+		w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+			if executed {
+				commit(ctx)
+			}
+			return nil, errLost
+		})
+		l, err := client.TryLock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.fault.Load() != nil {
+			t.Fatal("no transaction was sent")
+		}
+		if _, err := other.TryLock(t.Context(), name); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("it is held, and another: %v", err)
+		}
+		if l.Token() < uint64(time.Now().UnixMicro()) {
+			t.Errorf("the token %d", l.Token())
+		}
+		if err := l.Extend(t.Context(), ttl); err != nil {
+			t.Error("extend: ", err)
+		}
+		w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+			commit(ctx)
+			return nil, errLost
+		})
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error("the reply to the release is lost, not the lock: ", err)
+		}
+		next, err := other.TryLock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Token() <= l.Token() {
+			t.Errorf("the token %d after %d", next.Token(), l.Token())
+		}
+		unlock(t, next)
+	}
+}
+
+// lose has the next write not sent, and returns where it will be.
+func (w *wire) lose(then func()) <-chan commit {
+	late := make(chan commit, 1)
+	w.spoil(func(_ context.Context, commit commit) (*clientv3.TxnResponse, error) {
+		late <- commit
+		then()
+		return nil, errLost
+	})
+	return late
+}
+
+// A grant reaches the servers after its attempt was given up, and an extension after the next one:
+// neither is executed.
+func TestLateWrites(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), prefixOf(t))
+	client := w.open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	late := w.lose(cancel)
+	if _, err := client.TryLock(ctx, "name"); err == nil {
+		t.Fatal("it is held")
+	}
+	await(t, "the attempt is given up", func() bool {
+		r, err := w.KV.Get(t.Context(), "/redlatch/lock/name/gate")
+		return err == nil && r.Count > 0
+	})
+	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+		t.Errorf("a grant was executed late: %v", err)
+	}
+	held, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late = w.lose(func() {})
+	held.Extend(t.Context(), ttl/2) // it may be tried again
+	if err := held.Extend(t.Context(), ttl); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+		t.Errorf("an extension was executed late: %v", err)
+	}
+	unlock(t, held)
+}
+
+// plant has a lock held by somebody who neither extends nor releases it, and whose etcd lease lives on.
+func (w *wire) plant(t *testing.T, name string) (extend func()) {
+	t.Helper()
+	data := strconv.FormatInt(ttl.Milliseconds(), 10)
+	place := "/redlatch/lock/" + name
+	if _, err := w.KV.Txn(t.Context()).Then(clientv3.OpPut(place+"/held", "planted"), clientv3.OpPut(place+"/lease", data)).Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := w.KV.Put(t.Context(), place+"/lease", data); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A lease that nobody extends is taken over, whatever its etcd lease does, and not before it has been
+// seen at one version for its TTL.
+func TestTakeoverByVersion(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	w := newWire(t, c, prefixOf(t))
+	client := w.open(t)
+	extend := w.plant(t, "name")
+	out := lockIn(t, client, "name")
+	extended := make(chan time.Time, 1)
+	// Once, when the client is about to take over.
+	w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+		extend()
+		extended <- time.Now()
+		return commit(ctx)
+	})
+	got := <-out
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if after := got.at.Sub(<-extended); after < ttl*9/10 {
+		t.Errorf("it was taken over %v after an extension", after)
+	}
+	unlock(t, got.lock)
+}
