@@ -136,7 +136,7 @@
 // themselves, across processes; Lock.Detach makes such a lock of one that is held. Package doctor looks at
 // the nodes and says whether they are fit for locks. Package fence has guards that check
 // tokens, package goredis locks over go-redis clients, package zookeeper keeps the same locks
-// in an ensemble of ZooKeeper.
+// in an ensemble of ZooKeeper, package etcd in a cluster of etcd.
 //
 // # Other lockers
 //

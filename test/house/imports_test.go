@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"doctor":    {".", "internal/hook", "internal/node"},
 	"fence":     {},
 	"goredis":   {".", "internal/driver", "internal/hook", "internal/redisconn"},
+	"etcd":      {".", "internal/hook", "internal/printable", "internal/quorum"},
 	"zookeeper": {".", "internal/hook", "internal/printable", "internal/quorum"},
 	"legacy":    {".", "internal/driver", "internal/redisconn"},
 
