@@ -46,7 +46,7 @@ type Observer interface {
 // NodeQuarantined, NodeAdmitted, NodeUnreachable and NodeReachable. Others may be added.
 type Event interface{ event() }
 
-// LockAcquired: a call got its lock.
+// LockAcquired says that a call got its lock.
 type LockAcquired struct {
 	Name  string
 	Token uint64
@@ -58,7 +58,7 @@ type LockAcquired struct {
 	RoundTrip time.Duration
 }
 
-// LockFailed: a call did not get its lock.
+// LockFailed says that a call did not get its lock.
 type LockFailed struct {
 	Name string
 	// Err is what the call returns: errors.Is tells why (Client.Lock).
@@ -68,7 +68,7 @@ type LockFailed struct {
 	Tries  int
 }
 
-// LockExtended: a quorum of nodes has extended a lock, in the background or for Lock.Extend.
+// LockExtended says that a quorum of nodes has extended a lock, in the background or for Lock.Extend.
 type LockExtended struct {
 	Name  string
 	Token uint64
@@ -76,7 +76,7 @@ type LockExtended struct {
 	Until time.Time
 }
 
-// LockNotExtended: no quorum has extended a lock, which is held as long as it was.
+// LockNotExtended says that no quorum has extended a lock, which is held as long as it was.
 type LockNotExtended struct {
 	Name  string
 	Token uint64
@@ -87,7 +87,7 @@ type LockNotExtended struct {
 	Until time.Time
 }
 
-// LockLost: a lock that was held is lost.
+// LockLost says that a lock that was held is lost.
 type LockLost struct {
 	Name  string
 	Token uint64
@@ -101,7 +101,7 @@ type LockLost struct {
 	Held time.Duration
 }
 
-// LockReleased: a holder is done with a lock, by Unlock, at the end of Do, by Close or by Detach.
+// LockReleased says that a holder is done with a lock, by Unlock, at the end of Do, by Close or by Detach.
 type LockReleased struct {
 	Name  string
 	Token uint64
@@ -112,7 +112,7 @@ type LockReleased struct {
 	Err error
 }
 
-// NodeQuarantined: this client has asked a node for its vote, and it may have forgotten locks and
+// NodeQuarantined says that this client has asked a node for its vote, and it may have forgotten locks and
 // does not vote yet. It is observed again when its end is found to be another.
 type NodeQuarantined struct {
 	Node string
@@ -123,12 +123,12 @@ type NodeQuarantined struct {
 	Until time.Time
 }
 
-// NodeAdmitted: a node whose quarantine was observed votes.
+// NodeAdmitted says that a node whose quarantine was observed votes.
 type NodeAdmitted struct {
 	Node, RunID string
 }
 
-// NodeUnreachable: a node could not be connected to, or has not answered a command for longer than
+// NodeUnreachable says that a node could not be connected to, or has not answered a command for longer than
 // NodeTimeout when it was to be asked for its vote. A Cluster is unreachable when that is so of
 // all slots that were used.
 type NodeUnreachable struct {
@@ -136,7 +136,7 @@ type NodeUnreachable struct {
 	Err  error
 }
 
-// NodeReachable: a node that was unreachable answers.
+// NodeReachable says that a node that was unreachable answers.
 type NodeReachable struct {
 	Node string
 }

@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"fence":   {},
 	"goredis": {".", "internal/driver", "internal/hook", "internal/redisconn"},
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
+	"otel":    {"."},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
 	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
@@ -62,6 +63,7 @@ var allowed = map[string][]string{
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},
 	"examples/cron-once":                            {"."},
 	"examples/gocron":                               {"."},
+	"otel/examples/prometheus":                      {".", "otel"},
 	"bench":                                         {},
 	"interop":                                       {},
 	"fence/guardtest":                               {},
