@@ -5,8 +5,8 @@ go 1.26.0
 require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/prometheus v0.315.1
-	github.com/redlatch/redlatch v0.0.0
-	github.com/redlatch/redlatch/otel v0.0.0
+	github.com/redlatch/redlatch v0.1.0
+	github.com/redlatch/redlatch/otel v0.1.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.yaml.in/yaml/v3 v3.0.5
