@@ -19,19 +19,19 @@ import (
 // do not know.
 //
 // Observe is called by the goroutine to which it happens, which waits for it, and while the client
-// holds no mutex. That is the goroutine that locks, extends or unlocks, one that asks whether the lock
-// is lost, or one of the client's own. It is called by several at once, and must be safe
-// for that. It is to return at once: the time that it takes is taken from the lock's, and renewals
-// wait for it. It may call Stats, and methods of the client and of locks that do not block; it must
-// not wait for the client, as by Lock, Unlock or Close. A panic is not caught: it is
-// the goroutine's, and on one of the client's own it ends the program.
+// holds no mutex: by the one that locks, extends or unlocks, by one that asks whether the lock is
+// lost, or by one of the client's own. It is called by several at once. It is to return at
+// once: a lock's time runs meanwhile, and its renewal waits. It may call Stats; it must not
+// wait for the client, as by Lock, Unlock or Close. A panic is not caught: a lock that was being
+// acquired is left to run out, and on a goroutine of the client's own the program ends.
 //
-// ctx has the values of the ctx that Lock, TryLock, Do or TryDo was given, and may be done. For events of
-// nodes it is context.Background().
+// ctx has the values of the ctx that Lock, TryLock, Do or TryDo was given, and may be done. For
+// events of nodes it is context.Background().
 //
-// Each call that locks, unless its arguments are refused, ends with LockAcquired or LockFailed. Each
-// lock that was acquired ends with LockLost or LockReleased, one of them and once; what comes of it
-// before lies between the two, but an extension under way when it ends may be observed after that.
+// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or the
+// client was closed before. Each lock that was acquired ends with LockLost or LockReleased, one of
+// them and once. LockExtended and LockNotExtended lie between, but for those of an extension that
+// is under way when the lock ends, which may be observed after that.
 // LockReleased comes when the nodes have answered, which may be after the next holder's
 // LockAcquired. NodeUnreachable and NodeReachable of a node alternate, beginning with the
 // former, and one is observed after the other. NodeAdmitted comes after the NodeQuarantined of

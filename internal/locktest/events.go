@@ -6,12 +6,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch"
 )
 
 // Events is a redlatch.Observer that keeps what it is told.
 type Events struct {
+	// Client, once there is one, is asked for its Stats at each event, as an Observer may.
+	Client atomic.Pointer[redlatch.Client]
+
 	mu  sync.Mutex // guards what follows
 	all []redlatch.Event
 	ctx []context.Context
@@ -19,6 +23,9 @@ type Events struct {
 
 // Observe keeps an event.
 func (e *Events) Observe(ctx context.Context, event redlatch.Event) {
+	if client := e.Client.Load(); client != nil {
+		client.Stats()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all, e.ctx = append(e.all, event), append(e.ctx, ctx)

@@ -28,6 +28,7 @@ func TestObserverOfReach(t *testing.T) {
 			c := locktest.Config(locktest.ProxyURLs(proxies)...)
 			c.Observer = events
 			client := locktest.Open(t, c)
+			events.Client.Store(client)
 			locks := 0
 			lock := func() {
 				locks++ // what is left of the lock before is in nobody's way

@@ -21,7 +21,9 @@ func observed(t *testing.T, n int) (*redlatch.Client, *locktest.Events, redlatch
 	c := locktest.Config(redistest.URLs(locktest.Shared(t, n))...)
 	watched := c
 	watched.Observer = events
-	return locktest.Open(t, watched), events, c
+	client := locktest.Open(t, watched)
+	events.Client.Store(client)
+	return client, events, c
 }
 
 // expectKinds expects the events of these types alone.
@@ -241,6 +243,7 @@ func TestObserverOfALoss(t *testing.T) {
 			c := locktest.Config(locktest.ProxyURLs(proxies)...)
 			c.Observer, c.NodeTimeout = events, 50*time.Millisecond
 			client := locktest.Open(t, c)
+			events.Client.Store(client)
 			options := []redlatch.Option{redlatch.WithTTL(time.Second)}
 			if maxHold {
 				options = append(options, redlatch.WithMaxHold(time.Millisecond))

@@ -18,6 +18,7 @@ func TestObserverOfQuarantine(t *testing.T) {
 	c := locktest.WithQuarantine(server.URL())
 	c.Observer = events
 	client := locktest.Open(t, c)
+	events.Client.Store(client)
 	locktest.Vouch(t, client, "n0")
 	locktest.TryUntilAnswered(t, client, t.Name())
 	if kinds := events.Kinds(); strings.Contains(kinds, "Node") {

@@ -18,6 +18,7 @@ func TestClusterObserver(t *testing.T) {
 		events := new(locktest.Events)
 		c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
 		client := locktest.Open(t, c.config)
+		events.Client.Store(client)
 		c.admit(t, client)
 		for i := range c.Masters {
 			locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
