@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/house",
+	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/house",
 	"test/locking", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -51,6 +51,9 @@ var allowed = map[string][]string{
 	"goredis": {".", "internal/driver", "internal/hook", "internal/redisconn"},
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 
+	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
+	"internal/memory": {"internal/driver"},
+
 	"cmd/internal/commandline":                      {"internal/redisconn"},
 	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
 	"cmd/redlatch-torture":                          {".", "cmd/internal/commandline", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
@@ -62,6 +65,7 @@ var allowed = map[string][]string{
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},
 	"examples/cron-once":                            {"."},
 	"examples/gocron":                               {"."},
+	"examples/testing":                              {"."},
 	"bench":                                         {},
 	"interop":                                       {},
 	"fence/guardtest":                               {},
@@ -69,6 +73,7 @@ var allowed = map[string][]string{
 	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
+	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},
 	"internal/sim":                                  {"internal/driver", "internal/hook", "internal/sim/server"},
