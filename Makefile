@@ -83,6 +83,7 @@ bench: ## side by side with other libraries and with the floor
 
 bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x ./internal/... ./test/...
+	cd goredis && go test -run=NONE -bench=. -benchtime=1x .
 	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
 
 # FUZZ is how long each fuzz test runs.

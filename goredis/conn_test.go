@@ -28,7 +28,7 @@ func TestSuite(t *testing.T) {
 				options := options
 				options.Addr, options.ReadTimeout = s.Addresses[0], readTimeout
 				client := redis.NewClient(&options)
-				return owned(t, newBatchConn(client), client)
+				return owned(t, newListenConn(client), client)
 			}})
 		})
 	}
@@ -38,7 +38,7 @@ func TestSuiteSentinels(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
 		client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addresses, ReadTimeout: readTimeout})
-		return owned(t, newBatchConn(client), client)
+		return owned(t, newListenConn(client), client)
 	}})
 }
 

@@ -19,8 +19,13 @@
 //   - Nobody is told of a connection that broke. A restart, a failover or another
 //     server behind the address shows when the next step there is refused, which asks
 //     for the server that was admitted.
-//   - Nobody is woken up when a lock is released: who is first in the queue looks every
-//     30 ms.
+//   - Wake-ups come by one more connection to each server, which is made when somebody first
+//     waits. While it is being made, or broken, who is first in the queue looks every 30 ms, and
+//     so it does where the client has no Subscribe, as a [Processor] may have none; where the
+//     user may not SUBSCRIBE or PUBSUB NUMSUB; and always in a Cluster. If the connection hangs, or
+//     leads to another server than the commands, it takes 6 s to see that, in which one who waits
+//     looks every 1.5 s.
+//   - Nobody is told when another library releases the lock: who is first looks every 30 ms.
 //   - Every command takes a connection of the pool while it is under way: with
 //     many callers, make the pool large (Options.PoolSize), as those who find none
 //     wait.
@@ -185,7 +190,9 @@ func attachment(client Processor) (hook.Node, error) {
 		if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 			name = "" // that of a failover client is the same for all
 		}
-		return hook.Node{Name: name, Dial: func() driver.Conn { return newBatchConn(c) }}, nil
+		return hook.Node{Name: name, Dial: func() driver.Conn { return newListenConn(c) }}, nil
+	case subscriber:
+		return hook.Node{Dial: func() driver.Conn { return newListenConn(c) }}, nil
 	case pipeliner:
 		return hook.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	default:

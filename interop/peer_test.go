@@ -42,9 +42,17 @@ var libraries = []library{
 	{"redis-semaphore Mutex", npm("redis-semaphore"), true, 1, "mutex:{name}", openNode("redis-semaphore")},
 	{"redis-semaphore RedlockMutex", npm("redis-semaphore"), true, 3, "mutex:{name}", openNode("redis-semaphore")},
 	{"redis-py Lock", redisPyVersion, false, 1, "{name}", openRedisPy},
+	{"PHPRedisMutex", phpRedisMutexVersion, false, 3, "lock_{name}", openPHPRedisMutex},
+	{"Redlock-rb", itself("2.0.6"), true, 3, "{name}", openRedlockRB},
+	{"Redlock-py", itself("1.0.6"), true, 3, "{name}", openRedlockPy},
+	{"Redlock-php", itself("f063a98"), true, 3, "{name}", openRedlockPHP},
+	{"Redis::DistLock", itself("0.07"), true, 3, "{name}", openDistLock},
+	{"Redlock-cpp", itself("f862733"), true, 3, "{name}", openRedlockCPP},
+	{"Redlock-cs", itself("2.0.0"), true, 3, "{name}", openRedlockCS},
 	{"RedLock.net", itself("2.3"), true, 3, "redlock:{name}", openRedLockNet},
 	{"pottery Redlock", itself("3.0.0"), true, 3, "redlock:{name}", openPottery},
 	{"python-redis-lock", itself("4.0.0"), true, 1, "lock:{name}", openPythonRedisLock},
+	{"StackExchange.Redis", itself("2.10.1"), true, 1, "{name}", openStackExchange},
 }
 
 func itself(version string) func(*testing.T) string {

@@ -20,8 +20,8 @@ import (
 // another.
 const python = "/usr/bin/python3"
 
-// process is a peer in another language: node/peer.js or python/peer.py, which
-// take one line a request and answer with one.
+// process is a peer in another language: node/peer.js, python/peer.py or
+// php/peer.php, which take one line a request and answer with one.
 type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -137,4 +137,20 @@ func redisPyVersion(t *testing.T) string {
 		t.Fatalf("%v: %s; `make setup` installs python3-redis", err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+func openPHPRedisMutex(t *testing.T, nodes []*redistest.Server) peer {
+	p := startProcess(t, append([]string{"php", "php/peer.php"}, addresses(nodes)...)...)
+	t.Log(p.self)
+	return p
+}
+
+// phpRedisMutexVersion is that of Debian's package, which adds what it has changed.
+func phpRedisMutexVersion(t *testing.T) string {
+	out, err := exec.Command("dpkg-query", "-W", "-f", "${Version}", "php-malkusch-lock").Output()
+	if err != nil {
+		t.Fatalf("%v; `make setup` installs php-malkusch-lock", err)
+	}
+	version, _, _ := strings.Cut(string(out), "+")
+	return version
 }

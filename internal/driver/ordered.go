@@ -175,7 +175,7 @@ func FirstKey(args []string) int {
 			return 0
 		}
 		at = 3
-	case "PING", "INFO", "TIME", "CONFIG", "ACL", "WAIT", "WAITAOF", "SCRIPT", "CLUSTER", "SENTINEL":
+	case "PING", "INFO", "TIME", "PUBSUB", "CONFIG", "ACL", "WAIT", "WAITAOF", "SCRIPT", "CLUSTER", "SENTINEL":
 		return 0
 	}
 	if at >= len(args) {

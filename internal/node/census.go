@@ -20,6 +20,9 @@ type Census struct {
 
 	mu   sync.Mutex // guards what follows; nothing is called while it is held
 	runs []string
+	// duplicate is what Err returns: worked out when a report changes something, as each call of a
+	// client asks for it.
+	duplicate error
 	// servers are the processes behind each node that is a Cluster.
 	servers []clusterServers
 	// records read the nodes' records of the deployment.
@@ -33,10 +36,11 @@ type clusterServers struct {
 	slots  map[string]int    // how many slots a run answers for
 }
 
-func (s *clusterServers) report(slot, run string) {
+// report returns whether the answer is another than the last.
+func (s *clusterServers) report(slot, run string) (changed bool) {
 	before := s.ofSlot[slot]
 	if run == before {
-		return
+		return false
 	}
 	if s.ofSlot == nil {
 		s.ofSlot, s.slots = make(map[string]string), make(map[string]int)
@@ -46,6 +50,7 @@ func (s *clusterServers) report(slot, run string) {
 	}
 	s.ofSlot[slot] = run
 	s.slots[run]++
+	return true
 }
 
 // recordReader reads one node's record of the deployment, nil if it has none. It waits for
@@ -81,6 +86,11 @@ func (e *DuplicateError) Error() string {
 func (c *Census) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.duplicate
+}
+
+// duplicates works out what Err returns. The caller holds c.mu.
+func (c *Census) duplicates() error {
 	// rule: distinct-servers
 	for i, run := range c.runs {
 		if run == "" {
@@ -134,8 +144,11 @@ func (c *Census) readers() []recordReader {
 // report says that the server process run answers behind node i.
 func (c *Census) report(i int, run string) {
 	c.mu.Lock()
-	c.runs[i] = run
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.runs[i] != run {
+		c.runs[i] = run
+		c.duplicate = c.duplicates()
+	}
 }
 
 // reportSlot says that the server process run answers for a slot of node i, a Cluster.
@@ -144,8 +157,10 @@ func (c *Census) reportSlot(i int, slot, run string) {
 		return
 	}
 	c.mu.Lock()
-	c.servers[i].report(slot, run)
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.servers[i].report(slot, run) {
+		c.duplicate = c.duplicates()
+	}
 }
 
 // members returns each node's name with the last run seen behind it, "" when

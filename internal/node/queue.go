@@ -103,14 +103,41 @@ func (n *Node) listen(ctx context.Context) bool {
 	if start {
 		n.background.Go(func() { n.receive(l, s, connection) })
 	}
-	select {
-	case <-s.settled:
-	case <-ctx.Done():
+	if !s.await(ctx) {
 		return false
 	}
 	n.wakeUps.mu.Lock()
 	defer n.wakeUps.mu.Unlock()
 	return n.wakeUps.attempt == s
+}
+
+// hasSettled reports whether the subscription has settled.
+func (s *subscription) hasSettled() bool {
+	select {
+	case <-s.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// await reports whether the subscription has settled in half of the time that ctx leaves: one
+// that takes a connection of its own is slow, and the step has to be sent yet.
+func (s *subscription) await(ctx context.Context) bool {
+	if s.hasSettled() {
+		return true
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	select {
+	case <-s.settled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // receive takes in the node's calls until the connection breaks.
@@ -121,6 +148,7 @@ func (n *Node) receive(l driver.Listener, s *subscription, connection uint64) {
 			n.options.Woken(w)
 		}
 	})
+	stood := s.hasSettled() // else nobody has relied on it
 	n.wakeUps.mu.Lock()
 	n.wakeUps.attempt = nil
 	if isReply(err) {
@@ -128,7 +156,7 @@ func (n *Node) receive(l driver.Listener, s *subscription, connection uint64) {
 	}
 	n.wakeUps.mu.Unlock()
 	settle()
-	if n.life.Err() == nil {
+	if stood && n.life.Err() == nil {
 		n.options.Changed("")
 	}
 }

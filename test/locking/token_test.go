@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,6 +116,7 @@ func runTokens(t *testing.T, servers []*redistest.Server, faults bool) {
 	watch := &register{largest: make(map[string]uint64)}
 	var workers sync.WaitGroup
 	clients := make([]*redlatch.Client, len(offsets))
+	var struck atomic.Int32
 	for i, offset := range offsets {
 		clients[i] = openAt(t, servers, offset)
 		names := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -132,16 +134,15 @@ func runTokens(t *testing.T, servers []*redistest.Server, faults bool) {
 				}
 				lock.Unlock(ctx)
 				watch.mu.Lock()
-				done = watch.holders >= holders
+				done = watch.holders >= holders && (!faults || struck.Load() > 0)
 				watch.mu.Unlock()
 			}
 		})
 	}
 	finished := make(chan struct{})
 	go func() { workers.Wait(); close(finished) }()
-	struck := 0
 	if faults {
-		struck = strike(t, servers, rand.New(rand.NewPCG(seed, 99)), finished)
+		strike(t, servers, rand.New(rand.NewPCG(seed, 99)), finished, &struck)
 	}
 	<-finished
 
@@ -150,26 +151,23 @@ func runTokens(t *testing.T, servers []*redistest.Server, faults bool) {
 		second += client.Stats().SecondRounds
 		acquired += client.Stats().Acquired
 	}
-	t.Logf("%d holders, %d faults, %d second rounds", acquired, struck, second)
-	if faults && struck == 0 {
-		t.Error("no fault struck: nothing was shown")
-	}
+	t.Logf("%d holders, %d faults, %d second rounds", acquired, struck.Load(), second)
 }
 
 // strike has one node at a time restart empty, hang, or have its clock stepped
 // by up to a second, until finished.
-func strike(t *testing.T, servers []*redistest.Server, chance *rand.Rand, finished <-chan struct{}) (struck int) {
+func strike(t *testing.T, servers []*redistest.Server, chance *rand.Rand, finished <-chan struct{}, struck *atomic.Int32) {
 	offsets := make([]time.Duration, len(servers))
 	var killed time.Time
 	for {
 		select {
 		case <-finished:
-			return struck
+			return
 		case <-time.After(time.Duration(20+chance.IntN(200)) * time.Millisecond):
 		}
 		i := chance.IntN(len(servers))
 		server := servers[i]
-		struck++
+		struck.Add(1)
 		switch fault := chance.IntN(6); {
 		case fault == 0 && time.Since(killed) > 2*locktest.RestartQuarantine:
 			// One at a time, so that a quorum of several nodes stays admitted.
@@ -177,7 +175,7 @@ func strike(t *testing.T, servers []*redistest.Server, chance *rand.Rand, finish
 			server.Kill()
 			if err := server.RestartEmpty(t.Context()); err != nil {
 				t.Error(err)
-				return struck
+				return
 			}
 		case fault < 3:
 			if err := server.Pause(); err != nil {

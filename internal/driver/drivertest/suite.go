@@ -61,6 +61,11 @@ var parts = []struct {
 	{"an abandoned command goes on", abandoned},
 	{"callers leave a hung server", hung},
 	{"close", closing},
+	{"messages are heard in order", hears},
+	{"messages are heard until the connection is cut", hearsUntilCut},
+	{"messages are heard unless the user may not", hearsUnlessDenied},
+	{"messages are heard until close", hearsUntilClose},
+	{"a script watches what it reads", watches},
 }
 
 // run is one test under way.

@@ -350,12 +350,7 @@ func (p *planner) shape(it *item) {
 	case starve:
 		it.for_ = between(ttl/2, 3*ttl/2)
 	}
-	if it.kind == failback || it.kind == settings || traits[it.kind].client {
-		it.whom = p.rand.IntN(variants)
-	}
-	if it.kind == stranger && p.topology.alone() {
-		it.whom %= len(strangers) - 1 // not the last, other nodes: one that cannot be reached says nothing
-	}
+	it.whom = p.variant(it.kind)
 	if it.step != 0 && p.rand.IntN(2) == 0 {
 		it.step = -it.step
 	}
@@ -369,6 +364,17 @@ func (p *planner) shape(it *item) {
 
 // variants is what each number of variants of a fault divides.
 const variants = 120
+
+// variant draws which of its variants a fault is, if its kind has any.
+func (p *planner) variant(k kind) int {
+	switch {
+	case k == stranger && p.topology.alone():
+		return p.rand.IntN(variants) % (len(strangers) - 1) // not the last, other nodes: one that cannot be reached says nothing
+	case k == failback, k == settings, traits[k].client:
+		return p.rand.IntN(variants)
+	}
+	return 0
+}
 
 // otherMaxTTL draws one that is not the deployment's, nor any stranger's.
 func (p *planner) otherMaxTTL() time.Duration {
