@@ -199,7 +199,7 @@ func (s *twoServers) step() {
 // A node in memory answers as a server that runs the scripts.
 func TestMemoryAnswersAsTheScripts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
-	for range 200 {
+	for range 60 {
 		s := newTwoServers(t, rng)
 		for range 500 {
 			s.step()
