@@ -1,10 +1,11 @@
-# Every target installs what it needs of a fresh Debian machine, as root.
+# Every target installs what it needs of a fresh Debian machine, as root, where it is not there.
 
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 REVIVE := github.com/mgechev/revive@v1.15.0
 MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 
 .DEFAULT_GOAL := help
 
@@ -17,12 +18,24 @@ setup: ## install servers and tools (Debian, root)
 
 # What the interoperation tests run of npm, as its lock file has it.
 $(NPM): interop/node/package-lock.json
-	@command -v npm >/dev/null || ./setup.sh nodejs npm
+	$(call needs,npm,nodejs npm)
 	npm --prefix interop/node ci --no-audit --no-fund
 	@touch $@
 
+# needs installs packages, or all there are, where one of the programs is missing.
+needs = @for p in $(1); do command -v $$p >/dev/null || exec ./setup.sh $(2); done
+
+servers:
+	$(call needs,redis-server redis-sentinel redis-cli gcc,redis-server redis-sentinel redis-tools gcc libc6-dev)
+
+everything:
+	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql)
+
+race-alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
+test race-waiting: everything
+
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
-	@command -v redis-server >/dev/null || ./setup.sh redis-server
+	$(call needs,redis-server,redis-server)
 	go run ./cmd/redlatch-torture demo
 
 # What starts no server.
@@ -58,6 +71,7 @@ race-computing:
 	$(call tested,-race -p 1,-E,$(COMPUTING))
 
 plain:
+	$(call needs,spin gcc,spin gcc libc6-dev)
 	$(call tested,,-E,$(PLAIN))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
@@ -104,11 +118,10 @@ torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR f
 	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch-torture run --for 60s --report $$reports
 
 torture-peers: ## other libraries under the same faults, and a table
-	command -v npm >/dev/null || ./setup.sh npm
+	$(call needs,npm,nodejs npm)
 	cd bench && go run ./torture --for 4m --seed 42
 
 margins: ## how long before its key expires COMMAND of redlatch run is dead, idle and busy: the tables of docs/run.md
-	@command -v redis-server >/dev/null || ./setup.sh redis-server
 	cd cmd/redlatch && go test -count=1 -timeout 40m -run TestMargins -v . -margins
 
 sim: ## simulated time and faults, from new seeds, until stopped
@@ -121,6 +134,7 @@ storm: ## a Cluster and Sentinels under faults, and their locks, which is too mu
 	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
 
 spec: ## the model, at its larger size
+	$(call needs,spin gcc,spin gcc libc6-dev)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
 # What only computes has the time that race-alone leaves, and says what it came to afterwards.
@@ -129,6 +143,30 @@ side-by-side:
 	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
 	$(MAKE) race-alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
+VERSION_FILE := cmd/internal/commandline/version.go
+VERSION = $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' $(VERSION_FILE))
+
+version: ## set the version of all modules: V=v0.2.0
+	@echo "$(V)" | grep -qxE 'v[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?' || { echo "version: give V=v0.2.0, not \"$(V)\"" >&2; exit 1; }
+	sed -i 's/^const Version = ".*"/const Version = "$(V)"/' $(VERSION_FILE)
+	sed -i -E 's#(github.com/redlatch/redlatch[^ ]*) v[^ ]+#\1 $(V)#' go.work $(addsuffix /go.mod,$(filter-out .,$(MODULES)))
+
+tags: ## tag the commit with the version, for each module
+	for m in $(MODULES); do git tag -m $(VERSION) "$$(echo "$$m/$(VERSION)" | sed 's#^\./##')" || exit 1; done
+
+# What goes with the programs into their archives.
+share:
+	mkdir -p share/man/man1 share/completions
+	go run ./cmd/redlatch man >share/man/man1/redlatch.1
+	for s in bash zsh fish; do go run ./cmd/redlatch completion $$s >share/completions/redlatch.$$s || exit 1; done
+
+release-check: ## whether .goreleaser.yaml is well-formed
+	go run $(GORELEASER) check
+
+release: ## build and publish what the tag of this commit names
+	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
+
 ci: setup lint race-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
 
-.PHONY: help setup demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once fuzz fuzz-tool torture torture-peers margins sim sim-once storm spec ci
+.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once fuzz fuzz-tool \
+	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci

@@ -112,9 +112,23 @@
 // on disk cannot be seen from its present settings: Config.Durable is your word for it,
 // which saves the quarantine after a restart.
 //
-// The quarantine needs Redis 7.0 or Valkey 7.2, and the right to use EVAL, EVALSHA and
-// INFO, and CLUSTER in a Cluster. docs/restarts.md in the repository says what restarts,
-// failovers and changes cost in each topology, and what the operator vouches for.
+// The quarantine needs Redis 7.0 or Valkey 7.2. docs/restarts.md in the repository says what
+// restarts, failovers and changes cost in each topology, and what the operator vouches for.
+//
+// # Rights
+//
+// The user of a node's URL needs these (Redis documentation, "ACL"), with the names of the locks in
+// place of job/*:
+//
+//	~job/* ~redlatch:* &redlatch:wake:*
+//	+eval +evalsha +info +ping +time +get +mget +set +psetex +del +pttl +pexpire
+//	+zadd +zrem +zrange +zrank +zscore +publish +subscribe
+//	+client|tracking +client|caching +client|id +client|kill
+//
+// The last two are for one node alone. Beside these, Config.Replicas needs +wait, or +waitaof for
+// Fsync; a URL with a database number, +select; a Cluster, +cluster and +asking; List and Waiters,
+// +scan and +getrange; package oneshot with CommandsWatch, +watch, +unwatch, +multi and +exec.
+// Package doctor tells more with +config|get, +acl|whoami and +type.
 //
 // # Other packages
 //

@@ -76,7 +76,7 @@ type pipeliner interface {
 // Open is [redlatch.Open] over clients, each of which leads to one node: a
 // server, a master that Sentinels watch, or a whole Cluster. They are used as
 // they are, and not closed by Client.Close, which waits for what is under way on
-// them: their ReadTimeout at most.
+// them: their ReadTimeout at most, and their DialTimeout where a connection is being made.
 //
 // Config.Nodes then has a name for each client in place of a URL, by which all
 // clients of a deployment must call the node. It may be left out for a client of

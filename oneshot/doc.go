@@ -20,15 +20,16 @@
 // A call sends one of the following to a node, by what the node supports or as [Config]
 // says:
 //
-//	                extend       release              tested on
+//	                extend       release              seen on
 //	scripts         script       script               Redis 7.0, Valkey 8.0, 8.1, 9.1
 //	native          SET IFEQ     DELEX IFEQ           Redis 7.0, translated into scripts on the way
 //	native          SET IFEQ     DELIFEQ              Valkey 9.1; elsewhere translated
 //	native          SET IFEQ     SET IFEQ PX 1        Valkey 8.1; elsewhere translated
 //	transactions    WATCH        WATCH                Redis 7.0, Valkey 8.0, 8.1, 9.1
 //
-// DELEX came with Redis 8.4, on which this was not tested. Only scripts can tell whether a node
-// is admitted, so the others need NoQuarantine. They do not raise the counter of fencing
-// tokens, and a release by them wakes nobody up: waiting clients learn of it from the server's
-// notice of the changed key, or by a timer.
+// The tests run on Redis 7.0 and Valkey 8.0; on Valkey 8.1 and 9.1 they were run once. DELEX came
+// with Redis 8.4, on which this was not tested. Only scripts can tell whether a node is admitted,
+// so the others need NoQuarantine. They do not raise the counter of fencing tokens, and a release
+// by them wakes nobody up: waiting clients learn of it from the server's notice of the changed
+// key, or by a timer.
 package oneshot

@@ -34,5 +34,5 @@
 // It has one node, so what takes several is not seen: a minority that fails, votes that split.
 // It never restarts, is never kept out by a quarantine and has no replicas. It does not speak
 // Redis: a program that reads keys itself, package doctor and redlatch.List need a server. The
-// guide docs/testing.md in the repository has these other ways.
+// guide docs/guides/testing.md in the repository has these other ways.
 package redlatchtest

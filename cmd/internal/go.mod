@@ -3,7 +3,7 @@ module github.com/redlatch/redlatch/cmd/internal
 go 1.26.0
 
 require (
-	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 )

@@ -67,7 +67,7 @@ func parseAndRun(args []string) error {
 	case errors.Is(err, pflag.ErrHelp):
 		return commandline.WriteHelp(os.Stdout, selected)
 	case errors.Is(err, commandline.ErrVersion):
-		_, err := fmt.Println(version())
+		_, err := fmt.Println(commandline.VersionLine("redlatch-torture"))
 		return err
 	case err != nil:
 		return usage("see "+selected.CommandPath()+" --help", "%s", err)

@@ -77,7 +77,7 @@ func parseAndRun(args []string, out *printer) error {
 	case errors.Is(err, pflag.ErrHelp):
 		err = commandline.WriteHelp(os.Stdout, selected)
 	case errors.Is(err, commandline.ErrVersion):
-		_, err = fmt.Fprintln(os.Stdout, version())
+		_, err = fmt.Fprintln(os.Stdout, commandline.VersionLine("redlatch"))
 	case err != nil:
 		if end, ok := errors.AsType[*outcome](err); ok {
 			return end

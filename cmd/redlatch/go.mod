@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/creack/pty v1.1.24
-	github.com/redlatch/redlatch v0.0.0
-	github.com/redlatch/redlatch/cmd/internal v0.0.0
+	github.com/redlatch/redlatch v0.1.0
+	github.com/redlatch/redlatch/cmd/internal v0.1.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10

@@ -71,9 +71,12 @@ const limit = 3 * time.Minute
 //	await-stopped FILE...   wait until they are stopped
 //	[!] running FILE...     whether they have not
 //	less FILE1 FILE2        compare the numbers on the last lines
-func TestScript(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+func TestScript(t *testing.T) { testscript.Run(t, scripts("testdata/script")) }
+
+// scripts are those in a folder, with the commands of TestScript.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -122,7 +125,7 @@ func TestScript(t *testing.T) {
 			"running":       running,
 			"less":          less,
 		},
-	})
+	}
 }
 
 type worldKey struct{}

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -20,14 +18,6 @@ func (versionCmd) line() *cobra.Command {
 }
 
 func (versionCmd) Run(*printer) error {
-	_, err := fmt.Fprintln(os.Stdout, version())
+	_, err := fmt.Fprintln(os.Stdout, commandline.VersionLine("redlatch"))
 	return err
-}
-
-func version() string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
-	}
-	return fmt.Sprintf("redlatch %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

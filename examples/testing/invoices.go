@@ -1,4 +1,4 @@
-// Package invoices is a program that locks, so that docs/testing.md can say how it is tested: on a
+// Package invoices is a program that locks, so that docs/guides/testing.md can say how it is tested: on a
 // client in memory, on miniredis, and on servers.
 package invoices
 

@@ -3,7 +3,7 @@ module github.com/redlatch/redlatch/internal/sim
 go 1.26.0
 
 require (
-	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch v0.1.0
 	github.com/yuin/gopher-lua v1.1.1
 )
 

@@ -26,8 +26,8 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/house",
-	"test/locking", "test/restart", "test/topology", "test/waiting",
+	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
+	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
 // allowed are the packages of this project that each package may import beside the leaves. The
@@ -74,6 +74,7 @@ var allowed = map[string][]string{
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
+	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},
 	"internal/sim":                                  {"internal/driver", "internal/hook", "internal/sim/server"},
@@ -83,8 +84,10 @@ var allowed = map[string][]string{
 	"internal/urltest":                              {},
 	"spec":                                          {},
 	"test/faults":                                   {},
+	"test/guides":                                   {},
 	"test/house":                                    {},
 	"test/locking":                                  {},
+	"test/release":                                  {},
 	"test/restart":                                  {},
 	"test/topology":                                 {},
 	"test/waiting":                                  {},

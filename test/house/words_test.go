@@ -60,7 +60,7 @@ func sources(t *testing.T, folders ...string) []string {
 var library = []string{
 	".", "oneshot", "doctor", "fence", "legacy", "goredis", "redlatchtest", "internal/memory", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/node", "internal/script",
 	"internal/admission", "internal/redisconn", "internal/driver", "internal/hook", "internal/clock", "internal/locktest", "internal/storm", "internal/torture",
-	"internal/redistest", "internal/sim", "cmd/redlatch", "cmd/redlatch-torture", "bench", "interop", "examples", "test/locking", "test/waiting", "test/faults", "test/restart", "test/topology",
+	"internal/redistest", "internal/sim", "cmd/redlatch", "cmd/redlatch-torture", "bench", "interop", "examples", "test/locking", "test/waiting", "test/faults", "test/guides", "test/restart", "test/topology",
 }
 
 // words splits an identifier where its case changes.

@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// rights are what doc.go says that a user needs: always, and beside that for what.
+func rights(t *testing.T) (always []string, beside map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "// # Rights\n")
+	section, _, _ = strings.Cut(section, "// # ")
+	for _, line := range regexp.MustCompile(`(?m)^//\t(.*)$`).FindAllStringSubmatch(section, -1) {
+		always = append(always, strings.Fields(line[1])...)
+	}
+	_, prose, _ := strings.Cut(strings.ReplaceAll(section, "\n// ", " "), "Beside these, ")
+	beside = make(map[string][]string)
+	for _, what := range []string{"Config.Replicas", "a URL with a database number", "List and Waiters", "CommandsWatch", "a Cluster", "doctor tells"} {
+		_, after, found := strings.Cut(prose, what)
+		after, _, _ = strings.Cut(strings.ReplaceAll(after, ". ", "; "), "; ")
+		beside[what] = regexp.MustCompile(`\+[a-z|]+`).FindAllString(after, -1)
+		if !found || len(beside[what]) == 0 {
+			t.Errorf("doc.go does not say what %s needs", what)
+		}
+	}
+	return always, beside
+}
+
+// The rights that doc.go lists are enough for all that a client does: the server has denied
+// nothing, not even what would be done without.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	always, beside := rights(t)
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		user := func(name string, more ...string) string {
+			return name + " on >p resetkeys resetchannels -@all " + strings.Join(slices.Concat(always, more), " ")
+		}
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{
+			user("app"), user("lister", beside["List and Waiters"]...), user("second", beside["a URL with a database number"]...),
+			user("watcher", beside["CommandsWatch"]...), user("examiner", beside["doctor tells"]...), user("durable", beside["Config.Replicas"][0]), // the other is for Fsync, and Redis 7.0 does not know it
+		}})
+		as := func(name string) redlatch.Config { return locktest.WithQuarantine(server.URLAs(name, "p")) }
+
+		t.Run("locks", func(t *testing.T) {
+			c := as("app")
+			lockByTurns(t, c)
+			if err := locktest.Open(t, c).Reset(t.Context(), c.Nodes[0]); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run("oneshot", func(t *testing.T) { takeAndRelease(t, oneshot.New(vouched(t, as("app")))) })
+		t.Run("transactions", func(t *testing.T) {
+			shots, err := oneshot.NewWith(locktest.Open(t, locktest.Config(server.URLAs("watcher", "p"))), oneshot.Config{Commands: oneshot.CommandsWatch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			takeAndRelease(t, shots)
+		})
+		t.Run("List", func(t *testing.T) {
+			c := as("lister")
+			lock := locktest.TryLock(t, vouched(t, c), "job/list")
+			if listed, _, err := redlatch.List(t.Context(), c, "job/list"); err != nil || len(listed) != 1 {
+				t.Errorf("listed %+v, %v", listed, err)
+			}
+			if _, err := redlatch.Waiters(t.Context(), c, "job/list"); err != nil {
+				t.Error(err)
+			}
+			locktest.Unlock(t, lock)
+		})
+		t.Run("second database", func(t *testing.T) {
+			lockByTurns(t, locktest.WithQuarantine(server.URLAs("second", "p")+"/1"))
+		})
+		t.Run("Replicas", func(t *testing.T) {
+			c := as("durable")
+			c.Replicas.Count, c.NodeTimeout = 1, 500*time.Millisecond
+			client := vouched(t, c)
+			if _, err := client.TryLock(t.Context(), "job/replicas"); err == nil || strings.Contains(err.Error(), "wait") {
+				t.Errorf("without a replica: %v", err)
+			}
+		})
+		t.Run("doctor", func(t *testing.T) {
+			report := locktest.Examine(t, as("examiner"), "job/1")[0]
+			if report.Err != nil || len(report.Missing) > 0 || report.User != "examiner" || report.Persistence == "unknown" {
+				t.Errorf("%+v", report)
+			}
+		})
+		if denied := locktest.Do(t, server, "ACL", "LOG"); fmt.Sprint(denied) != "[]" {
+			t.Errorf("denied: %v", denied)
+		}
+	})
+}
+
+// In a Cluster, too.
+func TestRightsInCluster(t *testing.T) {
+	t.Parallel()
+	always, beside := rights(t)
+	user := "app on >p resetkeys resetchannels -@all " + strings.Join(slices.Concat(always, beside["a Cluster"]), " ")
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary, Users: []string{user}})
+		lockByTurns(t, locktest.WithQuarantine(servers[0].URLAs("app", "p")+"?cluster"))
+		for _, s := range servers {
+			if denied := locktest.Do(t, s, "ACL", "LOG"); fmt.Sprint(denied) != "[]" {
+				t.Errorf("denied: %v", denied)
+			}
+		}
+	})
+}
+
+// vouched opens a client and has it vouch for its nodes.
+func vouched(t *testing.T, c redlatch.Config) *redlatch.Client {
+	t.Helper()
+	client := locktest.Open(t, c)
+	locktest.Vouch(t, client, c.Nodes...)
+	return client
+}
+
+// lockByTurns has two clients do what there is to do with a lock.
+func lockByTurns(t *testing.T, c redlatch.Config) {
+	one, other := vouched(t, c), locktest.Open(t, c)
+	lock := locktest.TryLock(t, one, "job/1")
+	report, waits := locktest.WhenWaiting(nil)
+	out := locktest.LockIn(locktest.Within(t, locktest.Patience), other, "job/1", report)
+	<-waits
+	if err := lock.Extend(t.Context(), locktest.RestartTTL); err != nil {
+		t.Error(err)
+	}
+	locktest.Unlock(t, lock)
+	o := <-out
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	locktest.Unlock(t, o.Lock)
+	var many []*redlatch.Lock // at once: their steps may go together
+	for _, out := range []<-chan locktest.Outcome{locktest.LockIn(t.Context(), one, "job/2"), locktest.LockIn(t.Context(), one, "job/3"), locktest.LockIn(t.Context(), one, "job/4")} {
+		if o := <-out; o.Err != nil {
+			t.Error(o.Err)
+		} else {
+			many = append(many, o.Lock)
+		}
+	}
+	for _, lock := range many {
+		locktest.Unlock(t, lock)
+	}
+}
+
+func takeAndRelease(t *testing.T, shots *oneshot.Client) {
+	const name, id = "job/shot", "an id"
+	if taken, err := shots.Take(t.Context(), name, id, locktest.RestartTTL); err != nil || !taken {
+		t.Errorf("taken: %v, %v", taken, err)
+	}
+	if extended, err := shots.Extend(t.Context(), name, id, locktest.RestartTTL); err != nil || !extended {
+		t.Errorf("extended: %v, %v", extended, err)
+	}
+	if holder, _, err := shots.Query(t.Context(), name); err != nil || holder != id {
+		t.Errorf("held by %q, %v", holder, err)
+	}
+	if _, err := shots.Inspect(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	if released, err := shots.Release(t.Context(), name, id); err != nil || !released {
+		t.Errorf("released: %v, %v", released, err)
+	}
+}
