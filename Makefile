@@ -29,7 +29,7 @@ servers:
 	$(call needs,redis-server redis-sentinel redis-cli gcc,redis-server redis-sentinel redis-tools gcc libc6-dev)
 
 everything:
-	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql)
+	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql php)
 
 race-alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
 test race-waiting: everything
