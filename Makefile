@@ -39,7 +39,7 @@ demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	go run ./cmd/redlatch-torture demo
 
 # What starts no server.
-UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./test/house
+UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./redlatchtest ./test/house
 unit: ## the tests that need no server, some seconds
 	go test -short $(UNIT)
 

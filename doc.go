@@ -132,6 +132,8 @@
 //
 // # Other packages
 //
+// Package redlatchtest locks in memory, for the tests of programs that take a Locker.
+//
 // Package oneshot takes and releases locks one call at a time, for programs that keep a lock's id
 // themselves, across processes; Lock.Detach makes such a lock of one that is held. Package doctor looks at
 // the nodes and says whether they are fit for locks. Package fence has guards that check

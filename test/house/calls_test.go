@@ -22,7 +22,7 @@ import (
 var order = []string{
 	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "observer.go", "client.go", "stats.go", "option.go",
 	"lock.go", "context.go", "detach.go", "minhold.go", "unlock.go", "renewal.go", "call.go", "wait.go", "acquire.go", "close.go", "hook.go",
-	"admin.go", "list.go",
+	"locker.go", "admin.go", "list.go",
 }
 
 // upward are the calls that go up nevertheless. None may be added.

@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
+	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
 	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -52,6 +52,9 @@ var allowed = map[string][]string{
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 	"otel":    {"."},
 
+	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
+	"internal/memory": {"internal/driver"},
+
 	"cmd/internal/commandline":                      {"internal/redisconn"},
 	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
 	"cmd/redlatch-torture":                          {".", "cmd/internal/commandline", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
@@ -64,6 +67,7 @@ var allowed = map[string][]string{
 	"examples/cron-once":                            {"."},
 	"examples/gocron":                               {"."},
 	"otel/examples/prometheus":                      {".", "otel"},
+	"examples/testing":                              {"."},
 	"bench":                                         {},
 	"interop":                                       {},
 	"fence/guardtest":                               {},
@@ -71,6 +75,7 @@ var allowed = map[string][]string{
 	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
+	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
 	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},
