@@ -1,6 +1,6 @@
 # Every target installs what it needs of a fresh Debian machine, as root, where it is not there.
 
-MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod etcd/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod zookeeper/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod etcd/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod otel/go.mod otel/examples/*/go.mod zookeeper/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 REVIVE := github.com/mgechev/revive@v1.15.0
@@ -39,7 +39,7 @@ demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	go run ./cmd/redlatch-torture demo
 
 # What starts no server.
-UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./test/house
+UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock ./internal/driver ./internal/printable ./internal/quorum ./internal/waitqueue ./internal/storm ./redlatchtest ./test/house
 unit: ## the tests that need no server, some seconds
 	go test -short $(UNIT)
 

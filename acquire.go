@@ -83,17 +83,20 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err != nil {
 		return nil, err
 	}
-	call := &call{client: c, ctx: ctx, binding: b, name: name, key: key}
+	call := &call{client: c, ctx: ctx, binding: b, name: name, key: key, observed: c.observed()}
 	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err
 	}
 	if c.logs(slog.LevelDebug) {
 		call.site = callSite()
 	}
-	if !wait || !call.settings.queue {
-		return call.insist(wait)
+	if wait && call.settings.queue {
+		err = c.waitqueue.Wait(ctx, call)
+	} else {
+		err = call.insist(wait)
 	}
-	if err := c.waitqueue.Wait(ctx, call); err != nil {
+	if err != nil {
+		call.failed(err)
 		return nil, err
 	}
 	return &call.lock, nil
@@ -106,10 +109,10 @@ const splitTries = 6
 // until one holds, and barges in before those who are queued. One that does not makes others
 // only where votes were split: else of several who try at the same moment, all may be told that
 // another has the lock.
-func (c *call) insist(wait bool) (*Lock, error) {
+func (c *call) insist(wait bool) error {
 	for try := 0; ; try++ {
 		if err := c.May(); err != nil {
-			return nil, err
+			return err
 		}
 		request := c.Request()
 		request.Barge = wait
@@ -117,14 +120,14 @@ func (c *call) insist(wait bool) (*Lock, error) {
 		switch {
 		case lease != nil:
 			c.client.waitqueue.Acquired(c.Hold(lease))
-			return &c.lock, nil
+			return nil
 		case failure.Final, !wait && (try == splitTries || !c.failure.split()):
-			return nil, failure.Err
+			return failure.Err
 		case wait:
 			c.Report()
 		}
 		if err := c.Rest(try); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

@@ -23,7 +23,8 @@ type call struct {
 	failure  *QuorumError
 	reported time.Time
 	// waited is nil while the log has no part in it.
-	waited *waitLog
+	waited   *waitLog
+	observed *observed
 	// site is where the program made the call, "" unless the log takes Debug.
 	site string
 	// lock is what the call acquires. It is part of it, which saves an allocation.
@@ -69,6 +70,7 @@ func (c *call) Ended() error {
 // Request is what an attempt asks for that begins now, under a holder id of its own.
 func (c *call) Request() vote.Acquire {
 	c.client.counters.tries.Add(1)
+	c.observed.try()
 	now := c.client.clock.Wall()
 	// rule: fresh-holder-id
 	return vote.Acquire{
@@ -120,6 +122,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client.counters.acquired.Add(1)
 	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c}
+	c.acquired()
 	l.renewal = lease.Since().Add(client.jitter(c.settings.ttl / 3))
 
 	client.mu.Lock()
@@ -132,7 +135,8 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		// Close was called while the lock was being acquired, and does not know
 		// of it: the caller learns at once.
 		l.unlock(ErrReleased)
-		l.drop(nil, true)
+		held := l.heldFor()
+		l.released(held, l.drop(nil, true))
 		return &l.holder
 	}
 	l.mu.Lock()

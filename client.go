@@ -163,6 +163,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	o := c.config.nodeOptions(i, e, c.census)
 	o.Waiter, o.Changed = waiter, c.waitqueue.Changed
 	o.Woken = func(w vote.WakeUp) { c.waitqueue.Wake(i, w) }
+	c.config.observeNode(&o)
 	if c.config.acknowledged() {
 		if o.Replicas, err = c.config.replicas(conn, e, dial); err != nil {
 			conn.Close()

@@ -138,6 +138,11 @@ type Config struct {
 	// Defaults to silence.
 	Logger *slog.Logger
 
+	// Observer is told of locks acquired, extended, lost and released, of calls that failed, and
+	// of nodes in and out of quarantine or reach: for metrics and traces. Defaults to none, which
+	// costs nothing.
+	Observer Observer
+
 	// attached are nodes in place of URLs.
 	attached []hook.Node
 	// batchAbove is what node.Batch has: 0 but in tests.

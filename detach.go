@@ -19,6 +19,7 @@ func (l *Lock) Detach() (id string, err error) {
 	if !first {
 		return "", last
 	}
+	l.released(l.heldFor(), nil)
 	if !l.end() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
 	}

@@ -3,6 +3,8 @@ package redlatch
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -68,6 +70,17 @@ func (i inside) Answers(answers []vote.Answer) any        { return i.c.answers(a
 func (i inside) Holder(id string) any                     { return parseHolder(id) }
 func (i inside) Failure(op, name string, answers []vote.Answer) error {
 	return newQuorumError(op, name, i.c.answers(answers))
+}
+
+func (i inside) Lose(id string) {
+	i.c.mu.Lock()
+	held := slices.Collect(maps.Keys(i.c.held))
+	i.c.mu.Unlock()
+	for _, l := range held {
+		if l.lease.ID() == id {
+			l.lose(errImpossible)
+		}
+	}
 }
 
 func (i inside) Nodes() []hook.OneShotNode {

@@ -99,6 +99,7 @@ func (l *Lock) lose(reason error) error {
 		l.ring(max(0, l.client.clock.Now().Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
 		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", reason)
+		l.lost(why, reason)
 	}
 	return why
 }
@@ -161,7 +162,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.extend(ctx, ttl)
 }
 
-func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
+func (l *Lock) extend(ctx context.Context, ttl time.Duration) (err error) {
 	end, votes := l.lease.Extend(ctx, ttl)
 	switch {
 	case end == quorum.Lapsed:
@@ -169,14 +170,18 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	case l.lease.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
+		l.extended(nil)
 		return l.Err()
 	case end == quorum.Over:
 		_, why := l.lease.Held()
 		return why
 	case ctx.Err() != nil:
-		return fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
+		err = fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
+	default:
+		err = newQuorumError("extend", l.call.name, l.client.answers(votes))
 	}
-	return newQuorumError("extend", l.call.name, l.client.answers(votes))
+	l.extended(err)
+	return err
 }
 
 // end ends what is done for the lock in the background. It reports false when it had ended

@@ -35,14 +35,20 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
 // for what is left of WithMinHold.
-func (l *Lock) release() error {
+func (l *Lock) release() (err error) {
 	before := l.Err()
 	last, first := l.unlock(ErrReleased)
 	if !first {
 		before = last
 	}
+	held := l.heldFor()
 	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
-		return l.keep(first, before)
+		err = l.keep(first, before)
+	} else {
+		err = l.drop(before, before == nil)
 	}
-	return l.drop(before, before == nil)
+	if first {
+		l.released(held, err)
+	}
+	return err
 }

@@ -59,6 +59,7 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	}
 	// rule: answer-read-back
 	if c.holder == w.request.ID {
+		w.leases.lengthen(w.request.ID, w.request.TTL)
 		w.leases.written(w.request.ID, c.lease)
 		return w.granted(c.held, c.others(-1))
 	}

@@ -44,8 +44,8 @@
 // elected meanwhile. It relies on a leader that does not stand still for longer than MaxTTL and then
 // goes on: some servers, 3.4.23 among them, then end leases that were renewed at the next leader.
 //
-// Tokens begin anew, by the clock, if somebody deletes the Prefix or wipes the cluster. A cluster that
-// is restored from a backup has forgotten what came after it, locks and tokens.
+// Tokens begin anew, by the clock, if somebody deletes the Prefix or wipes the cluster. Close all
+// clients before. A cluster that is restored from a backup has forgotten what came after it, locks and tokens.
 //
 // A waiter whose process dies holds up those behind it for half a second after they notice it,
 // and single tries until its etcd lease has ended.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/etcd"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // A holder's process dies. A waiter has the lock after a TTL, and one that makes single tries, each

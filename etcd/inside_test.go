@@ -86,6 +86,9 @@ func TestTokensGrow(t *testing.T) {
 			t.Errorf("%d: %d, %v", revision, last, err)
 		}
 	}
+	if token, err := s.token(1, 8); err == nil {
+		t.Errorf("the ninth of a block has the token %d, as the first of the next", token)
+	}
 	for _, revision := range []int64{0, -1, 1 << 50, 1<<63 - 1} {
 		if token, err := s.token(revision, 0); err == nil {
 			t.Errorf("%d has the token %d", revision, token)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,28 @@ func TestMain(m *testing.M) {
 	for _, f := range slices.Backward(shared.cleanups) {
 		f()
 	}
+	if left := goroutines(); left != "" && code == 0 {
+		fmt.Fprintf(os.Stderr, "goroutines left after all tests:\n%s\n", left)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// goroutines are those of clients that have not ended, once all were closed.
+func goroutines() (left string) {
+	stacks := make([]byte, 1<<20)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		left = ""
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, "redlatch/etcd.") || strings.Contains(stack, "etcd/client/v3.") {
+				left += stack + "\n\n"
+			}
+		}
+		if left == "" {
+			return ""
+		}
+	}
+	return left
 }
 
 // patience bounds what must happen; it says nothing about how fast.

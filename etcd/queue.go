@@ -88,10 +88,11 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 	position.Answer = vote.Answer{Verdict: vote.Held, Holder: c.holder}
 	switch {
 	case own > 0:
-		if c.holder == "" {
-			if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
-				s.drop(c.waiters[0])
-			}
+		if c.holder != "" {
+			// It is timed already, for when those before it have gone.
+			position.Left = max(0, s.observed.lease(p, c))
+		} else if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
+			s.drop(c.waiters[0])
 		}
 		s.watch(key, c.waiters[own-1].key, c.revision)
 	case c.holder != "":

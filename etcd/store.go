@@ -209,4 +209,3 @@ var errForeign = errors.New("not this library's")
 
 // errStale: what is written now might end with the etcd lease before its time.
 var errStale = errors.New("this client was not heard for long, and its etcd lease is being confirmed")
-

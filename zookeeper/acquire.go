@@ -19,7 +19,7 @@ const maxConflicts = 8
 // Acquire implements quorum.Voter. Where the connection is lost it finds out by the holder id
 // whether it was granted, before it tries again.
 func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
-	w := &acquisition{store: s, request: r, place: placeOf(s.root, r.Key), start: clock.System.Now()}
+	w := &acquisition{store: s, request: r, place: placeOf(s.root, r.Key)}
 	for try := 0; ; try++ {
 		a, again := w.try(ctx)
 		if a.Verdict == vote.Granted {
@@ -44,7 +44,6 @@ type acquisition struct {
 	*store
 	request vote.Acquire
 	place   place
-	start   clock.Instant
 	// doubtful: a transaction was sent of which no answer came. sure: what this server has is no
 	// older than the step.
 	doubtful, sure bool
@@ -151,6 +150,7 @@ func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) 
 		w.doubtful = true
 		return w.failed(err)
 	}
+	w.leases.lengthen(w.request.ID, w.request.TTL)
 	return w.granted(stat.Czxid, false)
 }
 

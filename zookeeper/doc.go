@@ -46,7 +46,8 @@
 // for about a third of the session's time, and goes on, might end a session while a lease of it runs;
 // servers depose it before if syncLimit times tickTime is less than that.
 //
-// Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble.
+// Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble. Close all
+// clients before.
 //
 // A waiter whose process dies holds up those behind it for half a second after they notice it,
 // and single tries until its session has ended.

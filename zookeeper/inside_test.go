@@ -96,6 +96,9 @@ func TestTokensGrow(t *testing.T) {
 			t.Errorf("%#x: %d, %v", zxid, last, err)
 		}
 	}
+	if token, err := s.token(1, 8); err == nil {
+		t.Errorf("the ninth of a block has the token %d, as the first of the next", token)
+	}
 	for _, zxid := range []int64{0, -1, 1 << 52, 1<<63 - 1} {
 		if token, err := s.token(zxid, 0); err == nil {
 			t.Errorf("%#x has the token %d", zxid, token)

@@ -106,5 +106,9 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 	s.mu.Lock()
 	s.link = l
 	s.mu.Unlock()
+	if err := s.life.Err(); err != nil { // who ended it may have hung up before
+		l.Close()
+		return nil, err
+	}
 	return l, nil
 }

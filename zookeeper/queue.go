@@ -86,8 +86,11 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 		_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
 	case c.holder == "":
 	case own > 0:
-		s.observed.held(key)
-		_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
+		// It is timed already, for when those before it have gone.
+		if position.Left, _, err = s.lease(ctx, key, p, c.holder, false); err == nil {
+			position.Left = max(0, position.Left)
+			_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
+		}
 	default:
 		position.Left, _, err = s.lease(ctx, key, p, c.holder, true)
 		if err == nil && position.Left <= 0 {

@@ -152,8 +152,8 @@ const blockBits = 3
 // token is that of the last of more+1 callers who hold in turn by the transaction zxid. Those of
 // two transactions differ by a whole block.
 func (s *store) token(zxid int64, more uint64) (uint64, error) {
-	if zxid <= 0 || uint64(zxid) >= (maxToken-s.base)>>blockBits {
-		return 0, fmt.Errorf("the transaction %#x makes no token: the ensemble has had too many elections, or the base of %s is wrong", zxid, s.root)
+	if more >= 1<<blockBits || zxid <= 0 || uint64(zxid) >= (maxToken-s.base)>>blockBits {
+		return 0, fmt.Errorf("the transaction %#x makes no token for %d: the ensemble has had too many elections, or the base of %s is wrong", zxid, more+1, s.root)
 	}
 	return s.base + uint64(zxid)<<blockBits + more, nil
 }

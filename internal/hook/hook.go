@@ -110,6 +110,9 @@ type Client interface {
 	Holder(id string) any
 	// Failure is the *redlatch.QuorumError of a vote that did not get its quorum.
 	Failure(op, name string, answers []vote.Answer) error
+	// Lose has the lock that is held under this holder id, if the client holds it, be lost, as
+	// when its nodes have said that they do not have it.
+	Lose(id string)
 }
 
 // OneShotNode is a node as package oneshot asks it. The steps are made of what way allows.

@@ -40,7 +40,7 @@ func Within(t *testing.T, d time.Duration) context.Context {
 
 // TryLock locks what is free. Where nodes of a busy machine did not answer in time it tries
 // again, until what the last try left is gone.
-func TryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) *redlatch.Lock {
+func TryLock(t *testing.T, c redlatch.Locker, name string, options ...redlatch.Option) *redlatch.Lock {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
 	for busy := false; ; {
@@ -57,7 +57,7 @@ func TryLock(t *testing.T, c *redlatch.Client, name string, options ...redlatch.
 
 // TryInTime is TryLock, again where nodes of a busy machine were late, and until what that try
 // left is gone. After Patience it returns what the last try did.
-func TryInTime(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
+func TryInTime(t *testing.T, c redlatch.Locker, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
 	t.Helper()
 	start := time.Now()
 	deadline, busy := start.Add(Patience), false

@@ -8,7 +8,7 @@ import (
 )
 
 // LockIn starts a Lock and returns where its outcome will be.
-func LockIn(ctx context.Context, c *redlatch.Client, name string, options ...redlatch.Option) <-chan Outcome {
+func LockIn(ctx context.Context, c redlatch.Locker, name string, options ...redlatch.Option) <-chan Outcome {
 	out := make(chan Outcome, 1)
 	go func() {
 		lock, err := c.Lock(ctx, name, options...)

@@ -45,6 +45,9 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 	}
 	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
 	c.options.quarantines = new(quarantines)
+	if o.Reachable != nil {
+		c.options.reach = &reach{tell: o.Reachable, lost: c.Unreachable}
+	}
 	// Its servers come and go; it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c

@@ -176,7 +176,11 @@ func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
 	}
 	if flight.abandon(slots) {
 		n.background.Go(func() {
-			flight.probe(func() { n.conn.Do(context.Background(), "PING") })
+			flight.probe(func() {
+				if _, err := n.conn.Do(context.Background(), "PING"); err == nil {
+					n.noteReach(nil)
+				}
+			})
 		})
 	}
 }

@@ -94,6 +94,7 @@ func (n *Node) startHandshake(g *handshake) {
 		n.link.mu.Lock()
 		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
 		n.link.mu.Unlock()
+		n.noteReach(g.err)
 		close(g.done)
 	})
 }

@@ -41,6 +41,12 @@ type Options struct {
 	Woken   func(vote.WakeUp)
 	Changed func(key string)
 	Logger  *slog.Logger
+	// Quarantined and Admitted, if any, are told what is logged of quarantines: that one was
+	// met, and that the run votes. Reachable is told when the node cannot be reached any more,
+	// and why, and with nil when it can be again, one after the other. They do not block.
+	Quarantined func(wait *admission.WaitError, until time.Time)
+	Admitted    func(run string)
+	Reachable   func(err error)
 
 	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
 	// node is a server. The others are the Cluster's then; view is nil where nothing is
@@ -51,6 +57,8 @@ type Options struct {
 	// quarantines are those that were met, of all slots together.
 	quarantines *quarantines
 	view        *view
+	// reach is nil when nobody is told of it.
+	reach *reach
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -88,6 +96,9 @@ func New(conn driver.Conn, o Options) *Node {
 	n.inFlight.Store(newInFlight())
 	if n.options.quarantines == nil {
 		n.options.quarantines = new(quarantines)
+	}
+	if o.Reachable != nil && o.reach == nil {
+		n.options.reach = &reach{tell: o.Reachable}
 	}
 	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
@@ -200,6 +211,7 @@ func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, 
 func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	flight := n.inFlight.Load()
 	if silence := flight.silence(); silence > n.options.Patience {
+		n.noteReach(errSilent)
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}
 	if err := n.connect(ctx); err != nil {
@@ -215,6 +227,9 @@ func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, err
 	if err == nil && connection != n.conn.Connections() {
 		n.link.broken()
 		reply, err = driver.Reply{}, errReconnected
+	}
+	if err == nil {
+		n.noteReach(nil)
 	}
 	if isReadOnly(err) {
 		n.link.broken() // a master no more, and perhaps one again before it is next asked

@@ -26,8 +26,8 @@ type quarantines struct {
 // quarantine is that of one run of a server.
 type quarantine struct {
 	until time.Time
-	// over: the server has voted since.
-	over bool
+	// told: it is logged, and can be over. over: the server has voted since.
+	told, over bool
 }
 
 // begin notes that run does not vote before until, and reports whether that is news.
@@ -47,6 +47,15 @@ func (q *quarantines) begin(run string, until time.Time) (news bool) {
 	return true
 }
 
+// told notes that the quarantine of run is logged.
+func (q *quarantines) told(run string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if known := q.of[run]; known != nil {
+		known.told = true
+	}
+}
+
 // end notes that run votes, and reports whether it did not before.
 func (q *quarantines) end(run string) (news bool) {
 	if !q.met.Load() {
@@ -55,7 +64,7 @@ func (q *quarantines) end(run string) (news bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := q.of[run]
-	news = known != nil && !known.over
+	news = known != nil && known.told && !known.over
 	if news {
 		known.over = true
 	}
@@ -85,9 +94,13 @@ func (n *Node) noteWait(err error) {
 	}
 	until := time.Now().Add(wait.Left)
 	if n.options.quarantines.begin(wait.RunID, until) {
+		defer n.options.quarantines.told(wait.RunID)
 		n.options.Logger.Warn("node in quarantine: it does not vote yet", "node", n.Name(), "reason", wait.Reason,
 			"since", until.Add(-n.options.Deployment.Quarantine()).Round(time.Second), "until", until.Round(time.Second), "run_id", wait.RunID,
 			"ends", "by itself, or when somebody vouches for the node: redlatch admit, or Client.Admit")
+		if n.options.Quarantined != nil {
+			n.options.Quarantined(wait, until)
+		}
 	}
 }
 
@@ -97,6 +110,9 @@ func (n *Node) noteVote() (news bool) {
 	news = seen != nil && n.options.quarantines.end(seen.run)
 	if news {
 		n.options.Logger.Info("node votes: its quarantine is over", "node", n.Name(), "run_id", seen.run)
+		if n.options.Admitted != nil {
+			n.options.Admitted(seen.run)
+		}
 	}
 	return news
 }

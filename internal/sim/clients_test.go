@@ -89,7 +89,7 @@ func (w *simClients) afterwards() {
 		j.Condemn("open: %v", err)
 		return
 	}
-	defer p.client.Close()
+	defer p.close()
 	try := func(name string, patience time.Duration) error {
 		p.calls++
 		label := fmt.Sprintf("last-%d", p.calls)
@@ -145,10 +145,11 @@ func (w *simClients) machine(i int) {
 
 // process is one client program.
 type simProcess struct {
-	clients *simClients
-	machine *sim.Machine
-	client  *redlatch.Client
-	calls   int
+	clients  *simClients
+	machine  *sim.Machine
+	client   *redlatch.Client
+	observer *simObserver
+	calls    int
 }
 
 // maxHold is for how long the library extends a lock.
@@ -157,10 +158,18 @@ func (p *simProcess) maxHold() time.Duration { return 3 * p.clients.plan.MaxTTL 
 // open starts the program.
 func (p *simProcess) open() error {
 	config := p.config()
+	p.observer = newSimObserver(p)
+	config.Observer = p.observer
 	batches := p.clients.world.Mutation.Batches() || p.clients.world.Mutation == sim.None && p.clients.world.Seed%2 == 0 // the other steps are what mutations change
 	client, err := openInWorld(config, p.clients.world, p.machine, batches)
 	p.client = client
 	return err
+}
+
+// close ends the program.
+func (p *simProcess) close() {
+	p.client.Close()
+	p.observer.close()
 }
 
 // config is what the deployment's clients agree on.
@@ -234,7 +243,7 @@ func (p *simProcess) run() (last bool) {
 	go func() {
 		select {
 		case <-p.machine.Dead():
-			p.client.Close() // to end its goroutines: nobody sees what a dead process does
+			p.close() // to end its goroutines: nobody sees what a dead process does
 		case <-w.stop:
 			last = true
 		}
@@ -253,6 +262,6 @@ func (p *simProcess) run() (last bool) {
 	w.working.Done()
 	<-w.close
 	w.world.Judge.Gone(p.machine)
-	p.client.Close()
+	p.close()
 	return true
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // tested are the folders whose tests run what the pages show of Go.
-var tested = []string{"test/guides", "interop", "fence/guardtest"}
+var tested = []string{"test/guides", "interop", "fence/guardtest", "examples/testing"}
 
 func everyPage(t *testing.T) map[string]string {
 	t.Helper()

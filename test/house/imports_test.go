@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
+	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
 	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -45,13 +45,18 @@ var allowed = map[string][]string{
 	"internal/hook":      {"internal/driver", "internal/node", "internal/quorum"},
 
 	// Faces of their own.
-	"oneshot":   {".", "internal/hook", "internal/node", "internal/quorum"},
-	"doctor":    {".", "internal/hook", "internal/node"},
-	"fence":     {},
-	"goredis":   {".", "internal/driver", "internal/hook", "internal/redisconn"},
+	"oneshot": {".", "internal/hook", "internal/node", "internal/quorum"},
+	"doctor":  {".", "internal/hook", "internal/node"},
+	"fence":   {},
+	"goredis": {".", "internal/driver", "internal/hook", "internal/redisconn"},
+	"legacy":  {".", "internal/driver", "internal/redisconn"},
+	"otel":    {"."},
+
 	"etcd":      {".", "internal/hook", "internal/printable", "internal/quorum"},
 	"zookeeper": {".", "internal/hook", "internal/printable", "internal/quorum"},
-	"legacy":    {".", "internal/driver", "internal/redisconn"},
+
+	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
+	"internal/memory": {"internal/driver"},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
 	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
@@ -64,6 +69,8 @@ var allowed = map[string][]string{
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},
 	"examples/cron-once":                            {"."},
 	"examples/gocron":                               {"."},
+	"otel/examples/prometheus":                      {".", "otel"},
+	"examples/testing":                              {"."},
 	"bench":                                         {},
 	"interop":                                       {},
 	"fence/guardtest":                               {},
@@ -71,6 +78,7 @@ var allowed = map[string][]string{
 	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
+	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
 	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},

@@ -16,31 +16,6 @@ import (
 // format has it.
 func counterOf(name string) string { return "redlatch:{" + name + "}:token:" + name }
 
-// A lock that lapsed is not extended, though nobody else has it.
-func TestExtendAfterLapse(t *testing.T) {
-	t.Parallel()
-	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		nodes := locktest.SharedOf(t, binary, 3)
-		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(200*time.Millisecond), redlatch.WithoutRenewal())
-		<-lock.Context().Done()
-		for _, s := range nodes {
-			locktest.AwaitValue(t, s, t.Name(), "")
-		}
-		if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrLost) {
-			t.Errorf("extend: %v", err)
-		}
-		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
-			t.Errorf("unlock: %v", err)
-		}
-		for _, s := range nodes {
-			if v := locktest.Value(t, s, t.Name()); v != "" {
-				t.Errorf("it was taken again: %q on %s", v, s.Addr())
-			}
-		}
-	})
-}
-
 // The servers extend in time, and their answers come when the lock has been
 // lost: before the end of the guard, or after the end of the validity. Lost is
 // final, and what was extended is released.
@@ -196,85 +171,4 @@ func TestNoRepairAfterALaterHolder(t *testing.T) {
 		}
 		locktest.Do(t, nodes[1], "DEL", t.Name())
 	})
-}
-
-// More nodes than a quorum can do without say that they have nothing: the lock
-// is lost at once, not at the end of its validity, and what is left of it goes.
-func TestLockIsLostAtOnceWhenImpossible(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{1, 3, 5} {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
-			nodes := locktest.Shared(t, n)
-			client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(20*time.Second), redlatch.WithGuard(19*time.Second))
-			// By its guard alone the lock would be lost after some 0.8 s; prolong
-			// it, so that the loss has one reason.
-			if err := lock.Extend(t.Context(), 30*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range nodes[:n/2+1] {
-				locktest.Do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
-			}
-			// A node that is still busy with the round before is not asked.
-			locktest.Await(t, "it is found lost", func() bool {
-				err := lock.Extend(t.Context(), 30*time.Second)
-				if err == nil {
-					t.Fatal("extended")
-				}
-				return errors.Is(err, redlatch.ErrLost)
-			})
-			if lock.Context().Err() == nil || time.Until(lock.Until()) < 10*time.Second {
-				t.Errorf("context %v, %v before the end of the validity", lock.Context().Err(), time.Until(lock.Until()))
-			}
-			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
-				t.Errorf("unlock: %v", err)
-			}
-			for i, s := range nodes {
-				want := ""
-				if i < n/2+1 {
-					want = "theirs"
-				}
-				locktest.AwaitValue(t, s, t.Name(), want)
-				locktest.Do(t, s, "DEL", t.Name())
-			}
-		})
-	}
-}
-
-// What Extend refuses, and what state it leaves.
-func TestExtendErrors(t *testing.T) {
-	t.Parallel()
-	nodes := locktest.Shared(t, 3)
-	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-	until := lock.Until()
-	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Microsecond, 2 * time.Millisecond, time.Hour} {
-		if err := lock.Extend(t.Context(), ttl); !errors.Is(err, redlatch.ErrInvalid) {
-			t.Errorf("extend by %v: %v", ttl, err)
-		}
-	}
-	cause := errors.New("the caller's own cause")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(cause)
-	if err := lock.Extend(ctx, 30*time.Second); err != nil && !errors.Is(err, cause) {
-		t.Errorf("extend with a ctx that is done: %v", err)
-	}
-	if lock.Err() != nil {
-		t.Errorf("the lock is %v", lock.Err())
-	}
-	// A shorter one takes nothing away, here or on the nodes.
-	locktest.Await(t, "extended", func() bool { return lock.Extend(t.Context(), time.Second) == nil })
-	if lock.Until().Before(until) {
-		t.Errorf("valid until %v, was %v", lock.Until(), until)
-	}
-	for i, s := range nodes {
-		if left := locktest.Remaining(t, s, t.Name()); left < time.Until(until) {
-			t.Errorf("node %d keeps it for %v, it is valid for %v", i, left, time.Until(until))
-		}
-	}
-	locktest.Unlock(t, lock)
-	if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrReleased) {
-		t.Errorf("extend after the release: %v", err)
-	}
 }

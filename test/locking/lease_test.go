@@ -16,6 +16,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
+type ctxKey struct{}
+
 // starved is the clock of a machine that no timer fires on, and whose second
 // clock can be moved on, as sleep does.
 type starved struct {

@@ -1,0 +1,107 @@
+// Package conformance is the suite that every redlatch.Locker passes: the library's client on
+// real servers, and the one of package redlatchtest in memory, there in virtual time too.
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+// Client is what the suite asks of a client.
+type Client interface {
+	redlatch.Locker
+	Close() error
+}
+
+// Stage is the nodes of one test. Its names are its own.
+type Stage interface {
+	// Open opens a client, which is closed after the test. The TTL is 20 s and MaxTTL 30 s; of c,
+	// MaxHold is used.
+	Open(t *testing.T, c redlatch.Config) Client
+	// Nodes is how many nodes there are.
+	Nodes() int
+	// Value is what node i has at a lock's key, "" for nothing, and Left for how long, which is not
+	// positive for nothing.
+	Value(t *testing.T, i int, key string) string
+	Left(t *testing.T, i int, key string) time.Duration
+	// Set has node i have the value at the key for a minute, "" for nothing, and tells nobody.
+	Set(t *testing.T, i int, key, value string)
+}
+
+// Test is one test of the suite. It starts no other, so that it may run in a bubble of
+// testing/synctest.
+type Test struct {
+	Name string
+	Run  func(t *testing.T, s Stage)
+}
+
+// Tests returns the suite.
+func Tests() []Test {
+	return []Test{
+		{"exclusion/one holder", oneHolder},
+		{"exclusion/many callers", manyCallers},
+		{"exclusion/in the order of coming", inOrder},
+		{"exclusion/try", tryDo},
+		{"expiry/without renewal", withoutRenewal},
+		{"expiry/of a holder that is gone", holderIsGone},
+		{"expiry/renewal", renewal},
+		{"expiry/MaxHold", maxHold},
+		{"expiry/guard", guard},
+		{"extension/after the end", extendAfterLapse},
+		{"extension/errors", extendErrors},
+		{"loss/at once when impossible", lostAtOnce},
+		{"loss/found by a renewal", doLosesTheLock},
+		{"loss/found by the release", unlockWhatIsGone},
+		{"cancel/a waiter", cancelledWaiter},
+		{"cancel/with a ctx that is done", doneContext},
+		{"cancel/the client is closed", closed},
+		{"release/twice", unlockTwice},
+		{"release/at once", unlockAtOnce},
+		{"release/with a ctx that is done", unlockWithDoneContext},
+		{"do/its result", doResult},
+		{"do/panics", doPanics},
+		{"do/the ctx of its caller", doAndItsCallersContext},
+		{"do/the client is closed", doWhenTheClientCloses},
+		{"do/inside another", doInsideDo},
+		{"min hold/waiter of another client", minHoldOfAnotherClient},
+		{"min hold/waiter of the same", minHoldOfTheSame},
+		{"min hold/each caller", minHoldOfEachCaller},
+		{"min hold/the lock", minHoldAndTheLock},
+		{"min hold/outlives the client", minHoldOutlivesTheClient},
+		{"min hold/of a lost lock", minHoldOfALostLock},
+		{"min hold/refused", minHoldRefused},
+	}
+}
+
+// awaitGone waits until no node has anything at the key.
+func awaitGone(t *testing.T, s Stage, key string) {
+	t.Helper()
+	for i := range s.Nodes() {
+		locktest.Await(t, key+" is gone", func() bool { return s.Value(t, i, key) == "" })
+	}
+}
+
+// awaitThere waits until all nodes have something at the key.
+func awaitThere(t *testing.T, s Stage, key string) {
+	t.Helper()
+	for i := range s.Nodes() {
+		locktest.Await(t, key+" is there", func() bool { return s.Value(t, i, key) != "" })
+	}
+}
+
+// removed has the locks of a test removed at its end, which would be kept for long.
+func removed(t *testing.T, s Stage, keys ...string) {
+	t.Cleanup(func() {
+		for i := range s.Nodes() {
+			for _, key := range keys {
+				s.Set(t, i, key, "")
+			}
+		}
+	})
+}
+
+// stolen is how many nodes take a lock away when another has it there.
+func stolen(s Stage) int { return s.Nodes()/2 + 1 }

@@ -1,0 +1,250 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Observer is told what becomes of the locks and the nodes of a client, for metrics, traces and
+// alarms. Package otel beside this one makes OpenTelemetry of it.
+//
+// It has one method, and a type for each event, so that a later version can add events, and
+// fields, without breaking those who implement it: switch on the type, and ignore types that you
+// do not know.
+//
+// Observe is called by the goroutine to which it happens, which waits for it, and while the client
+// holds no mutex: by the one that locks, extends or unlocks, by one that asks whether the lock is
+// lost, or by one of the client's own. It is called by several at once. It is to return at
+// once: a lock's time runs meanwhile, and its renewal waits. It may call Stats; it must not
+// wait for the client, as by Lock, Unlock or Close. A panic is not caught: a lock that was being
+// acquired is left to run out, and on a goroutine of the client's own the program ends.
+//
+// ctx has the values of the ctx that Lock, TryLock, Do or TryDo was given, and may be done. For
+// events of nodes it is context.Background().
+//
+// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or the
+// client was closed before. Each lock that was acquired ends with LockLost or LockReleased, one of
+// them and once. LockExtended and LockNotExtended lie between, but for those of an extension that
+// is under way when the lock ends, which may be observed after that.
+// LockReleased comes when the nodes have answered, which may be after the next holder's
+// LockAcquired. NodeUnreachable and NodeReachable of a node alternate, beginning with the
+// former, and one is observed after the other. NodeAdmitted comes after the NodeQuarantined of
+// its run. After Close has returned nothing is observed.
+//
+// The calls of package oneshot are not observed.
+type Observer interface {
+	Observe(ctx context.Context, event Event)
+}
+
+// Event is one of LockAcquired, LockFailed, LockExtended, LockNotExtended, LockLost, LockReleased,
+// NodeQuarantined, NodeAdmitted, NodeUnreachable and NodeReachable. Others may be added.
+type Event interface{ event() }
+
+// LockAcquired says that a call got its lock.
+type LockAcquired struct {
+	Name  string
+	Token uint64
+	// Waited is the time from the call until it was granted the lock.
+	Waited time.Duration
+	// Tries is how many attempts were made for the call; RoundTrip, how long the last took, from
+	// before it was sent. Both are 0 for one that holds by the attempt of a caller before it.
+	Tries     int
+	RoundTrip time.Duration
+}
+
+// LockFailed says that a call did not get its lock.
+type LockFailed struct {
+	Name string
+	// Err is what the call returns: errors.Is tells why (Client.Lock).
+	Err error
+	// Waited is the time from the call until it failed, Tries how many attempts were made.
+	Waited time.Duration
+	Tries  int
+}
+
+// LockExtended says that a quorum of nodes has extended a lock, in the background or for Lock.Extend.
+type LockExtended struct {
+	Name  string
+	Token uint64
+	// Until is Lock.Until after that.
+	Until time.Time
+}
+
+// LockNotExtended says that no quorum has extended a lock, which is held as long as it was.
+type LockNotExtended struct {
+	Name  string
+	Token uint64
+	// Err says why: ErrNoQuorum, ErrRefused or ErrNotAdmitted in a *QuorumError, or the cause of
+	// the ctx that Lock.Extend was given.
+	Err error
+	// Until is Lock.Until. In the background it is tried again before.
+	Until time.Time
+}
+
+// LockLost says that a lock that was held is lost.
+type LockLost struct {
+	Name  string
+	Token uint64
+	// Err is what Lock.Err returns from now on. It wraps ErrLost, and ErrMaxHold where that ended
+	// it.
+	Err error
+	// Gone: so many nodes have said that they do not hold the lock that no quorum is left. Else
+	// its validity ran out.
+	Gone bool
+	// Held is the time from the grant until this was found.
+	Held time.Duration
+}
+
+// LockReleased says that a holder is done with a lock, by Unlock, at the end of Do, by Close or by Detach.
+type LockReleased struct {
+	Name  string
+	Token uint64
+	// Held is the time from the grant until then.
+	Held time.Duration
+	// Err is what Unlock or Close says of it, nil where all is well: errors.Is finds ErrLost where
+	// the nodes did not hold the lock any more.
+	Err error
+}
+
+// NodeQuarantined says that this client has asked a node for its vote, and it may have forgotten locks and
+// does not vote yet. It is observed again when its end is found to be another.
+type NodeQuarantined struct {
+	Node string
+	// RunID is the run of the server: in a Cluster, of one master of it.
+	RunID  string
+	Reason string
+	// Until is when the quarantine ends by itself.
+	Until time.Time
+}
+
+// NodeAdmitted says that a node whose quarantine was observed votes.
+type NodeAdmitted struct {
+	Node, RunID string
+}
+
+// NodeUnreachable says that a node could not be connected to, or has not answered a command for longer than
+// NodeTimeout when it was to be asked for its vote. A Cluster is unreachable when that is so of
+// all slots that were used.
+type NodeUnreachable struct {
+	Node string
+	Err  error
+}
+
+// NodeReachable says that a node that was unreachable answers.
+type NodeReachable struct {
+	Node string
+}
+
+func (LockAcquired) event()    {}
+func (LockFailed) event()      {}
+func (LockExtended) event()    {}
+func (LockNotExtended) event() {}
+func (LockLost) event()        {}
+func (LockReleased) event()    {}
+func (NodeQuarantined) event() {}
+func (NodeAdmitted) event()    {}
+func (NodeUnreachable) event() {}
+func (NodeReachable) event()   {}
+
+// observed is what is noted of a call for the Observer; nil when there is none.
+type observed struct {
+	began time.Time
+	tries atomic.Int64
+}
+
+// observed begins to note a call.
+func (c *Client) observed() *observed {
+	if c.config.Observer == nil {
+		return nil
+	}
+	return &observed{began: c.clock.Mono()}
+}
+
+// try notes an attempt.
+func (o *observed) try() {
+	if o != nil {
+		o.tries.Add(1)
+	}
+}
+
+// observe tells the Observer, which there is.
+func (c *call) observe(e Event) { c.client.config.Observer.Observe(c.ctx, e) }
+
+// acquired tells of the lock that the call got.
+func (c *call) acquired() {
+	if c.observed == nil {
+		return
+	}
+	lease := c.lock.lease
+	e := LockAcquired{Name: c.name, Token: lease.Token(), Waited: lease.Since().Mono.Sub(c.observed.began), Tries: int(c.observed.tries.Load())}
+	if e.Tries > 0 {
+		validity := c.settings.firstTTL - quorum.Drift(c.settings.firstTTL)
+		e.RoundTrip = lease.Since().Mono.Sub(lease.Until().Mono.Add(-validity))
+	}
+	c.observe(e)
+}
+
+// failed tells why the call did not get its lock.
+func (c *call) failed(err error) {
+	if o := c.observed; o != nil {
+		c.observe(LockFailed{Name: c.name, Err: err, Waited: c.client.clock.Mono().Sub(o.began), Tries: int(o.tries.Load())})
+	}
+}
+
+// extended tells of an extension, and why it failed, but for one that Close has cut short.
+func (l *Lock) extended(err error) {
+	switch {
+	case l.call.observed == nil:
+	case err == nil:
+		l.call.observe(LockExtended{Name: l.call.name, Token: l.lease.Token(), Until: l.lease.Until().Mono})
+	case l.client.life.Err() == nil:
+		l.call.observe(LockNotExtended{Name: l.call.name, Token: l.lease.Token(), Err: err, Until: l.lease.Until().Mono})
+	}
+}
+
+// lost tells that the lock is lost, because of reason, which err wraps.
+func (l *Lock) lost(err, reason error) {
+	if l.call.observed != nil {
+		l.call.observe(LockLost{Name: l.call.name, Token: l.lease.Token(), Err: err, Gone: errors.Is(reason, errImpossible), Held: l.heldFor()})
+	}
+}
+
+// heldFor is how long the lock has been held, where that is observed.
+func (l *Lock) heldFor() time.Duration {
+	if l.call.observed == nil {
+		return 0
+	}
+	return l.client.clock.Now().Since(l.lease.Since())
+}
+
+// released tells that the lock was released, when it had been held for so long.
+func (l *Lock) released(held time.Duration, err error) {
+	if l.call.observed != nil {
+		l.call.observe(LockReleased{Name: l.call.name, Token: l.lease.Token(), Held: held, Err: err})
+	}
+}
+
+// observeNode has a node tell the Observer, if there is one.
+func (c Config) observeNode(o *node.Options) {
+	if c.Observer == nil {
+		return
+	}
+	observe := func(e Event) { c.Observer.Observe(context.Background(), e) }
+	o.Quarantined = func(wait *admission.WaitError, until time.Time) {
+		observe(NodeQuarantined{Node: o.Name, RunID: wait.RunID, Reason: wait.Reason, Until: until})
+	}
+	o.Admitted = func(run string) { observe(NodeAdmitted{Node: o.Name, RunID: run}) }
+	o.Reachable = func(err error) {
+		if err != nil {
+			observe(NodeUnreachable{Node: o.Name, Err: err})
+			return
+		}
+		observe(NodeReachable{Node: o.Name})
+	}
+}

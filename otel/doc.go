@@ -1,0 +1,40 @@
+// Package otel makes OpenTelemetry metrics and spans of a redlatch.Observer's events:
+//
+//	observer, err := otel.New(otel.Config{})
+//	...
+//	client, err := redlatch.Open(redlatch.Config{Nodes: nodes, Observer: observer})
+//
+// # Metrics
+//
+//	redlatch.lock.acquire.duration    histogram, s       from the call to the grant, or to its failure
+//	redlatch.lock.acquire.tries       counter, {try}     attempts that were made for these calls
+//	redlatch.lock.round_trip.duration histogram, s       the attempts by which locks were granted
+//	redlatch.lock.hold.duration       histogram, s       from the grant to the release or the loss
+//	redlatch.lock.held                up-down counter, {lock}
+//	redlatch.lock.losses              counter, {loss}    by error.type alone, and from 0 on, for alerts
+//	redlatch.lock.extensions          counter, {extension}
+//	redlatch.node.quarantined         gauge, {node}      1 while a node is known not to vote yet
+//	redlatch.node.unreachable         gauge, {node}      1 while a node cannot be reached
+//
+// Attributes have few values. error.type is left out where all went well. Of a call that failed it is
+// what stood in the way: held, no_quorum, not_admitted, refused, closed, invalid, or, where no try
+// was made, timeout or canceled. Of a hold it says that the lock was lost: expired, max_hold or
+// gone (no quorum of nodes had it any more); or why its release failed, with the words of a call. Of
+// an extension it is why it failed. Anything else is _OTHER. redlatch.node.name is a node's
+// address, or its #name; a node is reported from the first event on.
+//
+// The name of a lock is in no metric and in no span: where names have numbers in them, each would be a
+// time series. With Config.Template redlatch.lock.template groups them. Nor is the text of any error,
+// which has the name.
+//
+// # Spans
+//
+// A call for a lock is a span "lock", and the time for which a lock is held a span "hold", each
+// followed by the template, if there is one. Both are children of the span in the ctx that the call was
+// given, and are made when they are over, so that no span can be a child of theirs. They have
+// redlatch.lock.tries and redlatch.lock.token, the fencing token. A failure other than held,
+// canceled and timeout, and a loss, is an error.
+//
+// In examples/prometheus are a program that exports the metrics to Prometheus, alerts, and a Grafana
+// dashboard.
+package otel

@@ -1,0 +1,151 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/redlatch/redlatch"
+)
+
+// What a call that failed comes to, whatever else its error wraps, and whether its span is an error.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancelCause(t.Context())
+	end(redlatch.ErrLost) // as the context of a lock
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for want, c := range map[string]struct {
+		ctx   context.Context
+		err   error
+		isErr bool
+	}{
+		"held":         {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrHeld), false},
+		"no_quorum":    {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrNoQuorum), true},
+		"not_admitted": {t.Context(), redlatch.ErrNotAdmitted, true},
+		"refused":      {t.Context(), redlatch.ErrRefused, true},
+		"invalid":      {t.Context(), redlatch.ErrInvalid, true},
+		"closed":       {t.Context(), fmt.Errorf("%w; %w", redlatch.ErrClosed, redlatch.ErrHeld), true},
+		"canceled":     {ended, fmt.Errorf("lock: %w", context.Cause(ended)), false},
+		"timeout":      {late, fmt.Errorf("lock: %w", context.Cause(late)), false},
+		"_OTHER":       {t.Context(), errors.New("x"), true},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			made := collect(t, nil)
+			made.observer.Observe(c.ctx, redlatch.LockFailed{Name: "secret", Err: c.err, Waited: time.Second, Tries: 3})
+			made.expect(t, map[string]float64{
+				"redlatch.lock.acquire.duration{error.type=" + want + "}": 1,
+				"redlatch.lock.acquire.tries{}":                           3,
+			})
+			spans := made.spans.GetSpans()
+			if len(spans) != 1 || spans[0].Name != "lock" || (spans[0].Status.Code == codes.Error) != c.isErr || spans[0].EndTime.Sub(spans[0].StartTime) != time.Second {
+				t.Errorf("%+v", spans)
+			}
+		})
+	}
+}
+
+// What a lock that was lost comes to, and one whose release failed.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for want, event := range map[string]redlatch.Event{
+		"gone":      redlatch.LockLost{Name: "secret", Err: redlatch.ErrLost, Gone: true, Held: time.Minute},
+		"max_hold":  redlatch.LockLost{Name: "secret", Err: fmt.Errorf("%w: %w", redlatch.ErrLost, redlatch.ErrMaxHold), Held: time.Minute},
+		"expired":   redlatch.LockLost{Name: "secret", Err: redlatch.ErrLost, Held: time.Minute},
+		"no_quorum": redlatch.LockReleased{Name: "secret", Err: redlatch.ErrNoQuorum, Held: time.Minute},
+		"":          redlatch.LockReleased{Name: "secret", Held: time.Minute},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			made := collect(t, func(string) string { return "t" })
+			made.observer.Observe(t.Context(), redlatch.LockAcquired{Name: "secret"})
+			made.observer.Observe(t.Context(), event)
+			attributes := map[bool]string{true: "", false: "error.type=" + want + ","}[want == ""] + "redlatch.lock.template=t"
+			expected := map[string]float64{
+				"redlatch.lock.held{redlatch.lock.template=t}":               0,
+				"redlatch.lock.hold.duration{" + attributes + "}":            1,
+				"redlatch.lock.losses{error.type=expired}":                   0,
+				"redlatch.lock.losses{error.type=max_hold}":                  0,
+				"redlatch.lock.losses{error.type=gone}":                      0,
+				"redlatch.lock.acquire.tries{" + "redlatch.lock.template=t}": 0,
+			}
+			if series := "redlatch.lock.losses{error.type=" + want + "}"; slices.Contains([]string{"gone", "max_hold", "expired"}, want) {
+				expected[series] = 1
+			}
+			made.expect(t, expected)
+			spans := made.spans.GetSpans()
+			if s := spans[len(spans)-1]; s.Name != "hold t" || (s.Status.Code == codes.Error) != (want != "") || s.Status.Description != want {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A quarantine that nobody has asked of since its end is over.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	made := collect(t, nil)
+	observe := func(e redlatch.Event) { made.observer.Observe(t.Context(), e) }
+	observe(redlatch.NodeQuarantined{Node: "a", RunID: "1", Until: time.Now().Add(-time.Second)})
+	observe(redlatch.NodeQuarantined{Node: "b", RunID: "1", Until: time.Now().Add(time.Hour)})
+	observe(redlatch.NodeQuarantined{Node: "b", RunID: "2", Until: time.Now().Add(time.Hour)})
+	observe(redlatch.NodeAdmitted{Node: "b", RunID: "1"})
+	observe(redlatch.NodeUnreachable{Node: "c", Err: errors.New("x")})
+	observe(redlatch.NodeUnreachable{Node: "d", Err: errors.New("x")})
+	observe(redlatch.NodeReachable{Node: "d"})
+	made.expect(t, map[string]float64{
+		"redlatch.node.quarantined{redlatch.node.name=a}": 0,
+		"redlatch.node.quarantined{redlatch.node.name=b}": 1,
+		"redlatch.node.quarantined{redlatch.node.name=c}": 0,
+		"redlatch.node.unreachable{redlatch.node.name=b}": 0,
+		"redlatch.node.unreachable{redlatch.node.name=c}": 1,
+		"redlatch.node.unreachable{redlatch.node.name=d}": 0,
+	})
+	observe(redlatch.NodeAdmitted{Node: "b", RunID: "2"})
+	made.expect(t, map[string]float64{"redlatch.node.quarantined{redlatch.node.name=b}": 0})
+	if err := made.observer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for series := range made.metrics(t) {
+		if strings.HasPrefix(series, "redlatch.node.") {
+			t.Errorf("%s after Close", series)
+		}
+	}
+}
+
+// The package comment lists the metrics that there are.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	made := collect(t, nil)
+	for _, e := range []redlatch.Event{
+		redlatch.LockAcquired{Tries: 1}, redlatch.LockExtended{}, redlatch.LockReleased{}, redlatch.NodeReachable{Node: "a"},
+	} {
+		made.observer.Observe(t.Context(), e)
+	}
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^//\t(redlatch\.\S+) +(histogram|counter|up-down counter|gauge),`).FindAllStringSubmatch(string(text), -1) {
+		listed[m[1]] = true
+	}
+	for name := range made.raw(t) {
+		if !listed[name] {
+			t.Errorf("%s is not listed", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("%s is listed, and not made", name)
+	}
+}

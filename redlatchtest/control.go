@@ -1,0 +1,85 @@
+package redlatchtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+)
+
+// forever is a MaxHold that no test outlasts.
+const forever = 100 * 365 * 24 * time.Hour
+
+// Lose has the lock name be lost by whoever of the node's clients holds it, as when its key was
+// deleted: when Lose returns its context is done, with ErrLost as the cause, and whoever waits
+// for the lock gets it. Nothing happens where nobody holds it.
+func (c *Client) Lose(name string) {
+	c.t.Helper()
+	key, err := hook.ClientOf(c.Client).Key(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	id := c.server.node.Keys()[key].Holder
+	for _, client := range c.server.all() {
+		hook.ClientOf(client.Client).Lose(id)
+	}
+	c.server.node.Delete(key, id)
+}
+
+// HoldByAnother has another client hold the lock name until release is called, or the test is
+// done; it renews the lock meanwhile, and has the label "another". It fails the test if the lock
+// is held already. release may be called again, which does nothing.
+func (c *Client) HoldByAnother(name string) (release func()) {
+	c.t.Helper()
+	lock, err := c.other().Client.TryLock(context.Background(), name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return func() { _ = lock.Unlock(context.Background()) } // which Lose may have had lost
+}
+
+// Cut has the node unable to do anything for this client, or able again: TryLock fails with
+// ErrNoQuorum, Lock waits, and what is held cannot be renewed, and is lost when its validity
+// runs out. Other clients of the node go on. What could not be released meanwhile is released
+// within a second or so of Cut(false), unless its TTL is over.
+func (c *Client) Cut(cut bool) { c.link.Cut(cut) }
+
+// Delay has each of the node's answers to this client come d later, from now on; 0 ends that.
+// The node does at once what it is asked: with d above Config.NodeTimeout a try fails with
+// ErrNoQuorum, nobody having heard whether it was granted, and is undone.
+func (c *Client) Delay(d time.Duration) { c.link.Delay(d) }
+
+// Held returns who holds which lock now, of all clients of the node, by the locks' names as
+// KeyTemplate has them. A lock that is kept for WithMinHold is among them.
+func (c *Client) Held() map[string]redlatch.Holder {
+	before, after, _ := strings.Cut(c.config.KeyTemplate, "{name}")
+	held := make(map[string]redlatch.Holder)
+	for key, k := range c.server.node.Keys() {
+		name, ok := strings.CutPrefix(key, before)
+		name, ok2 := strings.CutSuffix(name, after)
+		if ok && ok2 {
+			held[name] = hook.ClientOf(c.Client).Holder(k.Holder).(redlatch.Holder)
+		}
+	}
+	return held
+}
+
+// all returns the node's clients.
+func (s *server) all() []*Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.clients)
+}
+
+// other returns the peer that stands for everybody else.
+func (c *Client) other() *Client {
+	c.once.Do(func() {
+		config := c.config
+		config.Label, config.MaxHold = "another", forever
+		c.another = c.Peer(config)
+	})
+	return c.another
+}

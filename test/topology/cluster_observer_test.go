@@ -1,0 +1,64 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/storm"
+)
+
+// A Cluster is observed as unreachable when none of its masters answers that was asked, and as
+// reachable when one does.
+func TestClusterObserver(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		events := new(locktest.Events)
+		c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
+		client := locktest.Open(t, c.config)
+		events.Client.Store(client)
+		c.admit(t, client)
+		for i := range c.Masters {
+			locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
+		}
+		lost := func() int { return len(locktest.EventsOf[redlatch.NodeUnreachable](events)) }
+		back := func() int { return len(locktest.EventsOf[redlatch.NodeReachable](events)) }
+		before := lost()
+		for i, master := range c.Masters {
+			if i > 0 && lost() > before {
+				t.Errorf("observed as lost with %d of %d masters hung: %q", i, len(c.Masters), events.Kinds())
+			}
+			must(t, master.Pause())
+			t.Cleanup(func() { master.Resume() })
+			if i == 0 {
+				for range 5 {
+					if lock, err := client.TryLock(t.Context(), storm.NameAt(0)); err == nil {
+						t.Errorf("%v was granted by a master that hangs", lock)
+					}
+				}
+			}
+		}
+		locktest.Await(t, "it is lost", func() bool {
+			for i := range c.Masters {
+				client.TryLock(t.Context(), storm.NameAt(i))
+			}
+			return lost() > before
+		})
+		must(t, c.Masters[1].Resume())
+		must(t, c.Masters[2].Resume())
+		must(t, c.Masters[0].Resume())
+		locktest.Await(t, "it is back", func() bool {
+			if lock, err := client.TryLock(t.Context(), storm.NameAt(1)); err == nil {
+				locktest.Unlock(t, lock)
+			}
+			return back() == lost() && client.Stats().Unreachable == 0
+		})
+		for _, e := range locktest.EventsOf[redlatch.NodeUnreachable](events) {
+			if e.Node != storm.Node || e.Err == nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
