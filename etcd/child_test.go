@@ -19,11 +19,11 @@ import (
 // time that it looks, some milliseconds apart, whether it still holds it and the wall clock.
 const (
 	childServers = "REDLATCH_TEST_ETCD"
-	childRoot    = "REDLATCH_TEST_ETCD_ROOT"
+	childPrefix  = "REDLATCH_TEST_ETCD_PREFIX"
 )
 
 func child() {
-	client, err := etcd.OpenWith(redlatch.Config{TTL: ttl}, etcd.Cluster{Endpoints: strings.Split(os.Getenv(childServers), ","), Prefix: os.Getenv(childRoot)})
+	client, err := etcd.OpenWith(redlatch.Config{TTL: ttl}, etcd.Cluster{Endpoints: strings.Split(os.Getenv(childServers), ","), Prefix: os.Getenv(childPrefix)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -52,7 +52,7 @@ type process struct {
 func startChild(t *testing.T, e *cluster, prefix string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childServers+"="+strings.Join(e.addrs(), ","), childRoot+"="+prefix)
+	cmd.Env = append(os.Environ(), childServers+"="+strings.Join(e.addrs(), ","), childPrefix+"="+prefix)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

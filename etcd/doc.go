@@ -61,5 +61,7 @@
 // # In the cluster
 //
 // A client has one etcd lease, and each lock some keys under the Prefix while it is held or waited for.
+// A small key remains of each lock of which an attempt was given up, until the client that did so is
+// closed: by it, what of the attempt is still on its way to the servers comes to nothing.
 // Tested with servers of version 3.4.23.
 package etcd

@@ -50,7 +50,7 @@ const (
 // It returns when an etcd lease was made, or after two seconds: servers that cannot be reached are no
 // error, as they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
 //
-// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate and Label are used. MaxTTL defaults to TTL, and
+// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate, Label and Logger are used. MaxTTL defaults to TTL, and
 // TTL to 10 s.
 //
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
