@@ -63,7 +63,7 @@ var config = redlatch.Config{TTL: ttl}
 
 // prefixOf is a prefix of the test's own.
 func prefixOf(t *testing.T) string {
-	return fmt.Sprintf("/%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()), time.Now().UnixNano())
 }
 
 // open opens a client that is closed after the test.
