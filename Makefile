@@ -1,6 +1,6 @@
 # Every target installs what it needs of a fresh Debian machine, as root, where it is not there.
 
-MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod otel/go.mod otel/examples/*/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod otel/go.mod otel/examples/*/go.mod zookeeper/go.mod))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 REVIVE := github.com/mgechev/revive@v1.15.0

@@ -55,7 +55,6 @@ type Client struct {
 type member interface {
 	quorum.Voter
 	waitqueue.Node
-	hook.OneShotNode
 	Connect(ctx context.Context) error
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
@@ -154,6 +153,9 @@ func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 
 // newNode returns the i-th node, at e.
 func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
+	if e.store != nil {
+		return store{e.store(c.waitqueue.Changed)}, nil
+	}
 	conn, err := dial(e)
 	if err != nil {
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
@@ -216,6 +218,9 @@ func (c *Client) connect() {
 func (c *Client) usable() error {
 	if err := c.census.Err(); err != nil {
 		return invalid("Config.%w", err)
+	}
+	if s, ok := c.store(); ok {
+		return s.unfit()
 	}
 	return nil
 }

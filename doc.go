@@ -137,7 +137,8 @@
 // Package oneshot takes and releases locks one call at a time, for programs that keep a lock's id
 // themselves, across processes; Lock.Detach makes such a lock of one that is held. Package doctor looks at
 // the nodes and says whether they are fit for locks. Package fence has guards that check
-// tokens, package goredis locks over go-redis clients, package otel metrics and spans of locks.
+// tokens, package goredis locks over go-redis clients, package zookeeper keeps the same locks
+// in an ensemble of ZooKeeper, package otel metrics and spans of locks.
 //
 // # Other lockers
 //

@@ -18,6 +18,7 @@ type endpoint struct {
 	// attached connects, where there is no URL.
 	attached func() driver.Conn
 	cluster  bool
+	store    func(changed func(key string)) hook.Store
 	// lone: it is the only one. With several, a caller waits for other goroutines anyway, and
 	// nothing was gained by a direct connection.
 	lone bool
@@ -76,7 +77,7 @@ func attachedEndpoints(nodes []hook.Node) ([]endpoint, error) {
 			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
 		}
 		first[n.Name] = i
-		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster}
+		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster, store: n.Store}
 	}
 	return endpoints, nil
 }

@@ -3,7 +3,7 @@
 # languages. With arguments, only these packages. Valkey comes from backports and is optional:
 # the tests run on whichever servers there are.
 set -eu
-packages=${*:-redis-server redis-sentinel redis-tools gcc libc6-dev spin postgresql python3-redis php-cli php-redis php-malkusch-lock make}
+packages=${*:-redis-server redis-sentinel redis-tools gcc libc6-dev spin postgresql python3-redis php-cli php-redis php-malkusch-lock default-jre-headless libzookeeper-java make}
 missing=
 for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"

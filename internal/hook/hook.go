@@ -41,6 +41,29 @@ type Node struct {
 	Dial func() driver.Conn
 	// Cluster: the client sends each command to the master that has its key.
 	Cluster bool
+	// Store, if any, is a node that is no Redis, and has neither Dial nor Cluster. It calls
+	// changed, which does not block, with each key that callers may wait for and that may have
+	// changed, and with "" for all.
+	Store func(changed func(key string)) Store
+}
+
+// Store keeps locks in its own way, and has one vote: its answers are those of all its servers.
+// It keeps the wait queues, too.
+type Store interface {
+	quorum.Voter
+	Name() string
+	Enqueue(ctx context.Context, r vote.Enqueue) vote.Position
+	Leave(ctx context.Context, key, waiter string)
+	HasWaiters(ctx context.Context, key string) (somebody bool, err error)
+	// Connect waits for the first contact.
+	Connect(ctx context.Context) error
+	// Err is the setting that does not fit these servers, once that is known.
+	Err() error
+	// These are as for any node of a client.
+	Reached() bool
+	Unreachable() bool
+	Cut()
+	Close()
 }
 
 // Open opens a *redlatch.Client for a redlatch.Config.

@@ -20,7 +20,7 @@ import (
 // order has the files of the root package from the lowest to the highest: a function is called
 // from its own file and from higher ones.
 var order = []string{
-	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "observer.go", "client.go", "stats.go", "option.go",
+	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "observer.go", "store.go", "client.go", "stats.go", "option.go",
 	"lock.go", "context.go", "detach.go", "minhold.go", "unlock.go", "renewal.go", "call.go", "wait.go", "acquire.go", "close.go", "hook.go",
 	"locker.go", "admin.go", "list.go",
 }

@@ -52,6 +52,8 @@ var allowed = map[string][]string{
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 	"otel":    {"."},
 
+	"zookeeper": {".", "internal/hook", "internal/printable", "internal/quorum"},
+
 	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
 	"internal/memory": {"internal/driver"},
 

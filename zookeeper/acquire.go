@@ -1,0 +1,279 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// maxConflicts is how often in one step others may come first.
+const maxConflicts = 8
+
+// Acquire implements quorum.Voter. Where the connection is lost it finds out by the holder id
+// whether it was granted, before it tries again.
+func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	w := &acquisition{store: s, request: r, place: placeOf(s.root, r.Key)}
+	for try := 0; ; try++ {
+		a, again := w.try(ctx)
+		if a.Verdict == vote.Granted {
+			s.observed.taken(r.Key)
+			if r.From != "" {
+				s.leases.forget(r.From)
+			}
+			return a
+		}
+		if again && try < maxConflicts && ctx.Err() == nil {
+			continue
+		}
+		if w.doubtful && a.Verdict != vote.Unknown {
+			s.remove(r.Key, r.ID)
+		}
+		return a
+	}
+}
+
+// acquisition is one Acquire.
+type acquisition struct {
+	*store
+	request vote.Acquire
+	place   place
+	// doubtful: a transaction was sent of which no answer came. sure: what this server has is no
+	// older than the step.
+	doubtful, sure bool
+}
+
+// try makes one try. again: something has changed meanwhile, or the connection was lost.
+func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
+	if err := w.await(ctx); err != nil {
+		return w.failed(err)
+	}
+	// Of what was sent over another connection, this server may not have heard.
+	if w.doubtful && !w.sure {
+		if err := w.sync(ctx); err != nil {
+			return w.failed(err)
+		}
+	}
+	c, err := w.contents(ctx, w.place)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return w.makePlace(ctx)
+	case err != nil:
+		return w.failed(err)
+	case c.holder == w.request.ID:
+		return w.readBack(ctx)
+	}
+	obstacle, replaced, err := w.obstacle(ctx, c)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
+	case err != nil:
+		return w.failed(err)
+	case obstacle.Verdict == vote.Held && !w.sure:
+		if err := w.sync(ctx); err != nil {
+			return w.failed(err)
+		}
+		return obstacle, true
+	case obstacle.Verdict == vote.Held:
+		return obstacle, false
+	}
+	return w.commit(ctx, c, replaced)
+}
+
+var errConflict = errors.New("others changed the lock at the same time")
+
+// failed is the answer where err came. After a transaction that was not answered, nothing is known
+// before it was looked for.
+func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
+	a = answer(err)
+	if w.doubtful {
+		a.Verdict = vote.Unknown
+	}
+	lost := a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
+	if lost {
+		w.sure = false
+	}
+	return a, lost && !errors.Is(err, errAbandoned) && !errors.Is(err, errStale)
+}
+
+// sync has what is read next be no older than now.
+func (w *acquisition) sync(ctx context.Context) error {
+	_, err := do(ctx, w.session, w.request.ID, func() (string, error) { return w.conn.Sync(string(w.place)) })
+	w.sure = err == nil
+	return err
+}
+
+func (s *store) contents(ctx context.Context, p place) (contents, error) {
+	children, err := do(ctx, s.session, "", func() ([]string, error) {
+		children, _, err := s.conn.Children(string(p))
+		return children, err
+	})
+	return parseContents(children), err
+}
+
+// makePlace makes the lock's node, which the servers delete when it has been empty for a while.
+func (w *acquisition) makePlace(ctx context.Context) (a vote.Answer, again bool) {
+	if err := w.store.makePlace(ctx, w.place); err != nil {
+		return w.failed(err)
+	}
+	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
+}
+
+func (s *store) makePlace(ctx context.Context, p place) error {
+	_, err := do(ctx, s.session, "", func() (string, error) {
+		return s.conn.CreateContainer(string(p), nil, zk.FlagContainer, s.acl)
+	})
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return fmt.Errorf("%s is not there any more, %w: open the client anew", s.root, errForeign)
+	}
+	return err
+}
+
+// rule: answer-read-back
+
+// readBack is for what was granted already.
+func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) {
+	stat, err := do(ctx, w.session, "", func() (*zk.Stat, error) {
+		_, stat, err := w.conn.Get(w.place.lease(w.request.ID))
+		return stat, err
+	})
+	if err != nil {
+		w.doubtful = true
+		return w.failed(err)
+	}
+	w.leases.lengthen(w.request.ID, w.request.TTL)
+	return w.granted(stat.Czxid, false)
+}
+
+func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
+	token, err := w.token(zxid, w.request.More)
+	if err != nil {
+		w.doubtful = true // it is to be removed
+		return vote.Answer{Verdict: vote.Refused, Err: err}, false
+	}
+	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
+}
+
+// obstacle is who stands in the way; if nobody does, replaced is the lease that ends by this one.
+func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, replaced []any, err error) {
+	r := w.request
+	if c.holder == r.From && r.From != "" {
+		return vote.Answer{}, []any{&zk.DeleteRequest{Path: w.place.lease(r.From), Version: -1}}, nil
+	}
+	own := c.index(r.Ticket.Waiter)
+	others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
+	first := c.first(own) || r.Barge
+	if c.holder == "" {
+		if !first {
+			if left := w.observed.head(r.Key, c.waiters[0].node); left > 0 {
+				return vote.Answer{Verdict: vote.Held, Left: left, Waiting: true}, nil, nil
+			}
+			w.drop(w.place, c.waiters[0])
+		}
+		return vote.Answer{}, nil, nil
+	}
+	if !w.sure {
+		return vote.Answer{Verdict: vote.Held, Holder: c.holder}, nil, nil
+	}
+	left, version, err := w.lease(ctx, r.Key, w.place, c.holder, false)
+	if err != nil {
+		return vote.Answer{}, nil, err
+	}
+	if left > 0 || !first {
+		return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: max(left, 0), Waiting: others}, nil, nil
+	}
+	// rule: takeover-by-version
+	return vote.Answer{}, []any{
+		&zk.DeleteRequest{Path: w.place.lease(c.holder), Version: version},
+		&zk.DeleteRequest{Path: w.place.held(), Version: -1},
+	}, nil
+}
+
+// first reports whether the waiter at own, or -1, need not wait for others in the queue.
+func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
+
+// lease looks at another's, and returns how long it may still run; where it may not, it has been
+// at that version for so long. watch: changes of it are told.
+func (s *store) lease(ctx context.Context, key string, p place, holder string, watch bool) (left time.Duration, version int32, err error) {
+	data, stat, err := s.get(ctx, p.lease(holder), watch)
+	if err != nil {
+		return 0, 0, err
+	}
+	s.observed.held(key)
+	ms, err := strconv.ParseInt(string(data), 10, 32)
+	if err != nil || ms <= 0 {
+		return 0, 0, fmt.Errorf("%s has no TTL, %w: delete it when nobody holds the lock", p.lease(holder), errForeign)
+	}
+	return s.observed.lease(key, holder, stat.Version, time.Duration(ms)*time.Millisecond), stat.Version, nil
+}
+
+// get reads a node, and with watch has changes of it told.
+func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.Stat, error) {
+	type node struct {
+		data []byte
+		stat *zk.Stat
+	}
+	watch = watch && s.watches.begin(path)
+	n, err := do(ctx, s.session, "", func() (n node, err error) {
+		if !watch {
+			n.data, n.stat, err = s.conn.Get(path)
+			return n, err
+		}
+		if n.data, n.stat, _, err = s.conn.GetW(path); err != nil {
+			s.watches.fired(path)
+		}
+		return n, err
+	})
+	if watch && (errors.Is(err, errBusy) || errors.Is(err, errNotConnected)) {
+		s.watches.fired(path)
+	}
+	return n.data, n.stat, err
+}
+
+// commit takes the lock, unless anything has changed.
+func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a vote.Answer, again bool) {
+	r := w.request
+	if !w.outlasts(clock.System.Now(), r.TTL) {
+		return w.failed(errStale)
+	}
+	lease, ttl := w.place.lease(r.ID), []byte(strconv.FormatInt(r.TTL.Milliseconds(), 10))
+	ops := replaced
+	if len(replaced) != 1 { // one that is transferred leaves it
+		ops = append(ops, &zk.CreateRequest{Path: w.place.held(), Acl: w.acl, Flags: zk.FlagEphemeral})
+	}
+	// The answer to the second has the transaction's number.
+	ops = append(ops, &zk.CreateRequest{Path: lease, Data: ttl, Acl: w.acl, Flags: zk.FlagEphemeral}, &zk.SetDataRequest{Path: lease, Data: ttl})
+	stat := len(ops) - 1
+	own := c.index(r.Ticket.Waiter)
+	if own >= 0 {
+		ops = append(ops, &zk.DeleteRequest{Path: w.place.wait(c.waiters[own]), Version: -1})
+	}
+	w.leases.lengthen(r.ID, r.TTL)
+	results, err := do(ctx, w.session, r.ID, func() ([]zk.MultiResponse, error) { return w.conn.Multi(ops...) })
+	switch {
+	case err == nil && len(results) == len(ops) && results[stat].Stat != nil:
+		others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
+		return w.granted(results[stat].Stat.Mzxid, others)
+	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		w.leases.forget(r.ID)
+		w.sure = true // it has what the transaction has met
+		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
+	case err == nil:
+		err = zk.ErrUnknown
+	}
+	if a := answer(err); a.Verdict != vote.Unknown {
+		w.leases.forget(r.ID)
+		return w.failed(err)
+	}
+	w.doubtful = true
+	return w.failed(err)
+}

@@ -1,0 +1,9 @@
+package zookeeper_test
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// bind has a server die with the tests.
+func bind(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,0 +1,68 @@
+// Package zookeeper holds the locks of redlatch in an ensemble of Apache ZooKeeper, where a
+// majority of the servers has each lock on disk before it is granted:
+//
+//	client, err := zookeeper.Open(redlatch.Config{TTL: 10 * time.Second}, "zk1:2181", "zk2:2181", "zk3:2181")
+//
+// The client is a *redlatch.Client, and Lock, TryLock, Do, TryDo, renewal and what else there is
+// of a lock are the same code.
+//
+// # What is promised
+//
+// Mutual exclusion: at any instant at most one holder's validity is running, as long as clocks
+// advance at rates within 1 % of each other. No server's wall clock matters, and no server that
+// restarts is kept out: there is no quarantine.
+//
+// A holder knows: its validity runs from when its last write was sent that a majority has
+// committed, by its own monotonic clock. That the server it is connected to answers, and that the
+// client library has a session, is no sign of a lock: a follower that is cut off from its
+// leader goes on answering for a while.
+//
+// Fencing: a later holder's token is larger than an earlier one's. It is made of the number of
+// the transaction that granted the lock, and of a base that is stored with the Root when that is
+// made: the wall clock of then, and an hour, so that it is larger than the tokens of Redis that the
+// same resource may have seen. Tokens stay below 2^53 for more than 200,000 elections of a leader.
+//
+// No deadlock: whoever waits takes the lock over when it has seen for a TTL that the holder has
+// not extended it. A TryLock that has not seen the holder before gets the lock of one that crashed
+// when its session has ended, after twice MaxTTL and a tick of the servers at the latest.
+//
+// Order: clients wait in the order in which they joined the queue, each is woken up by the one
+// before it, and nobody polls.
+//
+// Nothing is left behind: what an attempt may have left that failed is deleted when a server
+// can be reached, or ends with the session. Where an answer is lost it is found out by the holder's
+// id what was done, before anything is sent again.
+//
+// # What is not
+//
+// A paused process does not notice. Let the resource check the token.
+//
+// A majority of the ensemble must be there. While it elects a leader, which takes seconds, nothing
+// is granted or extended; a TTL of 10 s outlasts most elections.
+//
+// A session is to outlast the TTL of what it keeps. The client makes sure of that: it writes nothing
+// on one that the leader might end too soon, such as right after a pause of its own. It relies
+// on a leader that asks its followers twice a tick whom they have heard. One that stood still
+// for about a third of the session's time, and goes on, might end a session while a lease of it runs;
+// servers depose it before if syncLimit times tickTime is less than that.
+//
+// Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble. Close all
+// clients before.
+//
+// A waiter whose process dies holds up those behind it for half a second after they notice it,
+// and single tries until its session has ended.
+//
+// # Settings
+//
+// Of redlatch.Config, what only has a meaning with Redis is refused with the reason: Nodes,
+// NodeTimeout, Replicas, Deployment, NoQuarantine, Durable and Strict. A step has a second. Lock.Detach,
+// Client.Admit, Client.Reset and package oneshot are refused, too. Clients with another MaxTTL may share
+// locks. The Client's Close ends the session, and with it what is held; a lock whose WithMinHold
+// is not over stays until the session would have ended.
+//
+// # In the ensemble
+//
+// Each lock has a container node under the Root, named after its key, which the servers delete when it
+// has been empty for a while, from version 3.5 on. Tested with version 3.8, by way of
+// github.com/go-zookeeper/zk. A client keeps one connection.
+package zookeeper

@@ -1,0 +1,98 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Extend implements quorum.Voter.
+func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	if err := s.await(ctx); err != nil {
+		return answer(err)
+	}
+	if !s.outlasts(clock.System.Now(), r.TTL) {
+		return answer(errStale)
+	}
+	ttl := strconv.FormatInt(s.leases.lengthen(r.ID, r.TTL).Milliseconds()+1, 10)
+	_, err := do(ctx, s.session, r.ID, func() (*zk.Stat, error) {
+		return s.conn.Set(placeOf(s.root, r.Key).lease(r.ID), []byte(ttl), -1)
+	})
+	switch {
+	case err == nil:
+		return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+	case errors.Is(err, zk.ErrNoNode):
+		return vote.Answer{Verdict: vote.NotOurs}
+	}
+	return answer(err)
+}
+
+// Confirm implements quorum.Voter. It is asked of one of several nodes only, as Repair is.
+func (*store) Confirm(context.Context, vote.Confirm) vote.Answer {
+	return vote.Answer{Verdict: vote.NotOurs}
+}
+
+// Repair implements quorum.Voter. A lease that has ended is not made again.
+func (*store) Repair(context.Context, vote.Extend) vote.Answer {
+	return vote.Answer{Verdict: vote.NotOurs}
+}
+
+// Release implements quorum.Voter. It comes after an Acquire that is under way, and goes on in the
+// background until it is known that the lock is not held under this id.
+func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
+	select {
+	case a := <-s.remove(r.Key, r.ID):
+		a.Waiting = a.Waiting || r.Queued && a.Verdict == vote.Granted
+		return a
+	case <-ctx.Done():
+		return vote.Answer{Verdict: vote.Unknown, Err: errAbandoned}
+	}
+}
+
+// remove has the lease of id end, and returns where the answer will be.
+func (s *store) remove(key, id string) <-chan vote.Answer {
+	out := make(chan vote.Answer, 1)
+	started := s.run(func() {
+		doubtful := false
+		for {
+			a := s.removeOnce(key, id, doubtful)
+			if a.Verdict != vote.Unknown && a.Verdict != vote.NotSent && a.Verdict != vote.Unavailable {
+				s.leases.forget(id)
+				out <- a
+				return
+			}
+			doubtful = doubtful || a.Verdict == vote.Unknown
+			if !s.rest() {
+				out <- a
+				return
+			}
+		}
+	})
+	if !started {
+		out <- vote.Answer{Verdict: vote.NotSent, Err: errNotConnected}
+	}
+	return out
+}
+
+// removeOnce waits for a connection, and then for the answer. doubtful: it was sent before.
+func (s *store) removeOnce(key, id string, doubtful bool) vote.Answer {
+	if err := s.await(s.life); err != nil {
+		return answer(err)
+	}
+	p := placeOf(s.root, key)
+	_, err := do(s.life, s.session, id, func() ([]zk.MultiResponse, error) {
+		return s.conn.Multi(&zk.DeleteRequest{Path: p.lease(id), Version: -1}, &zk.DeleteRequest{Path: p.held(), Version: -1})
+	})
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNoNode) && doubtful:
+		return vote.Answer{Verdict: vote.Granted}
+	case errors.Is(err, zk.ErrNoNode):
+		return vote.Answer{Verdict: vote.NotOurs}
+	}
+	return answer(err)
+}

@@ -1,0 +1,126 @@
+package zookeeper
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// A session is known to last from what the leader is known to have heard, and no longer.
+func TestSessionOutlastsLease(t *testing.T) {
+	t.Parallel()
+	const lasts = 20 * time.Second
+	start := clock.System.Now()
+	at := func(d time.Duration) clock.Instant { return start.Add(d) }
+	s := &session{}
+	if s.outlasts(start, time.Millisecond) {
+		t.Error("it lasts before there is one")
+	}
+	s.touches.add(touch{sent: start, known: at(time.Millisecond)}, lasts)
+	s.touches.add(touch{sent: at(8 * time.Second), known: at(13 * time.Second)}, lasts)
+	for name, tt := range map[string]struct {
+		at, ttl time.Duration
+		want    bool
+	}{
+		"after the handshake":            {time.Second, 10 * time.Second, true},
+		"before a heartbeat is known of": {12 * time.Second, 10 * time.Second, false},
+		"a shorter lease":                {12 * time.Second, 7 * time.Second, true},
+		"when it is known of":            {13 * time.Second, 10 * time.Second, true},
+		"after a pause":                  {19 * time.Second, 10 * time.Second, false},
+	} {
+		if got := s.outlasts(at(tt.at), tt.ttl); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for i := range 10 * maxTouches {
+		now := at(time.Duration(i) * time.Second)
+		s.touches.add(touch{sent: now, known: now.Add(lasts / 3)}, lasts)
+		if i > 7 && !s.outlasts(now, 10*time.Second) {
+			t.Fatalf("after %d heartbeats it does not", i)
+		}
+	}
+}
+
+// Nothing is written that might end with the session too soon.
+func TestNothingIsWrittenOnAStaleSession(t *testing.T) {
+	t.Parallel()
+	s := &store{session: &session{connected: true, prepared: true}} // with a way to no server
+	w := &acquisition{store: s, request: vote.Acquire{Key: "name", ID: "id", TTL: time.Second}}
+	if a, again := w.commit(t.Context(), contents{}, nil); a.Verdict != vote.Unavailable || again {
+		t.Errorf("acquire: %v, %v", a, again)
+	}
+	if a := s.Extend(t.Context(), vote.Extend{Key: "name", ID: "id", TTL: time.Second}); a.Verdict != vote.Unavailable {
+		t.Errorf("extend: %v", a)
+	}
+}
+
+func TestContents(t *testing.T) {
+	t.Parallel()
+	p := placeOf("/root", "a/b ü.")
+	if key, ok := keyOf("/root", p.lease("x")); !ok || key != "a/b ü." {
+		t.Errorf("the key is %q, %v", key, ok)
+	}
+	if _, ok := keyOf("/root", "/root2/lock:x"); ok {
+		t.Error("another root's")
+	}
+	cut := func(path string) string { return path[len(string(p))+1:] }
+	c := parseContents([]string{
+		heldName, cut(p.lease("AB.1.me:2/3")), "theirs", "wait:x", "wait:x:y", "wait:%zz:1",
+		cut(p.newWait("c/1")) + "-2147483648", cut(p.newWait("b:2")) + "2147483647", cut(p.newWait("a")) + "2147483646",
+	})
+	var names []string
+	for _, w := range c.waiters {
+		names = append(names, w.name)
+	}
+	if c.holder != "AB.1.me:2/3" || !slices.Equal(names, []string{"a", "b:2", "c/1"}) {
+		t.Errorf("holder %q, waiters %q", c.holder, names)
+	}
+	if c.index("b:2") != 1 || c.index("b") != -1 {
+		t.Error("a waiter is not found by its whole name")
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	t.Parallel()
+	s := &store{base: 1 << 50}
+	last := uint64(0)
+	for _, zxid := range []int64{1, 2, 3, 1 << 32, 1<<32 + 1, 1 << 40} {
+		first, err := s.token(zxid, 0)
+		if err != nil || first <= last {
+			t.Errorf("%#x: the token %d after %d, %v", zxid, first, last, err)
+		}
+		if last, err = s.token(zxid, 7); err != nil || last != first+7 {
+			t.Errorf("%#x: %d, %v", zxid, last, err)
+		}
+	}
+	if token, err := s.token(1, 8); err == nil {
+		t.Errorf("the ninth of a block has the token %d, as the first of the next", token)
+	}
+	for _, zxid := range []int64{0, -1, 1 << 52, 1<<63 - 1} {
+		if token, err := s.token(zxid, 0); err == nil {
+			t.Errorf("%#x has the token %d", zxid, token)
+		}
+	}
+}
+
+// A place that is dropped, and a lease at each of its versions, are timed anew.
+func TestObservations(t *testing.T) {
+	t.Parallel()
+	o := newObservations()
+	if left := o.lease("key", "a", 1, 20*time.Millisecond); left <= 0 {
+		t.Errorf("%v left of what was just seen", left)
+	}
+	time.Sleep(30 * time.Millisecond)
+	if left := o.lease("key", "a", 1, 20*time.Millisecond); left > 0 {
+		t.Errorf("%v left of what was not extended", left)
+	}
+	if left := o.lease("key", "a", 2, time.Hour); left <= 0 {
+		t.Errorf("%v left of what was extended", left)
+	}
+	if left := o.lease("key", "b", 2, time.Hour); left <= 0 {
+		t.Errorf("%v left of another's", left)
+	}
+}

@@ -1,0 +1,114 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+)
+
+// link is one connection to a server. Of what passes, it reads the answer to the handshake, which
+// says how long the session is to last: the transport does not tell.
+type link struct {
+	net.Conn
+	// begun is when the handshake was sent, at the latest.
+	begun clock.Instant
+	// limit is until when it is to be answered.
+	limit time.Time
+
+	mu   sync.Mutex // guards head
+	head []byte
+}
+
+// headBytes is how much of the answer says it: a length, a version and the timeout.
+const headBytes = 12
+
+func newLink(conn net.Conn, patience time.Duration) *link {
+	return &link{Conn: conn, begun: clock.System.Now(), limit: time.Now().Add(patience)}
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if missing := headBytes - len(l.head); missing > 0 {
+		l.head = append(l.head, p[:min(n, missing)]...)
+	}
+	return n, err
+}
+
+// SetReadDeadline bounds the handshake: the transport would wait for several timeouts of the session.
+func (l *link) SetReadDeadline(t time.Time) error {
+	if l.sessionTimeout() == 0 && (t.IsZero() || t.After(l.limit)) {
+		t = l.limit
+	}
+	return l.Conn.SetReadDeadline(t)
+}
+
+// sessionTimeout is how long the session lasts, or 0 while that is not known.
+func (l *link) sessionTimeout() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.head) < headBytes {
+		return 0
+	}
+	return time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
+}
+
+// hosts has the servers tried in turn, from a random one on. Their names are resolved when they
+// are dialled, so that TLS sees them and a changed address is found.
+type hosts struct {
+	servers []string
+
+	mu    sync.Mutex // guards what follows
+	next  int
+	tried int // since one was connected to
+}
+
+func newHosts(servers []string) *hosts {
+	return &hosts{servers: servers, next: rand.IntN(len(servers))}
+}
+
+func (*hosts) Init([]string) error { return nil }
+func (h *hosts) Len() int          { return len(h.servers) }
+
+// Next reports with again that all have been tried in vain: then the transport rests.
+func (h *hosts) Next() (server string, again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next = (h.next + 1) % len(h.servers)
+	h.tried++
+	if again = h.tried > len(h.servers); again {
+		h.tried = 1
+	}
+	return h.servers[h.next], again
+}
+
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tried = 0
+}
+
+// dial is the transport's way to a server.
+func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.life, timeout)
+	defer cancel()
+	conn, err := s.connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(conn, s.patience())
+	s.mu.Lock()
+	s.link = l
+	s.mu.Unlock()
+	if err := s.life.Err(); err != nil { // who ended it may have hung up before
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}

@@ -1,0 +1,92 @@
+package zookeeper
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Each lock has a node under the root, and under that, ephemeral,
+//
+//	held               while somebody holds it, so that nobody else can
+//	lease:ID           of the holder ID; its data is the TTL, and each extension raises its version
+//	wait:WAITER:NUMBER a place in the wait queue
+//
+// held and the lease are made and deleted in one transaction.
+const (
+	lockPrefix  = "lock:"
+	heldName    = "held"
+	leasePrefix = "lease:"
+	waitPrefix  = "wait:"
+)
+
+// place is the path of a lock's node.
+type place string
+
+func placeOf(root, key string) place { return place(root + "/" + lockPrefix + url.QueryEscape(key)) }
+
+func (p place) held() string           { return string(p) + "/" + heldName }
+func (p place) lease(id string) string { return string(p) + "/" + leasePrefix + url.QueryEscape(id) }
+func (p place) wait(w waiter) string   { return string(p) + "/" + w.node }
+
+// newWait is the path of a new place in the queue; the server adds the number.
+func (p place) newWait(name string) string {
+	return string(p) + "/" + waitPrefix + url.QueryEscape(name) + ":"
+}
+
+// keyOf is the key of the lock that the node at path is part of.
+func keyOf(root, path string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(path, root+"/"+lockPrefix)
+	if !ok {
+		return "", false
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	key, err := url.QueryUnescape(name)
+	return key, err == nil
+}
+
+// waiter is a place in a wait queue.
+type waiter struct {
+	name string
+	// number is the server's, which begins anew below 0 after 2^31.
+	number int32
+	node   string
+}
+
+// contents is what a lock's node has.
+type contents struct {
+	// holder is the holder id, "" where there is none.
+	holder string
+	// waiters are in their order.
+	waiters []waiter
+}
+
+func parseContents(children []string) contents {
+	var c contents
+	for _, node := range children {
+		if id, ok := strings.CutPrefix(node, leasePrefix); ok {
+			if id, err := url.QueryUnescape(id); err == nil {
+				c.holder = id
+			}
+			continue
+		}
+		rest, ok := strings.CutPrefix(node, waitPrefix)
+		escaped, digits, ok2 := strings.Cut(rest, ":")
+		number, err := strconv.ParseInt(digits, 10, 32)
+		if !ok || !ok2 || err != nil {
+			continue
+		}
+		if name, err := url.QueryUnescape(escaped); err == nil {
+			c.waiters = append(c.waiters, waiter{name: name, number: int32(number), node: node})
+		}
+	}
+	slices.SortFunc(c.waiters, func(a, b waiter) int { return cmp.Compare(a.number-b.number, 0) })
+	return c
+}
+
+// index is where name waits, or -1.
+func (c contents) index(name string) int {
+	return slices.IndexFunc(c.waiters, func(w waiter) bool { return w.name == name })
+}

@@ -1,0 +1,206 @@
+package zookeeper_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
+	"github.com/redlatch/redlatch/zookeeper"
+)
+
+// What cannot work is refused before anything is sent, with the setting in the error.
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	good := zookeeper.Ensemble{Servers: []string{"127.0.0.1:1"}}
+	for name, tt := range map[string]struct {
+		config redlatch.Config
+		change func(*zookeeper.Ensemble)
+		want   string
+	}{
+		"no server":     {change: func(e *zookeeper.Ensemble) { e.Servers = nil }, want: "zk1:2181"},
+		"a URL":         {change: func(e *zookeeper.Ensemble) { e.Servers = []string{"zk://u:secret@zk1:2181"} }, want: "Servers[0]"},
+		"another's URL": {change: func(e *zookeeper.Ensemble) { e.Servers = []string{"a:1", "redis://:secret@b"} }, want: "Servers[1]"},
+		"a chroot":      {change: func(e *zookeeper.Ensemble) { e.Servers = []string{"zk1:2181/secret"} }, want: "Ensemble.Root"},
+		"a list":        {change: func(e *zookeeper.Ensemble) { e.Servers = []string{"zk1:2181,zk2:2181"} }, want: "Servers[0]"},
+		"no port":       {change: func(e *zookeeper.Ensemble) { e.Servers = []string{"zk1:secret"} }, want: "Servers[0]"},
+		"no slash":      {change: func(e *zookeeper.Ensemble) { e.Root = "redlatch" }, want: "Ensemble.Root"},
+		"a last slash":  {change: func(e *zookeeper.Ensemble) { e.Root = "/redlatch/" }, want: "Ensemble.Root"},
+		"the servers'":  {change: func(e *zookeeper.Ensemble) { e.Root = "/zookeeper/quota" }, want: "Ensemble.Root"},
+		"dots":          {change: func(e *zookeeper.Ensemble) { e.Root = "/a/../b" }, want: "Ensemble.Root"},
+		"no password":   {change: func(e *zookeeper.Ensemble) { e.User = "me" }, want: "Ensemble.Password"},
+		"nodes":         {config: redlatch.Config{Nodes: []string{"redis://:secret@a"}}, want: "Config.Nodes"},
+		"node timeout":  {config: redlatch.Config{NodeTimeout: time.Second}, want: "Config.NodeTimeout"},
+		"replicas":      {config: redlatch.Config{Replicas: redlatch.Replicas{Count: 1}}, want: "Config.Replicas"},
+		"deployment":    {config: redlatch.Config{Deployment: "a"}, want: "Config.Deployment"},
+		"no quarantine": {config: redlatch.Config{NoQuarantine: true}, want: "Config.NoQuarantine"},
+		"durable":       {config: redlatch.Config{Durable: true}, want: "Config.Durable"},
+		"strict":        {config: redlatch.Config{Strict: true}, want: "Config.Strict"},
+		"TTL":           {config: redlatch.Config{TTL: time.Microsecond}, want: "TTL is 1µs"},
+	} {
+		e := good
+		if tt.change != nil {
+			tt.change(&e)
+		}
+		client, err := zookeeper.OpenWith(tt.config, e)
+		if client != nil || !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(fmt.Sprint(err), tt.want) || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%s: %v, want ErrInvalid with %q", name, err, tt.want)
+		}
+	}
+}
+
+// Servers that cannot be reached are no error of Open; a try says so, and Close does not wait for them.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	client, err := zookeeper.Open(redlatch.Config{}, "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("TryLock: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock: %v", err)
+	}
+	if s := client.Stats(); s.Unreachable != 1 || s.Contacted != 0 {
+		t.Errorf("Stats: %+v", s)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A session that the servers would end too soon is refused, with the setting to change.
+func TestSessionTooShort(t *testing.T) {
+	t.Parallel()
+	_, err := zookeeper.OpenWith(redlatch.Config{TTL: 11 * time.Second}, zookeeper.Ensemble{Servers: common(t).addrs(), Root: rootOf(t)})
+	if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "maxSessionTimeout") || !strings.Contains(err.Error(), "20s") {
+		t.Error(err)
+	}
+}
+
+// connect is a client of the tests' own, for what others do.
+func connect(t *testing.T, e *ensemble) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect(e.addrs(), 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func TestRootOfOthers(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	root := rootOf(t)
+	conn := connect(t, e)
+	if _, err := conn.Create(root, []byte("theirs"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := zookeeper.OpenWith(config, zookeeper.Ensemble{Servers: e.addrs(), Root: root})
+	if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), root) || !strings.Contains(err.Error(), "theirs") {
+		t.Error(err)
+	}
+	if children, _, err := conn.Children(root); err != nil || len(children) != 0 {
+		t.Errorf("it has %v, %v", children, err)
+	}
+}
+
+// With a user, what is created is for that user alone; another is refused in the server's words.
+func TestUser(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.addrs(), Root: rootOf(t) + "/locks", User: "me", Password: "secret"}
+	mine := open(t, config, ensemble)
+	held := lock(t, mine, "name")
+	for name, other := range map[string]zookeeper.Ensemble{
+		"nobody":         {Servers: ensemble.Servers, Root: ensemble.Root},
+		"other password": {Servers: ensemble.Servers, Root: ensemble.Root, User: "me", Password: "wrong"},
+	} {
+		_, err := open(t, config, other).TryLock(t.Context(), "name")
+		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, zk.ErrNoAuth) || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := open(t, config, ensemble).TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("the same user: %v", err)
+	}
+	unlock(t, held)
+}
+
+// What has no meaning with an ensemble is ErrInvalid.
+func TestNoMeaning(t *testing.T) {
+	t.Parallel()
+	client := clients(t, common(t), 1)[0]
+	held := lock(t, client, "name")
+	_, take := oneshot.New(client).Take(t.Context(), "name", "id", ttl)
+	_, inspect := oneshot.New(client).Inspect(t.Context(), "name")
+	_, detach := held.Detach()
+	for name, err := range map[string]error{
+		"Take": take, "Inspect": inspect, "Detach": detach,
+		"Admit": client.Admit(t.Context(), "127.0.0.1:2181"),
+	} {
+		if !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := held.Err(); err != nil {
+		t.Error("the lock: ", err)
+	}
+	unlock(t, held)
+}
+
+// The servers' names are those that TLS is told, and the way to them is TLS throughout.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	web := httptest.NewTLSServer(nil) // for its certificate
+	defer web.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", web.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go relay(conn, e.servers[0].addr())
+		}
+	}()
+	c := config
+	c.TLS = web.Client().Transport.(*http.Transport).TLSClientConfig
+	client := open(t, c, zookeeper.Ensemble{Servers: []string{listener.Addr().String()}, Root: rootOf(t)})
+	unlock(t, lock(t, client, "name"))
+}
+
+// relay joins two connections until one ends.
+func relay(conn net.Conn, target string) {
+	defer conn.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		io.Copy(server, conn)
+		server.Close()
+	}()
+	io.Copy(conn, server)
+}

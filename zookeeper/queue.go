@@ -1,0 +1,142 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each is told of
+// a change of the one before it alone, and the first of one of the lease.
+func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
+	p, w := placeOf(s.root, r.Key), r.Ticket.Waiter
+	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
+	fail := func(err error) vote.Position {
+		position.Answer = answer(err)
+		return position
+	}
+	renew := r.Ticket.Number == 0
+	for range maxConflicts {
+		if err := s.await(ctx); err != nil {
+			return fail(err)
+		}
+		c, err := s.contents(ctx, p)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = s.makePlace(ctx, p)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		own := c.index(w)
+		switch {
+		case own >= 0 && renew:
+			err = s.leave(ctx, p, c.waiters[own], w)
+			renew = false
+		case own < 0:
+			err = s.join(ctx, p, w)
+			renew = false
+		default:
+			var again bool
+			if again, err = s.position(ctx, r.Key, p, c, own, &position); !again && err == nil {
+				return position
+			}
+		}
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return fail(err)
+		}
+	}
+	return fail(errConflict)
+}
+
+// join takes a place at the end of the queue. A place whose answer is lost is found by its name.
+func (s *store) join(ctx context.Context, p place, name string) error {
+	_, err := do(ctx, s.session, name, func() (string, error) {
+		return s.conn.Create(p.newWait(name), nil, zk.FlagEphemeralSequential, s.acl)
+	})
+	return err
+}
+
+// leave gives a place up.
+func (s *store) leave(ctx context.Context, p place, w waiter, id string) error {
+	_, err := do(ctx, s.session, id, func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.wait(w), -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// drop gives up the place of another who does not answer, in the background.
+func (s *store) drop(p place, w waiter) {
+	s.run(func() { s.leave(s.life, p, w, "") })
+}
+
+// position says where the waiter at own is, and who holds the lock. again: that has changed.
+func (s *store) position(ctx context.Context, key string, p place, c contents, own int, position *vote.Position) (again bool, err error) {
+	position.Ticket.Number = uint64(uint32(c.waiters[own].number)) + 1
+	position.Ahead = own
+	position.Answer = vote.Answer{Verdict: vote.Held, Holder: c.holder}
+	switch {
+	case c.holder == "" && own > 0:
+		if position.Left = s.observed.head(key, c.waiters[0].node); position.Left <= 0 {
+			s.drop(p, c.waiters[0])
+		}
+		_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
+	case c.holder == "":
+	case own > 0:
+		// It is timed already, for when those before it have gone.
+		if position.Left, _, err = s.lease(ctx, key, p, c.holder, false); err == nil {
+			position.Left = max(0, position.Left)
+			_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
+		}
+	default:
+		position.Left, _, err = s.lease(ctx, key, p, c.holder, true)
+		if err == nil && position.Left <= 0 {
+			position.Holder, position.Left = "", 0 // it may be taken over
+		}
+	}
+	return errors.Is(err, zk.ErrNoNode), err
+}
+
+// Leave gives the waiter's place up. It waits for the answer or for ctx; it comes after a request
+// for the place that is under way, and goes on in the background.
+func (s *store) Leave(ctx context.Context, key, name string) {
+	p := placeOf(s.root, key)
+	left := make(chan struct{})
+	started := s.run(func() {
+		defer close(left)
+		for again := true; again && s.await(s.life) == nil; again = s.rest() {
+			c, err := do(s.life, s.session, name, func() (contents, error) {
+				children, _, err := s.conn.Children(string(p))
+				return parseContents(children), err
+			})
+			if own := c.index(name); err == nil && own >= 0 {
+				err = s.leave(s.life, p, c.waiters[own], name)
+			}
+			if verdict := answer(err).Verdict; err == nil || verdict == vote.Refused {
+				return
+			}
+		}
+	})
+	if !started {
+		return
+	}
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+}
+
+// HasWaiters reports whether anybody waits for the key.
+func (s *store) HasWaiters(ctx context.Context, key string) (bool, error) {
+	if err := s.await(ctx); err != nil {
+		return false, err
+	}
+	c, err := s.contents(ctx, placeOf(s.root, key))
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	return len(c.waiters) > 0, err
+}

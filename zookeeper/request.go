@@ -1,0 +1,100 @@
+package zookeeper
+
+import (
+	"context"
+	"time"
+)
+
+// run runs f in the background, unless the client is closed.
+func (s *session) run(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.background.Go(f)
+	return true
+}
+
+// do has request made, which no ctx ends, after the one under way for the same id, if id is not
+// "". It waits for the answer, or for ctx: then the error is errAbandoned, and the request goes on.
+func do[T any](ctx context.Context, s *session, id string, request func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	select {
+	case s.room <- struct{}{}:
+	default:
+		return none, errBusy
+	}
+	before, over := s.follow(id)
+	out := make(chan result, 1)
+	started := s.run(func() {
+		defer func() { <-s.room }()
+		defer s.settle(id, over)
+		<-before
+		var r result
+		r.value, r.err = request()
+		out <- r
+	})
+	if !started {
+		<-s.room
+		s.settle(id, over)
+		return none, errNotConnected
+	}
+	select {
+	case r := <-out:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, errAbandoned
+	}
+}
+
+// settled is closed.
+var settled = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// follow returns when the request before is over, and what is to be closed when the new one is.
+func (s *session) follow(id string) (before, over chan struct{}) {
+	if id == "" {
+		return settled, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, over = s.last[id], make(chan struct{})
+	if before == nil {
+		before = settled
+	}
+	s.last[id] = over
+	return before, over
+}
+
+func (s *session) settle(id string, over chan struct{}) {
+	if over == nil {
+		return
+	}
+	close(over)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last[id] == over {
+		delete(s.last, id)
+	}
+}
+
+// rest is the pause before a request in the background is made again. It reports false when the
+// client's life has ended.
+func (s *session) rest() bool {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}

@@ -1,0 +1,214 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// store keeps the locks of one client in an ensemble.
+type store struct {
+	*session
+	name, root string
+	user       string // with the password, "" for none, or where the session has it
+	acl        []zk.ACL
+	// changed tells the client that callers may go on.
+	tell func(key string)
+
+	leases   *leases
+	observed *observations
+	watches  watches
+
+	// base is added to each token; it is set before the session is prepared.
+	base uint64
+}
+
+var _ hook.Store = (*store)(nil)
+
+func newStore(config redlatch.Config, e Ensemble, changed func(key string)) *store {
+	s := &store{
+		name: e.name(), root: e.Root, acl: zk.WorldACL(zk.PermAll), tell: changed,
+		leases: newLeases(), observed: newObservations(), watches: watches{on: make(map[string]bool)},
+	}
+	if e.User != "" {
+		s.user, s.acl = e.User+":"+e.Password, zk.AuthACL(zk.PermAll)
+	}
+	logger := config.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	s.session = newSession(2*config.MaxTTL, e, config.TLS, debugLog{logger}, s.notice, s.prepareRoot)
+	s.session.start()
+	return s
+}
+
+// debugLog is the transport's log.
+type debugLog struct{ *slog.Logger }
+
+func (l debugLog) Printf(format string, args ...any) {
+	l.Debug("zookeeper: " + strings.TrimPrefix(fmt.Sprintf(format, args...), "zk: "))
+}
+
+// notice is told of nodes that have changed.
+func (s *store) notice(path string) {
+	s.watches.fired(path)
+	if path == "" {
+		s.tell("")
+	} else if key, ok := keyOf(s.root, path); ok {
+		s.tell(key)
+	}
+}
+
+func (s *store) Name() string { return s.name }
+
+// Connect implements hook.Store: it waits for a session that was prepared, two seconds at most.
+func (s *store) Connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return s.await(ctx)
+}
+
+func (s *store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unfit
+}
+
+func (s *store) Reached() bool { return s.isPrepared() }
+
+func (s *store) Unreachable() bool { return !s.isConnected() }
+
+func (s *store) Cut() { s.cut() }
+
+// Close ends the session, and with it all that this client has left; but for a lock that is to be
+// kept, which the servers then keep until the session has timed out.
+func (s *store) Close() { s.close(s.leases.any()) }
+
+// format is what the root's data begins with; the base of the tokens follows.
+const format = "redlatch locks 1 "
+
+// baseMargin is added to the wall clock for the base, which is to be larger than the tokens that
+// servers of Redis have given out by their clocks.
+const baseMargin = time.Hour
+
+// prepareRoot says who this client is, and finds or makes the root. Its requests end with the
+// connection.
+func (s *store) prepareRoot() error {
+	if s.user != "" {
+		if err := s.conn.AddAuth("digest", []byte(s.user)); err != nil {
+			return err
+		}
+		s.user = ""
+	}
+	for i := 1; i <= len(s.root); i++ {
+		if i < len(s.root) && s.root[i] != '/' {
+			continue
+		}
+		path := s.root[:i]
+		var data []byte
+		if path == s.root {
+			data = strconv.AppendInt([]byte(format), time.Now().Add(baseMargin).UnixMicro(), 10)
+		}
+		_, err := s.conn.Create(path, data, zk.FlagPersistent, s.acl)
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			exists, _, existsErr := s.conn.Exists(path)
+			if existsErr != nil || !exists { // one that is there need not be ours to make
+				return fmt.Errorf("create %s: %w", path, err)
+			}
+		}
+	}
+	data, _, err := s.conn.Get(s.root)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", s.root, err)
+	}
+	digits, ok := strings.CutPrefix(string(data), format)
+	base, err := strconv.ParseUint(digits, 10, 53)
+	if !ok || err != nil {
+		err := fmt.Errorf("Ensemble.Root: the node %s is something else's, as its data is %.40q: use another path, which this library makes", s.root, data)
+		s.spoil(err)
+		return err
+	}
+	s.base = base
+	return nil
+}
+
+// maxToken bounds tokens, as everywhere.
+const maxToken = 1 << 53
+
+// blockBits is for how many callers in turn a transaction has tokens.
+const blockBits = 3
+
+// token is that of the last of more+1 callers who hold in turn by the transaction zxid. Those of
+// two transactions differ by a whole block.
+func (s *store) token(zxid int64, more uint64) (uint64, error) {
+	if more >= 1<<blockBits || zxid <= 0 || uint64(zxid) >= (maxToken-s.base)>>blockBits {
+		return 0, fmt.Errorf("the transaction %#x makes no token for %d: the ensemble has had too many elections, or the base of %s is wrong", zxid, more+1, s.root)
+	}
+	return s.base + uint64(zxid)<<blockBits + more, nil
+}
+
+// answer puts an error into the words of a vote: whether the request was executed.
+func answer(err error) vote.Answer {
+	a := vote.Answer{Err: err}
+	switch {
+	case errors.Is(err, errNotConnected), errors.Is(err, errBusy), errors.Is(err, zk.ErrNoServer):
+		a.Verdict = vote.NotSent
+	case errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, errStale):
+		// What it left, if anything, has ended with the session.
+		a.Verdict = vote.Unavailable
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrBadArguments),
+		errors.Is(err, zk.ErrAPIError), errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, errForeign):
+		a.Verdict = vote.Refused
+	}
+	return a
+}
+
+// errForeign: somebody else has changed what this library keeps.
+var errForeign = errors.New("not this library's")
+
+// errStale: what is written now might end with the session before its time.
+var errStale = errors.New("this client was not heard for long, and its session is being confirmed")
+
+// leases are those that this client has, or may have, and until when the last TTL written for each
+// lasts.
+type leases struct {
+	mu    sync.Mutex // guards until
+	until map[string]time.Time
+}
+
+func newLeases() *leases { return &leases{until: make(map[string]time.Time)} }
+
+func (l *leases) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.until) > 0
+}
+
+// lengthen notes that id is to be kept for ttl from now on, and returns for how long it is to be
+// kept by all that was noted before.
+func (l *leases) lengthen(id string, ttl time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	// rule: extend-never-shortens
+	ttl = max(ttl, l.until[id].Sub(now))
+	l.until[id] = now.Add(ttl)
+	return ttl
+}
+
+func (l *leases) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.until, id)
+}

@@ -1,0 +1,185 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/printable"
+)
+
+// Ensemble says which servers hold the locks, and where. The zero value of each field but
+// Servers is its default.
+type Ensemble struct {
+	// Servers are host:port of some or all servers of one ensemble; the port defaults to 2181.
+	// They are tried one after the other until one answers.
+	Servers []string
+
+	// Root is the path of the node under which the locks are kept. It is made if it is not
+	// there, with those above it. Clients that share locks must have the same; what others
+	// keep there is an error. Defaults to "/redlatch".
+	Root string
+
+	// User and Password are those of the scheme digest. With them, what the client creates is
+	// for this user alone; without, for anybody who reaches the servers. Default to none.
+	User, Password string
+
+	// Dial connects to a server, for a way of one's own. ctx ends when the client is closed or
+	// the time for it is over. Defaults to TCP, or to TLS with redlatch.Config.TLS.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+const (
+	defaultRoot   = "/redlatch"
+	defaultPort   = "2181"
+	defaultMaxTTL = 10 * time.Second
+	// stepTime is how long one step may take.
+	stepTime = time.Second
+)
+
+// Open is [redlatch.Open] over the ZooKeeper servers given, as host:port, with the defaults of
+// [Ensemble].
+func Open(config redlatch.Config, servers ...string) (*redlatch.Client, error) {
+	return OpenWith(config, Ensemble{Servers: servers})
+}
+
+// OpenWith is [redlatch.Open] over an ensemble. It connects, and returns when it has a session
+// and has found or made the Root, or after two seconds: servers that cannot be reached are no
+// error, as they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
+//
+// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate, Label, TLS and Logger are used. MaxTTL
+// defaults to TTL, and TTL to 10 s. The session lasts for twice MaxTTL at least: the servers
+// must permit that (maxSessionTimeout, 20 ticks where it is not set).
+//
+// The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
+// the servers have said so; calls return the latter where the servers were not reached before.
+func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
+	if err := checkConfig(config); err != nil {
+		return nil, invalid(err)
+	}
+	e, err := e.complete()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if config.MaxTTL == 0 {
+		config.MaxTTL = config.TTL
+	}
+	if config.MaxTTL == 0 {
+		config.MaxTTL = defaultMaxTTL
+	}
+	config.NodeTimeout = stepTime
+	open := func(changed func(key string)) hook.Store { return newStore(config, e, changed) }
+	client, err := hook.Open(config, hook.Surroundings{Nodes: []hook.Node{{Name: e.name(), Store: open}}})
+	if err != nil {
+		return nil, err
+	}
+	return client.(*redlatch.Client), nil
+}
+
+func invalid(err error) error { return fmt.Errorf("zookeeper: %w: %w", redlatch.ErrInvalid, err) }
+
+// checkConfig refuses the settings that have no meaning here.
+func checkConfig(c redlatch.Config) error {
+	for _, s := range []struct {
+		set       bool
+		name, why string
+	}{
+		{len(c.Nodes) > 0, "Nodes", "the servers are named in Ensemble.Servers"},
+		{c.NodeTimeout != 0, "NodeTimeout", "the ensemble answers as one, and has a second for each step"},
+		{c.Replicas != (redlatch.Replicas{}), "Replicas", "a majority of the ensemble always has each lock"},
+		{c.Deployment != "", "Deployment", "clients are kept apart by Ensemble.Root"},
+		{c.NoQuarantine, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
+		{c.Durable, "Durable", "servers always have a lock on disk before it is granted"},
+		{c.Strict, "Strict", "servers evict nothing"},
+	} {
+		if s.set {
+			return fmt.Errorf("redlatch.Config.%s has no meaning here: %s: leave it out", s.name, s.why)
+		}
+	}
+	return nil
+}
+
+// complete fills in the defaults, and refuses what cannot work.
+func (e Ensemble) complete() (Ensemble, error) {
+	if len(e.Servers) == 0 {
+		return e, errors.New("no server given: name at least one, such as zk1:2181")
+	}
+	e.Servers = slices.Clone(e.Servers)
+	for i, server := range e.Servers {
+		address, err := address(server)
+		if err != nil {
+			// The server is not repeated: somebody may have written a password.
+			return e, fmt.Errorf("Ensemble.Servers[%d]: %w", i, err)
+		}
+		e.Servers[i] = address
+	}
+	if e.Root == "" {
+		e.Root = defaultRoot
+	}
+	if err := checkRoot(e.Root); err != nil {
+		return e, err
+	}
+	if (e.User == "") != (e.Password == "") || strings.Contains(e.User, ":") {
+		return e, errors.New("Ensemble.User and Ensemble.Password: give both or none; a user has no colon")
+	}
+	return e, nil
+}
+
+// address is host:port of a server.
+func address(server string) (string, error) {
+	if strings.ContainsAny(server, "/@?,# \t") || !printable.Is(server) || server == "" {
+		return "", errors.New("it is not host:port: name one server in each, without scheme, user or path; the path is Ensemble.Root")
+	}
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		host, port = strings.Trim(server, "[]"), defaultPort
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", errors.New("it is not host:port")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		return "", errors.New("it is not host:port")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// checkRoot refuses a path that is none, or whose node is the servers' own.
+func checkRoot(root string) error {
+	parts := strings.Split(root, "/")
+	if parts[0] != "" || len(parts) < 2 {
+		return fmt.Errorf("Ensemble.Root is %q: it must begin with a slash", root)
+	}
+	for _, part := range parts[1:] {
+		if part == "" || part == "." || part == ".." || !printable.Is(part) {
+			return fmt.Errorf("Ensemble.Root is %q: use a path of printable names, without a slash at its end", root)
+		}
+	}
+	if parts[1] == "zookeeper" {
+		return fmt.Errorf("Ensemble.Root is %q: what is under /zookeeper is the servers' own", root)
+	}
+	return nil
+}
+
+// name is what errors call the ensemble.
+func (e Ensemble) name() string { return strings.Join(e.Servers, ",") + e.Root }
+
+// dialer connects as the ensemble says.
+func (e Ensemble) dialer(config *tls.Config) func(ctx context.Context, address string) (net.Conn, error) {
+	switch {
+	case e.Dial != nil:
+		return e.Dial
+	case config != nil:
+		d := &tls.Dialer{Config: config}
+		return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+	}
+	d := new(net.Dialer)
+	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+}
