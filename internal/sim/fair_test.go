@@ -150,7 +150,7 @@ func TestSimIsFair(t *testing.T) {
 			if *simSeed != 0 {
 				q.world.History.Print(&b)
 			}
-			t.Errorf("seed %d: %d nodes, held for %v: %s\n%s\treplay: go test -run TestSimIsFair -sim.seed=%d ./internal/sim",
+			t.Errorf("seed %d: %d nodes, held for %v: %s\n%s\treplay: go test ./internal/sim -run TestSimIsFair -sim.seed=%d",
 				seed, len(q.world.Nodes()), q.hold, verdicts[0], b.String(), seed)
 		})
 	}

@@ -163,7 +163,7 @@ func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 			replay = " -short -count=20 -failfast" // as this one was run, which is hardly ever the same again
 		}
 		// Somebody is looking, and a test's own words come at its end.
-		fmt.Printf("seed %d: %s\n\tits history: %s\n\treplay: go test -run 'TestSim$' -sim.seed=%d%s ./internal/sim\n",
+		fmt.Printf("seed %d: %s\n\tits history: %s\n\treplay: go test ./internal/sim -run 'TestSim$' -sim.seed=%d%s\n",
 			seed, strings.Join(o.verdicts, "\n\t"), o.keep(seed), seed, replay)
 		t.Fail()
 	}
@@ -204,7 +204,7 @@ func (r *simRun) share(t *testing.T, binary string, i, of int, args ...string) {
 // TestSim runs the real client through simulated worlds, each under a seed, in
 // virtual time.
 //
-//	go test -run 'TestSim$' -v -sim.seed=N ./internal/sim    replays one world and prints its history
+//	go test ./internal/sim -run 'TestSim$' -v -sim.seed=N    replays one world and prints its history
 //	go test -run 'TestSim$' -v -sim.for=10m ./internal/sim   goes on for so long
 func TestSim(t *testing.T) {
 	mutation, ok := sim.ParseMutation(*simBreak)
