@@ -45,7 +45,7 @@ func TestInvalid(t *testing.T) {
 		"no quarantine": {config: redlatch.Config{NoQuarantine: true}, want: "Config.NoQuarantine"},
 		"durable":       {config: redlatch.Config{Durable: true}, want: "Config.Durable"},
 		"strict":        {config: redlatch.Config{Strict: true}, want: "Config.Strict"},
-		"TTL":           {config: redlatch.Config{TTL: time.Microsecond}, want: "Config.TTL"},
+		"TTL":           {config: redlatch.Config{TTL: time.Microsecond}, want: "TTL is 1µs"},
 	} {
 		c := good
 		if tt.change != nil {
