@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
 	"github.com/redlatch/redlatch/internal/locktest/conformance"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 )
 
 // stage is a cluster as one node. The suite looks at it as another client of etcd does.
@@ -88,9 +89,9 @@ func TestConformance(t *testing.T) {
 				t.Skip("Lock.Detach is refused")
 			}
 			t.Parallel()
-			client := dial(t, c.addrs()...)
+			client := dial(t, c.Addrs()...)
 			t.Cleanup(func() { client.Close() })
-			test.Run(t, stage{etcd.Cluster{Endpoints: c.addrs(), Prefix: prefixOf(t)}, client, new(sync.Map)})
+			test.Run(t, stage{etcd.Cluster{Endpoints: c.Addrs(), Prefix: enginetest.Root(t)}, client, new(sync.Map)})
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/etcd"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -14,16 +15,16 @@ import (
 func TestMemberIsCutOff(t *testing.T) {
 	c := own(t)
 	for _, leads := range []bool{false, true, false} {
-		prefix := prefixOf(t)
+		prefix := enginetest.Root(t)
 		leader, followers := c.leader(t)
-		cut, rest := followers[0], []string{leader.addr(), followers[1].addr()}
+		cut, rest := followers[0], []string{leader.Addr(), followers[1].Addr()}
 		if leads {
-			cut, rest = leader, []string{followers[0].addr(), followers[1].addr()}
+			cut, rest = leader, []string{followers[0].Addr(), followers[1].Addr()}
 		}
-		holder := open(t, config, etcd.Cluster{Endpoints: []string{cut.addr()}, Prefix: prefix})
-		other := open(t, config, etcd.Cluster{Endpoints: rest, Prefix: prefix})
-		held := lock(t, holder, "name")
-		out := lockIn(t, other, "name")
+		holder := open(t, enginetest.Config, etcd.Cluster{Endpoints: []string{cut.Addr()}, Prefix: prefix})
+		other := open(t, enginetest.Config, etcd.Cluster{Endpoints: rest, Prefix: prefix})
+		held := enginetest.Lock(t, holder, "name")
+		out := enginetest.LockIn(t, other, "name")
 		lost := make(chan time.Time, 1)
 		ctx := held.Context()
 		go func() {
@@ -34,19 +35,19 @@ func TestMemberIsCutOff(t *testing.T) {
 		cut.link.BlackHole(redistest.Both, true)
 		select {
 		case got := <-out:
-			if got.err != nil {
-				t.Fatal(got.err)
+			if got.Err != nil {
+				t.Fatal(got.Err)
 			}
 			knew := <-lost
-			t.Logf("leader %v: the holder knew after %v, the next had it after %v", leads, knew.Sub(start), got.at.Sub(start))
-			if knew.After(got.at) {
-				t.Errorf("the next had it %v before the holder knew", knew.Sub(got.at))
+			t.Logf("leader %v: the holder knew after %v, the next had it after %v", leads, knew.Sub(start), got.At.Sub(start))
+			if knew.After(got.At) {
+				t.Errorf("the next had it %v before the holder knew", knew.Sub(got.At))
 			}
-			if got.lock.Token() <= held.Token() {
-				t.Errorf("the token %d after %d", got.lock.Token(), held.Token())
+			if got.Lock.Token() <= held.Token() {
+				t.Errorf("the token %d after %d", got.Lock.Token(), held.Token())
 			}
-			unlock(t, got.lock)
-		case <-time.After(patience):
+			enginetest.Unlock(t, got.Lock)
+		case <-time.After(enginetest.Patience):
 			t.Fatalf("leader %v: nobody else has it", leads)
 		}
 		cut.link.BlackHole(redistest.Both, false)

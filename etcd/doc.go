@@ -20,7 +20,7 @@
 // made: the wall clock of then, and an hour, so that it is larger than the tokens of Redis that the
 // same resource may have seen. Tokens stay below 2^53 for 8·10^14 revisions.
 //
-// No deadlock: whoever waits takes the lock over when it has seen for a TTL that the holder has
+// No deadlock: who waits takes the lock over when it has seen for a TTL that the holder has
 // not extended it. A TryLock that has not seen the holder before gets the lock of one that crashed
 // when its etcd lease has ended, which lasts for twice MaxTTL and two seconds, and longer where a
 // leader was elected meanwhile.

@@ -1,14 +1,9 @@
 package etcd_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
-	"github.com/redlatch/redlatch/oneshot"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 )
 
 // What cannot work is refused before anything is sent, with the setting in the error.
@@ -56,7 +51,7 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid with %q", name, err, tt.want)
 		}
 	}
-	if _, err := etcd.Open(config, nil); !errors.Is(err, redlatch.ErrInvalid) {
+	if _, err := etcd.Open(enginetest.Config, nil); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("no client: %v", err)
 	}
 	if _, err := etcd.Open(redlatch.Config{TLS: new(tls.Config)}, new(clientv3.Client)); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.TLS") {
@@ -71,34 +66,21 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
-		t.Errorf("TryLock: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock: %v", err)
-	}
-	if s := client.Stats(); s.Unreachable != 1 || s.Contacted != 0 {
-		t.Errorf("Stats: %+v", s)
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	enginetest.Unreachable(t, client)
 }
 
 // What others keep under the prefix is an error, and is left alone.
 func TestPrefixOfOthers(t *testing.T) {
 	t.Parallel()
 	c := common(t)
-	client := dial(t, c.addrs()...)
+	client := dial(t, c.Addrs()...)
 	t.Cleanup(func() { client.Close() })
 	for name, key := range map[string]string{"the key": "", "a key under it": "/x"} {
-		prefix := prefixOf(t) + name[:1]
+		prefix := enginetest.Root(t) + name[:1]
 		if _, err := client.Put(t.Context(), prefix+key, "theirs"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := etcd.OpenWith(config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix})
+		_, err := etcd.OpenWith(enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
 		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), prefix) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -111,9 +93,9 @@ func TestPrefixOfOthers(t *testing.T) {
 // Somebody deletes the prefix: nothing is granted any more, as tokens might begin anew.
 func TestPrefixIsDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, common(t), prefixOf(t))
+	w := newWire(t, common(t), enginetest.Root(t))
 	client := w.open(t)
-	unlock(t, lock(t, client, "name"))
+	enginetest.Unlock(t, enginetest.Lock(t, client, "name"))
 	if _, err := w.KV.Delete(t.Context(), "/redlatch", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +107,9 @@ func TestPrefixIsDeleted(t *testing.T) {
 // The program's client stays open.
 func TestClientIsNotClosed(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, common(t), prefixOf(t))
+	w := newWire(t, common(t), enginetest.Root(t))
 	client := w.open(t)
-	unlock(t, lock(t, client, "name"))
+	enginetest.Unlock(t, enginetest.Lock(t, client, "name"))
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
@@ -143,7 +125,7 @@ func TestClientIsNotClosed(t *testing.T) {
 // With users, one who may not is refused in the server's words.
 func TestUser(t *testing.T) {
 	c := own(t)
-	root := dial(t, c.addrs()...)
+	root := dial(t, c.Addrs()...)
 	defer root.Close()
 	prefix := "/locks"
 	for _, user := range []string{"root", "me", "other"} {
@@ -160,78 +142,16 @@ func TestUser(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		t.Fatal(err)
 	}
-	mine := open(t, config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "me", Password: "secret"})
-	unlock(t, lock(t, mine, "name"))
-	theirs := open(t, config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "other", Password: "secret"})
+	mine := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
+	enginetest.Unlock(t, enginetest.Lock(t, mine, "name"))
+	theirs := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "other", Password: "secret"})
 	if _, err := theirs.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) {
 		t.Errorf("another user: %v", err)
 	}
-	if _, err := etcd.OpenWith(config, etcd.Cluster{Endpoints: c.addrs(), Prefix: prefix, User: "me", Password: "wrong"}); err == nil || strings.Contains(err.Error(), "wrong") {
+	if _, err := etcd.OpenWith(enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "wrong"}); err == nil || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("another password: %v", err)
 	}
 }
 
-// What has no meaning with a cluster is ErrInvalid.
-func TestNoMeaning(t *testing.T) {
-	t.Parallel()
-	client := clients(t, common(t), 1)[0]
-	held := lock(t, client, "name")
-	_, take := oneshot.New(client).Take(t.Context(), "name", "id", ttl)
-	_, inspect := oneshot.New(client).Inspect(t.Context(), "name")
-	_, detach := held.Detach()
-	for name, err := range map[string]error{
-		"Take": take, "Inspect": inspect, "Detach": detach,
-		"Admit": client.Admit(t.Context(), "127.0.0.1:2379"),
-	} {
-		if !errors.Is(err, redlatch.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := held.Err(); err != nil {
-		t.Error("the lock: ", err)
-	}
-	unlock(t, held)
-}
-
-// The way to the endpoints is TLS throughout.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	c := common(t)
-	web := httptest.NewUnstartedServer(nil) // for its certificate
-	web.EnableHTTP2 = true
-	web.StartTLS()
-	defer web.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", web.TLS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go relay(conn, c.servers[0].addr())
-		}
-	}()
-	secure := config
-	secure.TLS = web.Client().Transport.(*http.Transport).TLSClientConfig
-	client := open(t, secure, etcd.Cluster{Endpoints: []string{listener.Addr().String()}, Prefix: prefixOf(t)})
-	unlock(t, lock(t, client, "name"))
-}
-
-// relay joins two connections until one ends.
-func relay(conn net.Conn, target string) {
-	defer conn.Close()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		io.Copy(server, conn)
-		server.Close()
-	}()
-	io.Copy(conn, server)
-}
+func TestNoMeaning(t *testing.T) { engine.NoMeaning(t) }
+func TestTLS(t *testing.T)       { engine.TLS(t) }

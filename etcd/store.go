@@ -191,7 +191,7 @@ func answer(err error) vote.Answer {
 	return a
 }
 
-// refuses reports that a server, or this package, will not do it, whoever waits.
+// refuses reports that a server, or this package, will not do it, however long one waits.
 func refuses(err error) bool {
 	for _, why := range []error{
 		errForeign, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,

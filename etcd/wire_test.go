@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 )
 
 // commit executes a transaction.
@@ -32,7 +33,7 @@ var errLost = errors.New("the answer is lost")
 // newWire is one over the cluster, in a namespace of the test's own.
 func newWire(t *testing.T, c *cluster, prefix string) *wire {
 	t.Helper()
-	w := &wire{client: dial(t, c.addrs()...)}
+	w := &wire{client: dial(t, c.Addrs()...)}
 	t.Cleanup(func() { w.client.Close() })
 	w.KV = namespace.NewKV(w.client.KV, prefix)
 	w.client.KV = w
@@ -44,7 +45,7 @@ func newWire(t *testing.T, c *cluster, prefix string) *wire {
 // open opens a Client over it, which is closed after the test.
 func (w *wire) open(t *testing.T) *redlatch.Client {
 	t.Helper()
-	client, err := etcd.Open(config, w.client)
+	client, err := etcd.Open(enginetest.Config, w.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func (x *wireTxn) Commit() (*clientv3.TxnResponse, error) {
 func TestLostReplyOfAGrant(t *testing.T) {
 	t.Parallel()
 	c := common(t)
-	prefix := prefixOf(t)
+	prefix := enginetest.Root(t)
 	w := newWire(t, c, prefix)
 	client, other := w.open(t), newWire(t, c, prefix).open(t)
 	for i, executed := range []bool{true, false, true} {
@@ -111,7 +112,7 @@ func TestLostReplyOfAGrant(t *testing.T) {
 		if l.Token() < uint64(time.Now().UnixMicro()) {
 			t.Errorf("the token %d", l.Token())
 		}
-		if err := l.Extend(t.Context(), ttl); err != nil {
+		if err := l.Extend(t.Context(), enginetest.TTL); err != nil {
 			t.Error("extend: ", err)
 		}
 		w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
@@ -128,7 +129,7 @@ func TestLostReplyOfAGrant(t *testing.T) {
 		if next.Token() <= l.Token() {
 			t.Errorf("the token %d after %d", next.Token(), l.Token())
 		}
-		unlock(t, next)
+		enginetest.Unlock(t, next)
 	}
 }
 
@@ -147,14 +148,14 @@ func (w *wire) lose(then func()) <-chan commit {
 // neither is executed.
 func TestLateWrites(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, common(t), prefixOf(t))
+	w := newWire(t, common(t), enginetest.Root(t))
 	client := w.open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	late := w.lose(cancel)
 	if _, err := client.TryLock(ctx, "name"); err == nil {
 		t.Fatal("it is held")
 	}
-	await(t, "the attempt is given up", func() bool {
+	enginetest.Await(t, "the attempt is given up", func() bool {
 		r, err := w.KV.Get(t.Context(), "/redlatch/lock/name/gate")
 		return err == nil && r.Count > 0
 	})
@@ -166,20 +167,20 @@ func TestLateWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	late = w.lose(func() {})
-	held.Extend(t.Context(), ttl/2) // it may be tried again
-	if err := held.Extend(t.Context(), ttl); err != nil {
+	held.Extend(t.Context(), enginetest.TTL/2) // it may be tried again
+	if err := held.Extend(t.Context(), enginetest.TTL); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
 		t.Errorf("an extension was executed late: %v", err)
 	}
-	unlock(t, held)
+	enginetest.Unlock(t, held)
 }
 
 // plant has a lock held by somebody who neither extends nor releases it, and whose etcd lease lives on.
 func (w *wire) plant(t *testing.T, name string) (extend func()) {
 	t.Helper()
-	data := strconv.FormatInt(ttl.Milliseconds(), 10)
+	data := strconv.FormatInt(enginetest.TTL.Milliseconds(), 10)
 	place := "/redlatch/lock/" + name
 	if _, err := w.KV.Txn(t.Context()).Then(clientv3.OpPut(place+"/held", "planted"), clientv3.OpPut(place+"/lease", data)).Commit(); err != nil {
 		t.Fatal(err)
@@ -196,10 +197,10 @@ func (w *wire) plant(t *testing.T, name string) (extend func()) {
 func TestTakeoverByVersion(t *testing.T) {
 	t.Parallel()
 	c := common(t)
-	w := newWire(t, c, prefixOf(t))
+	w := newWire(t, c, enginetest.Root(t))
 	client := w.open(t)
 	extend := w.plant(t, "name")
-	out := lockIn(t, client, "name")
+	out := enginetest.LockIn(t, client, "name")
 	extended := make(chan time.Time, 1)
 	// Once, when the client is about to take over.
 	w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
@@ -208,11 +209,11 @@ func TestTakeoverByVersion(t *testing.T) {
 		return commit(ctx)
 	})
 	got := <-out
-	if got.err != nil {
-		t.Fatal(got.err)
+	if got.Err != nil {
+		t.Fatal(got.Err)
 	}
-	if after := got.at.Sub(<-extended); after < ttl*9/10 {
+	if after := got.At.Sub(<-extended); after < enginetest.TTL*9/10 {
 		t.Errorf("it was taken over %v after an extension", after)
 	}
-	unlock(t, got.lock)
+	enginetest.Unlock(t, got.Lock)
 }

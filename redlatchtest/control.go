@@ -13,8 +13,8 @@ import (
 // forever is a MaxHold that no test outlasts.
 const forever = 100 * 365 * 24 * time.Hour
 
-// Lose has the lock name be lost by whoever of the node's clients holds it, as when its key was
-// deleted: when Lose returns its context is done, with ErrLost as the cause, and whoever waits
+// Lose has the lock name be lost by the one of the node's clients that holds it, as when its key was
+// deleted: when Lose returns its context is done, with ErrLost as the cause, and who waits
 // for the lock gets it. Nothing happens where nobody holds it.
 func (c *Client) Lose(name string) {
 	c.t.Helper()

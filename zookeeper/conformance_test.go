@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest/conformance"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
@@ -101,14 +102,14 @@ const detaches = "expiry/of a holder that is gone"
 
 // What every client passes.
 func TestConformance(t *testing.T) {
-	e := own(t, 3, longSessions)
+	e := own(t, longSessions)
 	for _, test := range conformance.Tests() {
 		t.Run(test.Name, func(t *testing.T) {
 			if test.Name == detaches {
 				t.Skip("Lock.Detach is refused")
 			}
 			t.Parallel()
-			test.Run(t, stage{zookeeper.Ensemble{Servers: e.addrs(), Root: rootOf(t)}, connect(t, e)})
+			test.Run(t, stage{zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}, connect(t, e)})
 		})
 	}
 }

@@ -22,7 +22,7 @@
 // made: the wall clock of then, and an hour, so that it is larger than the tokens of Redis that the
 // same resource may have seen. Tokens stay below 2^53 for more than 200,000 elections of a leader.
 //
-// No deadlock: whoever waits takes the lock over when it has seen for a TTL that the holder has
+// No deadlock: who waits takes the lock over when it has seen for a TTL that the holder has
 // not extended it. A TryLock that has not seen the holder before gets the lock of one that crashed
 // when its session has ended, after twice MaxTTL and a tick of the servers at the latest.
 //

@@ -1,14 +1,8 @@
 package zookeeper_test
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/oneshot"
+	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
@@ -67,26 +61,13 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
-		t.Errorf("TryLock: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock: %v", err)
-	}
-	if s := client.Stats(); s.Unreachable != 1 || s.Contacted != 0 {
-		t.Errorf("Stats: %+v", s)
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	enginetest.Unreachable(t, client)
 }
 
 // A session that the servers would end too soon is refused, with the setting to change.
 func TestSessionTooShort(t *testing.T) {
 	t.Parallel()
-	_, err := zookeeper.OpenWith(redlatch.Config{TTL: 11 * time.Second}, zookeeper.Ensemble{Servers: common(t).addrs(), Root: rootOf(t)})
+	_, err := zookeeper.OpenWith(redlatch.Config{TTL: 11 * time.Second}, zookeeper.Ensemble{Servers: common(t).Addrs(), Root: enginetest.Root(t)})
 	if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "maxSessionTimeout") || !strings.Contains(err.Error(), "20s") {
 		t.Error(err)
 	}
@@ -95,7 +76,7 @@ func TestSessionTooShort(t *testing.T) {
 // connect is a client of the tests' own, for what others do.
 func connect(t *testing.T, e *ensemble) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect(e.addrs(), 10*time.Second, zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +87,12 @@ func connect(t *testing.T, e *ensemble) *zk.Conn {
 func TestRootOfOthers(t *testing.T) {
 	t.Parallel()
 	e := common(t)
-	root := rootOf(t)
+	root := enginetest.Root(t)
 	conn := connect(t, e)
 	if _, err := conn.Create(root, []byte("theirs"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := zookeeper.OpenWith(config, zookeeper.Ensemble{Servers: e.addrs(), Root: root})
+	_, err := zookeeper.OpenWith(enginetest.Config, zookeeper.Ensemble{Servers: e.Addrs(), Root: root})
 	if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), root) || !strings.Contains(err.Error(), "theirs") {
 		t.Error(err)
 	}
@@ -124,83 +105,23 @@ func TestRootOfOthers(t *testing.T) {
 func TestUser(t *testing.T) {
 	t.Parallel()
 	e := common(t)
-	ensemble := zookeeper.Ensemble{Servers: e.addrs(), Root: rootOf(t) + "/locks", User: "me", Password: "secret"}
-	mine := open(t, config, ensemble)
-	held := lock(t, mine, "name")
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t) + "/locks", User: "me", Password: "secret"}
+	mine := open(t, enginetest.Config, ensemble)
+	held := enginetest.Lock(t, mine, "name")
 	for name, other := range map[string]zookeeper.Ensemble{
 		"nobody":         {Servers: ensemble.Servers, Root: ensemble.Root},
 		"other password": {Servers: ensemble.Servers, Root: ensemble.Root, User: "me", Password: "wrong"},
 	} {
-		_, err := open(t, config, other).TryLock(t.Context(), "name")
+		_, err := open(t, enginetest.Config, other).TryLock(t.Context(), "name")
 		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, zk.ErrNoAuth) || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := open(t, config, ensemble).TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := open(t, enginetest.Config, ensemble).TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("the same user: %v", err)
 	}
-	unlock(t, held)
+	enginetest.Unlock(t, held)
 }
 
-// What has no meaning with an ensemble is ErrInvalid.
-func TestNoMeaning(t *testing.T) {
-	t.Parallel()
-	client := clients(t, common(t), 1)[0]
-	held := lock(t, client, "name")
-	_, take := oneshot.New(client).Take(t.Context(), "name", "id", ttl)
-	_, inspect := oneshot.New(client).Inspect(t.Context(), "name")
-	_, detach := held.Detach()
-	for name, err := range map[string]error{
-		"Take": take, "Inspect": inspect, "Detach": detach,
-		"Admit": client.Admit(t.Context(), "127.0.0.1:2181"),
-	} {
-		if !errors.Is(err, redlatch.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := held.Err(); err != nil {
-		t.Error("the lock: ", err)
-	}
-	unlock(t, held)
-}
-
-// The servers' names are those that TLS is told, and the way to them is TLS throughout.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	e := common(t)
-	web := httptest.NewTLSServer(nil) // for its certificate
-	defer web.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", web.TLS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go relay(conn, e.servers[0].addr())
-		}
-	}()
-	c := config
-	c.TLS = web.Client().Transport.(*http.Transport).TLSClientConfig
-	client := open(t, c, zookeeper.Ensemble{Servers: []string{listener.Addr().String()}, Root: rootOf(t)})
-	unlock(t, lock(t, client, "name"))
-}
-
-// relay joins two connections until one ends.
-func relay(conn net.Conn, target string) {
-	defer conn.Close()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		io.Copy(server, conn)
-		server.Close()
-	}()
-	io.Copy(conn, server)
-}
+func TestNoMeaning(t *testing.T) { engine.NoMeaning(t) }
+func TestTLS(t *testing.T)       { engine.TLS(t) }

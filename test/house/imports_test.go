@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
+	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/locktest/enginetest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
 	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -79,6 +79,7 @@ var allowed = map[string][]string{
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
+	"internal/locktest/enginetest":                  {".", "internal/redistest", "oneshot"},
 	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},

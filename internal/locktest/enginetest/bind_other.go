@@ -1,6 +1,6 @@
 //go:build !linux
 
-package zookeeper_test
+package enginetest
 
 import "os/exec"
 

@@ -1,4 +1,4 @@
-package zookeeper_test
+package enginetest
 
 import (
 	"bufio"
@@ -10,20 +10,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/zookeeper"
 )
 
 // A process of its own that holds the lock "name": it says "held" with the token, and then each
 // time that it looks, some milliseconds apart, whether it still holds it and the wall clock.
 const (
-	childServers = "REDLATCH_TEST_ZOOKEEPER"
-	childRoot    = "REDLATCH_TEST_ZOOKEEPER_ROOT"
+	childServers = "REDLATCH_TEST_ENGINE"
+	childRoot    = "REDLATCH_TEST_ENGINE_ROOT"
 )
 
-func child() {
-	client, err := zookeeper.OpenWith(redlatch.Config{TTL: ttl}, zookeeper.Ensemble{Servers: strings.Split(os.Getenv(childServers), ","), Root: os.Getenv(childRoot)})
+func (e Engine) child() {
+	client, err := e.Open(Config, strings.Split(os.Getenv(childServers), ","), os.Getenv(childRoot))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,10 +46,10 @@ type process struct {
 }
 
 // startChild starts one that holds the lock.
-func startChild(t *testing.T, e *ensemble, root string) *process {
+func (e Engine) startChild(t *testing.T, servers []string, root string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childServers+"="+strings.Join(e.addrs(), ","), childRoot+"="+root)
+	cmd.Env = append(os.Environ(), childServers+"="+strings.Join(servers, ","), childRoot+"="+root)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

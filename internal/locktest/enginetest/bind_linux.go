@@ -1,4 +1,4 @@
-package zookeeper_test
+package enginetest
 
 import (
 	"os/exec"

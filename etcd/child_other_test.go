@@ -1,7 +1,0 @@
-//go:build !linux
-
-package etcd_test
-
-import "os/exec"
-
-func bind(*exec.Cmd) {}

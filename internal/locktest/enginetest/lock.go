@@ -1,0 +1,269 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// OneHolder tests that a lock that one holds, another cannot have until it is released.
+func (e Engine) OneHolder(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	held := Lock(t, c[0], "name with / and ü")
+	if _, err := c[1].TryLock(t.Context(), "name with / and ü"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatalf("another: %v, want ErrHeld", err)
+	} else if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok {
+		if holder, left, ok := failure.Holder(); !ok || holder.Label == "" || left <= 0 || left > TTL {
+			t.Errorf("the error says %v, %v left, %v", holder, left, ok)
+		}
+	}
+	if other, err := c[1].TryLock(t.Context(), "other"); err != nil {
+		t.Error(err)
+	} else {
+		Unlock(t, other)
+	}
+	if err := held.Extend(t.Context(), TTL); err != nil {
+		t.Error(err)
+	}
+	Unlock(t, held)
+	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("unlocked again: %v", err)
+	}
+	again, err := c[1].TryLock(t.Context(), "name with / and ü")
+	if err != nil {
+		t.Fatal("after the release: ", err)
+	}
+	Unlock(t, again)
+}
+
+// Exclusion has many callers of several clients count without losing a count, under growing tokens.
+func (e Engine) Exclusion(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 3)
+	var callers sync.WaitGroup
+	ctx := Within(t, 2*Patience)
+	inside, count := 0, 0
+	var last uint64
+	for i := range 12 {
+		callers.Go(func() {
+			for range 8 {
+				held, err := c[i%len(c)].Lock(ctx, "counter")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				inside++ // the race detector sees two holders, too
+				if inside != 1 {
+					t.Error("two are inside")
+				}
+				if held.Token() <= last {
+					t.Errorf("the token %d after %d", held.Token(), last)
+				}
+				last = held.Token()
+				count++
+				inside--
+				if err := held.Unlock(ctx); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if count != 12*8 {
+		t.Errorf("counted %d", count)
+	}
+	if now := uint64(time.Now().UnixMicro()); last < now || last >= 1<<53 {
+		t.Errorf("the token %d is not above those of Redis, which are %d", last, now)
+	}
+}
+
+// Order tests that those who wait have the lock in the order in which they came.
+func (e Engine) Order(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	c := e.clients(t, n+1)
+	held := Lock(t, c[n], "name")
+	waiting := make([]<-chan Outcome, n)
+	for i := range waiting {
+		waiting[i] = LockIn(t, c[i], "name")
+	}
+	Unlock(t, held)
+	for i, out := range waiting {
+		got := <-out
+		if got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		for j := i + 1; j < n; j++ {
+			select {
+			case other := <-waiting[j]:
+				t.Fatalf("%d has it while %d does, %v", j, i, other.Err)
+			default:
+			}
+		}
+		Unlock(t, got.Lock)
+	}
+}
+
+// WakeUp tests that a waiter is woken up: it does not wait for a poll, nor for the TTL.
+func (e Engine) WakeUp(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	fastest := time.Hour
+	for range 5 {
+		held := Lock(t, c[0], "name")
+		out := LockIn(t, c[1], "name")
+		start := time.Now()
+		Unlock(t, held)
+		got := <-out
+		if got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		fastest = min(fastest, got.At.Sub(start))
+		Unlock(t, got.Lock)
+	}
+	if fastest > time.Second { // polls are 1.5 s apart and more
+		t.Errorf("the fastest of 5 took %v", fastest)
+	}
+}
+
+// ExtendNeverShortens tests that an extension by less than what is left changes nothing.
+func (e Engine) ExtendNeverShortens(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
+	until := held.Until()
+	if err := held.Extend(t.Context(), 500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if held.Until().Before(until) {
+		t.Error("it is shorter for the holder")
+	}
+	got := <-LockIn(t, c[1], "name")
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if early := until.Sub(got.At); early > 0 {
+		t.Errorf("another has it %v before the end", early)
+	}
+	Unlock(t, got.Lock)
+}
+
+// Renewal tests that a lock is held for longer than its TTL.
+func (e Engine) Renewal(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	held := Lock(t, c[0], "name")
+	out := LockIn(t, c[1], "name")
+	select {
+	case got := <-out:
+		t.Fatalf("another has a lock that is renewed: %v", got.Err)
+	case <-time.After(2 * TTL):
+	}
+	if err := held.Err(); err != nil {
+		t.Fatal(err)
+	}
+	Unlock(t, held)
+	if got := <-out; got.Err != nil {
+		t.Error(got.Err)
+	} else {
+		Unlock(t, got.Lock)
+	}
+}
+
+// Takeover tests that a holder that does not renew is followed by a waiter that has watched the lease for a TTL.
+func (e Engine) Takeover(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
+	out := LockIn(t, c[1], "name")
+	<-held.Context().Done()
+	lost := time.Now()
+	got := <-out
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if !errors.Is(held.Err(), redlatch.ErrLost) || got.At.Before(lost) || got.Lock.Token() <= held.Token() {
+		t.Errorf("the first says %v, %v after the second has it; tokens %d and %d", held.Err(), lost.Sub(got.At), held.Token(), got.Lock.Token())
+	}
+	Unlock(t, got.Lock)
+}
+
+// Cancel tests that who stops waiting leaves nothing behind, and those behind it go on.
+func (e Engine) Cancel(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 3)
+	held := Lock(t, c[0], "name")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan error, 1)
+	go func() {
+		_, err := c[1].Lock(ctx, "name")
+		out <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	behind := LockIn(t, c[2], "name")
+	cancel()
+	if err := <-out; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatal(err)
+	}
+	Unlock(t, held)
+	got := <-behind
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	Unlock(t, got.Lock)
+	for i := range 30 { // tries that are cancelled at any moment
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+		if l, err := c[i%3].Lock(ctx, "name"); err == nil {
+			Unlock(t, l)
+		}
+		cancel()
+	}
+	Await(t, "nothing is left", func() bool {
+		l, err := c[0].TryLock(t.Context(), "name")
+		if err == nil {
+			Unlock(t, l)
+		}
+		return err == nil
+	})
+}
+
+// MinHoldOutlastsClose tests that a lock is kept for WithMinHold though its client is closed.
+func (e Engine) MinHoldOutlastsClose(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	start := time.Now()
+	if err := c[0].TryDo(t.Context(), "job", func(context.Context) error { return nil }, redlatch.WithMinHold(TTL*9/10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c[0].Close(); err != nil {
+		t.Error(err)
+	}
+	for time.Since(start) < TTL*8/10 {
+		if _, err := c[1].TryLock(t.Context(), "job"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatalf("%v after the start: %v", time.Since(start), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	Unlock(t, Lock(t, c[1], "job"))
+}
+
+// CloseReleases tests that a client that is closed has released what it held.
+func (e Engine) CloseReleases(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	Lock(t, c[0], "name")
+	if err := c[0].Close(); err != nil {
+		t.Error(err)
+	}
+	l, err := c[1].TryLock(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	Unlock(t, l)
+}
