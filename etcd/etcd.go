@@ -3,9 +3,7 @@ package etcd
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/printable"
 )
@@ -37,9 +36,8 @@ type Cluster struct {
 const (
 	defaultPrefix = "/redlatch"
 	defaultPort   = "2379"
-	defaultMaxTTL = 10 * time.Second
 	// stepTime is how long one step may take, connectTime the first contact.
-	stepTime    = time.Second
+	stepTime    = ensemble.StepTime
 	connectTime = 2 * time.Second
 )
 
@@ -69,7 +67,7 @@ func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, er
 // reached within two seconds are an error. Of the Config, TLS is used, too: with it, all endpoints
 // are reached by TLS.
 func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
-	if err := checkConfig(config); err != nil {
+	if _, err := settings(config); err != nil {
 		return nil, invalid(err)
 	}
 	c, err := c.complete()
@@ -88,16 +86,10 @@ func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
 }
 
 func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix string) (*redlatch.Client, error) {
-	if err := checkConfig(config); err != nil {
+	config, err := settings(config)
+	if err != nil {
 		return nil, invalid(err)
 	}
-	if config.MaxTTL == 0 {
-		config.MaxTTL = config.TTL
-	}
-	if config.MaxTTL == 0 {
-		config.MaxTTL = defaultMaxTTL
-	}
-	config.NodeTimeout = stepTime
 	made := false
 	newStore := func(changed func(key string)) hook.Store {
 		made = true
@@ -115,25 +107,9 @@ func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix st
 
 func invalid(err error) error { return fmt.Errorf("etcd: %w: %w", redlatch.ErrInvalid, err) }
 
-// checkConfig refuses the settings that have no meaning here.
-func checkConfig(c redlatch.Config) error {
-	for _, s := range []struct {
-		set       bool
-		name, why string
-	}{
-		{len(c.Nodes) > 0, "Nodes", "the members are named in Cluster.Endpoints, or known to the client"},
-		{c.NodeTimeout != 0, "NodeTimeout", "the cluster answers as one, and has a second for each step"},
-		{c.Replicas != (redlatch.Replicas{}), "Replicas", "a majority of the cluster always has each lock"},
-		{c.Deployment != "", "Deployment", "clients are kept apart by Cluster.Prefix"},
-		{c.NoQuarantine, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
-		{c.Durable, "Durable", "servers always have a lock on disk before it is granted"},
-		{c.Strict, "Strict", "servers evict nothing"},
-	} {
-		if s.set {
-			return fmt.Errorf("redlatch.Config.%s has no meaning here: %s: leave it out", s.name, s.why)
-		}
-	}
-	return nil
+// settings refuses those that have no meaning here, and fills in the defaults.
+func settings(c redlatch.Config) (redlatch.Config, error) {
+	return ensemble.Settings(c, "cluster", "the members are named in Cluster.Endpoints, or known to the client", "Cluster.Prefix")
 }
 
 // complete fills in the defaults, and refuses what cannot work.
@@ -143,7 +119,7 @@ func (c Cluster) complete() (Cluster, error) {
 	}
 	c.Endpoints = slices.Clone(c.Endpoints)
 	for i, endpoint := range c.Endpoints {
-		address, err := address(endpoint)
+		address, err := ensemble.Address(endpoint, defaultPort, "name one member in each, without scheme, user or path; TLS is redlatch.Config.TLS")
 		if err != nil {
 			// The endpoint is not repeated: somebody may have written a password.
 			return c, fmt.Errorf("Cluster.Endpoints[%d]: %w", i, err)
@@ -160,22 +136,4 @@ func (c Cluster) complete() (Cluster, error) {
 		return c, errors.New("Cluster.User and Cluster.Password: give both or none")
 	}
 	return c, nil
-}
-
-// address is host:port of an endpoint.
-func address(endpoint string) (string, error) {
-	if strings.ContainsAny(endpoint, "/@?,# \t") || !printable.Is(endpoint) || endpoint == "" {
-		return "", errors.New("it is not host:port: name one member in each, without scheme, user or path; TLS is redlatch.Config.TLS")
-	}
-	host, port, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		host, port = strings.Trim(endpoint, "[]"), defaultPort
-		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", errors.New("it is not host:port")
-		}
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
-		return "", errors.New("it is not host:port")
-	}
-	return net.JoinHostPort(host, port), nil
 }

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -47,16 +48,6 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}
 }
 
-// Confirm implements quorum.Voter. It is asked of one of several nodes only, as Repair is.
-func (*store) Confirm(context.Context, vote.Confirm) vote.Answer {
-	return vote.Answer{Verdict: vote.NotOurs}
-}
-
-// Repair implements quorum.Voter. A lease that has ended is not made again.
-func (*store) Repair(context.Context, vote.Extend) vote.Answer {
-	return vote.Answer{Verdict: vote.NotOurs}
-}
-
 // Release implements quorum.Voter. It goes on in the background until it is known that the lock is
 // not held under this id, and never will be.
 func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
@@ -71,27 +62,11 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 
 // remove has the lease of id end, and returns where the answer will be.
 func (s *store) remove(key, id string) <-chan vote.Answer {
-	out := make(chan vote.Answer, 1)
-	started := s.run(func() {
-		doubtful := false
-		for {
-			a := s.removeOnce(placeOf(s.prefix, key), id, doubtful)
-			if a.Verdict != vote.Unknown && a.Verdict != vote.NotSent && a.Verdict != vote.Unavailable {
-				s.leases.forget(id)
-				out <- a
-				return
-			}
-			doubtful = doubtful || a.Verdict == vote.Unknown
-			if !s.rest() {
-				out <- a
-				return
-			}
-		}
-	})
-	if !started {
-		out <- vote.Answer{Verdict: vote.NotSent, Err: errClosed}
-	}
-	return out
+	return ensemble.Removal{
+		Run: s.run, Rest: s.rest, Closed: errClosed,
+		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(placeOf(s.prefix, key), id, doubtful) },
+		Ended: func() { s.leases.forget(id) },
+	}.Start()
 }
 
 // removeOnce waits for the answer. doubtful: it was sent before.

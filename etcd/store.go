@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -19,6 +20,7 @@ import (
 // store keeps the locks of one client in a cluster.
 type store struct {
 	*session
+	ensemble.OneVote
 	name, prefix string
 	// tell tells the client that callers may go on.
 	tell func(key string)

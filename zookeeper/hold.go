@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -32,16 +33,6 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return answer(err)
 }
 
-// Confirm implements quorum.Voter. It is asked of one of several nodes only, as Repair is.
-func (*store) Confirm(context.Context, vote.Confirm) vote.Answer {
-	return vote.Answer{Verdict: vote.NotOurs}
-}
-
-// Repair implements quorum.Voter. A lease that has ended is not made again.
-func (*store) Repair(context.Context, vote.Extend) vote.Answer {
-	return vote.Answer{Verdict: vote.NotOurs}
-}
-
 // Release implements quorum.Voter. It comes after an Acquire that is under way, and goes on in the
 // background until it is known that the lock is not held under this id.
 func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
@@ -56,27 +47,11 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 
 // remove has the lease of id end, and returns where the answer will be.
 func (s *store) remove(key, id string) <-chan vote.Answer {
-	out := make(chan vote.Answer, 1)
-	started := s.run(func() {
-		doubtful := false
-		for {
-			a := s.removeOnce(key, id, doubtful)
-			if a.Verdict != vote.Unknown && a.Verdict != vote.NotSent && a.Verdict != vote.Unavailable {
-				s.leases.forget(id)
-				out <- a
-				return
-			}
-			doubtful = doubtful || a.Verdict == vote.Unknown
-			if !s.rest() {
-				out <- a
-				return
-			}
-		}
-	})
-	if !started {
-		out <- vote.Answer{Verdict: vote.NotSent, Err: errNotConnected}
-	}
-	return out
+	return ensemble.Removal{
+		Run: s.run, Rest: s.rest, Closed: errNotConnected,
+		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(key, id, doubtful) },
+		Ended: func() { s.leases.forget(id) },
+	}.Start()
 }
 
 // removeOnce waits for a connection, and then for the answer. doubtful: it was sent before.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -20,6 +21,7 @@ import (
 // store keeps the locks of one client in an ensemble.
 type store struct {
 	*session
+	ensemble.OneVote
 	name, root string
 	user       string // with the password, "" for none, or where the session has it
 	acl        []zk.ACL

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/printable"
 )
@@ -38,11 +37,8 @@ type Ensemble struct {
 }
 
 const (
-	defaultRoot   = "/redlatch"
-	defaultPort   = "2181"
-	defaultMaxTTL = 10 * time.Second
-	// stepTime is how long one step may take.
-	stepTime = time.Second
+	defaultRoot = "/redlatch"
+	defaultPort = "2181"
 )
 
 // Open is [redlatch.Open] over the ZooKeeper servers given, as host:port, with the defaults of
@@ -62,20 +58,13 @@ func Open(config redlatch.Config, servers ...string) (*redlatch.Client, error) {
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
 // the servers have said so; calls return the latter where the servers were not reached before.
 func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
-	if err := checkConfig(config); err != nil {
-		return nil, invalid(err)
-	}
-	e, err := e.complete()
+	config, err := ensemble.Settings(config, "ensemble", "the servers are named in Ensemble.Servers", "Ensemble.Root")
 	if err != nil {
 		return nil, invalid(err)
 	}
-	if config.MaxTTL == 0 {
-		config.MaxTTL = config.TTL
+	if e, err = e.complete(); err != nil {
+		return nil, invalid(err)
 	}
-	if config.MaxTTL == 0 {
-		config.MaxTTL = defaultMaxTTL
-	}
-	config.NodeTimeout = stepTime
 	open := func(changed func(key string)) hook.Store { return newStore(config, e, changed) }
 	client, err := hook.Open(config, hook.Surroundings{Nodes: []hook.Node{{Name: e.name(), Store: open}}})
 	if err != nil {
@@ -86,27 +75,6 @@ func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 
 func invalid(err error) error { return fmt.Errorf("zookeeper: %w: %w", redlatch.ErrInvalid, err) }
 
-// checkConfig refuses the settings that have no meaning here.
-func checkConfig(c redlatch.Config) error {
-	for _, s := range []struct {
-		set       bool
-		name, why string
-	}{
-		{len(c.Nodes) > 0, "Nodes", "the servers are named in Ensemble.Servers"},
-		{c.NodeTimeout != 0, "NodeTimeout", "the ensemble answers as one, and has a second for each step"},
-		{c.Replicas != (redlatch.Replicas{}), "Replicas", "a majority of the ensemble always has each lock"},
-		{c.Deployment != "", "Deployment", "clients are kept apart by Ensemble.Root"},
-		{c.NoQuarantine, "NoQuarantine", "a server that restarts has forgotten no lock, so that there is no quarantine"},
-		{c.Durable, "Durable", "servers always have a lock on disk before it is granted"},
-		{c.Strict, "Strict", "servers evict nothing"},
-	} {
-		if s.set {
-			return fmt.Errorf("redlatch.Config.%s has no meaning here: %s: leave it out", s.name, s.why)
-		}
-	}
-	return nil
-}
-
 // complete fills in the defaults, and refuses what cannot work.
 func (e Ensemble) complete() (Ensemble, error) {
 	if len(e.Servers) == 0 {
@@ -114,7 +82,7 @@ func (e Ensemble) complete() (Ensemble, error) {
 	}
 	e.Servers = slices.Clone(e.Servers)
 	for i, server := range e.Servers {
-		address, err := address(server)
+		address, err := ensemble.Address(server, defaultPort, "name one server in each, without scheme, user or path; the path is Ensemble.Root")
 		if err != nil {
 			// The server is not repeated: somebody may have written a password.
 			return e, fmt.Errorf("Ensemble.Servers[%d]: %w", i, err)
@@ -131,24 +99,6 @@ func (e Ensemble) complete() (Ensemble, error) {
 		return e, errors.New("Ensemble.User and Ensemble.Password: give both or none; a user has no colon")
 	}
 	return e, nil
-}
-
-// address is host:port of a server.
-func address(server string) (string, error) {
-	if strings.ContainsAny(server, "/@?,# \t") || !printable.Is(server) || server == "" {
-		return "", errors.New("it is not host:port: name one server in each, without scheme, user or path; the path is Ensemble.Root")
-	}
-	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		host, port = strings.Trim(server, "[]"), defaultPort
-		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", errors.New("it is not host:port")
-		}
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
-		return "", errors.New("it is not host:port")
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 // checkRoot refuses a path that is none, or whose node is the servers' own.

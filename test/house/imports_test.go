@@ -52,8 +52,9 @@ var allowed = map[string][]string{
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 	"otel":    {"."},
 
-	"etcd":      {".", "internal/hook", "internal/printable", "internal/quorum"},
-	"zookeeper": {".", "internal/hook", "internal/printable", "internal/quorum"},
+	"internal/ensemble": {"."},
+	"etcd":              {".", "internal/ensemble", "internal/hook", "internal/quorum"},
+	"zookeeper":         {".", "internal/ensemble", "internal/hook", "internal/quorum"},
 
 	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
 	"internal/memory": {"internal/driver"},
