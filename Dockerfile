@@ -5,7 +5,7 @@
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /redlatch ./cmd/redlatch
+RUN CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags="-s -w" -o /redlatch ./cmd/redlatch
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY LICENSE /usr/share/doc/redlatch/LICENSE

@@ -95,6 +95,10 @@ lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 bench: ## side by side with other libraries and with the floor
 	cd bench && go test -run=NONE -bench=. -benchtime=5x .
 
+engine-costs: ## what a lock costs by engine: the table of docs/engines.md
+	$(call needs,redis-server java etcd,redis-server redis-tools default-jre-headless libzookeeper-java etcd-server)
+	cd bench && go test -run=NONE -bench=Engines -benchtime=5x . -write-costs
+
 bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x ./internal/... ./test/...
 	cd goredis && go test -run=NONE -bench=. -benchtime=1x .
@@ -168,5 +172,5 @@ release: ## build and publish what the tag of this commit names
 
 ci: setup lint race-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
 
-.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci

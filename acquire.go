@@ -14,6 +14,11 @@ import (
 // ctx ends the waiting only: an acquired lock does not end with it. Lock.Context has the
 // values of ctx.
 //
+// If ctx carries a lock of this client and name that is held (Held), Lock would wait for its own
+// caller, and returns ErrInvalid at once. A goroutine that is to wait until others have released
+// that lock needs a ctx that was not made under it. What context.WithoutCancel makes of the lock's
+// still carries it. Locks that were lost, released or detached are in nobody's way.
+//
 // Errors: when ctx is done first, errors.Is finds its cause and what stood in
 // the way, ErrHeld, ErrNoQuorum or ErrNotAdmitted, and errors.As a *QuorumError
 // with each node's answer. What waiting cannot cure is returned at once:
@@ -34,6 +39,8 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 // try has failed. Errors are those of Lock, at once. Where many callers lock at the same
 // time, the steps of several go in one command: on a single node that command is waited
 // for even when ctx is done, NodeTimeout at most.
+//
+// It does not wait, so it may be called also where ctx carries the lock (Held): the error is ErrHeld.
 func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, false, options)
 }
@@ -87,19 +94,42 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err
 	}
+	if call.settings.also != nil {
+		if err := call.gather(); err != nil {
+			return nil, err
+		}
+	}
+	if wait {
+		if err := call.refuseHeld(); err != nil {
+			return nil, err
+		}
+	}
 	if c.logs(slog.LevelDebug) {
 		call.site = callSite()
 	}
-	if wait && call.settings.queue {
-		err = c.waitqueue.Wait(ctx, call)
-	} else {
+	switch {
+	case !wait || !call.settings.queue:
 		err = call.insist(wait)
+	case call.several != nil:
+		err = c.waitqueue.WaitAll(ctx, call)
+	default:
+		err = c.waitqueue.Wait(ctx, call)
 	}
 	if err != nil {
 		call.failed(err)
 		return nil, err
 	}
 	return &call.lock, nil
+}
+
+// refuseHeld returns an error where its ctx carries the very lock that the call is to wait for, or one
+// that has a name of it.
+func (c *call) refuseHeld() error {
+	// rule: no-wait-for-itself
+	if _, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) }); is {
+		return invalid("lock %q: it is held by this very call, whose ctx carries it, and which would wait for itself: ask Held and go on without, or pass a ctx that was not made under the lock", c.name)
+	}
+	return nil
 }
 
 // splitTries is how often a call that does not wait tries again where the votes were split.

@@ -10,13 +10,15 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// call is one call of Lock, TryLock, Do or TryDo. What it asks for does not change.
+// call is one call of Lock, LockAll, TryLock, Do or TryDo. What it asks for does not change.
 type call struct {
-	client   *Client
-	ctx      context.Context
-	binding  binding
-	name     string
-	key      string
+	client  *Client
+	ctx     context.Context
+	binding binding
+	name    string
+	key     string
+	// several is nil unless the lock has several names: then key is that of one of them.
+	several  *several
 	settings settings
 	// failure is what stood in the way of the last whole try, and reported when it
 	// was last reported.
@@ -73,9 +75,13 @@ func (c *call) Request() vote.Acquire {
 	c.observed.try()
 	now := c.client.clock.Wall()
 	// rule: fresh-holder-id
-	return vote.Acquire{
+	request := vote.Acquire{
 		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: uint64(now.UnixMicro()),
 	}
+	if c.several != nil {
+		request.With = c.several.without(c.key)
+	}
+	return request
 }
 
 // Try makes one attempt.
@@ -84,14 +90,16 @@ func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 	if lease != nil {
 		return lease, waitqueue.Failure{}
 	}
+	elsewhere := false
 	if c.failure == nil || c.ctx.Err() == nil {
 		// One that ctx cut short says less than the one before.
 		c.failure = newQuorumError("lock", c.name, c.client.answers(votes))
+		elsewhere = c.several != nil && c.follow(request, votes)
 	}
 	if c.ctx.Err() != nil {
 		return nil, waitqueue.Failure{Err: c.Ended(), Final: true}
 	}
-	return nil, waitqueue.Failure{Err: c.failure, Held: c.failure.kind == ErrHeld, Final: c.failure.kind == ErrRefused}
+	return nil, waitqueue.Failure{Err: c.failure, Held: c.failure.kind == ErrHeld, Final: c.failure.kind == ErrRefused, Elsewhere: elsewhere}
 }
 
 // The shortest and the longest of the mean pauses between two tries.
@@ -122,13 +130,19 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client.counters.acquired.Add(1)
 	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c}
+	if c.settings.leading {
+		l.beginTerm()
+	}
 	c.acquired()
-	l.renewal = lease.Since().Add(client.jitter(c.settings.ttl / 3))
+	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.ttl/3))
 
+	client.observers.changed(c.key)
 	client.mu.Lock()
 	closed := client.closed
+	watch := false
 	if !closed {
 		client.held[l] = struct{}{}
+		watch, client.watching = !client.watching, true
 	}
 	client.mu.Unlock()
 	if closed {
@@ -138,6 +152,9 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		held := l.heldFor()
 		l.released(held, l.drop(nil, true))
 		return &l.holder
+	}
+	if watch {
+		client.watchForSleep()
 	}
 	l.mu.Lock()
 	client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.nextTick(lease.Since()), (*ticker)(l))

@@ -26,8 +26,11 @@ type Client struct {
 	clock     *clock.Alarms
 	nodes     []member
 	census    *node.Census
+	observers observers
 	engine    *quorum.Engine
 	waitqueue *waitqueue.Queue
+	// renewals is nil where each lock is renewed by itself.
+	renewals renewer
 
 	// draw returns a random duration below d, which is positive.
 	draw func(d time.Duration) time.Duration
@@ -39,6 +42,9 @@ type Client struct {
 	contacted atomic.Int64
 	patience  time.Time
 
+	// opened is what the times of renewals are counted from.
+	opened time.Time
+
 	// life ends when Close is called, with ErrClosed as its cause.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -46,6 +52,9 @@ type Client struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
 	held   map[*Lock]struct{}
+	// watching: it asks now and then whether the machine has slept, as at seen.
+	watching bool
+	seen     clock.Instant
 	// calls counts the calls and renewals that Close waits for. It is added to
 	// under mu while not closed, or with a lock in held, which Close empties first.
 	calls sync.WaitGroup
@@ -56,6 +65,9 @@ type member interface {
 	quorum.Voter
 	waitqueue.Node
 	Connect(ctx context.Context) error
+	// Watch and Read say who has a key. Watch may have its next change told, before until ends.
+	Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool)
+	Read(ctx context.Context, key string) vote.Answer
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
 	// Reached reports whether it has ever answered: to one that has not, nothing was sent that
@@ -105,6 +117,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 		names[i] = e.name
 	}
 	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c.opened = c.clock.Mono()
 	c.life, c.end = context.WithCancelCause(context.Background())
 	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)
 	c.waitqueue = waitqueue.New(waitqueue.Options{
@@ -129,6 +142,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
 	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))
 	c.engine.OnWaiting(c.waitqueue.MarkContended)
+	c.renewals = newRenewals(c)
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.shut()
@@ -154,14 +168,14 @@ func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 // newNode returns the i-th node, at e.
 func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
 	if e.store != nil {
-		return store{e.store(c.waitqueue.Changed)}, nil
+		return store{e.store(c.changed)}, nil
 	}
 	conn, err := dial(e)
 	if err != nil {
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
 	}
 	o := c.config.nodeOptions(i, e, c.census)
-	o.Waiter, o.Changed = waiter, c.waitqueue.Changed
+	o.Waiter, o.Changed = waiter, c.changed
 	o.Woken = func(w vote.WakeUp) { c.waitqueue.Wake(i, w) }
 	c.config.observeNode(&o)
 	if c.config.acknowledged() {
@@ -174,6 +188,13 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 		return node.NewCluster(conn, o), nil
 	}
 	return node.Batch(node.New(conn, o), c.config.batchAbove), nil
+}
+
+// changed tells those who wait for a key or observe it that it may have changed, or any where key
+// is "". It does not block.
+func (c *Client) changed(key string) {
+	c.waitqueue.Changed(key)
+	c.observers.changed(key)
 }
 
 // connect waits for the first contact with the nodes: for all of them while it

@@ -13,6 +13,10 @@ import (
 // It returns an error that wraps
 // ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were seen
 // deleted. A second call does nothing.
+//
+// Of a lead it ends the ctx of what Campaign runs, with a cause that wraps ErrReleased and ErrClosed,
+// and releases the lead when that has returned, or when its validity is over: it takes as long. So
+// what Campaign runs should not call Close.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -31,6 +35,7 @@ func (c *Client) Close() error {
 	var releases sync.WaitGroup
 	for i, lock := range held {
 		releases.Go(func() {
+			lock.awaitWork()
 			if err := lock.release(); !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 				errs[i] = err
 			}

@@ -1,6 +1,9 @@
 package redlatch
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Context returns a context that is done when the lock is lost or released.
 // context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
@@ -68,6 +71,39 @@ func (c *lockContext) Err() error {
 
 // Value is what context.Cause calls on its way to the cause.
 func (c *lockContext) Value(key any) any {
+	if key == (heldKey{}) {
+		return c
+	}
 	c.lock.Err()
 	return c.Context.Value(key)
+}
+
+// heldKey is the key under which a context carries the last lock under which it was made.
+type heldKey struct{}
+
+// held returns the last lock, of those that ctx carries and that are held, which is the one.
+func held(ctx context.Context, one func(*Lock) bool) (*Lock, bool) {
+	for {
+		c, ok := ctx.Value(heldKey{}).(*lockContext)
+		switch {
+		case !ok:
+			return nil, false
+		case one(c.lock) && c.lock.Err() == nil:
+			return c.lock, true
+		}
+		ctx = c.Context
+	}
+}
+
+// Held returns the lock name that ctx carries, if it is held, by the local clock. ctx is
+// Lock.Context or what Do, TryDo and Campaign pass to fn, or was made from one of these: also by
+// context.WithoutCancel, and for another goroutine. Of several clients' locks of that name it is
+// the one that was acquired last. It asks no node and does not block.
+//
+// Who wants to lock again what the caller may have locked already asks Held and, if ok, goes on
+// without: Client.Lock refuses to wait for a lock that its ctx carries.
+func Held(ctx context.Context, name string) (lock *Lock, ok bool) {
+	return held(ctx, func(l *Lock) bool {
+		return l.call.name == name || l.call.several != nil && slices.Contains(l.call.several.names, name)
+	})
 }

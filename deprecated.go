@@ -20,7 +20,6 @@ const (
 	Unknown       = VoteUnknown
 	NotSent       = VoteNotSent
 	Granted       = VoteGranted
-	Held          = VoteHeld
 	NotOurs       = VoteNotOurs
 	NotAdmitted   = VoteNotAdmitted
 	Refused       = VoteRefused

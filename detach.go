@@ -6,14 +6,14 @@ import "fmt"
 // on it is not renewed, Close does not release it, and its context is done.
 // Package oneshot extends and releases it by the id, here or in another process. It does not block.
 //
-// The error wraps ErrLost or ErrReleased when the lock was not held any more, and ErrInvalid
-// where a lock ends with its client's session, as with ZooKeeper: then it is held on.
+// The error wraps ErrLost or ErrReleased when the lock was not held any more, and ErrInvalid for a lock
+// of several names: then it is held on.
 func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	if _, is := l.client.store(); is {
-		return "", errNoOneShot
+	if l.call.several != nil {
+		return "", invalid("the lock has several names, and package oneshot extends and releases one at a time: lock them one by one to detach them")
 	}
 	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
 	if !first {
@@ -22,6 +22,9 @@ func (l *Lock) Detach() (id string, err error) {
 	l.released(l.heldFor(), nil)
 	if !l.end() || !l.lease.Detach() { // released at the same time
 		return "", ErrReleased
+	}
+	if s, is := l.client.store(); is {
+		s.Detach(l.call.key, l.lease.ID())
 	}
 	l.client.waitqueue.LetGo(&l.holder)
 	return l.lease.ID(), nil

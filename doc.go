@@ -20,6 +20,10 @@
 // the lock is free, for a job that one of several machines is to do; WithMinHold keeps
 // the lock long enough for machines whose clocks differ.
 //
+// Campaign runs a function for as long as it leads, without MaxHold, and again after a
+// loss; Observe tells others who holds a lock, and of each change. Held has the lock that
+// a ctx carries.
+//
 // # What is promised
 //
 // Mutual exclusion: at any instant at most one holder's validity is running, as
@@ -57,6 +61,13 @@
 // its own. Its validity is shorter than that of an attempt of its own by the drift at
 // most. From client to client, the next holder replaces the keys of the last one.
 // WithoutQueue retries at random times instead, as the Redlock paper does.
+//
+// # Several names
+//
+// LockAll acquires several names or none of them, as one lock with one token, so that those who
+// need the same things in another order do not wait for each other for ever. WithAlso makes
+// TryLock, Do and TryDo the same. It is not for many names that are in great demand: who
+// waits for them holds none, and can be passed by those who want one.
 //
 // # What is not
 //

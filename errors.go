@@ -59,8 +59,10 @@ type NodeAnswer struct {
 	// Node is the node's address, or its #name.
 	Node    string
 	Verdict Verdict
-	// Holder is who has the lock there, if Verdict is VoteHeld.
+	// Holder is who has the lock there, if Verdict is VoteHeld. Name is which, where several names
+	// were to be locked; else it is empty.
 	Holder Holder
+	Name   string
 	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or
 	// how long until the node may vote (VoteNotAdmitted; 0 when not known).
 	Left time.Duration
@@ -72,7 +74,11 @@ func (a NodeAnswer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", a.Node, a.Verdict)
 	if a.Verdict == VoteHeld {
-		fmt.Fprintf(&b, " (%s", a.Holder)
+		b.WriteString(" (")
+		if a.Name != "" {
+			fmt.Fprintf(&b, "%q: ", a.Name)
+		}
+		fmt.Fprintf(&b, "%s", a.Holder)
 		if a.Left >= 0 {
 			fmt.Fprintf(&b, ", %v left", a.Left)
 		}
@@ -88,9 +94,11 @@ func (a NodeAnswer) String() string {
 // finds what it amounts to: ErrNoQuorum or ErrRefused; ErrNotAdmitted where a vote was
 // asked for; ErrHeld where a lock was. errors.As finds the nodes' own errors.
 type QuorumError struct {
-	// Op is "lock", "extend" or "unlock", or that of a one-shot call: "take",
+	// Op is "lock", "extend", "unlock" or "observe", or that of a one-shot call: "take",
 	// "extend", "release" or "query".
-	Op   string
+	Op string
+	// Name is the lock's: of several names the one that most nodes say is held, if one is, else the
+	// one that was given first.
 	Name string
 	// Need of Of nodes had to say yes.
 	Need, Of int
@@ -176,10 +184,10 @@ func (e *QuorumError) split() bool {
 	most, open := 0, 0
 	for _, a := range e.Nodes {
 		switch {
-		case a.Verdict == Held:
+		case a.Verdict == VoteHeld:
 			on[a.Holder.ID]++
 			most = max(most, on[a.Holder.ID])
-		case a.Verdict == Unknown && a.Err == nil: // not waited for
+		case a.Verdict == VoteUnknown && a.Err == nil: // not waited for
 			open++
 		}
 	}

@@ -131,3 +131,36 @@ func ExampleClient_Admit() {
 	// before: true
 	// after: invoice/42 <nil>
 }
+
+// One of several processes leads for as long as its work runs, and the others are told who does.
+func ExampleClient_Campaign() {
+	urls, stop := exampleNodes()
+	defer stop()
+	client, err := redlatch.Open(redlatch.Config{
+		Nodes:        urls,
+		NodeTimeout:  time.Second,
+		NoQuarantine: true, // these servers have only just started
+		Label:        "web-1",
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+
+	err = client.Campaign(context.Background(), "leader", func(ctx context.Context) error {
+		lock, held := redlatch.Held(ctx, "leader")
+		fmt.Println("leads, by a token:", held && lock.Token() > 0)
+		for holder, err := range client.Observe(ctx, "leader") {
+			if err == nil && holder.ID != "" {
+				fmt.Println("seen:", holder.Label)
+				break
+			}
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// leads, by a token: true
+	// seen: web-1
+	// <nil>
+}

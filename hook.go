@@ -48,11 +48,7 @@ func (i inside) Enter() (leave func(), err error) {
 	if err := i.c.enter(); err != nil {
 		return nil, err
 	}
-	err = i.c.usable()
-	if _, is := i.c.store(); is && err == nil {
-		err = errNoOneShot
-	}
-	if err != nil {
+	if err = i.c.usable(); err != nil {
 		i.c.calls.Done()
 		return nil, err
 	}
@@ -86,7 +82,7 @@ func (i inside) Lose(id string) {
 func (i inside) Nodes() []hook.OneShotNode {
 	nodes := make([]hook.OneShotNode, len(i.c.nodes))
 	for k, n := range i.c.nodes {
-		nodes[k], _ = n.(hook.OneShotNode) // a store has none, and Enter lets nobody in
+		nodes[k] = n.(hook.OneShotNode)
 	}
 	return nodes
 }

@@ -22,6 +22,8 @@ type Lock struct {
 	// lease is what became of it, and holder the lock as the wait queue knows it.
 	lease  *quorum.Lease
 	holder waitqueue.Holder
+	// work is closed when what Campaign runs under this lead has returned; nil for any other lock.
+	work chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// context is made when it is first asked for.
@@ -35,7 +37,7 @@ type Lock struct {
 	renewing, failing bool
 }
 
-// Name returns the name that was locked.
+// Name returns the name that was locked, of several the one that was given first.
 func (l *Lock) Name() string { return l.call.name }
 
 // Token returns the fencing token: larger for every later holder of the same
@@ -162,8 +164,13 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.extend(ctx, ttl)
 }
 
-func (l *Lock) extend(ctx context.Context, ttl time.Duration) (err error) {
+func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	end, votes := l.lease.Extend(ctx, ttl)
+	return l.afterExtension(ctx, end, votes)
+}
+
+// afterExtension takes in how an extension ended, which ctx may have.
+func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes []vote.Answer) (err error) {
 	switch {
 	case end == quorum.Lapsed:
 		return l.lose(l.ranOut())
@@ -204,6 +211,7 @@ func (l *Lock) drop(before error, held bool) error {
 		return before
 	}
 	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
+	l.client.observers.changed(l.call.key)
 	if before != nil || !ok || votes == nil {
 		return before
 	}

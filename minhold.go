@@ -77,5 +77,5 @@ func (l *Lock) tickKept(now clock.Instant) {
 
 // nextKept is the time from now to the next look at a lock that is kept.
 func (l *Lock) nextKept(now clock.Instant) time.Duration {
-	return max(time.Millisecond, min(now.Until(l.minHoldEnd()), longestTick))
+	return max(time.Millisecond, now.Until(l.minHoldEnd()))
 }

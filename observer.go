@@ -28,6 +28,8 @@ import (
 // ctx has the values of the ctx that Lock, TryLock, Do or TryDo was given, and may be done. For
 // events of nodes it is context.Background().
 //
+// Name is the lock's, of several names the one that was given first.
+//
 // Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or the
 // client was closed before. Each lock that was acquired ends with LockLost or LockReleased, one of
 // them and once. LockExtended and LockNotExtended lie between, but for those of an extension that

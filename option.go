@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Option changes one call of Lock, TryLock, Do or TryDo.
+// Option changes one call of Lock, LockAll, TryLock, Do, TryDo or Campaign.
 type Option func(*settings)
 
 // settings is what one call asks for.
@@ -19,10 +19,13 @@ type settings struct {
 	guard    time.Duration
 	guarded  bool // WithGuard was given
 	renewal  bool
+	bounded  bool // WithMaxHold was given
+	leading  bool // by Campaign
 	queue    bool
 	label    string
 	report   func(error)
 	reported bool // WithWaitReport was given
+	also     *[]string
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard
@@ -40,7 +43,9 @@ func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 
 // WithMaxHold bounds the renewal of this lock, which then ends with ErrMaxHold. Defaults
 // to Config.MaxHold.
-func WithMaxHold(d time.Duration) Option { return func(r *settings) { r.maxHold = d } }
+func WithMaxHold(d time.Duration) Option {
+	return func(r *settings) { r.maxHold, r.bounded = d, true }
+}
 
 // WithMinHold keeps the lock for at least d after it was granted, even if fn returns, Unlock
 // is called or the process dies before. It is for a job that several machines start at the
@@ -93,6 +98,9 @@ func (c *Client) settings(r *settings, options []Option) error {
 	if r.reported && r.report == nil {
 		return invalid("WithWaitReport has no function: pass one, or leave the option out")
 	}
+	if err := r.lead(); err != nil {
+		return err
+	}
 	ttl, err := wholeTTL("WithTTL", r.ttl, c.config.MaxTTL)
 	if err != nil {
 		return err
@@ -114,6 +122,23 @@ func (c *Client) settings(r *settings, options []Option) error {
 		return nil
 	}
 	return checkLabel("WithLabel", r.label)
+}
+
+// endless is a MaxHold that is never over.
+const endless = 100 * 365 * 24 * time.Hour
+
+// lead has a lead be held for as long as its work runs, and refuses what would end it earlier.
+func (r *settings) lead() error {
+	switch {
+	case !r.leading:
+		return nil
+	case r.bounded:
+		return invalid("WithMaxHold: Campaign leads for as long as fn runs: leave it out, and have fn return when its time is over")
+	case !r.renewal:
+		return invalid("WithoutRenewal: Campaign leads for as long as fn runs: leave it out")
+	}
+	r.maxHold = endless
+	return nil
 }
 
 // checkMinHold refuses a WithMinHold that the servers could not keep by themselves, and sets

@@ -4,19 +4,51 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// longestTick bounds how late a lock is found lost after the machine slept: the
-// timer that would say so slept with it.
-const longestTick = 250 * time.Millisecond
+// renewer renews leases together: newRenewals.
+type renewer interface {
+	// renew calls ended when that is over. It does not block.
+	renew(l *quorum.Lease, ttl time.Duration, ended func(quorum.Extension, []vote.Answer))
+}
 
 // ticker is a lock whose alarm rings.
 type ticker Lock
 
-func (t *ticker) Ring() { (*Lock)(t).tick() }
+// Ring has what may block done by another goroutine.
+func (t *ticker) Ring() {
+	l := (*Lock)(t)
+	now := l.client.clock.Now()
+	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {
+		go l.tick()
+		return
+	}
+	l.mu.Lock()
+	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.lease.Since()) < l.call.settings.maxHold
+	l.renewing = l.renewing || renew
+	next := l.nextTick(now)
+	l.mu.Unlock()
+	l.ring(next)
+	if !renew || l.client.enter() != nil { // Close releases it
+		return
+	}
+	ttl := l.call.settings.ttl
+	if r := l.client.renewals; r != nil && l.call.several == nil {
+		r.renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
+			defer l.client.calls.Done()
+			l.renewed(l.afterExtension(l.client.life, end, votes))
+		})
+		return
+	}
+	go func() {
+		defer l.client.calls.Done()
+		l.renewed(l.extend(l.client.life, ttl))
+	}()
+}
 
-// tick looks after a held lock: it finds it lost, has it renewed, and sets
-// itself to be called again.
+// tick looks after a lock that is held no more, or was about to be.
 func (l *Lock) tick() {
 	if l.client.enter() != nil {
 		return // Close releases it
@@ -27,34 +59,24 @@ func (l *Lock) tick() {
 	switch {
 	case l.lease.Kept():
 		l.tickKept(now)
-		return
 	case lost:
 		l.afterLoss(now)
-		return
-	}
-	l.mu.Lock()
-	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.lease.Since()) < l.call.settings.maxHold
-	l.renewing = l.renewing || renew
-	next := l.nextTick(now)
-	l.mu.Unlock()
-	l.ring(next)
-	if renew {
-		l.renew()
+	default: // an extension has come just before its end
+		l.ring(0)
 	}
 }
 
 // nextTick is the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
-	d := min(now.Until(l.lostAt()), longestTick)
+	d := now.Until(l.lostAt())
 	if l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
 }
 
-// renew makes one round of extension, on the goroutine of a tick.
-func (l *Lock) renew() {
-	err := l.extend(l.client.life, l.call.settings.ttl)
+// renewed takes in how a renewal ended, and sets the time of the next.
+func (l *Lock) renewed(err error) {
 	now := l.client.clock.Now()
 	next := l.client.jitter(l.call.settings.ttl / 3)
 	if err != nil {
@@ -63,7 +85,7 @@ func (l *Lock) renew() {
 	}
 	l.mu.Lock()
 	l.renewing, l.failing = false, err != nil
-	l.renewal = now.Add(next)
+	l.renewal = l.renewAt(now, next)
 	tick := l.nextTick(now)
 	l.mu.Unlock()
 	l.ring(tick)
@@ -76,4 +98,11 @@ func (l *Lock) afterLoss(now clock.Instant) {
 		return
 	}
 	l.release()
+}
+
+// renewAt is d after now, or up to a hundredth of the usual time between renewals earlier: those that are
+// due at about the same time are made at once, and wake the process up once.
+func (l *Lock) renewAt(now clock.Instant, d time.Duration) clock.Instant {
+	at := now.Add(d)
+	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.ttl / 300)))
 }

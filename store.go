@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // store is a member that is no Redis, which another module brings.
@@ -18,7 +20,8 @@ func (c *Client) store() (s store, ok bool) {
 }
 
 var (
-	errNoOneShot = invalid("these servers end a lock with the session of the client that took it: use Lock, which renews and releases it")
+	errNoTake    = invalid("these servers have no lock under an id of the caller's own: use Lock, and Lock.Detach, whose id extends and releases it")
+	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )
 
@@ -29,6 +32,38 @@ func (s store) unfit() error {
 	}
 	return nil
 }
+
+// These are the steps of package oneshot.
+
+func (store) Take(context.Context, node.Way, vote.Acquire) vote.Answer {
+	return vote.Answer{Verdict: vote.Refused, Err: errNoTake}
+}
+
+func (s store) Prolong(ctx context.Context, _ node.Way, r vote.Extend) vote.Answer {
+	return s.Store.Prolong(ctx, r)
+}
+
+func (s store) Drop(ctx context.Context, _ node.Way, r vote.Release) vote.Answer {
+	return s.Store.Drop(ctx, r)
+}
+
+func (s store) Query(ctx context.Context, key string) vote.Answer {
+	holder, _ := s.Look(ctx, key)
+	return holder
+}
+
+// Read is Watch without a notice: its answer is that of all servers.
+func (s store) Read(ctx context.Context, key string) vote.Answer {
+	a, _ := s.Watch(ctx, over, key)
+	return a
+}
+
+// over is a ctx that is done.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 func (store) Vouch(context.Context) error { return errNoVouch }
 func (store) Reset(context.Context) error { return errNoVouch }

@@ -9,7 +9,7 @@ import (
 // holder's.
 func succeed(next waitqueue.Caller, before *quorum.Lease) *quorum.Lease {
 	c := next.(*call)
-	if parseHolder(before.ID()).Label != c.settings.label {
+	if c.several != nil || parseHolder(before.ID()).Label != c.settings.label {
 		return nil
 	}
 	lease, _ := before.Succeed(c.settings.firstTTL)

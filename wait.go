@@ -32,7 +32,7 @@ func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	for i := range votes {
 		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(before.lock.lease.ID()), left
 	}
-	c.failure = newQuorumError("lock", c.name, votes)
+	c.failure = newQuorumError("lock", c.wanted(), votes)
 	c.failure.here, c.failure.site = true, before.site
 }
 
@@ -49,7 +49,10 @@ func (c *call) Queued(p vote.Position) error {
 	}
 	at := p.Ticket.Node
 	votes[at].Verdict, votes[at].Holder, votes[at].Left = VoteHeld, parseHolder(p.Holder), p.Left
-	c.failure = &QuorumError{Op: "lock", Name: c.name, Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
+	if c.several != nil {
+		votes[at].Name = c.wanted()
+	}
+	c.failure = &QuorumError{Op: "lock", Name: c.wanted(), Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
 	return c.failure
 }
 

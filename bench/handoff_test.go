@@ -46,7 +46,7 @@ func handOffs(b *testing.B, n int) {
 		all, name = append(all, c), append(name, "handoff/"+b.Name()+"/"+c.name)
 		var err error
 		for range 5 { // fills script caches; a busy machine's may fail
-			if _, err = c.handOff(name[len(name)-1]); err == nil {
+			if _, err = c.handOff(name[len(name)-1], idle); err == nil {
 				break
 			}
 		}
@@ -65,7 +65,7 @@ func handOffs(b *testing.B, n int) {
 			// One each, so that all have the same moments.
 			for i := range all {
 				k := (i + turn) % len(all)
-				d, err := all[k].handOff(name[k])
+				d, err := all[k].handOff(name[k], idle)
 				if err != nil { // it counts with its length
 					b.Logf("%s: %v", all[k].name, err)
 					failed[k]++
@@ -106,8 +106,8 @@ func quantileOf(of []time.Duration, q float64) time.Duration {
 }
 
 // handOff returns how long after the first client's call of unlock the second
-// has the lock that it waits for.
-func (c *rivals) handOff(name string) (time.Duration, error) {
+// has the lock that it waits for, for as long as settled.
+func (c *rivals) handOff(name string, settled time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
 	unlock, err := c.clients[0].lock(ctx, name)
@@ -125,7 +125,7 @@ func (c *rivals) handOff(name string) (time.Duration, error) {
 		}
 		failed = err
 	})
-	time.Sleep(idle)
+	time.Sleep(settled)
 	released := time.Now()
 	err = unlock(ctx)
 	waiting.Wait()

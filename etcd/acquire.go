@@ -25,7 +25,7 @@ func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		if a.Verdict == vote.Granted {
 			s.observed.forget(w.place)
 			if r.From != "" {
-				s.leases.forget(r.From)
+				s.leases.Forget(r.From)
 			}
 			return a
 		}
@@ -44,8 +44,11 @@ type acquisition struct {
 	*store
 	request vote.Acquire
 	place   place
-	// doubtful: a transaction was sent of which no answer came.
-	doubtful bool
+	// doubtful: a transaction was sent of which no answer came. guessed: it is not to be guessed any
+	// more what the lock's keys have.
+	doubtful, guessed bool
+	// found is what they have, where a transaction that was not executed has told.
+	found *contents
 }
 
 // try makes one try. again: something has changed meanwhile, or an answer was lost.
@@ -53,14 +56,36 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	if err := w.await(ctx); err != nil {
 		return w.failed(err)
 	}
-	c, err := w.contents(ctx, w.place)
-	if err != nil {
-		return w.failed(err)
+	if w.guess() {
+		return w.commit(ctx, contents{})
 	}
+	c := w.found
+	if w.found = nil; c == nil {
+		read, err := w.contents(ctx, w.place)
+		if err != nil {
+			return w.failed(err)
+		}
+		c = &read
+	}
+	w.guesses.found(w.place, c)
+	return w.decide(ctx, *c)
+}
+
+// guess reports whether the lock is to be taken without a look at it, as one that nobody wants mostly
+// can. It does so once at most.
+func (w *acquisition) guess() bool {
+	r := w.request
+	guess := !w.guessed && r.From == "" && r.Ticket.Waiter == "" && w.guesses.may(w.place)
+	w.guessed = true
+	return guess
+}
+
+// decide goes on from what the lock's keys have.
+func (w *acquisition) decide(ctx context.Context, c contents) (a vote.Answer, again bool) {
 	// rule: answer-read-back
 	if c.holder == w.request.ID {
-		w.leases.lengthen(w.request.ID, w.request.TTL)
-		w.leases.written(w.request.ID, c.lease)
+		w.leases.Lengthen(w.request.ID, w.request.TTL)
+		w.leases.Written(w.request.ID, c.lease)
 		return w.granted(c.held, c.others(-1))
 	}
 	if obstacle := w.obstacle(c); obstacle.Verdict == vote.Held {
@@ -92,7 +117,7 @@ func (s *store) contents(ctx context.Context, p place) (contents, error) {
 }
 
 func (w *acquisition) granted(revision int64, others bool) (vote.Answer, bool) {
-	token, err := w.token(revision, w.request.More)
+	token, err := w.token(revision, uint64(w.request.More))
 	if err != nil {
 		w.doubtful = true // it is to be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
@@ -124,7 +149,8 @@ func (w *acquisition) obstacle(c contents) vote.Answer {
 	return vote.Answer{}
 }
 
-// commit takes the lock, unless anything has changed: also from one whose lease has not.
+// commit takes the lock, unless anything has changed: also from one whose lease has not. Of a lock that
+// has nothing it makes sure that nobody waits, which may be a guess.
 func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, again bool) {
 	r := w.request
 	native, ok := w.outlasting(clock.System.Now(), r.TTL)
@@ -140,23 +166,35 @@ func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, ag
 	if own >= 0 {
 		writes = append(writes, clientv3.OpDelete(c.waiters[own].key))
 	}
-	w.leases.lengthen(r.ID, r.TTL)
+	w.leases.Lengthen(r.ID, r.TTL)
+	conditions, guessed := append(w.place.unchanged(c), w.ours()), c.revision == 0
+	otherwise := []clientv3.Op{w.readRoot()}
+	if guessed {
+		conditions, otherwise = append(conditions, w.place.nobodyWaits()), append(w.place.reads(), otherwise...)
+	}
 	// rule: takeover-by-version
-	result, err := w.client.Txn(ctx).If(append(w.place.unchanged(c), w.ours())...).Then(writes...).Else(w.readRoot()).Commit()
+	result, err := w.client.Txn(ctx).If(conditions...).Then(writes...).Else(otherwise...).Commit()
 	switch {
 	case err == nil && result.Succeeded:
-		w.leases.written(r.ID, result.Header.Revision)
+		w.leases.Written(r.ID, result.Header.Revision)
 		return w.granted(result.Header.Revision, c.others(own))
 	case err == nil:
-		w.leases.forget(r.ID)
-		if err := w.checkRoot(result); err != nil {
+		w.leases.Forget(r.ID)
+		if err := w.checkRoot(result, len(otherwise)-1); err != nil {
 			return w.failed(err)
+		}
+		if guessed {
+			found, err := w.place.parse(result)
+			if err != nil {
+				return w.failed(err)
+			}
+			w.found = &found
 		}
 		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
 	}
 	if a := answer(err); a.Verdict != vote.Unknown {
 		w.lost(native, err)
-		w.leases.forget(r.ID)
+		w.leases.Forget(r.ID)
 		return w.failed(err)
 	}
 	w.doubtful = true

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redlatch/redlatch/etcd"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // What the others would hear of a member is lost, with the holder on it, who reaches no other: the
@@ -16,7 +15,7 @@ func TestMemberIsCutOff(t *testing.T) {
 	c := own(t)
 	for _, leads := range []bool{false, true, false} {
 		prefix := enginetest.Root(t)
-		leader, followers := c.leader(t)
+		leader, followers := c.Leader()
 		cut, rest := followers[0], []string{leader.Addr(), followers[1].Addr()}
 		if leads {
 			cut, rest = leader, []string{followers[0].Addr(), followers[1].Addr()}
@@ -32,7 +31,7 @@ func TestMemberIsCutOff(t *testing.T) {
 			lost <- time.Now()
 		}()
 		start := time.Now()
-		cut.link.BlackHole(redistest.Both, true)
+		cut.Mute(true)
 		select {
 		case got := <-out:
 			if got.Err != nil {
@@ -50,9 +49,9 @@ func TestMemberIsCutOff(t *testing.T) {
 		case <-time.After(enginetest.Patience):
 			t.Fatalf("leader %v: nobody else has it", leads)
 		}
-		cut.link.BlackHole(redistest.Both, false)
+		cut.Mute(false)
 		holder.Close()
 		other.Close()
-		c.awaitServing()
+		c.AwaitServing()
 	}
 }

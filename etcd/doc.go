@@ -53,10 +53,20 @@
 // # Settings
 //
 // Of redlatch.Config, what only has a meaning with Redis is refused with the reason: Nodes,
-// NodeTimeout, Replicas, Deployment, NoQuarantine, Durable and Strict. A step has a second. Lock.Detach,
-// Client.Admit, Client.Reset and package oneshot are refused, too. Clients with another MaxTTL may share
-// locks. The Client's Close ends the etcd lease, and with it what is held; a lock whose WithMinHold
-// is not over stays until the etcd lease has ended by itself.
+// NodeTimeout, Replicas, Deployment, NoQuarantine, Durable and Strict. A step has a second.
+// Client.Admit, Client.Reset and the Take of package oneshot are refused, too. Clients with another MaxTTL
+// may share locks. The Client's Close ends the etcd lease, and with it what is held; a lock whose WithMinHold
+// is not over, or which was detached, stays until the etcd lease has ended by itself.
+//
+// # Detached locks
+//
+// Lock.Detach leaves a lock to the program that has its id. Where nobody extends it, those who wait have it after
+// its TTL, and so have single tries while its client lives; after that, when the etcd lease has ended. By
+// package oneshot any client extends it, and so puts it under its own etcd lease: then the TTL counts from
+// there, and neither the end of the first client nor its etcd lease ends the lock. This succeeds as long as
+// nobody else has taken it, also after its TTL; MaxTTL must be as long as that of the lock. The id of a lock that
+// is renewed extends it as well, and its holder takes it back under its own etcd lease when it renews it next.
+// Who releases by the id a lock that is renewed has its holder find it lost at its next renewal.
 //
 // # In the cluster
 //

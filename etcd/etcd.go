@@ -64,25 +64,65 @@ func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, er
 }
 
 // OpenWith is [Open] over a client of its own, to a cluster. With a User, servers that cannot be
-// reached within two seconds are an error. Of the Config, TLS is used, too: with it, all endpoints
+// reached within two seconds are an error that wraps redlatch.ErrNoQuorum, and those that refuse the
+// user one that wraps redlatch.ErrRefused. Of the Config, TLS is used, too: with it, all endpoints
 // are reached by TLS.
 func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
+	c, err := checked(config, c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dial(config, c)
+	if err != nil {
+		return nil, err
+	}
+	return open(config, client, true, c.Prefix)
+}
+
+// checked is the cluster with the defaults, where it and the Config can work.
+func checked(config redlatch.Config, c Cluster) (Cluster, error) {
 	if _, err := settings(config); err != nil {
-		return nil, invalid(err)
+		return c, invalid(err)
 	}
 	c, err := c.complete()
 	if err != nil {
-		return nil, invalid(err)
+		return c, invalid(err)
 	}
+	return c, nil
+}
+
+// dial makes a client of a cluster.
+func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
 		// More often, servers take offence.
 		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+	switch {
+	case refuses(err):
+		return nil, fmt.Errorf("etcd: %w: %w", redlatch.ErrRefused, err)
+	case err != nil:
+		return nil, fmt.Errorf("etcd: %w: %w", redlatch.ErrNoQuorum, err)
 	}
-	return open(config, client, true, c.Prefix)
+	return client, nil
+}
+
+// OpenURL is [OpenWith] for a cluster named by a URL, as settings have it and as the program redlatch
+// takes it:
+//
+//	etcd://user:password@etcd1,etcd2:2379,etcd3/prefix
+//
+// with etcds:// for TLS, the port, the user and the prefix where they differ from their defaults, and the
+// user and the password percent-encoded. The Prefix begins with the slash. No error has the password.
+func OpenURL(config redlatch.Config, url string) (*redlatch.Client, error) {
+	u, err := ensemble.Of("etcd", url)
+	if err == nil {
+		config.TLS, err = u.Secure(config.TLS)
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return OpenWith(config, Cluster{Endpoints: u.Servers, Prefix: u.Path, User: u.User, Password: u.Password})
 }
 
 func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix string) (*redlatch.Client, error) {

@@ -23,17 +23,17 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 		if !ok {
 			return answer(errStale)
 		}
-		ttl, before := s.leases.lengthen(r.ID, r.TTL)
+		ttl := s.leases.Lengthen(r.ID, r.TTL)
 		result, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.Value(p.held()), "=", r.ID), at(p.lease(), before), clientv3.Compare(clientv3.LeaseValue(p.held()), "=", native)).
-			Then(clientv3.OpPut(p.lease(), strconv.FormatInt(ttl.Milliseconds()+1, 10), clientv3.WithLease(native))).
+			If(p.isHolders(r.ID), at(p.lease(), s.leases.Version(r.ID)), p.isUnder(native)).
+			Then(clientv3.OpPut(p.lease(), strconv.FormatInt(ttl.Milliseconds(), 10), clientv3.WithLease(native))).
 			Else(p.reads()...).Commit()
 		if err != nil {
 			s.lost(native, err)
 			return answer(err)
 		}
 		if result.Succeeded {
-			s.leases.written(r.ID, result.Header.Revision)
+			s.leases.Written(r.ID, result.Header.Revision)
 			return vote.Answer{Verdict: vote.Granted, Token: r.Token}
 		}
 		c, err := p.parse(result)
@@ -43,7 +43,10 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 		if c.holder != r.ID {
 			return vote.Answer{Verdict: vote.NotOurs}
 		}
-		s.leases.written(r.ID, c.lease)
+		if c.native != native { // somebody has extended it by its id
+			return s.move(ctx, r)
+		}
+		s.leases.Written(r.ID, c.lease)
 	}
 	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}
 }
@@ -64,21 +67,21 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errClosed,
-		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(placeOf(s.prefix, key), id, doubtful) },
-		Ended: func() { s.leases.forget(id) },
+		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(s.life, placeOf(s.prefix, key), id, doubtful) },
+		Ended: func() { s.leases.Forget(id) },
 	}.Start()
 }
 
 // removeOnce waits for the answer. doubtful: it was sent before.
-func (s *store) removeOnce(p place, id string, doubtful bool) vote.Answer {
-	if err := s.await(s.life); err != nil {
+func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful bool) vote.Answer {
+	if err := s.await(ctx); err != nil {
 		return answer(err)
 	}
-	ctx, cancel := context.WithTimeout(s.life, stepTime)
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	native := s.native()
 	result, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.Value(p.held()), "=", id)).
+		If(p.isHolders(id)).
 		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).
 		// An acquisition under this id that is still on its way fails by it.
 		Else(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).Commit()

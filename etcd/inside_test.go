@@ -95,3 +95,49 @@ func TestTokensGrow(t *testing.T) {
 		}
 	}
 }
+
+// teller is a watcher that says what it is to say.
+type teller struct {
+	clientv3.Watcher
+	says chan clientv3.WatchResponse
+}
+
+func (w teller) Watch(_ context.Context, _ string, options ...clientv3.OpOption) clientv3.WatchChan {
+	if clientv3.OpGet("", options...).Rev() != 0 {
+		close(w.says) // servers are slow to tell of what was before
+	}
+	return w.says
+}
+
+// Who watches is told at once where something has changed between the look and the watch, and then of
+// the change.
+func TestChangeBeforeTheWatch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		began int64
+		want  int
+	}{
+		"nothing since": {began: 7},
+		"something":     {began: 8, want: 1},
+	} {
+		told := 0
+		watcher := teller{says: make(chan clientv3.WatchResponse, 2)}
+		s := &store{session: &session{client: &clientv3.Client{Watcher: watcher}, life: t.Context()}, tell: func(string) { told++ }}
+		watcher.says <- clientv3.WatchResponse{Created: true, Header: &etcdserverpb.ResponseHeader{Revision: tt.began}}
+		watcher.says <- clientv3.WatchResponse{Events: []*clientv3.Event{{}}}
+		if !s.awaitChange(t.Context(), "name", "key", 7) || told != tt.want {
+			t.Errorf("%s: told %d times, want %d", name, told, tt.want)
+		}
+	}
+}
+
+func TestDefects(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"3.3.27": true, "3.4.0": false, "3.4.23": false, "3.5.0": true, "3.5.2": true, "3.5.3": false, "3.5.21": false, "3.6.0-rc.1": false, "3.7.3": false, "4.0.0": false,
+	} {
+		if defect, remedy := defectOf(version); (defect != "") != want || (remedy != "") != want {
+			t.Errorf("%s: %q, %q", version, defect, remedy)
+		}
+	}
+}

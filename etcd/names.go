@@ -14,7 +14,8 @@ import (
 
 // Each lock has keys under the prefix, all under the etcd leases of those who wrote them:
 //
-//	held         the holder id; it is written by a grant alone, whose revision it has
+//	held         the holder id; it is written by a grant, whose revision it has, and by one that
+//	             extends it under another etcd lease
 //	lease        the TTL, written by each extension, too
 //	gate         written by who gives up an attempt that may be executed yet: then it is not
 //	wait/WAITER  a place in the wait queue
@@ -46,9 +47,10 @@ type waiter struct {
 // contents is what a lock's keys have, at a revision.
 type contents struct {
 	revision int64
-	// holder is the holder id, "" where there is none, granted at the revision held.
+	// holder is the holder id, "" where there is none, granted at the revision held, under an etcd lease.
 	holder string
 	held   int64
+	native clientv3.LeaseID
 	// ttl is what the lease was last written with, at the revision lease.
 	ttl   time.Duration
 	lease int64
@@ -68,7 +70,7 @@ func (p place) reads() []clientv3.Op {
 func (p place) parse(r *clientv3.TxnResponse) (contents, error) {
 	c := contents{revision: r.Header.Revision}
 	if held := one(r, 0); held != nil {
-		c.holder, c.held = string(held.Value), held.ModRevision
+		c.holder, c.held, c.native = string(held.Value), held.ModRevision, clientv3.LeaseID(held.Lease)
 	}
 	if lease := one(r, 1); lease != nil {
 		ms, err := strconv.ParseInt(string(lease.Value), 10, 32)
@@ -115,7 +117,22 @@ func (p place) unchanged(c contents) []clientv3.Cmp {
 	return []clientv3.Cmp{at(p.held(), c.held), at(p.lease(), c.lease), at(p.gate(), c.gate)}
 }
 
+// nobodyWaits is the condition that there is no place in the wait queue.
+func (p place) nobodyWaits() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(p.waits()), "=", 0).WithPrefix()
+}
+
 // at is the condition that key was last written at the revision, 0 for one that is not there.
 func at(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+// isHolders is the condition that the lock is held under the id, isUnder that it is so under the etcd
+// lease.
+func (p place) isHolders(id string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(p.held()), "=", id)
+}
+
+func (p place) isUnder(native clientv3.LeaseID) clientv3.Cmp {
+	return clientv3.Compare(clientv3.LeaseValue(p.held()), "=", native)
 }

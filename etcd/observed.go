@@ -58,53 +58,29 @@ func (o *observations) forget(p place) {
 	delete(o.seen, string(p))
 }
 
-// leases are those that this client has, or may have.
-type leases struct {
-	mu sync.Mutex // guards of
-	of map[string]kept
+// guesses are for locks that are likely to be free and unwanted: those not known to be otherwise.
+type guesses struct {
+	mu    sync.Mutex // guards wrong
+	wrong map[place]bool
 }
 
-// kept is one of them.
-type kept struct {
-	// until is when the last TTL ends that was sent.
-	until time.Time
-	// revision is the last write known.
-	revision int64
+// may reports whether to guess so.
+func (g *guesses) may(p place) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.wrong[p]
 }
 
-func newLeases() *leases { return &leases{of: make(map[string]kept)} }
-
-func (l *leases) any() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.of) > 0
-}
-
-// lengthen notes that id is to be kept for ttl from now on, and returns for how long it is to be
-// kept by all that was noted before, and the last write known.
-func (l *leases) lengthen(id string, ttl time.Duration) (time.Duration, int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, known := time.Now(), l.of[id]
-	// rule: extend-never-shortens
-	ttl = max(ttl, known.until.Sub(now))
-	known.until = now.Add(ttl)
-	l.of[id] = known
-	return ttl, known.revision
-}
-
-// written notes a write that is known to be executed, unless the lease was forgotten meanwhile.
-func (l *leases) written(id string, revision int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if known, ok := l.of[id]; ok {
-		known.revision = max(known.revision, revision)
-		l.of[id] = known
+// found notes what was found of a lock. What is forgotten costs a request.
+func (g *guesses) found(p place, c *contents) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.holder == "" && c.gate == 0 && len(c.waiters) == 0 {
+		delete(g.wrong, p)
+		return
 	}
-}
-
-func (l *leases) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.of, id)
+	if len(g.wrong) >= maxObserved {
+		clear(g.wrong)
+	}
+	g.wrong[p] = true
 }

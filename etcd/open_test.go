@@ -128,7 +128,7 @@ func TestUser(t *testing.T) {
 	root := dial(t, c.Addrs()...)
 	defer root.Close()
 	prefix := "/locks"
-	for _, user := range []string{"root", "me", "other"} {
+	for _, user := range []string{"root", "me", "other", "reader", "one"} {
 		if _, err := root.UserAdd(t.Context(), user, "secret"); err != nil {
 			t.Fatal(err)
 		}
@@ -138,15 +138,32 @@ func TestUser(t *testing.T) {
 	_, err3 := root.RoleAdd(t.Context(), "locks")
 	_, err4 := root.RoleGrantPermission(t.Context(), "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
 	_, err5 := root.UserGrantRole(t.Context(), "me", "locks")
-	_, err6 := root.AuthEnable(t.Context())
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+	_, err6 := root.RoleAdd(t.Context(), "reading")
+	_, err7 := root.RoleGrantPermission(t.Context(), "reading", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermRead))
+	_, err8 := root.UserGrantRole(t.Context(), "reader", "reading")
+	_, err9 := root.RoleAdd(t.Context(), "key")
+	_, err10 := root.RoleGrantPermission(t.Context(), "key", prefix, "", clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err11 := root.UserGrantRole(t.Context(), "one", "key")
+	_, err12 := root.AuthEnable(t.Context())
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12); err != nil {
 		t.Fatal(err)
 	}
 	mine := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
 	enginetest.Unlock(t, enginetest.Lock(t, mine, "name"))
-	theirs := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "other", Password: "secret"})
-	if _, err := theirs.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) {
-		t.Errorf("another user: %v", err)
+	for name, other := range map[string]etcd.Cluster{
+		"another user":                    {User: "other", Password: "secret"},
+		"one who may only read":           {User: "reader", Password: "secret"},
+		"one who may write the key alone": {User: "one", Password: "secret"},
+	} {
+		other.Endpoints, other.Prefix = c.Addrs(), prefix
+		_, err := open(t, enginetest.Config, other).TryLock(t.Context(), "name")
+		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) || !strings.Contains(err.Error(), "Cluster.Prefix") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nobody := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
+	if _, err := nobody.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrUserEmpty) || !strings.Contains(err.Error(), "Cluster.User") {
+		t.Errorf("nobody: %v", err)
 	}
 	if _, err := etcd.OpenWith(enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "wrong"}); err == nil || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("another password: %v", err)
@@ -155,3 +172,26 @@ func TestUser(t *testing.T) {
 
 func TestNoMeaning(t *testing.T) { engine.NoMeaning(t) }
 func TestTLS(t *testing.T)       { engine.TLS(t) }
+
+func TestOpenURL(t *testing.T) {
+	t.Parallel()
+	c, prefix := common(t), enginetest.Root(t)
+	client, err := etcd.OpenURL(enginetest.Config, "etcd://"+strings.Join(c.Addrs(), ",")+prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	held := enginetest.Lock(t, client, "name")
+	other := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
+	if _, err := other.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("elsewhere: %v", err)
+	}
+	enginetest.Unlock(t, held)
+	secure := enginetest.Config
+	secure.TLS = new(tls.Config)
+	for url, c := range map[string]redlatch.Config{"zk://127.0.0.1": enginetest.Config, "etcd://127.0.0.1/a/": enginetest.Config, "etcd://127.0.0.1": secure} {
+		if _, err := etcd.OpenURL(c, url); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

@@ -44,6 +44,25 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return fail(errConflict)
 }
 
+// Watch implements hook.Store.
+func (s *store) Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool) {
+	if err := s.await(ctx); err != nil {
+		return answer(err), false
+	}
+	p := placeOf(s.prefix, key)
+	c, err := s.contents(ctx, p)
+	if err != nil {
+		return answer(err), false
+	}
+	s.watchUntil(until, key, p.held(), c.revision)
+	if c.holder != "" {
+		if left := s.observed.lease(p, c); left > 0 {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left}, true
+		}
+	}
+	return vote.Answer{Verdict: vote.NotOurs}, true
+}
+
 // join takes a place at the end of the queue. A place whose answer is lost is found by its name.
 func (s *store) join(ctx context.Context, p place, name string, c contents) error {
 	native := s.native()
@@ -54,7 +73,7 @@ func (s *store) join(ctx context.Context, p place, name string, c contents) erro
 		return err
 	}
 	if !result.Succeeded {
-		return s.checkRoot(result)
+		return s.checkRoot(result, 0)
 	}
 	return nil
 }

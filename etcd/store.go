@@ -27,9 +27,10 @@ type store struct {
 	// owned: the client was made here, and is closed.
 	owned bool
 
-	leases   *leases
+	leases   *ensemble.Leases
 	observed *observations
-	watches  watches
+	guesses  guesses
+	watches  ensemble.Watches
 
 	// base is added to each token, and root is the revision at which it was stored; both are set
 	// before there is an etcd lease.
@@ -42,7 +43,7 @@ var _ hook.Store = (*store)(nil)
 func newStore(config redlatch.Config, client *clientv3.Client, owned bool, prefix string, changed func(key string)) *store {
 	s := &store{
 		name: nameOf(client, prefix), prefix: prefix, tell: changed, owned: owned,
-		leases: newLeases(), observed: newObservations(), watches: watches{on: make(map[string]bool)},
+		leases: ensemble.NewLeases(), observed: newObservations(), guesses: guesses{wrong: make(map[place]bool)},
 	}
 	s.session = &session{client: client, asked: 2*config.MaxTTL + 2*time.Second, prepare: s.prepareRoot, probe: s.readTerm, news: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -87,7 +88,7 @@ func (s *store) Cut() { s.end() }
 // Close ends the etcd lease, and with it all that this client has left; but for a lock that is to
 // be kept, which the servers then keep until the etcd lease has ended by itself.
 func (s *store) Close() {
-	s.close(s.leases.any())
+	s.close(s.leases.Any())
 	if s.owned {
 		s.client.Close()
 	}
@@ -123,15 +124,25 @@ func (s *store) prepareRoot(ctx context.Context) error {
 		}
 		value, revision = string(kv.Value), kv.CreateRevision
 	}
-	digits, ok := strings.CutPrefix(value, format)
-	base, err := strconv.ParseUint(digits, 10, 53)
-	if !ok || err != nil {
-		return s.foreign("the key %s is something else's, as its value is %.40q", s.prefix, value)
+	base, err := baseOf(s.prefix, value)
+	if err != nil {
+		s.spoil(err)
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base, s.root = base, revision
 	return nil
+}
+
+// baseOf is the base of the tokens, which the prefix's value has.
+func baseOf(prefix, value string) (uint64, error) {
+	digits, ok := strings.CutPrefix(value, format)
+	base, err := strconv.ParseUint(digits, 10, 53)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("Cluster.Prefix: the key %s is something else's, as its value is %.40q: use another prefix", prefix, value)
+	}
+	return base, nil
 }
 
 func (s *store) foreign(format string, args ...any) error {
@@ -147,9 +158,9 @@ func (s *store) ours() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(s.prefix), "=", s.root)
 }
 
-// checkRoot says so where that was why a transaction with readRoot has failed.
-func (s *store) checkRoot(r *clientv3.TxnResponse) error {
-	if kv := one(r, 0); kv == nil || kv.CreateRevision != s.root {
+// checkRoot says so where that was why a transaction has failed whose operation i is readRoot.
+func (s *store) checkRoot(r *clientv3.TxnResponse, i int) error {
+	if kv := one(r, i); kv == nil || kv.CreateRevision != s.root {
 		return fmt.Errorf("%s is not as it was, %w: open the client anew", s.prefix, errForeign)
 	}
 	return nil
@@ -184,9 +195,18 @@ func answer(err error) vote.Answer {
 	switch {
 	case errors.Is(err, errNotConnected), errors.Is(err, errClosed):
 		a.Verdict = vote.NotSent
-	case errors.Is(err, errStale), errors.Is(err, errConflict), errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrNoSpace),
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		a.Verdict = vote.Unavailable
+		a.Err = fmt.Errorf("%w: compact and defragment it or raise --quota-backend-bytes, and disarm the alarm", err)
+	case errors.Is(err, errStale), errors.Is(err, errConflict), errors.Is(err, rpctypes.ErrLeaseNotFound),
 		errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader):
 		a.Verdict = vote.Unavailable
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		a.Verdict = vote.Refused
+		a.Err = fmt.Errorf("%w: give Cluster.User and Password, or a client that has a user", err)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		a.Verdict = vote.Refused
+		a.Err = fmt.Errorf("%w: grant a role of Cluster.User readwrite on Cluster.Prefix and all that begins with it", err)
 	case refuses(err):
 		a.Verdict = vote.Refused
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
+	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 )
 
@@ -24,6 +25,8 @@ type commit func(ctx context.Context) (*clientv3.TxnResponse, error)
 type wire struct {
 	clientv3.KV
 	client *clientv3.Client
+	// sent counts the transactions.
+	sent atomic.Int64
 	// fault, if any, is called once in place of the next transaction that writes.
 	fault atomic.Pointer[func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error)]
 }
@@ -31,7 +34,7 @@ type wire struct {
 var errLost = errors.New("the answer is lost")
 
 // newWire is one over the cluster, in a namespace of the test's own.
-func newWire(t *testing.T, c *cluster, prefix string) *wire {
+func newWire(t *testing.T, c *ensembletest.Etcd, prefix string) *wire {
 	t.Helper()
 	w := &wire{client: dial(t, c.Addrs()...)}
 	t.Cleanup(func() { w.client.Close() })
@@ -73,6 +76,7 @@ func (x *wireTxn) Then(o ...clientv3.Op) clientv3.Txn { x.then = o; return x }
 func (x *wireTxn) Else(o ...clientv3.Op) clientv3.Txn { x.orElse = o; return x }
 
 func (x *wireTxn) Commit() (*clientv3.TxnResponse, error) {
+	x.wire.sent.Add(1)
 	commit := func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return x.wire.KV.Txn(ctx).If(x.cmps...).Then(x.then...).Else(x.orElse...).Commit()
 	}
@@ -150,19 +154,33 @@ func TestLateWrites(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, common(t), enginetest.Root(t))
 	client := w.open(t)
+	t.Run("guessed", func(t *testing.T) { w.lateWrites(t, client, "guessed") })
+	t.Run("read", func(t *testing.T) {
+		w.plant(t, "read")
+		if _, err := client.TryLock(t.Context(), "read"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatalf("another holds it: %v", err)
+		}
+		if _, err := w.KV.Delete(t.Context(), "/redlatch/lock/read/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+		w.lateWrites(t, client, "read")
+	})
+}
+
+func (w *wire) lateWrites(t *testing.T, client *redlatch.Client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	late := w.lose(cancel)
-	if _, err := client.TryLock(ctx, "name"); err == nil {
+	if _, err := client.TryLock(ctx, name); err == nil {
 		t.Fatal("it is held")
 	}
 	enginetest.Await(t, "the attempt is given up", func() bool {
-		r, err := w.KV.Get(t.Context(), "/redlatch/lock/name/gate")
+		r, err := w.KV.Get(t.Context(), "/redlatch/lock/"+name+"/gate")
 		return err == nil && r.Count > 0
 	})
 	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
 		t.Errorf("a grant was executed late: %v", err)
 	}
-	held, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal())
+	held, err := client.TryLock(t.Context(), name, redlatch.WithoutRenewal())
 	if err != nil {
 		t.Fatal(err)
 	}

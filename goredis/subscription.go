@@ -117,6 +117,12 @@ func (c *listenConn) EvalSHAWatching(ctx context.Context, sha string, keys, args
 	return reply, false, err
 }
 
+// DoWatching implements driver.Listener.
+func (c *listenConn) DoWatching(ctx context.Context, args ...string) (reply driver.Reply, watched bool, err error) {
+	reply, err = c.Do(ctx, args...)
+	return reply, false, err
+}
+
 // OnChange implements driver.Listener.
 func (c *listenConn) OnChange(func(key string)) {}
 

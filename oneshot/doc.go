@@ -13,7 +13,8 @@
 //	released, err := shots.Release(ctx, "invoice/42", id) // in another process, maybe
 //
 // These locks and those of [redlatch.Client.Lock] exclude each other.
-// [redlatch.Lock.Detach] turns one of those into a lock that this package extends and releases.
+// [redlatch.Lock.Detach] turns one of those into a lock that this package extends and releases. So it
+// does in ZooKeeper and etcd, where Take is refused: there is no lock under an id of the caller's own.
 //
 // # Commands
 //

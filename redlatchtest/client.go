@@ -96,15 +96,15 @@ func (m machine) Now() clock.Instant {
 	return clock.Instant{Mono: now, Boot: now.Sub(m.start)}
 }
 
-// Call is a call of one of the four methods of redlatch.Locker.
+// Call is a call of one of the four methods of redlatch.Locker, of LockAll or of Campaign.
 type Call struct {
-	// Method is "Lock", "TryLock", "Do" or "TryDo".
+	// Method is "Lock", "LockAll", "TryLock", "Do", "TryDo" or "Campaign".
 	Method string
-	// Name is the lock's.
+	// Name is the lock's, of several names the first.
 	Name string
 }
 
-// Calls returns the calls of Lock, TryLock, Do and TryDo that this client has had so far, in the
+// Calls returns the calls of Lock, LockAll, TryLock, Do, TryDo and Campaign that this client has had so far, in the
 // order in which they began, those that failed included. What was called on the
 // *redlatch.Client inside is not among them.
 func (c *Client) Calls() []Call {
@@ -125,6 +125,12 @@ func (c *Client) Lock(ctx context.Context, name string, options ...redlatch.Opti
 	return c.Client.Lock(ctx, name, options...)
 }
 
+// LockAll is that of redlatch.Client.
+func (c *Client) LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error) {
+	c.note("LockAll", slices.Concat(names, []string{""})[0])
+	return c.Client.LockAll(ctx, names, options...)
+}
+
 // TryLock is that of redlatch.Client.
 func (c *Client) TryLock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
 	c.note("TryLock", name)
@@ -141,4 +147,10 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error {
 	c.note("TryDo", name)
 	return c.Client.TryDo(ctx, name, fn, options...)
+}
+
+// Campaign is that of redlatch.Client.
+func (c *Client) Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error {
+	c.note("Campaign", name)
+	return c.Client.Campaign(ctx, name, fn, options...)
 }

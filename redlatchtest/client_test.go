@@ -121,7 +121,12 @@ func TestHoldByAnother(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(locks.Held())); !slices.Equal(got, []string{"a", "b", "c"}) {
 			t.Errorf("held: %v", got)
 		}
-		want := []Call{{"TryLock", "a"}, {"Lock", "a"}}
+		if lock, err := locks.LockAll(t.Context(), []string{"d", "e"}); err != nil || locks.Held()["e"] != locks.Held()["d"] {
+			t.Errorf("held: %v, %v", locks.Held(), err)
+		} else if locks.Lose("e"); !errors.Is(lock.Err(), redlatch.ErrLost) {
+			t.Errorf("one of its names is lost: %v", lock.Err())
+		}
+		want := []Call{{"TryLock", "a"}, {"Lock", "a"}, {"LockAll", "d"}}
 		if got := locks.Calls(); !slices.Equal(got, want) {
 			t.Errorf("calls: %v, want %v", got, want)
 		}

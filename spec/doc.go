@@ -3,7 +3,8 @@
 // state it may get into. lock.pml has time, crashes and extensions in it, and
 // is about mutual exclusion; token.pml has none of these, and is about the
 // order of fencing tokens; admission.pml is about whether a node may vote that was
-// restarted, promoted or emptied. README.md maps them to the code.
+// restarted, promoted or emptied; names.pml and names_token.pml are about
+// several names at once. README.md maps them to the code.
 //
 // There is nothing here to import. The package's tests run spin over the
 // models as they are, and over every mutation: a model with one rule of the

@@ -37,7 +37,14 @@ func TestModel(t *testing.T) {
 		{name: "token 3 nodes 2 attempts to 3", model: "token", defines: []string{"MAX=3"}, cover: true},
 		{name: "token 3 nodes 2 attempts to 4", model: "token", defines: []string{"SORTED"}},
 		{name: "token 3 nodes 2 attempts to 6 in blocks", model: "token", defines: []string{"MAX=6", "BLOCK=2", "SORTED"}},
+		{name: "names", model: "names", cover: true},
+		{name: "names on 1 node", model: "names", defines: []string{"N=1", "CLIENTS=3"}},
+		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}},
+		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}},
 
+		{name: "names of 3 clients", model: "names", defines: []string{"CLIENTS=3"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "names, tokens, not sorted", model: "names_token", cover: true, large: true, memory: 8192, depth: 10_000_000},
+		{name: "names, tokens to 4", model: "names_token", defines: []string{"MAX=4", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "admission 2 events", model: "admission", defines: []string{"EVENTS=2"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "admission of clients alike 2 events", model: "admission", defines: []string{"EVENTS=2", "ALIKE"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "lock 5 nodes 3 clients", model: "lock", defines: []string{"N=5", "CLIENTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
@@ -162,6 +169,15 @@ func TestMutations(t *testing.T) {
 		{"one id for all tries, tokens", "token", []string{"ONE_ID"}, "distinct"},
 		// A record made again where it was lost counts towards the quorum.
 		{"repair before the quorum", "token", []string{"REPAIR_BEFORE_QUORUM"}, "distinct"},
+
+		// A node grants of several names what is free, and that is a yes.
+		{"several names granted in part", "names", []string{"HALF_GRANTED", "PROPERTY=whole"}, "whole"},
+		// Then two hold one name.
+		{"several names granted in part, two holders", "names", []string{"HALF_GRANTED", "PROPERTY=exclusive"}, "exclusive"},
+		// The counter of each name goes up by itself, and the largest is the token.
+		{"each name its own counter", "names_token", []string{"EACH_OWN"}, "distinct"},
+		// A node stores the token though one of the names has changed hands since.
+		{"several names confirmed in part", "names_token", []string{"CONFIRM_SOME", "ONE_NAME"}, "distinct"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := search{model: tt.model, defines: tt.defines}

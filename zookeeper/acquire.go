@@ -25,7 +25,7 @@ func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		if a.Verdict == vote.Granted {
 			s.observed.taken(r.Key)
 			if r.From != "" {
-				s.leases.forget(r.From)
+				s.leases.Forget(r.From)
 			}
 			return a
 		}
@@ -110,11 +110,14 @@ func (w *acquisition) sync(ctx context.Context) error {
 }
 
 func (s *store) contents(ctx context.Context, p place) (contents, error) {
-	children, err := do(ctx, s.session, "", func() ([]string, error) {
-		children, _, err := s.conn.Children(string(p))
-		return children, err
+	return do(ctx, s.session, "", func() (contents, error) {
+		children, stat, err := s.conn.Children(string(p))
+		c := parseContents(children)
+		if err == nil {
+			c.moves = stat.Version
+		}
+		return c, err
 	})
-	return parseContents(children), err
 }
 
 // makePlace makes the lock's node, which the servers delete when it has been empty for a while.
@@ -150,12 +153,16 @@ func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) 
 		w.doubtful = true
 		return w.failed(err)
 	}
-	w.leases.lengthen(w.request.ID, w.request.TTL)
+	w.leases.Lengthen(w.request.ID, w.request.TTL)
+	w.leases.Written(w.request.ID, grantVersion)
 	return w.granted(stat.Czxid, false)
 }
 
+// grantVersion is the version of a lease that was made and written once.
+const grantVersion = 1
+
 func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
-	token, err := w.token(zxid, w.request.More)
+	token, err := w.token(zxid, uint64(w.request.More))
 	if err != nil {
 		w.doubtful = true // it is to be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
@@ -167,7 +174,7 @@ func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
 func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, replaced []any, err error) {
 	r := w.request
 	if c.holder == r.From && r.From != "" {
-		return vote.Answer{}, []any{&zk.DeleteRequest{Path: w.place.lease(r.From), Version: -1}}, nil
+		return vote.Answer{}, append(w.place.unmoved(c), &zk.DeleteRequest{Path: w.place.lease(r.From), Version: -1}), nil
 	}
 	own := c.index(r.Ticket.Waiter)
 	others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
@@ -184,7 +191,7 @@ func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, 
 	if !w.sure {
 		return vote.Answer{Verdict: vote.Held, Holder: c.holder}, nil, nil
 	}
-	left, version, err := w.lease(ctx, r.Key, w.place, c.holder, false)
+	left, version, err := w.lease(ctx, r.Key, w.place, c, false)
 	if err != nil {
 		return vote.Answer{}, nil, err
 	}
@@ -192,10 +199,15 @@ func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, 
 		return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: max(left, 0), Waiting: others}, nil, nil
 	}
 	// rule: takeover-by-version
-	return vote.Answer{}, []any{
+	return vote.Answer{}, append(w.place.unmoved(c),
 		&zk.DeleteRequest{Path: w.place.lease(c.holder), Version: version},
 		&zk.DeleteRequest{Path: w.place.held(), Version: -1},
-	}, nil
+	), nil
+}
+
+// unmoved is the condition that the lease is in the session that it was in.
+func (p place) unmoved(c contents) []any {
+	return []any{&zk.CheckVersionRequest{Path: string(p), Version: c.moves}}
 }
 
 // first reports whether the waiter at own, or -1, need not wait for others in the queue.
@@ -203,17 +215,26 @@ func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
 
 // lease looks at another's, and returns how long it may still run; where it may not, it has been
 // at that version for so long. watch: changes of it are told.
-func (s *store) lease(ctx context.Context, key string, p place, holder string, watch bool) (left time.Duration, version int32, err error) {
-	data, stat, err := s.get(ctx, p.lease(holder), watch)
+func (s *store) lease(ctx context.Context, key string, p place, c contents, watch bool) (left time.Duration, version int32, err error) {
+	data, stat, err := s.get(ctx, p.lease(c.holder), watch)
 	if err != nil {
 		return 0, 0, err
 	}
 	s.observed.held(key)
+	ttl, err := p.ttl(c.holder, data)
+	if err != nil {
+		return 0, 0, err
+	}
+	return s.observed.lease(key, leaseSeen{holder: c.holder, version: stat.Version, moves: c.moves, ttl: ttl}), stat.Version, nil
+}
+
+// ttl reads the data of a lease.
+func (p place) ttl(holder string, data []byte) (time.Duration, error) {
 	ms, err := strconv.ParseInt(string(data), 10, 32)
 	if err != nil || ms <= 0 {
-		return 0, 0, fmt.Errorf("%s has no TTL, %w: delete it when nobody holds the lock", p.lease(holder), errForeign)
+		return 0, fmt.Errorf("%s has no TTL, %w: delete it when nobody holds the lock", p.lease(holder), errForeign)
 	}
-	return s.observed.lease(key, holder, stat.Version, time.Duration(ms)*time.Millisecond), stat.Version, nil
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 // get reads a node, and with watch has changes of it told.
@@ -222,19 +243,19 @@ func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.S
 		data []byte
 		stat *zk.Stat
 	}
-	watch = watch && s.watches.begin(path)
+	watch = watch && s.watches.Begin(path)
 	n, err := do(ctx, s.session, "", func() (n node, err error) {
 		if !watch {
 			n.data, n.stat, err = s.conn.Get(path)
 			return n, err
 		}
 		if n.data, n.stat, _, err = s.conn.GetW(path); err != nil {
-			s.watches.fired(path)
+			s.watches.Over(path)
 		}
 		return n, err
 	})
 	if watch && (errors.Is(err, errBusy) || errors.Is(err, errNotConnected)) {
-		s.watches.fired(path)
+		s.watches.Over(path)
 	}
 	return n.data, n.stat, err
 }
@@ -247,7 +268,11 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 	}
 	lease, ttl := w.place.lease(r.ID), []byte(strconv.FormatInt(r.TTL.Milliseconds(), 10))
 	ops := replaced
-	if len(replaced) != 1 { // one that is transferred leaves it
+	transferred := r.From != "" && c.holder == r.From
+	if transferred && c.moves > 0 { // it may be another session's
+		ops = append(ops, &zk.DeleteRequest{Path: w.place.held(), Version: -1})
+	}
+	if !transferred || c.moves > 0 {
 		ops = append(ops, &zk.CreateRequest{Path: w.place.held(), Acl: w.acl, Flags: zk.FlagEphemeral})
 	}
 	// The answer to the second has the transaction's number.
@@ -257,21 +282,22 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 	if own >= 0 {
 		ops = append(ops, &zk.DeleteRequest{Path: w.place.wait(c.waiters[own]), Version: -1})
 	}
-	w.leases.lengthen(r.ID, r.TTL)
+	w.leases.Lengthen(r.ID, r.TTL)
 	results, err := do(ctx, w.session, r.ID, func() ([]zk.MultiResponse, error) { return w.conn.Multi(ops...) })
 	switch {
 	case err == nil && len(results) == len(ops) && results[stat].Stat != nil:
+		w.leases.Written(r.ID, grantVersion)
 		others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
 		return w.granted(results[stat].Stat.Mzxid, others)
 	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
-		w.leases.forget(r.ID)
+		w.leases.Forget(r.ID)
 		w.sure = true // it has what the transaction has met
 		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
 	case err == nil:
 		err = zk.ErrUnknown
 	}
 	if a := answer(err); a.Verdict != vote.Unknown {
-		w.leases.forget(r.ID)
+		w.leases.Forget(r.ID)
 		return w.failed(err)
 	}
 	w.doubtful = true

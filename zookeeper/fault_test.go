@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/zookeeper"
@@ -19,6 +20,7 @@ func TestFirstWaiterCrashes(t *testing.T) { engine.FirstWaiterCrashes(t) }
 func TestLostReplies(t *testing.T)        { engine.LostReplies(t) }
 func TestLeaderDies(t *testing.T)         { engine.LeaderDies(t) }
 func TestAllRestart(t *testing.T)         { engine.AllRestart(t) }
+func TestServerTrouble(t *testing.T)      { engine.ServerTrouble(t, own(t, longSessions)) }
 
 // The reply to a transaction is lost, which is executed.
 func TestLostReplyOfAGrant(t *testing.T) {
@@ -63,12 +65,12 @@ func TestLostReplyOfAGrant(t *testing.T) {
 // and the lock is kept.
 func TestSessionMoves(t *testing.T) {
 	e := own(t, longSessions)
-	for name, harm := range map[string]func(*server){
-		"follower killed": func(s *server) { s.Kill() },
-		"follower hung":   func(s *server) { s.Signal(t, syscall.SIGSTOP) },
+	for name, harm := range map[string]func(*ensembletest.ZooKeeperServer){
+		"follower killed": func(s *ensembletest.ZooKeeperServer) { s.Kill() },
+		"follower hung":   func(s *ensembletest.ZooKeeperServer) { s.Signal(t, syscall.SIGSTOP) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			leader, followers := e.leader(t)
+			leader, followers := e.Leader()
 			proxy := redistest.NewProxy(t, followers[0].Addr())
 			ensemble := zookeeper.Ensemble{Servers: []string{proxy.Addr()}, Root: enginetest.Root(t)}
 			client := open(t, enginetest.Patient, ensemble)
@@ -82,7 +84,7 @@ func TestSessionMoves(t *testing.T) {
 			} else {
 				followers[0].Start(t)
 			}
-			e.awaitServing()
+			e.AwaitServing()
 		})
 	}
 }
@@ -93,7 +95,7 @@ func TestFollowerIsCutOff(t *testing.T) {
 	e := own(t)
 	for round := range 3 {
 		root := enginetest.Root(t)
-		leader, followers := e.leader(t)
+		leader, followers := e.Leader()
 		c := enginetest.Config
 		holder := open(t, c, zookeeper.Ensemble{Servers: []string{followers[0].Addr()}, Root: root})
 		other := open(t, c, zookeeper.Ensemble{Servers: []string{leader.Addr(), followers[1].Addr()}, Root: root})
@@ -106,12 +108,7 @@ func TestFollowerIsCutOff(t *testing.T) {
 			lost <- time.Now()
 		}()
 		start := time.Now()
-		followers[0].part(true)
-		for _, s := range e.servers {
-			if link := s.links[followers[0].id]; link != nil {
-				link.BlackHole(redistest.Both, true)
-			}
-		}
+		e.Part(followers[0], true)
 		got := <-out
 		if got.Err != nil {
 			t.Fatal(got.Err)
@@ -125,13 +122,8 @@ func TestFollowerIsCutOff(t *testing.T) {
 			t.Errorf("the token %d after %d", got.Lock.Token(), held.Token())
 		}
 		enginetest.Unlock(t, got.Lock)
-		followers[0].part(false)
-		for _, s := range e.servers {
-			if link := s.links[followers[0].id]; link != nil {
-				link.BlackHole(redistest.Both, false)
-			}
-		}
+		e.Part(followers[0], false)
 		holder.Close()
-		e.awaitServing()
+		e.AwaitServing()
 	}
 }

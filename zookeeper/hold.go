@@ -20,13 +20,19 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	if !s.outlasts(clock.System.Now(), r.TTL) {
 		return answer(errStale)
 	}
-	ttl := strconv.FormatInt(s.leases.lengthen(r.ID, r.TTL).Milliseconds()+1, 10)
+	ttl := strconv.FormatInt(s.leases.Lengthen(r.ID, r.TTL).Milliseconds(), 10)
 	_, err := do(ctx, s.session, r.ID, func() (*zk.Stat, error) {
-		return s.conn.Set(placeOf(s.root, r.Key).lease(r.ID), []byte(ttl), -1)
+		stat, err := s.conn.Set(placeOf(s.root, r.Key).lease(r.ID), []byte(ttl), int32(s.leases.Version(r.ID)))
+		if err == nil {
+			s.leases.Written(r.ID, int64(stat.Version))
+		}
+		return stat, err
 	})
 	switch {
 	case err == nil:
 		return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+	case errors.Is(err, zk.ErrBadVersion): // an answer was lost, or somebody has extended it by its id
+		return s.move(ctx, r, true)
 	case errors.Is(err, zk.ErrNoNode):
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
@@ -49,18 +55,18 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errNotConnected,
-		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(key, id, doubtful) },
-		Ended: func() { s.leases.forget(id) },
+		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(s.life, key, id, doubtful) },
+		Ended: func() { s.leases.Forget(id) },
 	}.Start()
 }
 
 // removeOnce waits for a connection, and then for the answer. doubtful: it was sent before.
-func (s *store) removeOnce(key, id string, doubtful bool) vote.Answer {
-	if err := s.await(s.life); err != nil {
+func (s *store) removeOnce(ctx context.Context, key, id string, doubtful bool) vote.Answer {
+	if err := s.await(ctx); err != nil {
 		return answer(err)
 	}
 	p := placeOf(s.root, key)
-	_, err := do(s.life, s.session, id, func() ([]zk.MultiResponse, error) {
+	_, err := do(ctx, s.session, id, func() ([]zk.MultiResponse, error) {
 		return s.conn.Multi(&zk.DeleteRequest{Path: p.lease(id), Version: -1}, &zk.DeleteRequest{Path: p.held(), Version: -1})
 	})
 	switch {

@@ -110,17 +110,21 @@ func TestTokensGrow(t *testing.T) {
 func TestObservations(t *testing.T) {
 	t.Parallel()
 	o := newObservations()
-	if left := o.lease("key", "a", 1, 20*time.Millisecond); left <= 0 {
+	if left := o.lease("key", leaseSeen{holder: "a", version: 1, ttl: 20 * time.Millisecond}); left <= 0 {
 		t.Errorf("%v left of what was just seen", left)
 	}
 	time.Sleep(30 * time.Millisecond)
-	if left := o.lease("key", "a", 1, 20*time.Millisecond); left > 0 {
+	if left := o.lease("key", leaseSeen{holder: "a", version: 1, ttl: 20 * time.Millisecond}); left > 0 {
 		t.Errorf("%v left of what was not extended", left)
 	}
-	if left := o.lease("key", "a", 2, time.Hour); left <= 0 {
+	if left := o.lease("key", leaseSeen{holder: "a", version: 2, ttl: time.Hour}); left <= 0 {
 		t.Errorf("%v left of what was extended", left)
 	}
-	if left := o.lease("key", "b", 2, time.Hour); left <= 0 {
+	if left := o.lease("key", leaseSeen{holder: "b", version: 2, ttl: time.Hour}); left <= 0 {
 		t.Errorf("%v left of another's", left)
+	}
+	time.Sleep(time.Millisecond)
+	if left := o.lease("key", leaseSeen{holder: "b", version: 2, moves: 1, ttl: time.Hour}); left < time.Hour {
+		t.Errorf("%v left of what was moved to another session, at the same version", left)
 	}
 }

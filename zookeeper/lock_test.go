@@ -21,6 +21,11 @@ func TestTakeover(t *testing.T)             { engine.Takeover(t) }
 func TestCancel(t *testing.T)               { engine.Cancel(t) }
 func TestMinHoldOutlastsClose(t *testing.T) { engine.MinHoldOutlastsClose(t) }
 func TestCloseReleases(t *testing.T)        { engine.CloseReleases(t) }
+func TestDetach(t *testing.T)               { engine.Detach(t) }
+func TestDetachedEnds(t *testing.T)         { engine.DetachedEnds(t) }
+func TestExtendedByID(t *testing.T)         { engine.ExtendedByID(t) }
+func TestHolderIsExtendedByID(t *testing.T) { engine.HolderIsExtendedByID(t) }
+func TestList(t *testing.T)                 { engine.List(t) }
 
 // plant has a lock held by somebody who neither extends nor releases it, and whose session lives on.
 func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {

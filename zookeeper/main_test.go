@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
@@ -29,4 +31,31 @@ func open(t *testing.T, c redlatch.Config, e zookeeper.Ensemble) *redlatch.Clien
 	}
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// shared is the ensemble of the tests that do no harm to it.
+var shared enginetest.Shared[ensembletest.ZooKeeper]
+
+func common(t *testing.T) *ensembletest.ZooKeeper {
+	t.Helper()
+	skipWithout(t)
+	return shared.Of(t, func(t redistest.TB, folder string) *ensembletest.ZooKeeper {
+		return ensembletest.NewZooKeeper(t, ensembletest.Options{Folder: folder})
+	})
+}
+
+// longSessions is the setting that enginetest.Patient needs.
+const longSessions = "maxSessionTimeout=60000"
+
+func own(t *testing.T, lines ...string) *ensembletest.ZooKeeper {
+	t.Helper()
+	skipWithout(t)
+	return ensembletest.NewZooKeeper(t, ensembletest.Options{Folder: t.TempDir(), Settings: lines})
+}
+
+func skipWithout(t *testing.T) {
+	t.Helper()
+	if why := ensembletest.ZooKeeperMissing(); why != "" {
+		t.Skip(why)
+	}
 }

@@ -14,7 +14,8 @@ import (
 //	lease:ID           of the holder ID; its data is the TTL, and each extension raises its version
 //	wait:WAITER:NUMBER a place in the wait queue
 //
-// held and the lease are made and deleted in one transaction.
+// held and the lease are made and deleted in one transaction. One that makes them anew in another
+// session also writes the lock's node, whose version says so: that of the lease begins anew.
 const (
 	lockPrefix  = "lock:"
 	heldName    = "held"
@@ -59,6 +60,8 @@ type waiter struct {
 type contents struct {
 	// holder is the holder id, "" where there is none.
 	holder string
+	// moves is the version of the lock's node.
+	moves int32
 	// waiters are in their order.
 	waiters []waiter
 }

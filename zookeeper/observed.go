@@ -18,11 +18,12 @@ type observations struct {
 // maxObserved bounds each; what is forgotten costs a TTL.
 const maxObserved = 4096
 
+// leaseSeen is a lease at one version, in one session.
 type leaseSeen struct {
-	holder  string
-	version int32
-	ttl     time.Duration
-	since   time.Time
+	holder         string
+	version, moves int32
+	ttl            time.Duration
+	since          time.Time
 }
 
 type headSeen struct {
@@ -35,17 +36,17 @@ func newObservations() *observations {
 }
 
 // lease notes a lease of which an answer has come, and returns how long it may still run.
-func (o *observations) lease(key, holder string, version int32, ttl time.Duration) (left time.Duration) {
+func (o *observations) lease(key string, found leaseSeen) (left time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	seen, ok := o.leases[key]
-	if !ok || seen.holder != holder || seen.version != version {
+	if !ok || seen.holder != found.holder || seen.version != found.version || seen.moves != found.moves {
 		if len(o.leases) >= maxObserved {
 			clear(o.leases)
 		}
-		seen = leaseSeen{holder: holder, version: version, ttl: ttl, since: now}
-		o.leases[key] = seen
+		found.since = now
+		o.leases[key], seen = found, found
 	}
 	// The holder's own time began before the version was there to be seen.
 	return seen.since.Add(seen.ttl).Sub(now)
@@ -81,26 +82,4 @@ func (o *observations) taken(key string) {
 	defer o.mu.Unlock()
 	delete(o.heads, key)
 	delete(o.leases, key)
-}
-
-// watches are the nodes that this client is to be told of.
-type watches struct {
-	mu sync.Mutex // guards on
-	on map[string]bool
-}
-
-// begin reports whether nobody watches the node at path yet. It is called before the request for
-// it, as the notice may come before the answer is read.
-func (w *watches) begin(path string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	first := !w.on[path]
-	w.on[path] = true
-	return first
-}
-
-func (w *watches) fired(path string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.on, path)
 }

@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
@@ -74,7 +76,7 @@ func TestSessionTooShort(t *testing.T) {
 }
 
 // connect is a client of the tests' own, for what others do.
-func connect(t *testing.T, e *ensemble) *zk.Conn {
+func connect(t *testing.T, e *ensembletest.ZooKeeper) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
@@ -113,7 +115,7 @@ func TestUser(t *testing.T) {
 		"other password": {Servers: ensemble.Servers, Root: ensemble.Root, User: "me", Password: "wrong"},
 	} {
 		_, err := open(t, enginetest.Config, other).TryLock(t.Context(), "name")
-		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, zk.ErrNoAuth) || strings.Contains(err.Error(), "wrong") {
+		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "Ensemble.User") || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -125,3 +127,26 @@ func TestUser(t *testing.T) {
 
 func TestNoMeaning(t *testing.T) { engine.NoMeaning(t) }
 func TestTLS(t *testing.T)       { engine.TLS(t) }
+
+func TestOpenURL(t *testing.T) {
+	t.Parallel()
+	e, root := common(t), enginetest.Root(t)
+	client, err := zookeeper.OpenURL(enginetest.Config, "zk://"+strings.Join(e.Addrs(), ",")+root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	held := enginetest.Lock(t, client, "name")
+	other := open(t, enginetest.Config, zookeeper.Ensemble{Servers: e.Addrs(), Root: root})
+	if _, err := other.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("elsewhere: %v", err)
+	}
+	enginetest.Unlock(t, held)
+	secure := enginetest.Config
+	secure.TLS = new(tls.Config)
+	for url, c := range map[string]redlatch.Config{"etcd://127.0.0.1": enginetest.Config, "zk://127.0.0.1/a/": enginetest.Config, "zk://127.0.0.1": secure} {
+		if _, err := zookeeper.OpenURL(c, url); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

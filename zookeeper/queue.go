@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -51,6 +52,38 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return fail(errConflict)
 }
 
+// Watch implements hook.Store. A change of a lock that nobody holds is not told.
+func (s *store) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched bool) {
+	p := placeOf(s.root, key)
+	for range maxConflicts {
+		if err := s.await(ctx); err != nil {
+			return answer(err), false
+		}
+		// What is read next is no older than now.
+		if _, err := do(ctx, s.session, "", func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
+			return answer(err), false
+		}
+		c, err := s.contents(ctx, p)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && c.holder == "" {
+			return vote.Answer{Verdict: vote.NotOurs}, false
+		}
+		left := time.Duration(0)
+		if err == nil {
+			left, _, err = s.lease(ctx, key, p, c, true)
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode): // another has it by now, or nobody
+		case err != nil:
+			return answer(err), false
+		case left <= 0:
+			return vote.Answer{Verdict: vote.NotOurs}, true
+		default:
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left}, true
+		}
+	}
+	return answer(errConflict), false
+}
+
 // join takes a place at the end of the queue. A place whose answer is lost is found by its name.
 func (s *store) join(ctx context.Context, p place, name string) error {
 	_, err := do(ctx, s.session, name, func() (string, error) {
@@ -87,12 +120,12 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 	case c.holder == "":
 	case own > 0:
 		// It is timed already, for when those before it have gone.
-		if position.Left, _, err = s.lease(ctx, key, p, c.holder, false); err == nil {
+		if position.Left, _, err = s.lease(ctx, key, p, c, false); err == nil {
 			position.Left = max(0, position.Left)
 			_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
 		}
 	default:
-		position.Left, _, err = s.lease(ctx, key, p, c.holder, true)
+		position.Left, _, err = s.lease(ctx, key, p, c, true)
 		if err == nil && position.Left <= 0 {
 			position.Holder, position.Left = "", 0 // it may be taken over
 		}

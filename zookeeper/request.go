@@ -88,8 +88,10 @@ func (s *session) settle(id string, over chan struct{}) {
 
 // rest is the pause before a request in the background is made again. It reports false when the
 // client's life has ended.
-func (s *session) rest() bool {
-	timer := time.NewTimer(20 * time.Millisecond)
+func (s *session) rest() bool { return s.pause(20 * time.Millisecond) }
+
+func (s *session) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

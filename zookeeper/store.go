@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -28,9 +27,9 @@ type store struct {
 	// changed tells the client that callers may go on.
 	tell func(key string)
 
-	leases   *leases
+	leases   *ensemble.Leases
 	observed *observations
-	watches  watches
+	watches  ensemble.Watches
 
 	// base is added to each token; it is set before the session is prepared.
 	base uint64
@@ -41,7 +40,7 @@ var _ hook.Store = (*store)(nil)
 func newStore(config redlatch.Config, e Ensemble, changed func(key string)) *store {
 	s := &store{
 		name: e.name(), root: e.Root, acl: zk.WorldACL(zk.PermAll), tell: changed,
-		leases: newLeases(), observed: newObservations(), watches: watches{on: make(map[string]bool)},
+		leases: ensemble.NewLeases(), observed: newObservations(),
 	}
 	if e.User != "" {
 		s.user, s.acl = e.User+":"+e.Password, zk.AuthACL(zk.PermAll)
@@ -64,7 +63,7 @@ func (l debugLog) Printf(format string, args ...any) {
 
 // notice is told of nodes that have changed.
 func (s *store) notice(path string) {
-	s.watches.fired(path)
+	s.watches.Over(path)
 	if path == "" {
 		s.tell("")
 	} else if key, ok := keyOf(s.root, path); ok {
@@ -95,7 +94,7 @@ func (s *store) Cut() { s.cut() }
 
 // Close ends the session, and with it all that this client has left; but for a lock that is to be
 // kept, which the servers then keep until the session has timed out.
-func (s *store) Close() { s.close(s.leases.any()) }
+func (s *store) Close() { s.close(s.leases.Any()) }
 
 // format is what the root's data begins with; the base of the tokens follows.
 const format = "redlatch locks 1 "
@@ -134,15 +133,20 @@ func (s *store) prepareRoot() error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", s.root, err)
 	}
+	if s.base, err = baseOf(s.root, data); err != nil {
+		s.spoil(err)
+	}
+	return err
+}
+
+// baseOf is the base of the tokens, which the root's data has.
+func baseOf(root string, data []byte) (uint64, error) {
 	digits, ok := strings.CutPrefix(string(data), format)
 	base, err := strconv.ParseUint(digits, 10, 53)
 	if !ok || err != nil {
-		err := fmt.Errorf("Ensemble.Root: the node %s is something else's, as its data is %.40q: use another path, which this library makes", s.root, data)
-		s.spoil(err)
-		return err
+		return 0, fmt.Errorf("Ensemble.Root: the node %s is something else's, as its data is %.40q: use another path, which this library makes", root, data)
 	}
-	s.base = base
-	return nil
+	return base, nil
 }
 
 // maxToken bounds tokens, as everywhere.
@@ -169,7 +173,10 @@ func answer(err error) vote.Answer {
 	case errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, errStale):
 		// What it left, if anything, has ended with the session.
 		a.Verdict = vote.Unavailable
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrBadArguments),
+	case errors.Is(err, zk.ErrNoAuth):
+		a.Verdict = vote.Refused
+		a.Err = fmt.Errorf("%w: give the Ensemble.User and Password for whom the nodes were made, or use another Root", err)
+	case errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrBadArguments),
 		errors.Is(err, zk.ErrAPIError), errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, errForeign):
 		a.Verdict = vote.Refused
 	}
@@ -181,36 +188,3 @@ var errForeign = errors.New("not this library's")
 
 // errStale: what is written now might end with the session before its time.
 var errStale = errors.New("this client was not heard for long, and its session is being confirmed")
-
-// leases are those that this client has, or may have, and until when the last TTL written for each
-// lasts.
-type leases struct {
-	mu    sync.Mutex // guards until
-	until map[string]time.Time
-}
-
-func newLeases() *leases { return &leases{until: make(map[string]time.Time)} }
-
-func (l *leases) any() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.until) > 0
-}
-
-// lengthen notes that id is to be kept for ttl from now on, and returns for how long it is to be
-// kept by all that was noted before.
-func (l *leases) lengthen(id string, ttl time.Duration) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	// rule: extend-never-shortens
-	ttl = max(ttl, l.until[id].Sub(now))
-	l.until[id] = now.Add(ttl)
-	return ttl
-}
-
-func (l *leases) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.until, id)
-}

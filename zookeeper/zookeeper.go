@@ -58,7 +58,7 @@ func Open(config redlatch.Config, servers ...string) (*redlatch.Client, error) {
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
 // the servers have said so; calls return the latter where the servers were not reached before.
 func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
-	config, err := ensemble.Settings(config, "ensemble", "the servers are named in Ensemble.Servers", "Ensemble.Root")
+	config, err := settings(config)
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -71,6 +71,24 @@ func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 		return nil, err
 	}
 	return client.(*redlatch.Client), nil
+}
+
+// OpenURL is [OpenWith] for an ensemble named by a URL, as settings have it and as the program redlatch
+// takes it:
+//
+//	zk://user:password@zk1,zk2:2181,zk3/root
+//
+// with zks:// for TLS, the port, the user and the root where they differ from their defaults, and the
+// user and the password percent-encoded. No error has the password.
+func OpenURL(config redlatch.Config, url string) (*redlatch.Client, error) {
+	u, err := ensemble.Of("zk", url)
+	if err == nil {
+		config.TLS, err = u.Secure(config.TLS)
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return OpenWith(config, Ensemble{Servers: u.Servers, Root: u.Path, User: u.User, Password: u.Password})
 }
 
 func invalid(err error) error { return fmt.Errorf("zookeeper: %w: %w", redlatch.ErrInvalid, err) }

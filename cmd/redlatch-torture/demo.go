@@ -16,7 +16,8 @@ var demoCommands = []command{new(demoCmd), demoWorkerCmd{}, demoNodeCmd{}}
 type demoCmd struct {
 	For        time.Duration
 	Workers    int
-	NodesCount int
+	NodesCount *int
+	Engine     string
 	Embedded   bool
 	NoLock     bool
 }
@@ -41,21 +42,44 @@ Exit codes:
 		Args: commandline.Arguments(),
 	}
 	flags := cmd.Flags()
-	d.For, d.Workers, d.NodesCount = 10*time.Second, 4, 5
+	d.For, d.Workers = 10*time.Second, 4
 	flags.Var(commandline.Duration(&d.For), "for", "How long to race. Defaults to 10s.")
 	flags.Var(commandline.Int(&d.Workers), "workers", "How many worker processes. Defaults to 4.")
-	flags.Var(commandline.Int(&d.NodesCount), "nodes-count", "How many nodes. Defaults to 5.")
+	flags.Var(commandline.Optional(&d.NodesCount, commandline.Int), "nodes-count", "How many nodes. Defaults to 5, and an ensemble has 3.")
+	flags.StringVar(&d.Engine, "engine", "", "Where the lock is kept, `ENGINE`: redis, zookeeper or etcd. Defaults to redis.")
 	commandline.Bool(flags, &d.Embedded, "embedded", "", "Use the embedded servers even where redis-server or valkey-server is installed.")
 	commandline.Bool(flags, &d.NoLock, "no-lock", "", "Have the workers ignore the lock, to see that the demo would notice. Exits with 1.")
 	return cmd
 }
 
+// engineOf reads what --engine says, "" for Redis.
+func engineOf(name string) (string, error) {
+	switch name {
+	case "", "redis":
+		return "", nil
+	case "zookeeper", "etcd":
+		return name, nil
+	}
+	return "", usage("use redis, zookeeper or etcd", "--engine is %q", name)
+}
+
 // Run runs the demo, which writes to stdout: it is what was asked for.
 func (d *demoCmd) Run() error {
+	engine, err := engineOf(d.Engine)
+	if err != nil {
+		return err
+	}
+	nodes := 5
+	switch {
+	case d.NodesCount != nil:
+		nodes = *d.NodesCount
+	case engine != "":
+		nodes = 3
+	}
 	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	result, err := demo.Run(ctx, demo.Options{
-		For: d.For, Workers: d.Workers, Nodes: d.NodesCount,
+		For: d.For, Workers: d.Workers, Nodes: nodes, Engine: engine,
 		Embedded: d.Embedded, NoLock: d.NoLock, Out: os.Stdout,
 	})
 	if err := failed(ctx, "demo", err); err != nil {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 )
 
 // demoRun is a `redlatch-torture demo` of the test.
@@ -190,6 +192,23 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// The same with the three members of a cluster of etcd, which come back with their data.
+func TestDemoOfEngine(t *testing.T) {
+	if err := engine.Etcd.Missing(); err != nil {
+		t.Skip(err)
+	}
+	d := startDemo(t, nil, "--engine", "etcd", "--for", "60s", "--workers", "2")
+	d.awaitLine(`node 2: back, with its data`)
+	d.awaitLine(`node 2: votes again`) // an election takes as long as it takes
+	d.awaitLine(`[1-9]\d* acquisitions, 0 overlaps`)
+	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	d.ends(130)
+	d.saw(`^nodes: etcd \d.*, a cluster of 3 members; node 2 leads$`, clean, `^  node 2 .*killed at .* back with its data at .* voted again at`)
+	d.leftNothing()
+}
+
 // Without a server installed, the demo finds its own.
 func TestDemoWithoutServers(t *testing.T) {
 	d := startDemo(t, []string{"REDISTEST_SERVERS=no-such-server"}, "--for", "2s", "--workers", "2", "--nodes-count", "3")
@@ -261,7 +280,7 @@ func TestDemoUnread(t *testing.T) {
 }
 
 func TestDemoUsage(t *testing.T) {
-	for _, args := range [][]string{{"--for", "1s"}, {"--workers", "1"}, {"--nodes-count", "2"}} {
+	for _, args := range [][]string{{"--for", "1s"}, {"--workers", "1"}, {"--nodes-count", "2"}, {"--engine", "mysql"}, {"--nodes-count", "5", "--engine", "etcd"}, {"--embedded", "--engine", "zookeeper"}} {
 		d := startDemo(t, nil, args...)
 		d.ends(exitUsage)
 		if said := d.stderr.String(); !strings.Contains(said, "redlatch-torture: ") || !strings.Contains(said, args[0]) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type tortureCmd struct {
 	For        time.Duration
 	Seed       uint64
 	Topology   string
+	Engine     string
 	NodesCount *int
 	Workers    int
 	Names      int
@@ -95,6 +97,13 @@ Of sentinel and cluster, beside settings, flush, scripts, stop, crash, starve, s
 	move        a slot is moved key by key, and back (cluster)
 	fix         a master died, and its slots are given away without their keys (cluster)
 
+With --engine zookeeper or etcd, three servers of an ensemble are started, which are one node. Beside stop, crash and starve:
+
+	kill, hang  of the leader, also for longer than the TTL; follower-kill, follower-hang
+	minority    one server and half of the workers are cut off from the rest
+	restart     all servers are killed at once, and started again with their data
+	reset       all clients' connections are broken; lost-reply: before their requests are answered
+
 Exit codes:
 
 	0      nothing was violated
@@ -112,10 +121,11 @@ Exit codes:
 	flags.Var(commandline.Duration(&c.For), "for", "How long to torture. Defaults to 60s.")
 	flags.Var(commandline.Uint(&c.Seed), "seed", "What the plan of the faults is drawn from. Defaults to a random one, which is printed.")
 	flags.StringVar(&c.Topology, "topology", "", "What the servers are to each other, `KIND`: single, redlock, sentinel or cluster. Defaults to redlock.")
+	flags.StringVar(&c.Engine, "engine", "", "Where the locks are kept, `ENGINE`: redis, zookeeper or etcd. Defaults to redis.")
 	flags.Var(commandline.Optional(&c.NodesCount, commandline.Int), "nodes-count", "How many servers to start for redlock. Defaults to 5.")
 	flags.Var(commandline.Int(&c.Workers), "workers", "How many worker processes. Defaults to 8.")
 	flags.Var(commandline.Int(&c.Names), "names", "How many locks they contend for. Defaults to 3, and to 6 with a Cluster.")
-	flags.Var(commandline.Duration(&c.TTL), "ttl", "The locks' TTL. Defaults to 2s, and to 1s with single and sentinel.")
+	flags.Var(commandline.Duration(&c.TTL), "ttl", "The locks' TTL. Defaults to 2s, and to 1s with single and sentinel. At least 2s with an engine.")
 	flags.Var(commandline.List(&c.Faults), "faults", "The kinds of faults, `KIND,...`. Defaults to all that the topology has and that are possible here.")
 	flags.StringVar(&c.HTML, "html", "", "Write the report as a page of its own, `FILE`.")
 	flags.StringVar(&c.JSON, "json", "", "Write the report for programs, `FILE`.")
@@ -141,7 +151,11 @@ func (c *tortureCmd) Run() error {
 	case c.AgainstMyNodes && len(c.Nodes) == 0:
 		return usage("add --nodes redis://HOST:PORT,...", "--against-my-nodes names no nodes")
 	}
-	nodes, err := c.nodesCount()
+	topology, err := c.topology()
+	if err != nil {
+		return err
+	}
+	nodes, err := c.nodesCount(topology)
 	if err != nil {
 		return err
 	}
@@ -156,7 +170,7 @@ func (c *tortureCmd) Run() error {
 	ctx, ended := commandline.UntilSignal()
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
-		For: c.For, Seed: c.Seed, Topology: torture.Topology(c.Topology), Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
+		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
 	if err := failed(ctx, "torture", err); err != nil {
@@ -171,13 +185,31 @@ func (c *tortureCmd) Run() error {
 	return judged(ctx, len(r.Violations()), r.OK())
 }
 
+// topology is what --engine or --topology says.
+func (c *tortureCmd) topology() (torture.Topology, error) {
+	switch engine, err := engineOf(c.Engine); {
+	case err != nil:
+		return "", err
+	case engine == "":
+		return torture.Topology(c.Topology), nil
+	case c.Topology != "":
+		return "", usage("leave --topology out", "--topology %s is of Redis, and --engine is %s", c.Topology, c.Engine)
+	case len(c.Nodes) > 0:
+		return "", usage("leave --engine out, or --nodes to run on servers of its own", "--engine %s is for servers that the torture starts, and --nodes names yours", c.Engine)
+	default:
+		return torture.Topology(engine), nil
+	}
+}
+
 // nodesCount is what --nodes-count says, 0 where the topology says it.
-func (c *tortureCmd) nodesCount() (int, error) {
-	switch redlock := c.Topology == "" || torture.Topology(c.Topology) == torture.Redlock; {
+func (c *tortureCmd) nodesCount(topology torture.Topology) (int, error) {
+	switch redlock := topology == "" || topology == torture.Redlock; {
 	case c.NodesCount == nil && redlock:
 		return 5, nil
 	case c.NodesCount == nil:
 		return 0, nil
+	case slices.Contains(torture.Engines, topology):
+		return 0, usage("leave --nodes-count out", "--nodes-count is %d, but --engine %s has three servers", *c.NodesCount, topology)
 	case !redlock:
 		return 0, usage("leave --nodes-count out, or use --topology redlock", "--nodes-count is %d, but --topology %s has servers of its own number", *c.NodesCount, c.Topology)
 	}

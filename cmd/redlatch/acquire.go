@@ -78,16 +78,19 @@ func (r *acquisition) check(ttl time.Duration) error {
 // those inside of it are told. It refuses a lock held by a redlatch run around
 // this one.
 func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Config, held, error) {
-	cfg, err := r.config()
+	cfg, err := r.lockConfig()
 	if err != nil {
 		return cfg, held{}, err
 	}
 	ours := ourHold(r.Name, cfg)
+	if r.ensemble != nil {
+		ours = ourHold(r.Name, redlatch.Config{Nodes: r.places(), KeyTemplate: cfg.KeyTemplate})
+	}
 	if err := refuseNested(ours); err != nil {
 		return cfg, ours, err
 	}
 	cfg.TTL, cfg.Label = ttl, r.Label
-	if r.NodeTimeout == 0 {
+	if r.NodeTimeout == 0 && r.ensemble == nil {
 		cfg.NodeTimeout = min(cfg.NodeTimeout, max(ttl/20, 50*time.Millisecond))
 	}
 	cfg.Logger = out.logger()
@@ -164,7 +167,7 @@ func (r *acquisition) acquireFailure(err error) *outcome {
 	if r.Quiet {
 		end.err = nil
 	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
-		end.err = fmt.Errorf("%q is held by another: %s", r.Name, holderText(quorum))
+		end.err = fmt.Errorf("%q is held by another: %s", r.Name, r.holderText(quorum))
 	}
 	return end
 }

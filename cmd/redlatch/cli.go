@@ -49,7 +49,7 @@ func newProgram(chosen *command) *cobra.Command {
 			to.AddCommand(line)
 		}
 	}
-	add(program, new(runCmd), new(lockCmd), new(extendCmd), new(unlockCmd), new(showCmd), new(listCmd), new(admitCmd))
+	add(program, new(runCmd), new(lockCmd), new(extendCmd), new(unlockCmd), new(showCmd), new(listCmd), new(watchCmd), new(admitCmd))
 	program.AddCommand(deployment)
 	add(deployment, new(deploymentSetCmd), new(deploymentShowCmd))
 	add(program, new(doctorCmd), new(completionCmd), new(manCmd), new(versionCmd), new(guardCmd), new(parentCmd))

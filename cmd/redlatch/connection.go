@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -49,18 +49,23 @@ type connection struct {
 
 	// assumed: nobody named nodes.
 	assumed bool
+	// ensemble is where the locks are, if --nodes is one; maxTTL is the flag, and sized, that it was given.
+	ensemble *ensemble.URL
+	maxTTL   *pflag.Flag
+	sized    bool
 }
 
 // addTo adds them, and sets their defaults.
 func (c *connection) addTo(flags *pflag.FlagSet) {
 	c.Nodes, c.Deployment, c.MaxTTL = []string{local}, defaultDeployment, defaultMaxTTL
-	flags.Var(commandline.List(&c.Nodes), "nodes", "`URL,...` of the nodes, all of them: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so.")
+	flags.Var(commandline.List(&c.Nodes), "nodes", "`URL,...` of the nodes, all of them: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. Or one ensemble: zk://HOST,HOST,.../PATH is ZooKeeper, etcd://HOST,HOST,.../PREFIX is etcd, zks:// and etcds:// are TLS. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so.")
 	flags.StringVar(&c.PasswordFile, "password-file", "", "`FILE` with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself.")
-	flags.StringVar(&c.CA, "ca", "", "`FILE` with the CA certificates, PEM, for rediss:// nodes. Defaults to the system's.")
-	flags.StringVar(&c.Cert, "cert", "", "`FILE` with the client certificate, PEM, for rediss:// nodes. Needs --key.")
+	flags.StringVar(&c.CA, "ca", "", "`FILE` with the CA certificates, PEM, for rediss://, zks:// and etcds://. Defaults to the system's.")
+	flags.StringVar(&c.Cert, "cert", "", "`FILE` with the client certificate, PEM, for rediss://, zks:// and etcds://. Needs --key.")
 	flags.StringVar(&c.Key, "key", "", "`FILE` with the key of --cert.")
 	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\".")
-	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s.")
+	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s. With zk:// and etcd:// the session lasts for twice as long; there it defaults to 20s, and clients need not agree.")
+	c.maxTTL = flags.Lookup("max-ttl")
 	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, less with a short TTL.")
 	flags.StringVar(&c.KeyTemplate, "key-template", "", "The key a name is kept under, as a `TEMPLATE` such as redlock:{name}. Defaults to the name itself.")
 	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
@@ -89,6 +94,9 @@ func (c *connection) assumeNodes() {
 	if slices.Equal(c.Nodes, []string{local}) {
 		c.Nodes, c.assumed = []string{localNode}, true
 	}
+	if c.onEnsemble() {
+		c.assumeEnsemble()
+	}
 }
 
 // sayNodes says which nodes are used when nobody named any: a command that misses its
@@ -99,10 +107,13 @@ func (c *connection) sayNodes(out *printer) {
 	}
 }
 
-// config turns the flags into the library's. Its errors are usage errors.
+// config turns the flags into the library's, for Redis. Its errors are usage errors.
 func (c *connection) config() (redlatch.Config, error) {
 	if len(c.Nodes) == 0 {
 		return redlatch.Config{}, usage("give --nodes redis://HOST:PORT,... or unset REDLATCH_NODES for redis://127.0.0.1:6379", "no node: --nodes or REDLATCH_NODES is empty")
+	}
+	if c.onEnsemble() {
+		return redlatch.Config{}, c.errNotRedis()
 	}
 	password, err := c.password()
 	if err != nil {
@@ -133,12 +144,13 @@ func (c *connection) config() (redlatch.Config, error) {
 // open connects; the caller closes the client.
 func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, error) {
 	c.sayNodes(out)
-	client, err := redlatch.Open(cfg)
-	switch {
-	case errors.Is(err, redlatch.ErrInvalid):
-		return nil, &outcome{code: exitUsage, err: err}
-	case err != nil:
-		return nil, &outcome{code: exitInternal, err: err}
+	open := redlatch.Open
+	if c.ensemble != nil {
+		open = c.openEnsemble
+	}
+	client, err := open(cfg)
+	if err != nil {
+		return nil, opened(err)
 	}
 	return client, nil
 }

@@ -28,6 +28,8 @@ func (d *doctorCmd) line() *cobra.Command {
 		Short: "Look at the nodes and say what is wrong with them.",
 		Long: `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
 
+Of ZooKeeper and etcd it says whether a majority answers, which servers do not, and what keeps clients from having locks; clocks do not matter there.
+
 Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
 
 Exit codes:
@@ -53,6 +55,9 @@ const doctorName = "redlatch-doctor"
 
 // Run looks at the nodes and says what it found.
 func (d *doctorCmd) Run(out *printer) error {
+	if d.onEnsemble() {
+		return d.runEnsemble()
+	}
 	cfg, err := d.config()
 	if err != nil {
 		return err

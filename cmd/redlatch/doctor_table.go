@@ -22,21 +22,25 @@ func writeTable(w io.Writer, reports []doctor.Report, found findings) error {
 	}
 	table.Flush()
 	fmt.Fprintln(&text)
-	for _, one := range found {
-		about := ""
-		if len(one.nodes) > 0 {
-			about = strings.Join(one.nodes, ", ") + ": "
-		}
-		fmt.Fprintf(&text, "%-7s  %s%s\n", one.severity, about, oneLine(one.text))
-		if one.remedy != "" {
-			fmt.Fprintf(&text, "%-7s  remedy: %s\n", "", printable.Text(one.remedy))
-		}
-	}
+	writeFindings(&text, found)
 	if exitCode(found) == 0 {
 		fmt.Fprintf(&text, "all well: of %d nodes all vote, and it takes %d\n", len(reports), len(reports)/2+1)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+func writeFindings(text *strings.Builder, found findings) {
+	for _, one := range found {
+		about := ""
+		if len(one.nodes) > 0 {
+			about = strings.Join(one.nodes, ", ") + ": "
+		}
+		fmt.Fprintf(text, "%-7s  %s%s\n", one.severity, about, oneLine(one.text))
+		if one.remedy != "" {
+			fmt.Fprintf(text, "%-7s  remedy: %s\n", "", printable.Text(one.remedy))
+		}
+	}
 }
 
 // row has a cell for each column of the table; "-" is what is not known or not
@@ -163,17 +167,22 @@ type findingJSON struct {
 }
 
 // writeJSON prints one object: nodes, findings, and the exit code.
+func findingsJSON(found findings) []findingJSON {
+	all := []findingJSON{}
+	for _, one := range found {
+		all = append(all, findingJSON{one.severity.String(), one.nodes, one.text, one.remedy})
+	}
+	return all
+}
+
 func writeJSON(w io.Writer, reports []doctor.Report, found findings) error {
 	answer := struct {
 		Nodes    []nodeJSON    `json:"nodes"`
 		Findings []findingJSON `json:"findings"`
 		Exit     int           `json:"exit"`
-	}{[]nodeJSON{}, []findingJSON{}, exitCode(found)}
+	}{[]nodeJSON{}, findingsJSON(found), exitCode(found)}
 	for _, node := range reports {
 		answer.Nodes = append(answer.Nodes, asJSON(node))
-	}
-	for _, one := range found {
-		answer.Findings = append(answer.Findings, findingJSON{one.severity.String(), one.nodes, one.text, one.remedy})
 	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

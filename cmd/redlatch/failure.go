@@ -79,15 +79,15 @@ func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
 }
 
 // holderText says who holds the lock, since when and for how long still.
-func holderText(quorum *redlatch.QuorumError) string {
+func (c *connection) holderText(quorum *redlatch.QuorumError) string {
 	holder, left, ok := quorum.Holder()
 	if !ok {
 		return "no node says who"
 	}
-	return holdingText(holder, left)
+	return c.holdingText(holder, left)
 }
 
-func holdingText(holder redlatch.Holder, left time.Duration) string {
+func (c *connection) holdingText(holder redlatch.Holder, left time.Duration) string {
 	who := printable.Text(holder.Label)
 	if who == "" {
 		who = "a client that gives no name (" + printable.Text(holder.ID) + ")"
@@ -99,5 +99,8 @@ func holdingText(holder redlatch.Holder, left time.Duration) string {
 	if left < 0 {
 		return text + ", for ever: its key has no expiry"
 	}
-	return fmt.Sprintf("%s, expires in %s unless it is renewed", text, short(left))
+	if c.ensemble != nil {
+		return fmt.Sprintf("%s, who waits has it within %s unless it is renewed", text, short(left))
+	}
+	return fmt.Sprintf("%s, %s unless it is renewed", text, c.forHowLong(left))
 }

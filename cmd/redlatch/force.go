@@ -12,7 +12,7 @@ import (
 
 // force releases a lock whoever has it, when somebody has said yes to what that breaks.
 func (u *unlockCmd) force(out *printer) error {
-	cfg, err := u.config()
+	cfg, err := u.lockConfig()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (u *unlockCmd) force(out *printer) error {
 	var others []string
 	for handle, node := range handles {
 		if handle != holding.Holder.ID {
-			others = append(others, "  less than a quorum has it for "+holdingText(node.Holder, node.Left))
+			others = append(others, "  less than a quorum has it for "+u.holdingText(node.Holder, node.Left))
 		}
 	}
 	slices.Sort(others)
@@ -71,7 +71,7 @@ func (u *unlockCmd) breaks(h oneshot.Holding) []string {
 		return []string{name + ": no quorum of nodes has it for one holder"}
 	}
 	return []string{
-		fmt.Sprintf("%s is held by %s", name, holdingText(h.Holder, h.Left)),
+		fmt.Sprintf("%s is held by %s", name, u.holdingText(h.Holder, h.Left)),
 		"this does not stop them: they work on beside the next holder until they notice at their next renewal, or for ever if nothing renews the lock",
 		"only a resource that checks fencing tokens refuses what they write after that; it is better to end their process: the lock is then free when its TTL has run out",
 	}

@@ -66,8 +66,8 @@ func TestMessagesEscape(t *testing.T) {
 	p := &printer{level: verbose, out: &out}
 	c := &connection{Nodes: []string{"redis://a:1"}}
 	p.fail(c.failure("lock", evil, quorum))
-	p.say("%s", holderText(quorum))
-	p.say("%s", holdingText(redlatch.Holder{ID: evil}, -1))
+	p.say("%s", new(connection).holderText(quorum))
+	p.say("%s", new(connection).holdingText(redlatch.Holder{ID: evil}, -1))
 	p.logger().Info("node admitted", "run_id", evil)
 	checkPrintable(t, out.String())
 }

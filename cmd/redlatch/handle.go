@@ -139,9 +139,12 @@ func (u *unlockCmd) Run(out *printer) error {
 }
 
 func (h *handled) call(out *printer, doing string, f func(context.Context, *oneshot.Client) (bool, error)) error {
-	cfg, err := h.config()
+	cfg, err := h.lockConfig()
 	if err != nil {
 		return err
+	}
+	if h.ensemble != nil {
+		cfg.MaxTTL = h.MaxTTL // that of the lock may be as long
 	}
 	client, err := h.open(cfg, out)
 	if err != nil {
@@ -165,7 +168,7 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *ones
 	case holding.Holder.ID == h.Handle:
 		who = "it is again" // by a late command of the one who took it
 	case holding.Holder.ID != "":
-		who = "held by another: " + holdingText(holding.Holder, holding.Left)
+		who = "held by another: " + h.holdingText(holding.Holder, holding.Left)
 	}
 	return &outcome{code: exitLost, err: fmt.Errorf("cannot %s %q: %w under this handle; %s", doing, h.Name, errNotHeld, who)}
 }
@@ -175,6 +178,8 @@ var errNotHeld = errors.New("it is not held")
 // checkTTL refuses a TTL that the nodes would not keep.
 func (c *connection) checkTTL(ttl time.Duration) error {
 	switch {
+	case ttl > c.MaxTTL && c.onEnsemble():
+		return usage("raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl > c.MaxTTL:
 		return usage("raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl < time.Millisecond:

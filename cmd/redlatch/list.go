@@ -37,7 +37,7 @@ func (l *listCmd) line() *cobra.Command {
 		Short: "List the locks there are.",
 		Long: `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
 
-Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed.
+Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed. In ZooKeeper and etcd all are redlatch's, and each is on 1 of 1.
 
 Arguments:
 
@@ -71,7 +71,7 @@ Exit codes:
 
 // Run lists once, or until a signal.
 func (l *listCmd) Run(out *printer) error {
-	cfg, err := l.config()
+	cfg, err := l.lockConfig()
 	if err != nil {
 		return err
 	}
@@ -84,13 +84,29 @@ func (l *listCmd) Run(out *printer) error {
 	case l.Every != nil:
 		every = *l.Every
 	}
-	l.sayNodes(out)
 	ctx, stop := commandline.UntilSignal()
 	defer stop()
+	nodes := len(cfg.Nodes)
+	list := func(ctx context.Context) ([]redlatch.Listed, []redlatch.NodeAnswer, error) {
+		return redlatch.List(ctx, cfg, l.Pattern)
+	}
+	if l.ensemble != nil {
+		client, err := l.open(cfg, out)
+		if err != nil {
+			return err
+		}
+		defer l.close(client, out)
+		nodes = 1
+		list = func(ctx context.Context) ([]redlatch.Listed, []redlatch.NodeAnswer, error) {
+			return client.List(ctx, l.Pattern)
+		}
+	} else {
+		l.sayNodes(out)
+	}
 	for {
-		listed, answers, err := redlatch.List(ctx, cfg, l.Pattern)
+		listed, answers, err := list(ctx)
 		if ctx.Err() == nil {
-			if err := l.print(listed, answers, err, len(cfg.Nodes), out); err != nil || !l.Watch {
+			if err := l.print(listed, answers, err, nodes, out); err != nil || !l.Watch {
 				return err
 			}
 		}

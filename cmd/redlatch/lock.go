@@ -49,6 +49,8 @@ For longer than --max-ttl, or for as long as it takes:
 
 A process that is left behind renews the lock until redlatch unlock, until the process $$ has ended, or until it gets SIGTERM; after unlock it is gone within a third of the TTL. Without --parent, a script that dies leaves the lock held until somebody unlocks it.
 
+In ZooKeeper and etcd, a lock that nobody unlocks and nobody waits for ends when its TTL has passed twice and a little more.
+
 Nobody watches over what runs under the lock: without --keep it ends when its TTL has passed, whatever still runs, and with it when no quorum of nodes can be reached for so long. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
 
 Arguments:
@@ -94,6 +96,8 @@ func (l *lockCmd) check(ttl time.Duration) error {
 		return usage("give --keep, or leave it out: without --keep the lock ends with its TTL", "--parent without --keep")
 	case l.Parent != nil && (*l.Parent <= 0 || !processExists(*l.Parent)) && !l.Keeper:
 		return usage("--parent $$ is the shell that calls redlatch", "--parent %d is no process that runs", *l.Parent)
+	case ttl > l.MaxTTL && !l.Keep && l.onEnsemble():
+		return usage("redlatch lock --keep renews a lock for as long as it is needed; or raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL && !l.Keep:
 		return usage("redlatch lock --keep renews a lock for as long as it is needed; or raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL:

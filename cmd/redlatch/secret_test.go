@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/urltest"
 )
 
@@ -99,6 +100,40 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	t.Logf("%d URLs in %d command lines: %d URLs leaked, in %d command lines", len(urls), lines, len(leaky), leaks)
+}
+
+// The same of URLs of ensembles. One that can be read is tried, and nobody answers.
+func TestNoSecretOfAnEnsembleIsPrinted(t *testing.T) {
+	t.Setenv("REDLATCH_NODES", "")
+	t.Setenv("REDLATCH_PASSWORD", "")
+	for _, url := range urltest.Few(marker) {
+		_, rest, ok := strings.Cut(url, "://")
+		if !ok || !strings.Contains(rest, "@") {
+			continue
+		}
+		for _, scheme := range []string{"zk://", "etcds://"} {
+			url := scheme + rest
+			all := misplaced(url)
+			if _, err := ensemble.ParseURL(url); err != nil {
+				all = append(all, commandLines(url)...)
+				all = append(all, []string{"list", "--nodes", url})
+			}
+			for _, args := range all {
+				if text := printed(t, args...); strings.Contains(text, marker) {
+					t.Errorf("%q prints\n%s", args, text)
+				}
+			}
+		}
+	}
+	for _, url := range []string{"zk://u:" + marker + "@127.0.0.1:1", "etcd://u:" + marker + "@127.0.0.1:1/a", "etcds://u:" + marker + "@127.0.0.1:1/a/"} {
+		for _, args := range [][]string{
+			{"lock", "-v", "--nodes", url, "--wait", "0", "job"}, {"show", "--json", "--nodes", url, "job"}, {"admit", "--all", "--nodes", url},
+		} {
+			if text := printed(t, args...); strings.Contains(text, marker) || text == "" {
+				t.Errorf("%q prints\n%s", args, text)
+			}
+		}
+	}
 }
 
 // A password with anything in it, escaped or not, is printed by no command.

@@ -32,7 +32,7 @@ func (s *showCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show <name>",
 		Short: "Say who holds a lock.",
-		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock.
+		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
 
 Arguments:
 
@@ -63,17 +63,19 @@ const exitFree = 1
 
 // Run asks the nodes and prints what they say.
 func (s *showCmd) Run(out *printer) error {
-	cfg, err := s.config()
+	cfg, err := s.lockConfig()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
 	line := make(chan []redlatch.Waiter, 1)
-	go func() {
-		waiting, _ := redlatch.Waiters(ctx, cfg, s.Name) // as far as nodes answer
-		line <- waiting
-	}()
+	if s.ensemble == nil {
+		go func() {
+			waiting, _ := redlatch.Waiters(ctx, cfg, s.Name) // as far as nodes answer
+			line <- waiting
+		}()
+	}
 	client, err := s.open(cfg, out)
 	if err != nil {
 		return err
@@ -82,6 +84,10 @@ func (s *showCmd) Run(out *printer) error {
 	holding, err := oneshot.New(client).Inspect(ctx, s.Name)
 	if err != nil {
 		return s.failure("show", s.Name, err)
+	}
+	if s.ensemble != nil {
+		waiting, _ := client.Waiters(ctx, s.Name)
+		line <- waiting
 	}
 	waiting := <-line
 	text := s.text(holding, waiting)
@@ -103,7 +109,7 @@ func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
 	if h.Holder.ID == "" {
 		fmt.Fprintf(&text, "%s: nobody holds it\n", name)
 	} else {
-		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
+		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, s.holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
 	}
 	for _, node := range h.Nodes {
 		said := node.Verdict.String()
@@ -111,9 +117,9 @@ func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
 		case node.Verdict == redlatch.VoteNotOurs:
 			said = "free"
 		case node.Verdict == redlatch.VoteHeld && node.Holder.ID == h.Holder.ID:
-			said = "held, " + forHowLong(node.Left)
+			said = "held, " + s.forHowLong(node.Left)
 		case node.Verdict == redlatch.VoteHeld:
-			said = "held by " + holdingText(node.Holder, node.Left)
+			said = "held by " + s.holdingText(node.Holder, node.Left)
 		case node.Err != nil:
 			said += ": " + oneLine(node.Err.Error())
 		}
@@ -125,9 +131,13 @@ func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
 	return text.String()
 }
 
-func forHowLong(left time.Duration) string {
-	if left < 0 {
+// forHowLong says how long a lock is kept. In an ensemble only its holder knows when it was extended.
+func (c *connection) forHowLong(left time.Duration) string {
+	switch {
+	case left < 0:
 		return "for ever"
+	case c.ensemble != nil:
+		return "for " + short(left).String() + " after it was last extended"
 	}
 	return "expires in " + short(left).String()
 }

@@ -45,7 +45,7 @@ func (r *acquisition) waitReport(out *printer) func(error) {
 func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 	switch {
 	case errors.Is(quorum, redlatch.ErrHeld):
-		out.detail("waiting for %q: %s", r.Name, holderText(quorum))
+		out.detail("waiting for %q: %s", r.Name, r.holderText(quorum))
 		return
 	case errors.Is(quorum, redlatch.ErrNotAdmitted) && term.IsTerminal(int(os.Stderr.Fd())):
 		out.say("waiting for %q: %s", r.Name, quarantineText(quorum))

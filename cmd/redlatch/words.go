@@ -30,6 +30,12 @@ var (
 		"Config.Deployment", "--deployment",
 		"Config.Durable", "--durable",
 		"Config.Nodes", "--nodes",
+		"Ensemble.Root", "the path of --nodes",
+		"Cluster.Prefix", "the path of --nodes",
+		"Ensemble.User and Ensemble.Password", "user and password of --nodes",
+		"Cluster.User and Cluster.Password", "user and password of --nodes",
+		"lower MaxTTL and TTL", "lower --max-ttl and --ttl",
+		"use a MaxTTL of", "use a --max-ttl of",
 	)
 )
 
@@ -38,7 +44,7 @@ var (
 func inFlags(text string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(text) {
-		for _, prefix := range []string{"redlatch: ", "invalid: "} {
+		for _, prefix := range []string{"redlatch: ", "zookeeper: ", "etcd: ", "invalid: "} {
 			line = strings.TrimPrefix(line, prefix)
 		}
 		line = nodeSetting.ReplaceAllStringFunc(line, func(setting string) string {

@@ -18,9 +18,9 @@ type Alarms struct {
 	mu    sync.Mutex // guards what follows; nothing is called while it is held but the timer's Reset
 	queue alarmQueue
 	timer Timer
-	// armed: timer rings at next.
+	// armed: timer is to ring at rings.
 	armed bool
-	next  time.Duration
+	rings time.Duration
 }
 
 // NewAlarms returns the clock c with its timers gathered, or c where they are.
@@ -31,7 +31,8 @@ func NewAlarms(c Clock) *Alarms {
 	return &Alarms{Clock: c, origin: c.Mono()}
 }
 
-// Ringer is what an Alarm calls, on a goroutine of its own.
+// Ringer is what an Alarm calls. It does not block: all alarms that are due are called one after
+// the other.
 type Ringer interface{ Ring() }
 
 // Alarm is one pending call. Its zero value is none; it is part of what it rings
@@ -62,7 +63,7 @@ func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
 // ringerFunc is a function as a Ringer.
 type ringerFunc func()
 
-func (f ringerFunc) Ring() { f() }
+func (f ringerFunc) Ring() { go f() }
 
 // AfterFunc calls f on a goroutine of its own after d.
 func (s *Alarms) AfterFunc(d time.Duration, f func()) Timer {
@@ -110,11 +111,12 @@ func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	pending = a.place > 0
 	a.at = at
 	if pending {
+		s.queue[a.place-1].at = at
 		heap.Fix(&s.queue, a.place-1)
 	} else {
 		heap.Push(&s.queue, a)
 	}
-	if !s.armed || at < s.next {
+	if !s.armed || at < s.rings {
 		s.arm(at, d)
 	}
 	return pending
@@ -122,7 +124,7 @@ func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 
 // arm has the timer ring at at, d from now. The caller holds s.mu.
 func (s *Alarms) arm(at, d time.Duration) {
-	s.armed, s.next = true, at
+	s.armed, s.rings = true, at
 	if s.timer == nil {
 		s.timer = s.Clock.AfterFunc(d, s.ring)
 		return
@@ -130,42 +132,56 @@ func (s *Alarms) arm(at, d time.Duration) {
 	s.timer.Reset(d)
 }
 
-// ring starts the calls that are due. The earliest alarm may have been stopped
+// ring makes the calls that are due. The earliest alarm may have been stopped
 // since the timer was armed for it: then none is.
 func (s *Alarms) ring() {
 	now := s.Mono().Sub(s.origin)
+	for due := s.next(now); due != nil; due = s.next(now) {
+		due.Ring()
+	}
+}
+
+// next takes what is due at now out of the queue, or else sets the timer, and returns nil.
+func (s *Alarms) next(now time.Duration) Ringer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) > 0 && s.queue[0].at <= now {
-		go heap.Pop(&s.queue).(*Alarm).call.Ring()
+	if len(s.queue) > 0 && s.queue[0].at <= now {
+		return heap.Pop(&s.queue).(*Alarm).call
 	}
 	s.armed = false
 	if len(s.queue) > 0 {
 		s.arm(s.queue[0].at, s.queue[0].at-now)
 	}
+	return nil
 }
 
-// alarmQueue is a heap of alarms, the earliest first.
-type alarmQueue []*Alarm
+// alarmQueue is a heap of alarms, the earliest first. It has their times beside them: of very many
+// alarms, few are in the processor's cache.
+type alarmQueue []queuedAlarm
+
+type queuedAlarm struct {
+	at    time.Duration
+	alarm *Alarm
+}
 
 func (q alarmQueue) Len() int           { return len(q) }
 func (q alarmQueue) Less(i, j int) bool { return q[i].at < q[j].at }
 
 func (q alarmQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i+1, j+1
+	q[i].alarm.place, q[j].alarm.place = i+1, j+1
 }
 
 func (q *alarmQueue) Push(x any) {
 	a := x.(*Alarm)
-	*q = append(*q, a)
+	*q = append(*q, queuedAlarm{a.at, a})
 	a.place = len(*q)
 }
 
 func (q *alarmQueue) Pop() any {
 	last := len(*q) - 1
-	a := (*q)[last]
-	(*q)[last] = nil
+	a := (*q)[last].alarm
+	(*q)[last].alarm = nil
 	*q = (*q)[:last]
 	a.place = 0
 	return a

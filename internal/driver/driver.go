@@ -86,6 +86,8 @@ type Listener interface {
 	// its expiry too, told to the function of OnChange, once. watched is false
 	// where the server does not.
 	EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (reply Reply, watched bool, err error)
+	// DoWatching is Do, with the same for the keys that the command reads.
+	DoWatching(ctx context.Context, args ...string) (reply Reply, watched bool, err error)
 	// OnChange sets who is told of keys that have changed, and of "" when any may
 	// have. It is called before anything is watched, and changed must not block.
 	OnChange(changed func(key string))

@@ -19,6 +19,14 @@ func (OneVote) Repair(context.Context, vote.Extend) vote.Answer {
 	return vote.Answer{Verdict: vote.NotOurs}
 }
 
+// NotAsked is the answer a to what came before anything was asked for: nothing can have been executed.
+func NotAsked(a vote.Answer) vote.Answer {
+	if a.Verdict == vote.Unknown {
+		a.Verdict = vote.Unavailable
+	}
+	return a
+}
+
 // Removal is how the lease of a holder id is ended.
 type Removal struct {
 	// Run runs f in the background, unless the client is closed; Rest is the pause before it is tried

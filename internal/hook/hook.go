@@ -55,6 +55,22 @@ type Store interface {
 	Enqueue(ctx context.Context, r vote.Enqueue) vote.Position
 	Leave(ctx context.Context, key, waiter string)
 	HasWaiters(ctx context.Context, key string) (somebody bool, err error)
+	// Detach leaves the lease of an id to the program that has the id: Close does not end it, and if nobody
+	// has extended it before, its end comes with its TTL. Prolong and Drop are Extend and Release for
+	// an id that another client may have taken; what they may have done to a lease of which no
+	// answer came is not known.
+	Detach(key, id string)
+	Prolong(ctx context.Context, r vote.Extend) vote.Answer
+	Drop(ctx context.Context, r vote.Release) vote.Answer
+	// Look says who holds the lock, or NotOurs for nobody, and who waits for it, in their order.
+	// Left is the TTL that the holder has written last.
+	Look(ctx context.Context, key string) (holder vote.Answer, waiting []string)
+	// Keys are those of the locks that are there, and of some that are not; Granted, if they are all.
+	Keys(ctx context.Context) ([]string, vote.Answer)
+	// Watch answers vote.Held with who has the key and, in Left, for how long at least, or
+	// vote.NotOurs when nobody has: no earlier holder than an earlier answer had. watched: its next
+	// change is told, unless until ends before.
+	Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool)
 	// Connect waits for the first contact.
 	Connect(ctx context.Context) error
 	// Err is the setting that does not fit these servers, once that is known.

@@ -67,3 +67,48 @@ func (s *Turnstile) Whole() string {
 	defer s.mu.Unlock()
 	return strings.Join(s.Order, " ")
 }
+
+// Turnstiles are one for each name, for locks of one name and of several. T is theirs.
+type Turnstiles struct {
+	T interface {
+		Errorf(format string, args ...any)
+	}
+
+	mu sync.Mutex // guards of
+	of map[string]*Turnstile
+}
+
+func (s *Turnstiles) at(lock *redlatch.Lock) []*Turnstile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[string]*Turnstile)
+	}
+	var each []*Turnstile
+	for _, name := range lock.Names() {
+		if s.of[name] == nil {
+			s.of[name] = &Turnstile{T: s.T}
+		}
+		each = append(each, s.of[name])
+	}
+	return each
+}
+
+// Enter is Turnstile.Enter at each name of the lock.
+func (s *Turnstiles) Enter(lock *redlatch.Lock, who string) {
+	for _, one := range s.at(lock) {
+		one.Enter(lock, who)
+	}
+}
+
+// Pass is Turnstile.Pass at each name of the lock, with what is to be done while it is held.
+func (s *Turnstiles) Pass(lock *redlatch.Lock, who string, held func()) {
+	s.Enter(lock, who)
+	if held != nil {
+		held()
+	}
+	for _, one := range s.at(lock) {
+		one.Leave(lock)
+	}
+	lock.Unlock(context.Background())
+}

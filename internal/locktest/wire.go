@@ -60,14 +60,21 @@ func StepOf(c redistest.Command) (name, id string) {
 	if c.Name() != "EVALSHA" && c.Name() != "EVAL" || len(c.Args) < 6 {
 		return "", ""
 	}
-	keys := int(c.Args[2][0] - '0')
-	args := c.Args[3+keys:]
+	keys, err := strconv.Atoi(c.Args[2])
+	args := c.Args[min(3+keys, len(c.Args)):]
 	switch {
-	case len(args) < 2:
+	case err != nil || len(args) < 2:
 	case slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text}, c.Args[1]):
 		return "release", args[0]
-	case slices.Contains([]string{"acquire", "extend", "confirm", "repair"}, args[0]):
+	case slices.Contains([]string{script.ReleasingAll.SHA, script.ReleasingAll.Text}, c.Args[1]):
+		return "release-all", args[0]
+	case slices.Contains([]string{
+		script.Acquire, script.Extend, script.Confirm, script.Repair,
+		script.AcquireAll, script.ExtendAll, script.ConfirmAll, script.RepairAll,
+	}, args[0]):
 		return args[0], args[1]
+	case args[0] == script.ExtendBatch:
+		return args[0], args[3] // the first of several
 	}
 	return "", ""
 }

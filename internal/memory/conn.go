@@ -149,5 +149,11 @@ func (c *conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []str
 	return reply, false, err
 }
 
+// DoWatching implements driver.Listener.
+func (c *conn) DoWatching(ctx context.Context, args ...string) (reply driver.Reply, watched bool, err error) {
+	reply, err = c.Do(ctx, args...)
+	return reply, false, err
+}
+
 // OnChange implements driver.Listener.
 func (c *conn) OnChange(func(key string)) {}

@@ -151,6 +151,9 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 	if sha == script.Releasing.SHA {
 		return n.release(keys[0], args, now), nil
 	}
+	if sha == script.ReleasingAll.SHA {
+		return n.releaseAll(keys, args, now), nil
+	}
 	if !n.scripts[sha] {
 		return driver.Reply{}, &driver.ServerError{Text: "NOSCRIPT no such script"}
 	}
@@ -159,6 +162,12 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 		return n.acquire(keys, args, now), nil
 	case script.Extend:
 		return n.extend(keys, args, now), nil
+	case script.ExtendBatch:
+		return n.extendBatch(keys, args, now), nil
+	case script.AcquireAll:
+		return n.acquireAll(keys, args, now), nil
+	case script.ExtendAll:
+		return n.extendAll(keys, args, now), nil
 	case script.Batch:
 		return n.batch(keys, args, now), nil
 	case script.Enqueue:
@@ -182,6 +191,8 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 		return n.admit(args[3:6], args[6:], now), nil
 	case args[0] == "GET" && len(args) == 2:
 		return n.get(args[1], now), nil
+	case args[0] == "MGET" && len(args) == 3:
+		return array(n.get(args[1], now), n.get(args[2], now)), nil
 	case args[0] == "PTTL" && len(args) == 2:
 		l := n.at(args[1], now)
 		if l.holder == "" {
@@ -197,6 +208,12 @@ func (n *Node) get(key string, now instant) driver.Reply {
 	if _, of, ok := strings.Cut(key, "}:next:"); ok {
 		if n.at(of, now).next.noted(now) {
 			return text("-")
+		}
+		return driver.Reply{}
+	}
+	if _, of, ok := strings.Cut(key, "}:token:"); ok {
+		if l := n.at(of, now); l.counter > 0 {
+			return text(strconv.FormatUint(l.counter, 10))
 		}
 		return driver.Reply{}
 	}

@@ -96,6 +96,27 @@ func (n *Node) extend(keys, args []string, now instant) driver.Reply {
 	return l.heldBy(now)
 }
 
+// extendBatch is extend_batch.lua.
+func (n *Node) extendBatch(keys, args []string, now instant) driver.Reply {
+	if !n.admitted(keys[0], args[2]) {
+		return number(-1)
+	}
+	var answers strings.Builder
+	for i := 1; i < len(keys); i += 2 {
+		a := 3 + (i-1)/2*3
+		one := n.extend([]string{keys[i], keys[i+1], keys[0]}, []string{args[0], args[a], args[a+1], args[a+2], args[1], args[2]}, now)
+		switch {
+		case one.Kind == driver.Array:
+			answers.WriteByte('2')
+		case one.Int == 0:
+			answers.WriteByte('0')
+		default:
+			answers.WriteByte('1')
+		}
+	}
+	return text(answers.String())
+}
+
 // batch is batch.lua.
 func (n *Node) batch(keys, args []string, now instant) driver.Reply {
 	if !n.admitted(keys[0], args[2]) {
@@ -152,15 +173,7 @@ func (n *Node) release(key string, args []string, now instant) driver.Reply {
 		return number(2)
 	}
 	if l.next.noted(now) || waiter != "" {
-		switch ticket := at(args, 4); {
-		case waiter != "" && ticket == "0":
-			l.leave(waiter)
-			if l.next.noted(now) && l.next.first == waiter {
-				l.next.note(now, wakeUp{})
-			}
-		case waiter != "":
-			l.enqueue(waiter, uint64(integer(ticket)), now)
-		}
+		n.quit(l, waiter, at(args, 4), now)
 		if l.holder == "" {
 			woken = n.wake(key, l, now, "", from, true).waiter != ""
 		}
@@ -174,4 +187,18 @@ func (n *Node) release(key string, args []string, now instant) driver.Reply {
 		return l.heldBy(now)
 	}
 	return number(0)
+}
+
+// quit is what a release does of the place of its attempt's waiter, if it was a waiter's: with the
+// ticket 0 the waiter leaves.
+func (n *Node) quit(l *lock, waiter, ticket string, now instant) {
+	switch {
+	case waiter != "" && ticket == "0":
+		l.leave(waiter)
+		if l.next.noted(now) && l.next.first == waiter {
+			l.next.note(now, wakeUp{})
+		}
+	case waiter != "":
+		l.enqueue(waiter, uint64(integer(ticket)), now)
+	}
 }

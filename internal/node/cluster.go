@@ -127,6 +127,14 @@ func (c *Cluster) Query(ctx context.Context, key string) vote.Answer {
 	return c.of(key).Query(ctx, key)
 }
 
+// Watch answers who has the key. A Cluster tells of no change.
+func (c *Cluster) Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool) {
+	return c.of(key).Watch(ctx, until, key)
+}
+
+// Read answers who has the key, and with which counter.
+func (c *Cluster) Read(ctx context.Context, key string) vote.Answer { return c.of(key).Read(ctx, key) }
+
 // Enqueue takes a ticket in the wait queue for the key. A Cluster wakes nobody up: waiters
 // ask again and again.
 func (c *Cluster) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {

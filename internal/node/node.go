@@ -205,12 +205,22 @@ func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, 
 	return reply, err
 }
 
+// patient is the context of a step for which a node may owe an answer for as long as patience.
+type patient struct {
+	context.Context
+	patience time.Duration
+}
+
 // cast has eval send a command, given the server that it goes to, which cast returns, too, if
 // there is a reply. An answer counts only if it came over the connection whose server was
 // inspected.
 func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	flight := n.inFlight.Load()
-	if silence := flight.silence(); silence > n.options.Patience {
+	patience := n.options.Patience
+	if p, ok := ctx.(patient); ok {
+		patience = p.patience
+	}
+	if silence := flight.silence(); silence > patience {
 		n.noteReach(errSilent)
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}

@@ -14,12 +14,13 @@ import (
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
+	keys = n.together(keys, args, r.With)
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := granted(reply, ofAnotherKind(err))
 	switch {
 	// rule: counter-bounded
 	case a.Verdict == vote.Granted && !isCounter(a.Token):
-		n.Release(ctx, vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL})
+		n.Release(ctx, vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL})
 		return badCounter(CounterKey(r.Key), a.Token)
 	case a.Verdict == vote.Granted:
 		// The counter alone is what a transfer usually is answered with.
@@ -33,7 +34,7 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 // acquireCommand has the keys and arguments of the acquire script.
 func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
-	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+r.More)
+	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+uint64(r.More))
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 14
 	counter, next := sideKeys(r.Key)
@@ -46,13 +47,16 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 		command = append(command, "*")
 	case r.Ticket.Waiter != "":
 		command = append(command, r.Ticket.Waiter)
-	case r.From != "" || r.More > 0:
+	case r.From != "" || r.More > 0 || r.With != nil:
 		command = append(command, "")
 	}
-	if r.From != "" || r.More > 0 {
+	if r.From != "" || r.More > 0 || r.With != nil {
 		command = append(command, r.From)
 	}
-	if r.More > 0 {
+	switch {
+	case r.With != nil:
+		command = append(command, strconv.FormatUint(r.Ticket.Number, 10))
+	case r.More > 0:
 		command = append(command, strconv.FormatUint(r.Proposed, 10))
 	}
 	return command[:nkeys:nkeys], command[nkeys:]
@@ -63,21 +67,21 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
+	return answer(n.voteAdmitted(ctx, n.together(keys, args, r.With), args, 5, -1))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key)}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.unlessScriptIsGone(n.vote(ctx, keys, args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, n.together(keys, args, r.With), args, 0))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, keys, args, 5, -1))
+	return answer(n.voteAdmitted(ctx, n.together(keys, args, r.With), args, 5, -1))
 }
 
 // Release deletes the key if it is held under the ID. When no answer comes, or the server
@@ -92,7 +96,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
-		again := vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL, Queued: r.Queued}
+		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.background.Go(n.workOff)
@@ -114,15 +118,19 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 		command = append(command, r.Ticket.Waiter, strconv.FormatUint(r.Ticket.Number, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
+	releasing := &script.Releasing
+	if r.With != nil {
+		keys, releasing = n.keysOfAll(r.Key, r.With), &script.ReleasingAll
+	}
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	flight := n.inFlight.Load()
 	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) {
 		// It gives nothing away, and any server may load it.
-		reply, err := n.conn.EvalSHA(ctx, script.Releasing.SHA, keys, args)
+		reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
 		if isNoScript(err) {
-			reply, err = eval(ctx, n.conn, script.Releasing.Text, keys, args)
+			reply, err = eval(ctx, n.conn, releasing.Text, keys, args)
 		}
 		return reply, err
 	})

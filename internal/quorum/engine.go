@@ -152,8 +152,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			}
 			answered++
 			t.acquired(v.node, v.answer)
-			if v.answer.Reserved() && k.request.Ticket.Waiter == "" {
-				// The arbiter has woken up another.
+			if k.yields(v.answer) {
 				decided = true
 				return nil, k.fail()
 			}
@@ -217,7 +216,7 @@ func (k *keys) ask(step step) chan stepAnswer {
 
 // askToConfirm has node i, which granted under another, store token.
 func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: k.request.Key, ID: k.request.ID, Granted: granted, Token: token}
+	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token}
 	k.engine.workers.run(func() {
 		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
 	})

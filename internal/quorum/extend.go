@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -31,14 +32,12 @@ const (
 // A node that lost its key is given it back once a quorum has confirmed, and
 // not when the validity has run out: a lapsed lock is never resurrected.
 func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-	decided, ok := k.beginExtension(ctx)
-	if decided == nil {
-		if !ok {
-			return Over, nil
-		}
-		return Missed, nil
+	decided := make(chan struct{})
+	if end, ok := k.beginExtension(ctx, decided); !ok {
+		return end, nil
 	}
-	defer k.endExtension(decided)
+	defer close(decided)
+	defer k.endExtension()
 
 	e := k.engine
 	// rule: extension-from-send
@@ -49,69 +48,108 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 	round := new(roundContext)
 	// It is left to ring: it ends the steps that the decision does not wait for.
 	round.begin(e, start.Mono, e.timeout)
-	k.mu.Lock()
-	k.extending = round
-	request := vote.Extend{Key: k.request.Key, ID: k.request.ID, TTL: ttl, Token: k.stored}
-	k.ttl = max(k.ttl, ttl)
-	k.mu.Unlock()
+	x := k.extend(round, start, ttl)
 	votes := make(chan stepAnswer, len(e.voters))
-	asked := 0
 	for i := range e.voters {
-		if k.enter(i) {
-			asked++
+		if x.ask(i) {
 			e.workers.run(func() {
-				a := k.extendStep(round, i, request)
+				a := e.voters[i].Extend(round, x.request)
+				k.extended(i, a)
 				votes <- stepAnswer{node: i, answer: a}
-				k.repairStep(round, i, request)
+				k.repairStep(round, i, x.request)
 			})
 		}
 	}
-
-	answers := make([]vote.Answer, len(e.voters))
-	// rule: configured-nodes
-	// rule: answers-of-one-round
-	need, yes := Majority(len(e.voters)), 0
-	for yes < need && yes+asked >= need {
+	for !x.decided() {
 		select {
 		case v := <-votes:
-			asked--
-			answers[v.node] = v.answer
-			if v.answer.Verdict == vote.Granted {
-				yes++
-			}
+			x.answered(v.node, v.answer)
 		case <-ctx.Done():
-			return Missed, answers
+			return Missed, x.answers
 		}
 	}
-	if yes < need {
-		return Missed, answers
+	return x.end(), x.answers
+}
+
+// extension is a round that extends one lease.
+type extension struct {
+	keys *keys
+	// round is its context, and start, when it began.
+	round   *roundContext
+	start   clock.Instant
+	request vote.Extend
+	// asked is how many nodes have not answered yet, and yes, how many have extended.
+	asked, yes int
+	answers    []vote.Answer
+}
+
+// extend begins a round, in which nobody is asked yet.
+func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duration) extension {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.extending, k.ttl = round, max(k.ttl, ttl)
+	return extension{
+		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
+		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored},
 	}
-	until := start.Add(ttl - Drift(ttl))
+}
+
+// ask reports whether node i is to be asked.
+func (x *extension) ask(i int) bool {
+	if !x.keys.enter(i) {
+		return false
+	}
+	x.asked++
+	return true
+}
+
+func (x *extension) answered(i int, a vote.Answer) {
+	x.asked--
+	x.answers[i] = a
+	if a.Verdict == vote.Granted {
+		x.yes++
+	}
+}
+
+// decided reports that no answer that is still to come can change the end.
+func (x *extension) decided() bool {
+	// rule: configured-nodes
+	// rule: answers-of-one-round
+	need := Majority(len(x.answers))
+	return x.yes >= need || x.yes+x.asked < need
+}
+
+// end ends a round that is decided.
+func (x *extension) end() Extension {
+	k := x.keys
+	if x.yes < Majority(len(x.answers)) {
+		return Missed
+	}
+	until := x.start.Add(x.request.TTL - Drift(x.request.TTL))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.over():
-		return Over, answers
+		return Over
 	// rule: extension-in-time
-	case e.clock.Now().Reached(k.until):
-		return Lapsed, answers
+	case k.engine.clock.Now().Reached(k.until):
+		return Lapsed
 	}
 	// rule: extend-never-shortens
 	if k.until.Until(until) > 0 {
 		k.until = until
 	}
-	k.confirmed = round
+	k.confirmed = x.round
 	for i := range k.nodes {
 		if k.nodes[i].missing {
-			e.workers.run(func() { k.repairStep(round, i, request) })
+			k.engine.workers.run(func() { k.repairStep(x.round, i, x.request) })
 		}
 	}
-	return Extended, answers
+	return Extended
 }
 
-// extendStep runs the extend step on node i, which is busy already.
-func (k *keys) extendStep(round *roundContext, i int, request vote.Extend) vote.Answer {
-	a := k.engine.voters[i].Extend(round, request)
+// extended takes in node i's answer to the extend step.
+func (k *keys) extended(i int, a vote.Answer) {
 	k.leave(i, func(s *nodeState) {
 		s.answer = a
 		switch a.Verdict {
@@ -121,7 +159,6 @@ func (k *keys) extendStep(round *roundContext, i int, request vote.Extend) vote.
 			s.ours, s.gone, s.missing = false, true, a.Verdict == vote.NotOurs
 		}
 	})
-	return a
 }
 
 // repairStep gives the key back to node i if round was confirmed and the
@@ -154,33 +191,39 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	})
 }
 
-// beginExtension waits for its turn. decided is nil when ctx ended first (ok) or
-// the lease is over (not ok).
-func (k *keys) beginExtension(ctx context.Context) (decided chan struct{}, ok bool) {
+// beginExtension waits for its turn, or returns how the extension has ended without it.
+func (k *keys) beginExtension(ctx context.Context, decided chan struct{}) (end Extension, ok bool) {
 	for {
-		k.mu.Lock()
-		if k.over() {
-			k.mu.Unlock()
-			return nil, false
+		before, over := k.turn(decided)
+		switch {
+		case over:
+			return Over, false
+		case before == nil:
+			return Extended, true
 		}
-		current := k.extension
-		if current == nil {
-			k.extension = make(chan struct{})
-			defer k.mu.Unlock()
-			return k.extension, true
-		}
-		k.mu.Unlock()
 		select {
-		case <-current:
+		case <-before:
 		case <-ctx.Done():
-			return nil, true
+			return Missed, false
 		}
 	}
 }
 
-func (k *keys) endExtension(decided chan struct{}) {
+// turn takes the turn to extend, which lasts until endExtension; then decided is to be closed. Where
+// another has it, its channel is returned; over: the lease is.
+func (k *keys) turn(decided chan struct{}) (before chan struct{}, over bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over() || k.extension != nil {
+		return k.extension, k.over()
+	}
+	k.extension = decided
+	return nil, false
+}
+
+// endExtension lets the next begin.
+func (k *keys) endExtension() {
 	k.mu.Lock()
 	k.extension = nil
 	k.mu.Unlock()
-	close(decided)
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // loss is what happened to a held lock's key on one node before an
@@ -39,7 +41,16 @@ func losses() []loss {
 // where nobody else has been.
 func TestExtendEveryMask(t *testing.T) {
 	t.Parallel()
-	everyMask(t, 1, extendOnce)
+	everyMask(t, 1, extendOnce((*Lease).Extend))
+}
+
+func TestExtendBatchEveryMask(t *testing.T) {
+	t.Parallel()
+	everyMask(t, 1, extendOnce(func(l *Lease, _ context.Context, ttl time.Duration) (Extension, []vote.Answer) {
+		batch := []Renewal{{Lease: l, TTL: ttl}}
+		l.engine.ExtendBatch(batch, 2*stepTime)
+		return batch[0].End, batch[0].Answers
+	}))
 }
 
 // fates calls f with everything that may have happened to n nodes: in every
@@ -106,7 +117,15 @@ func heldBefore(t *testing.T, mask []loss, id string) (nodes []*server, name str
 	}
 }
 
-func extendOnce(t *testing.T, mask []loss) {
+// extendOnce has the keys extended after each mask of losses.
+func extendOnce(extend func(*Lease, context.Context, time.Duration) (Extension, []vote.Answer)) func(t *testing.T, mask []loss) {
+	return func(t *testing.T, mask []loss) {
+		t.Helper()
+		extendAfter(t, mask, extend)
+	}
+}
+
+func extendAfter(t *testing.T, mask []loss, extend func(*Lease, context.Context, time.Duration) (Extension, []vote.Answer)) {
 	t.Helper()
 	need := Majority(len(mask))
 	nodes := make([]*server, len(mask))
@@ -131,7 +150,7 @@ func extendOnce(t *testing.T, mask []loss) {
 		nodes[i].set(l.set)
 	}
 	start := time.Now()
-	end, answers := lease.Extend(t.Context(), 10*time.Second)
+	end, answers := extend(lease, t.Context(), 10*time.Second)
 	rest()
 
 	want := Missed

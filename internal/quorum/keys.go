@@ -90,6 +90,15 @@ func (k *keys) ID() string {
 	return k.request.ID
 }
 
+// Several reports that the keys are of several locks, which nobody takes over one by one.
+func (k *keys) Several() bool { return k.request.With != nil }
+
+// yields reports that an arbiter has woken up another to take what the attempt wants: the key, where
+// the attempt has no place in its queue, or one of several.
+func (k *keys) yields(a vote.Answer) bool {
+	return a.Reserved() && (k.request.Ticket.Waiter == "" || k.Several())
+}
+
 // KeptUntil returns the end of the validity that the keys have by the last extension, whether
 // they are relied on or not.
 func (k *keys) KeptUntil() clock.Instant {
@@ -137,11 +146,11 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 }
 
 // requestOf is the request as node i is to see it: only the arbiter
-// knows of the ticket.
+// knows of the ticket, but for its number.
 func (k *keys) requestOf(i int) vote.Acquire {
 	r := k.request
 	if r.Ticket.Waiter != "" && r.Ticket.Node != i {
-		r.Ticket, r.Barge = vote.Ticket{}, true
+		r.Ticket, r.Barge = vote.Ticket{Number: r.Ticket.Number}, true
 	}
 	return r
 }
@@ -195,7 +204,7 @@ func (k *keys) win(stored uint64, now clock.Instant) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stored = stored
-	k.first.token, k.first.since, k.first.state = stored-k.request.More, now, held
+	k.first.token, k.first.since, k.first.state = stored-uint64(k.request.More), now, held
 	return &k.first
 }
 

@@ -241,7 +241,7 @@ func (s *server) Acquire(ctx context.Context, c vote.Acquire) vote.Answer {
 		case id == "", id == c.From:
 			handed = id != ""
 			s.grant(c.ID, c.TTL)
-			s.counter = max(s.counter+1, c.Proposed) + c.More
+			s.counter = max(s.counter+1, c.Proposed) + uint64(c.More)
 		default:
 			return s.held()
 		}
@@ -263,6 +263,14 @@ func (s *server) Extend(ctx context.Context, c vote.Extend) vote.Answer {
 		}
 		return s.held()
 	})
+}
+
+func (s *server) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer {
+	answers := make([]vote.Answer, len(batch))
+	for i, c := range batch {
+		answers[i] = s.Extend(ctx, c)
+	}
+	return answers
 }
 
 func (s *server) Confirm(ctx context.Context, c vote.Confirm) vote.Answer {

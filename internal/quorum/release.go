@@ -14,7 +14,7 @@ import (
 // that has gone wants its lock released all the same. ok is false when the lease was
 // given up before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
-	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 {
+	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 && !l.Several() {
 		return transfers.release(l)
 	}
 	if !l.releaseEverywhere(released) {
@@ -155,7 +155,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 // abandonSteps tells the steps under way to wait no longer. After a lock that was held, and of an
 // attempt that was to follow one, they get a moment first: their answers are likely to be on
 // their way, what they say is missed, and an abandoned command costs another to learn when it is
-// over.
+// over. An extension that is made together with those of others gets a step's time.
 func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
 		k.attempt.end()
@@ -167,7 +167,11 @@ func (k *keys) abandonSteps(extending *roundContext) {
 		end()
 		return
 	}
-	k.engine.clock.AfterFunc(k.engine.timeout/10, end)
+	moment := k.engine.timeout / 10
+	if extending != nil && extending.shared {
+		moment = k.engine.timeout
+	}
+	k.engine.clock.AfterFunc(moment, end)
 }
 
 // freed goes on with the release of node i, where the step under way is over.
@@ -201,9 +205,9 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	defer k.mu.Unlock()
 	node := &k.nodes[i]
 	request = vote.Release{
-		Key: k.request.Key, ID: k.request.ID, TTL: k.ttl,
+		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may come to another node before the release does.
-		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1,
+		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && !k.Several(),
 		Queued:   node.waiting,
 	}
 	if k.stored > node.stored {

@@ -15,6 +15,8 @@ import (
 // others do not.
 type roundContext struct {
 	once atomic.Bool
+	// shared: it is that of several leases.
+	shared bool
 
 	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
 	// limit is how long after began the alarm is to ring, set when somebody first waits for

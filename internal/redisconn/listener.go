@@ -33,11 +33,23 @@ func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []str
 	if err := c.ready(ctx); err != nil {
 		return driver.Reply{}, false, err
 	}
+	return c.watching(ctx, c.evalSHA(sha, keys, args))
+}
+
+// DoWatching implements driver.Listener in the same way.
+func (c *Conn) DoWatching(ctx context.Context, args ...string) (driver.Reply, bool, error) {
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, false, err
+	}
+	return c.watching(ctx, c.client.B().Arbitrary(args...).Build())
+}
+
+func (c *Conn) watching(ctx context.Context, cmd rueidis.Completed) (driver.Reply, bool, error) {
 	number := c.depart()
 	results := c.sendTogether(ctx,
 		c.client.B().Arbitrary("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP").Build(),
 		c.client.B().Arbitrary("CLIENT", "CACHING", "YES").Build(),
-		c.evalSHA(sha, keys, args),
+		cmd,
 	)
 	reply, err := c.reply(results[2])
 	c.arrive(ctx, number, err)

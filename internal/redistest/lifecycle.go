@@ -154,7 +154,7 @@ func (s *Server) Close() error {
 	// A Restart that had its turn before closed was set is over now; later
 	// ones see it.
 	s.Kill()
-	releasePort(s.port)
+	ReleasePort(s.port)
 	var err error
 	if s.clock != nil {
 		err = s.clock.close()

@@ -27,10 +27,10 @@ var ports = struct {
 	held map[int]bool
 }{held: map[int]bool{}}
 
-// reservePort returns a port that nobody listens on and that no other caller,
-// here or in another process, is given before releasePort. Somebody who asks
+// ReservePort returns a port that nobody listens on and that no other caller,
+// here or in another process, is given before ReleasePort. Somebody who asks
 // nobody may still bind it: the caller must be ready to try another.
-func reservePort() (int, error) {
+func ReservePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		if !reserve(port) {
@@ -38,7 +38,7 @@ func reservePort() (int, error) {
 		}
 		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			releasePort(port)
+			ReleasePort(port)
 			continue
 		}
 		l.Close()
@@ -58,8 +58,8 @@ func reserve(port int) bool {
 	return true
 }
 
-// releasePort ends a reservation. Releasing a port twice does nothing.
-func releasePort(port int) {
+// ReleasePort ends a reservation. Releasing a port twice does nothing.
+func ReleasePort(port int) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
 	if ports.held[port] {

@@ -118,7 +118,7 @@ func (p *Proxy) Close() {
 	p.Cut()
 	p.wg.Wait()
 	if first {
-		releasePort(p.port)
+		ReleasePort(p.port)
 	}
 }
 
@@ -129,13 +129,13 @@ func (p *Proxy) firstListen() error {
 		}
 		err := p.listen()
 		if err != nil {
-			releasePort(p.port)
+			ReleasePort(p.port)
 		}
 		return err
 	}
 	var last error
 	for range 20 {
-		port, err := reservePort()
+		port, err := ReservePort()
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (p *Proxy) firstListen() error {
 		if last = p.listen(); last == nil {
 			return nil
 		}
-		releasePort(port)
+		ReleasePort(port)
 	}
 	return last
 }

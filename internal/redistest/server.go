@@ -139,14 +139,14 @@ func (s *Server) firstRun(ctx context.Context) error {
 		return s.runOn(ctx, s.opts.Port)
 	}
 	for {
-		port, err := reservePort()
+		port, err := ReservePort()
 		if err != nil {
 			return err
 		}
 		if err = s.runOn(ctx, port); !errors.Is(err, errPortTaken) {
 			return err
 		}
-		releasePort(port)
+		ReleasePort(port)
 		s.port = 0 // no longer ours to release
 	}
 }

@@ -11,7 +11,8 @@ var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 // must be permitted beside running them.
 func Commands() []string {
 	var commands []string
-	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua} {
+	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua,
+		acquireAllLua, confirmAllLua, extendAllLua, repairAllLua, releaseAllLua} {
 		for _, found := range call.FindAllStringSubmatch(text, -1) {
 			commands = append(commands, found[1])
 		}

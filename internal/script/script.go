@@ -25,7 +25,16 @@ const (
 	Repair  = "repair"
 	Admit   = "admit"
 	Enqueue = "enqueue"
-	Batch   = "batch"
+
+	// Steps of several callers in one command.
+	Batch       = "batch"
+	ExtendBatch = "extend-batch"
+
+	// Steps for several keys, which are one.
+	AcquireAll = "acquire-all"
+	ConfirmAll = "confirm-all"
+	ExtendAll  = "extend-all"
+	RepairAll  = "repair-all"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -77,6 +86,18 @@ var (
 	enqueueLua string
 	//go:embed batch.lua
 	batchLua string
+	//go:embed extend_batch.lua
+	extendBatchLua string
+	//go:embed acquire_all.lua
+	acquireAllLua string
+	//go:embed confirm_all.lua
+	confirmAllLua string
+	//go:embed extend_all.lua
+	extendAllLua string
+	//go:embed repair_all.lua
+	repairAllLua string
+	//go:embed release_all.lua
+	releaseAllLua string
 	//go:embed inspect.lua
 	inspectLua string
 	//go:embed nodes.lua
@@ -98,6 +119,9 @@ func New(text string) Script {
 // on any node at any time. Functions are made anew in each run: those that the usual ways
 // do without come behind these.
 var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua + releaseQueuedLua)
+
+// ReleasingAll is Releasing for several keys at once.
+var ReleasingAll = New(queueTimes + publishLua + queueLua + releaseAllLua)
 
 var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
@@ -128,8 +152,13 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Repair, admittedLua + repairLua},
 		{Admit, admitLua},
 		{Batch, admittedLua + batchLua},
+		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the step that needs them.
 		{Enqueue, admittedLua + publishLua + queueLua + enqueueLua},
+		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
+		{ConfirmAll, confirmAllLua},
+		{ExtendAll, admittedLua + extendAllLua},
+		{RepairAll, admittedLua + repairAllLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))

@@ -48,13 +48,13 @@ var breaches = []breach{
 	},
 	{
 		rule: "validity runs from the send of an extension", file: "internal/quorum/extend.go", within: 6000, weather: "torn",
-		was: "	until := start.Add(ttl - Drift(ttl))\n",
-		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	until := start.Add(ttl - Drift(ttl))\n",
+		was: "	until := x.start.Add(x.request.TTL - Drift(x.request.TTL))\n",
+		now: "	if broken == RULE {\n		x.start = k.engine.clock.Now()\n	}\n	until := x.start.Add(x.request.TTL - Drift(x.request.TTL))\n",
 	},
 	{
 		rule: "an extension counts before the validity ran out", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: `case e.clock.Now().Reached(k.until):`,
-		now: `case e.clock.Now().Reached(k.until) && broken != RULE:`,
+		was: `case k.engine.clock.Now().Reached(k.until):`,
+		now: `case k.engine.clock.Now().Reached(k.until) && broken != RULE:`,
 	},
 	{
 		rule: "a quorum is more than half", file: "internal/quorum/tally.go", within: 1000,
@@ -103,12 +103,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "answers to an earlier round do not count", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: "		if k.enter(i) {\n			asked++\n",
-		now: "		if broken == RULE && k.Answer(i).Verdict == vote.Granted {\n			early++\n		}\n		if k.enter(i) {\n			if broken == RULE && k.Answer(i).Verdict == vote.Granted {\n				early--\n			}\n			asked++\n",
-		also: []change{
-			{"internal/quorum/extend.go", "	asked := 0\n", "	asked, early := 0, 0\n"},
-			{"internal/quorum/extend.go", "need, yes := Majority(len(e.voters)), 0\n", "need, yes := Majority(len(e.voters)), early\n"},
-		},
+		was: "	if !x.keys.enter(i) {\n",
+		now: "	if !x.keys.enter(i) {\n		if broken == RULE && x.keys.Answer(i).Verdict == vote.Granted {\n			x.yes++\n		}\n",
 	},
 	{
 		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 100, weather: "torn",
@@ -155,10 +151,9 @@ var breaches = []breach{
 		survives: "a waiter asks at its heartbeat as well, a second later, and the judge allows for little less: TestExpiry finds it",
 	},
 	{
-		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 100, weather: "storm",
-		was:      "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
-		now:      "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
-		survives: "a validity runs from the send however long the attempt lasts, and the nodes clamp what it proposes: it guards tokens of nodes that forget, where an attempt outlasts 4 s",
+		rule: "an attempt does not last for long", file: "internal/quorum/engine.go", within: 1000, weather: "replaced",
+		was: "|| now.Reached(start.Add(vote.LongestAttempt)) {\n",
+		now: "|| now.Reached(start.Add(vote.LongestAttempt)) && broken != RULE {\n",
 	},
 	{
 		rule: "a holder that looks knows", file: "lock.go", within: 1000,
@@ -177,15 +172,10 @@ var breaches = []breach{
 		also: []change{{"internal/node/evidence.go", "	if a.Durable {\n", "	if a.Durable || broken == RULE {\n"}},
 	},
 	{
-		rule: "who gives up a place does not give up the lock", file: "internal/waitqueue/ticket.go", within: 50, weather: "lossy",
-		was: "	t.forget()\n	t.from = \"\"\n",
-		now: "	t.forget()\n	t.from = \"\"\n	if broken == RULE {\n		t.from = t.attempt\n	}\n",
-		also: []change{{
-			"internal/waitqueue/contend.go", "	arbiter := lease.Answer(l.ticket.Arbiter())\n",
-			"	if broken == RULE {\n		standStill(1500)\n	}\n	arbiter := lease.Answer(l.ticket.Arbiter())\n",
-		}},
+		rule: "who gives up a place does not give up the lock", file: "internal/waitqueue/ticket.go", within: 1000, weather: "silent",
+		was:      "	t.forget()\n	t.from = \"\"\n",
+		now:      "	t.forget()\n	t.from = \"\"\n	if broken == RULE {\n		t.from = t.attempt\n	}\n",
 		anywhere: true,
-		survives: "a caller that stands still at one place and an extension that gets no answer of the node with its place must meet, which they did not in 1000 worlds",
 	},
 }
 

@@ -22,6 +22,9 @@ type simClients struct {
 	stop    chan struct{}  // closed when the workers are to end
 	working sync.WaitGroup // counts the machines whose workers have not ended
 	close   chan struct{}  // closed when the processes are to end
+
+	// leading is there where the workers campaign and observe, in place of what they do else.
+	leading *simLeading
 }
 
 // live runs the processes through the faults, then through the calm after them,
@@ -33,7 +36,7 @@ func (w *simClients) live() {
 		w.working.Add(1)
 		machines.Go(func() { w.machine(i) })
 	}
-	if w.plan.Weather != sim.Outlaw { // a clock that is set back has a key live for longer
+	if w.plan.Weather != sim.Outlaw && w.plan.Weather != sim.Replaced { // a clock that is set back has a key live for longer
 		machines.Go(w.orphans)
 	}
 	if w.plan.Stranger != nil {
@@ -252,7 +255,14 @@ func (p *simProcess) run() (last bool) {
 	var workers sync.WaitGroup
 	for i := range w.plan.Workers {
 		k := &simWorker{process: p, rng: p.machine.Rand("worker", i), name: fmt.Sprintf("%s-%d-%d", p.machine.Name, p.machine.Life(), i)}
-		workers.Go(func() { k.work(over) })
+		switch {
+		case w.leading == nil:
+			workers.Go(func() { k.work(over) })
+		case i%2 == 0:
+			workers.Go(func() { k.campaign(over) })
+		default:
+			workers.Go(func() { k.observe(over) })
+		}
 	}
 	workers.Wait()
 	<-over

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -42,6 +43,10 @@ type Network struct {
 	// record that somebody waits for, the ways to the other nodes, and its answer is lost.
 	Snags float64
 	Snag  time.Duration
+	// Silences is how often the way to a node is held up, for up to Silence, when the node has just
+	// told a waiter that it is its turn.
+	Silences float64
+	Silence  time.Duration
 }
 
 // path is the way between one machine and one node. It is guarded by world.mu.
@@ -257,7 +262,7 @@ func stepOf(args []string) []string {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
-	if args[1] == script.Releasing.SHA || args[1] == script.Releasing.Text {
+	if slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text, script.ReleasingAll.SHA, script.ReleasingAll.Text}, args[1]) {
 		return append([]string{release}, args[3+n:]...)
 	}
 	return args[3+n:]

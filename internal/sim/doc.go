@@ -33,7 +33,12 @@
 // A process is stopped, and a goroutine of it stands still where it goes through a connection, a
 // timer or a message. TestSimStalls builds the library anew, with a call before each statement, so
 // that a goroutine stands still between any two, also with a mutex held. No line of the library is
-// there for that.
+// there for that. In silent worlds they do so most often when a grant has just been heard.
+//
+// In replaced worlds a whole host stands still, with a master and a client on it. A replica takes the
+// master's place meanwhile, and the old one, which nobody has told, answers what it was sent before.
+// The clocks of the two are as far apart as tokens bear, for which the quarantine is needed as a whole:
+// nobody vouches for a node there.
 //
 // # Replay
 //

@@ -29,7 +29,7 @@ func (p *Plan) kinds() []func() {
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
 	case Alone:
 		return slices.Concat(network, network, servers, roles, processes, processes, clocks)
-	case Storm:
+	case Storm, Sets:
 		return slices.Concat(network, servers, roles, processes, clocks)
 	case Roles:
 		return slices.Concat(roles, roles, []func(){p.crash, p.flushScripts, p.hang, p.promote, p.sever})
@@ -37,8 +37,10 @@ func (p *Plan) kinds() []func() {
 		return slices.Concat(network, processes, []func(){p.stop, p.stop, p.stop, p.stopAll, p.roll, p.hang, p.flushScripts, p.rename})
 	case Outside:
 		return slices.Concat(outside, outside, []func(){p.crash, p.flushScripts, p.sever, p.hang, p.kill})
-	case Stalls:
+	case Stalls, Silent:
 		return slices.Concat(network, processes)
+	case Replaced:
+		return []func(){p.replace}
 	case Outlaw:
 		return slices.Concat(network, servers, processes, clocks, []func(){p.step, p.step, p.step})
 	}
@@ -144,6 +146,12 @@ func (p *Plan) stopAll() {
 	for _, n := range p.world.nodes {
 		n.Crash(p.span(), false, 0)
 	}
+}
+
+// replace has a master's host stand still, with a client on it: for less than the lock may last.
+func (p *Plan) replace() {
+	d := between(p.rng, p.MaxTTL/2, p.MaxTTL)
+	p.node().Replace(d, between(p.rng, 0, 500*time.Millisecond))
 }
 
 func (p *Plan) lost() bool { return p.rng.IntN(3) > 0 }

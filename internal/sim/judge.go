@@ -409,7 +409,7 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 
 // granted reports whether a reply says yes: a hand-over's has more to say.
 func granted(reply driver.Reply) bool {
-	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3
+	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3 && reply.Array[0].Kind == driver.Int
 }
 
 // holder is whose the record is that a step is about.

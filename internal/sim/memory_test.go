@@ -70,8 +70,10 @@ func newTwoServers(t *testing.T, rng *rand.Rand) *twoServers {
 			<-done
 		}
 	})
-	if _, err := s.server.Exec([]string{"SCRIPT", "LOAD", script.Releasing.Text}); err != nil {
-		t.Fatal(err)
+	for _, text := range []string{script.Releasing.Text, script.ReleasingAll.Text} {
+		if _, err := s.server.Exec([]string{"SCRIPT", "LOAD", text}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.both("EVAL", s.voting.Text, "3", admission, "redlatch:{default}:deployment", "redlatch:{default}:quarantine", script.Admit, s.expected(), "record", "", "+")
 	return s
@@ -163,6 +165,16 @@ func (s *twoServers) batch() {
 	s.vote(keys, args...)
 }
 
+func (s *twoServers) extendBatch() {
+	keys, args := []string{admission}, []string{script.ExtendBatch, endless, s.expected()}
+	for _, n := range s.rng.Perm(3) {
+		key := fmt.Sprint("key", n)
+		keys = append(keys, key, side("token", key))
+		args = append(args, s.id(), s.ttl(), strconv.FormatInt(s.proposed(), 10))
+	}
+	s.vote(keys, args...)
+}
+
 func (s *twoServers) release(key string) {
 	keys := []string{key, side("token", key), side("next", key)}
 	args := []string{s.id(), pick(s, "0", strconv.FormatInt(s.proposed(), 10)), endless}
@@ -175,11 +187,34 @@ func (s *twoServers) release(key string) {
 	s.evalSHA(script.Releasing.SHA, keys, args)
 }
 
+// together sends a step for several keys, in any order.
+func (s *twoServers) together() {
+	var keys []string
+	for _, n := range s.rng.Perm(3)[:2+s.rng.IntN(2)] {
+		key := fmt.Sprint("key", n)
+		keys = append(keys, key, side("token", key), side("next", key))
+	}
+	voting, counter := append(slices.Clone(keys), admission), strconv.FormatInt(s.proposed(), 10)
+	switch s.rng.IntN(5) {
+	case 0, 1:
+		args := []string{script.AcquireAll, s.id(), s.ttl(), counter, counter[:len(counter)-6], endless, pick(s, s.expected(), s.expected(), s.expected(), "")}
+		s.vote(voting, append(args, pick(s, "*", "", s.waiter(), s.waiter()), pick(s, "", s.id()), pick(s, "0", "1", "1764000000000001", counter))...)
+	case 2:
+		s.vote(voting, script.ExtendAll, s.id(), s.ttl(), counter, endless, pick(s, s.expected(), "other"))
+	default:
+		args := []string{s.id(), pick(s, "0", counter), endless}
+		if s.rng.IntN(2) == 0 {
+			args = append(args, s.waiter(), pick(s, "0", "1764000000000000"))
+		}
+		s.evalSHA(script.ReleasingAll.SHA, keys, args)
+	}
+}
+
 // step has something happen.
 func (s *twoServers) step() {
 	key := fmt.Sprint("key", s.rng.IntN(3))
 	s.now = s.now.Add(pick(s, 0, 0, 0, 300*time.Microsecond, time.Millisecond, 40*time.Millisecond, 499*time.Millisecond, time.Second, 6*time.Second))
-	switch s.rng.IntN(12) {
+	switch s.rng.IntN(17) {
 	case 0, 1, 2:
 		s.acquire(key)
 	case 3, 4, 5:
@@ -191,8 +226,12 @@ func (s *twoServers) step() {
 	case 10:
 		s.batch()
 	case 11:
+		s.extendBatch()
+	case 12:
 		s.both("GET", key)
 		s.both("PTTL", key)
+	default:
+		s.together()
 	}
 }
 

@@ -35,6 +35,10 @@ const (
 	RepeatRefused      // an acquire that is executed again is not granted again
 	BatchAnySecond     // several at once are granted under counters of another second than the node's
 	BatchAnyCounter    // several at once are granted under counters that are not larger
+	HalfGranted        // of several names those that are free are granted, and that is a yes
+	EachOwnCounter     // the counters of several names go up each by itself
+	ConfirmSome        // a token is written back for several names where the first is whole
+	HalfReleased       // of several names the first is released
 	CounterUnbounded   // a counter may be so large that the next is equal
 
 	// In a connection, as if the driver or the vote did so.
@@ -79,6 +83,10 @@ var mutationNames = [Mutations]string{
 	RepeatRefused:      "a repeat is not granted again",
 	BatchAnySecond:     "batch granted in another second",
 	BatchAnyCounter:    "batch granted under a smaller counter",
+	HalfGranted:        "several names granted in part",
+	EachOwnCounter:     "each name its own counter",
+	ConfirmSome:        "several names confirmed in part",
+	HalfReleased:       "several names released in part",
 	CounterUnbounded:   "counter not bounded",
 	DriftIgnored:       "drift 0",
 	OneHolderID:        "one holder id for all tries of a call",
@@ -115,6 +123,8 @@ func (m Mutation) weather() (Weather, bool) {
 		return Storm, true
 	case ReachableQuorum:
 		return Lossy, true
+	case HalfGranted, EachOwnCounter, ConfirmSome, HalfReleased:
+		return Sets, true
 	}
 	return 0, false
 }
@@ -141,6 +151,8 @@ func (m Mutation) Survives() string {
 	switch m {
 	case RepeatRefused:
 		return "no command is executed twice; and one that is takes the key for another's, so that the attempt fails and is undone"
+	case ConfirmSome:
+		return "a node must lose one name of a lock and keep the others, which have the same TTL: the model finds it"
 	case CounterUnbounded:
 		return "the client refuses what the script lets through: they are found together, as a breach"
 	}
@@ -192,6 +204,21 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	RepeatRefused:    {"acquire.lua", `if seen[1] == id and waiter ~= '=' then`, `if false then`},
 	BatchAnySecond:   {"batch.lua", ` and string.sub(proposed, 1, -7) == now[1]`, ``},
 	BatchAnyCounter:  {"batch.lua", `(not last or #last == #proposed and last < proposed)`, `true`},
+	HalfGranted: {"acquire_all.lua", `  if seen[i] and (seen[i] ~= from or from == '') then
+    return`, `  if seen[i] and (seen[i] ~= from or from == '') then
+    for k = 1, last, 3 do
+      if redis.call('SET', KEYS[k], id, 'PX', ARGV[3], 'NX') then
+        redis.call('SET', KEYS[k + 1], now[1] .. '000000', 'PX', ARGV[6])
+      end
+    end
+    do return now[1] * 1000000 end
+    return`},
+	EachOwnCounter: {"acquire_all.lua", `    reply = redis.pcall('SET', KEYS[i + 1], counter, 'PX', ARGV[6], 'GET')`,
+		`    local own = math.min(math.max(tonumber(ARGV[4]), us - CLAMP), us + CLAMP)
+    own = math.max(own, (tonumber(seen[i + 1]) or 0) + 1)
+    reply = redis.pcall('SET', KEYS[i + 1], string.format('%.0f', own), 'PX', ARGV[6], 'GET')`},
+	ConfirmSome:      {"confirm_all.lua", `  if seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3] then`, `  if i == 1 and (seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3]) then`},
+	HalfReleased:     {"release_all.lua", `  if seen[i] == ARGV[1] then`, `  if i == 1 and seen[i] == ARGV[1] then`},
 	CounterUnbounded: {"acquire.lua", `if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then`, `if false then`},
 }
 

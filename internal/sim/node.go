@@ -81,6 +81,11 @@ type Node struct {
 	fuse   int
 	onFuse func()
 
+	// halt is what has the node's host stand still, nil where nothing does. apart is how far the
+	// clock of the host that takes its place is behind.
+	halt  func(m *Machine)
+	apart time.Duration
+
 	// Of the plan alone: when the clock was last stepped by little, and how far
 	// it has been stepped by much.
 	twitched, stepped time.Duration
@@ -182,6 +187,9 @@ func (n *Node) receive(s *stream, r *request) {
 		s.conn.hearReset(s)
 	case n.hung:
 		n.inbox = append(n.inbox, letter{s, r})
+	case n.halt != nil && len(r.acquiring()) > 0 && n.votes():
+		n.inbox = append(n.inbox, letter{s, r})
+		n.halt(s.conn.machine)
 	default:
 		n.execute(s, r)
 	}
@@ -200,7 +208,11 @@ func (n *Node) execute(s *stream, r *request) {
 	reply, err := driver.Reply{}, error(nil)
 	if r.steps != nil {
 		step = nil // they are judged one by one
-		reply, err = n.executeApart(s, r)
+		if r.allOrNone {
+			reply, err = n.executeTogether(s, r)
+		} else {
+			reply, err = n.executeApart(s, r)
+		}
 	} else {
 		before := n.holder(r, step)
 		reply, err = n.server.Exec(r.args)
@@ -228,6 +240,9 @@ func (n *Node) execute(s *stream, r *request) {
 	}
 	if len(step) > 0 && step[0] == release && n.server.Has(r.args[5]) {
 		s.strand()
+	}
+	if err == nil && len(step) > 0 && step[0] == script.Enqueue && turn(reply) {
+		s.silence()
 	}
 	if n.fuse > 0 {
 		if n.fuse--; n.fuse == 0 {

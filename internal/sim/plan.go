@@ -26,9 +26,12 @@ const (
 	Durable                  // and no node ever forgets, on an operator's word
 	Outside                  // others come: with other libraries, other settings, and delete keys
 	Stalls                   // goroutines of the library stand still at any step
+	Silent                   // nodes cannot be reached when they have just told a waiter that it is its turn
+	Replaced                 // hosts stand still, their masters are replaced, and answer when they go on
+	Sets                     // most calls are for several names at once, in a storm
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -78,6 +81,9 @@ func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
 	p := &Plan{world: w, rng: r, Brief: 30, Abandon: 15, Patient: 10, burst: make(chan struct{})}
 	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
+	if lot := w.Rand("weather").IntN(20); lot < 3 { // which leaves the worlds of the others as they are
+		p.Weather = []Weather{Silent, Replaced, Sets}[lot]
+	}
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
 	}
@@ -94,8 +100,11 @@ func NewPlan(w *World, weather string) *Plan {
 	for i := range 1 + r.IntN(3) {
 		p.Names = append(p.Names, fmt.Sprintf("lock-%c", 'a'+i))
 	}
+	if p.Weather == Sets {
+		p.Names, p.Brief = []string{"lock-a", "lock-b", "lock-c"}, 60
+	}
 	p.MaxTTL = between(r, 2*time.Second, 8*time.Second).Truncate(time.Millisecond)
-	if p.Weather == Outlaw {
+	if p.Weather == Outlaw || p.Weather == Replaced {
 		p.MaxTTL += 4 * time.Second
 	}
 	p.TTL = between(r, 300*time.Millisecond, p.MaxTTL).Truncate(time.Millisecond)
@@ -124,6 +133,24 @@ func NewPlan(w *World, weather string) *Plan {
 		p.Think, p.Brief = between(r, time.Millisecond, 200*time.Millisecond), 80
 		p.gap, p.quiet = between(r, 100*time.Millisecond, time.Second), between(r, 5*time.Second, 20*time.Second)
 	}
+	apart := time.Duration(0)
+	switch p.Weather {
+	case Silent:
+		nodes = 3
+		p.Machines, p.Names = 3, p.Names[:1]
+		p.TTL = min(max(p.TTL, 20*p.NodeTimeout), p.MaxTTL)
+		p.Think = between(r, p.NodeTimeout, p.TTL/4)
+	case Replaced:
+		nodes = 1
+		p.Machines, p.Workers, p.Names = 3, 2, p.Names[:1]
+		p.TTL, p.shortest = p.MaxTTL, p.MaxTTL*7/8
+		p.Think, p.Brief, p.Patient = between(r, 20*time.Millisecond, 200*time.Millisecond), 80, 80
+		p.gap, p.quiet = between(r, p.Quarantine()/2, p.Quarantine()), between(r, time.Second, 5*time.Second)
+		apart = p.MaxTTL/2 + time.Second // which is as far as tokens bear
+		if r.IntN(2) == 0 {
+			apart = between(r, 0, apart)
+		}
+	}
 
 	// Rates that differ by less than 1 % between any two leave the 2 ms of the
 	// drift to steps.
@@ -140,7 +167,7 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	uniform := r.IntN(4) > 0
 	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
-	if w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored || w.Mutation == AdmissionUnnamed {
+	if p.Weather == Replaced || w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored || w.Mutation == AdmissionUnnamed {
 		uniform, replicated = true, true
 	}
 	for range nodes {
@@ -155,7 +182,7 @@ func NewPlan(w *World, weather string) *Plan {
 		} else if !uniform {
 			durability, replicated = Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
 		}
-		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute)
+		w.NewNode(durability, replicated, rate(1), off, time.Duration(r.IntN(2))*time.Hour+time.Minute).apart = apart
 	}
 	like := p.network()
 	if tight {
@@ -170,12 +197,15 @@ func NewPlan(w *World, weather string) *Plan {
 		like.Spikes, like.Spike = 0.1*r.Float64(), between(r, 0, p.TTL)
 		like.Snags, like.Snag = 0.2*r.Float64(), between(r, 0, p.TTL)
 	}
+	if p.Weather == Silent {
+		like.Silences, like.Silence = 0.3*r.Float64(), between(r, p.NodeTimeout, p.TTL)
+	}
 	const ahead, behind = 70 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour
 	turn := r.IntN(2)
 	for i := range p.Machines {
 		off := between(r, -time.Minute, time.Minute)
 		switch odd := r.IntN(6); {
-		case p.Weather == Torn:
+		case p.Weather == Torn || p.Weather == Replaced:
 			off = []time.Duration{ahead, behind}[(i+turn)%2]
 		case odd == 0 || worst && odd == 1:
 			off = ahead
@@ -296,7 +326,7 @@ func (w *World) calm() {
 		m.endPause()
 		for _, p := range m.paths {
 			p.thereUntil, p.backUntil, p.slowUntil = 0, 0, 0
-			p.network.Cuts, p.network.Spikes, p.network.Snags = 0, 0, 0
+			p.network.Cuts, p.network.Spikes, p.network.Snags, p.network.Silences = 0, 0, 0, 0
 			p.network.Delay, p.network.Jitter = min(p.network.Delay, swift), min(p.network.Jitter, swift)
 		}
 		for _, c := range m.conns {
@@ -307,7 +337,7 @@ func (w *World) calm() {
 		}
 	}
 	for _, n := range w.nodes {
-		n.fuse = 0
+		n.fuse, n.halt = 0, nil
 		n.goOn()
 		n.up()
 		if n.server.Replica {

@@ -65,6 +65,12 @@ func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []str
 	return reply, false, err
 }
 
+// DoWatching implements driver.Listener.
+func (c *Conn) DoWatching(ctx context.Context, args ...string) (reply driver.Reply, watched bool, err error) {
+	reply, err = c.Do(ctx, args...)
+	return reply, false, err
+}
+
 // OnChange implements driver.Listener.
 func (c *Conn) OnChange(func(key string)) {}
 
@@ -96,6 +102,7 @@ func (n *Node) publish(channel, message string) (heard int) {
 		for range s.conn.copies() {
 			s.back.push(&request{sub: sub, message: message}, s.conn.delay())
 		}
+		s.silence()
 	}
 	return heard
 }

@@ -38,8 +38,15 @@ func apart(args []string) (commands [][]string) {
 	}
 	n, _ := strconv.Atoi(args[2])
 	keys, argv := args[3:3+n], args[3+n:]
-	if len(argv) == 0 || argv[0] != script.Batch {
+	if len(argv) == 0 || argv[0] != script.Batch && argv[0] != script.ExtendBatch {
 		return nil
+	}
+	if argv[0] == script.ExtendBatch {
+		for i := 1; i < len(keys); i += 2 {
+			a := 3 + (i-1)/2*3
+			commands = append(commands, []string{"EVALSHA", args[1], "3", keys[i], keys[i+1], keys[0], script.Extend, argv[a], argv[a+1], argv[a+2], argv[1], argv[2]})
+		}
+		return commands
 	}
 	b := batchOf(keys, argv)
 	for i := range b.acquires {

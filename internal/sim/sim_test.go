@@ -21,7 +21,7 @@ var (
 	simSeed   = flag.Uint64("sim.seed", 0, "TestSim: run this one world and print its history")
 	simFor    = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
 	simFirst  = flag.Uint64("sim.first", 1, "TestSim: the first seed")
-	simSky    = flag.String("sim.weather", "", "TestSim: calm, lossy, servers, processes, clocks, tight, torn, storm or outlaw or alone, not drawn")
+	simSky    = flag.String("sim.weather", "", "TestSim: the weather by its name in package sim, not drawn")
 	simFail   = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
 	simBreak  = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
 	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")

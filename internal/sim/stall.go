@@ -8,9 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 )
 
-// setStall has each statement of the library call f first, and those that are made to stand still
-// for so many ms call stand, where it was built for that; else nil.
-var setStall func(f func(), stand func(ms int))
+// setStall has each statement of the library call f first, where it was built for that; else nil.
+var setStall func(f func())
 
 // Anywhere has goroutines of the library stand still at any of its statements, where it was built so
 // that each calls a function first (stall_test.go). Nothing else may run in the process then but
@@ -38,14 +37,22 @@ func (w *World) Anywhere(p *Plan) (end func()) {
 		if asking.Load() > 0 || w.quiet.Load() || !drawing.CompareAndSwap(false, true) {
 			return
 		}
-		stalls, d := draw.IntN(1_000_000) < often, between(draw, 0, longest)
+		likely := often
+		if p.Weather == Silent && w.afterGrant.Add(-1) > 0 {
+			likely = 1_000_000 / afterGrant
+		}
+		stalls, d := draw.IntN(1_000_000) < likely, between(draw, 0, longest)
 		drawing.Store(false)
 		if stalls {
 			stand(d)
 		}
-	}, func(ms int) { stand(time.Duration(ms) * time.Millisecond) })
-	return func() { setStall(func() {}, func(int) {}) }
+	})
+	return func() { setStall(func() {}) }
 }
+
+// afterGrant is how many statements of the library follow a grant that was heard, until its caller holds
+// the lock or does not.
+const afterGrant = 400
 
 // asking is not 0 while a judge asks leases, which is not to stand still.
 var asking atomic.Int32

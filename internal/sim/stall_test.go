@@ -27,10 +27,7 @@ const stallPackage = `package stall
 
 import "sync"
 
-var (
-	Point = func() {}
-	Stand = func(ms int) {}
-)
+var Point = func() {}
 
 type Mutex struct {
 	mu     sync.Mutex
@@ -150,18 +147,16 @@ import "github.com/redlatch/redlatch/internal/stall"
 
 func stallPoint() { stall.Point() }
 
-func standStill(ms int) { stall.Stand(ms) }
-
 type stallMutex = stall.Mutex
 
-var _, _ = stallPoint, standStill
+var _ = stallPoint
 `
 	}
 	texts["internal/sim/stalling.go"] = `package sim
 
 import "github.com/redlatch/redlatch/internal/stall"
 
-func init() { setStall = func(f func(), stand func(ms int)) { stall.Point, stall.Stand = f, stand } }
+func init() { setStall = func(f func()) { stall.Point = f } }
 `
 	return texts
 }

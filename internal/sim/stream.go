@@ -15,14 +15,16 @@ import (
 // closed; then reply and err are fixed.
 type request struct {
 	args []string
-	// step is what it has done, and steps are the commands that it puts together, if there are any.
-	step  []string
-	steps [][]string
-	done  chan struct{}
-	reply driver.Reply
-	err   error
-	over  bool // done is closed
-	sent  time.Duration
+	// step is what it has done, and steps are the commands that it puts together, if there are any:
+	// each for itself, or all of them or none.
+	step      []string
+	steps     [][]string
+	allOrNone bool
+	done      chan struct{}
+	reply     driver.Reply
+	err       error
+	over      bool // done is closed
+	sent      time.Duration
 	// vouched is since when operators had been about to vouch for the node when it was sent, -1 where
 	// none was: their word may arrive when they have gone.
 	vouched time.Duration
@@ -34,7 +36,11 @@ type request struct {
 }
 
 func newRequest(args []string) *request {
-	return &request{args: args, step: stepOf(args), steps: apart(args), vouched: -1}
+	r := &request{args: args, step: stepOf(args), steps: apart(args), vouched: -1}
+	if steps := together(args); steps != nil {
+		r.steps, r.allOrNone = steps, true
+	}
+	return r
 }
 
 // acquiring returns the holder ids for which the request runs the acquire step.
@@ -50,7 +56,7 @@ func (r *request) acquiring() (ids []string) {
 	for _, command := range r.steps {
 		id(stepOf(command))
 	}
-	return ids
+	return slices.Compact(ids)
 }
 
 // content is what the request says, but for the ids, which are whose who drew first.
@@ -170,18 +176,25 @@ func (s *stream) snag() {
 		return
 	}
 	d := between(c.rng, 0, like.Snag)
-	w := c.machine.world
-	c.path.disturb(w.Now() + d)
 	if c.rng.IntN(8) == 0 {
+		w := c.machine.world
+		c.path.disturb(w.Now() + d)
 		w.schedule.after(0, func() { c.machine.Pause(d, false) })
 		return
 	}
-	c.path.thereUntil = max(c.path.thereUntil, w.Now()+d)
+	s.holdUp(d)
+}
+
+// holdUp has nothing arrive at the node for d.
+func (s *stream) holdUp(d time.Duration) {
+	w, way := s.conn.machine.world, s.conn.path
+	way.disturb(w.Now() + d)
+	way.thereUntil = max(way.thereUntil, w.Now()+d)
 	w.after(d, func() { s.there.release(0) })
 }
 
 // strand has the answer to a release lost, if it is so drawn, and the ways to the other
-// nodes held up: whoever waits may come there before the release does.
+// nodes held up: a waiter may come there before the release does.
 func (s *stream) strand() {
 	c := s.conn
 	like := &c.path.network
@@ -191,14 +204,29 @@ func (s *stream) strand() {
 	m, w := c.machine, c.machine.world
 	for _, other := range m.conns {
 		if way := other.stream; other != c && way != nil {
-			d := between(c.rng, 0, like.Snag)
-			other.path.thereUntil = max(other.path.thereUntil, w.Now()+d)
-			other.path.disturb(w.Now() + d)
-			w.after(d, func() { way.there.release(0) })
+			way.holdUp(between(c.rng, 0, like.Snag))
 		}
 	}
 	w.History.Add(m.Name, "the answer of %s is lost", c.node.Name)
 	c.sever(errReset)
+}
+
+// turn reports that a place in the wait queue is the first, and the lock free.
+func turn(reply driver.Reply) bool {
+	a := reply.Array
+	return len(a) > 2 && a[0].Int == 0 && a[2].Text == ""
+}
+
+// silence holds the way to the node up when it has told a waiter that it is its turn, if it is so drawn.
+func (s *stream) silence() {
+	c := s.conn
+	like := &c.path.network
+	if like.Silences == 0 || c.rng.Float64() >= like.Silences {
+		return
+	}
+	d := between(c.rng, 0, like.Silence)
+	c.machine.world.History.Add(c.machine.Name, "way to %s is held up for %v", c.node.Name, d)
+	s.holdUp(d)
 }
 
 // answer sends the reply that r was given back.
@@ -223,6 +251,9 @@ func (s *stream) replied(r *request) {
 	s.waiting = s.waiting[1:]
 	s.progress = s.conn.machine.world.Now()
 	s.conn.machine.repeatGrant(s.conn, r)
+	if len(r.acquiring()) > 0 && r.err == nil && (granted(r.reply) || strings.Contains(r.reply.Text, "1")) { // a batch's has a 1 for each
+		s.conn.machine.world.afterGrant.Store(afterGrant)
+	}
 	r.finish(r.reply, r.err)
 }
 

@@ -68,8 +68,10 @@ func (w *simWorker) work(over <-chan struct{}) {
 		switch chance := w.rng.IntN(100); {
 		case chance < 4:
 			w.acquireTogether()
-		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw:
-			w.operate()
+		case plan.Weather == sim.Sets && chance < 70:
+			w.acquireSet(over)
+		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw && plan.Weather != sim.Replaced:
+			w.operate() // not where clocks are so far apart that tokens rest on the whole quarantine
 		case chance < 7: // idle for longer than all that is kept of it
 			if !w.sleep(w.between(0, 4*plan.Quarantine()), over) {
 				return

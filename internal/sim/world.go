@@ -55,6 +55,7 @@ type World struct {
 	traces       map[string]*trace
 	current      map[string][]*trace
 	stalledUntil atomic.Int64 // until when a goroutine stands still, of those that do so anywhere
+	afterGrant   atomic.Int64 // counts the statements since a grant was heard down, of those that stand still anywhere
 	quiet        atomic.Bool  // no goroutine stalls any more
 	calmed       bool         // no fault comes any more
 }

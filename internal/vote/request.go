@@ -5,25 +5,32 @@ import "time"
 // What is asked of a node, a type for each step. Key is the lock's key, from which the node
 // makes the names of the keys beside it, and ID the holder id under which it is or is to be
 // held: fresh for every attempt, or a late release of an earlier one could match a later one.
+// With are further keys where several names are locked at once: a step is done for Key and all of
+// With, or for none.
+
+// Keys are several keys. A request has a pointer to them, nil for none, so that one for a single key
+// is hardly larger for it.
+type Keys []string
 
 // Acquire asks for the key.
 type Acquire struct {
 	Key, ID string
+	With    *Keys
 	// TTL is how long the node keeps the key.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
 	// started, from which a node that remembers no larger token takes its
 	// counter.
 	Proposed uint64
-	// More is how many counters besides one the attempt wants, all in a row: it is granted
-	// under the last of them.
-	More uint64
 	// From is the holder who transfers its keys to this attempt, if any.
 	From string
-	// Ticket is the attempt's place in the wait queue, if it has one; an attempt without
+	// Ticket is the attempt's place in the wait queue for Key, if it has one; an attempt without
 	// leaves the key to a waiter that was woken up, unless it may barge.
 	Ticket Ticket
 	Barge  bool
+	// More is how many counters besides one the attempt wants, all in a row: it is granted
+	// under the last of them.
+	More uint8
 	// Reused: the ID is a caller's own and may have been used before. A key under it
 	// is then in the way like any other.
 	Reused bool
@@ -32,12 +39,14 @@ type Acquire struct {
 // Confirm asks a node that granted under Granted to store Token, which is larger.
 type Confirm struct {
 	Key, ID        string
+	With           *Keys
 	Granted, Token uint64
 }
 
 // Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
 type Extend struct {
 	Key, ID string
+	With    *Keys
 	TTL     time.Duration
 	// Token is stored where the node remembers less.
 	Token uint64
@@ -46,11 +55,12 @@ type Extend struct {
 // Release asks a node to delete the key if it is held under ID, and to wake up who is next.
 type Release struct {
 	Key, ID string
+	With    *Keys
 	// TTL is how long the node keeps the key at most.
 	TTL time.Duration
 	// Token, if not zero, is stored where the node remembers less.
 	Token uint64
-	// Ticket is the place in the wait queue that is given up, if any.
+	// Ticket is the place in the wait queue for Key that is given up, if any.
 	Ticket Ticket
 	// Transfer: whoever the node wakes up may take over the holder's keys on the
 	// other nodes.

@@ -62,6 +62,9 @@ type Answer struct {
 	// Waiting: others may be in the wait queue for the lock on this node. Of a release,
 	// one of them was woken up.
 	Waiting bool
+	// Which, of Held, is the key in the way where several were asked for: 0 for Key, else the
+	// one before it in With.
+	Which uint8
 	// Token is the counter the node granted under.
 	Token uint64
 	// Holder is the holder id found on the node, of Held.

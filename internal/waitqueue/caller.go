@@ -11,7 +11,10 @@ import (
 // at a time, but for Request, which the holder who transfers the key calls meanwhile.
 // None is called while a mutex is held.
 type Caller interface {
+	// Key is the key to wait for: of one who wants several, one that is in the way. Number is the
+	// ticket that the caller has had in the queue for another of them, 0 for none.
 	Key() string
+	Number() uint64
 	// May returns why no further attempt may be made, or nil.
 	May() error
 	// Request is what an attempt asks for that begins now.
@@ -40,8 +43,9 @@ type Caller interface {
 type Failure struct {
 	// Err is what the caller is told.
 	Err error
-	// Held: another has the key. Final: waiting does not cure it.
-	Held, Final bool
+	// Held: another has the key. Final: waiting does not cure it. Elsewhere: it is another of the
+	// caller's keys that is in the way, which its Key is from now on.
+	Held, Final, Elsewhere bool
 }
 
 // Holder is a caller that holds its key.

@@ -77,13 +77,16 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 		if queued {
 			request = l.ticket.Attempt(request)
 		}
-		request.More = q.behind(l)
+		request.More = q.behind(l, request)
 		lease, failure := c.Try(request)
 		if lease != nil {
 			return lease, q.taken(l, lease), nil
 		}
 		if failure.Final {
 			return nil, false, failure.Err
+		}
+		if failure.Elsewhere {
+			return nil, false, errElsewhere
 		}
 		q.fail(l, failure.Err)
 		c.Report()
@@ -129,6 +132,7 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	defer stop()
 	if l.ticket == nil {
 		l.ticket = q.Join(l.key)
+		l.ticket.ticket.Number = c.Number()
 	}
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
 		if !p.Free() {

@@ -4,6 +4,7 @@ import (
 	"container/list"
 
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Between processes the wait queue is kept by a node. Inside one, the callers for a key wait
@@ -239,14 +240,15 @@ func (q *Queue) another(l *local) *waiter {
 	return l.pop()
 }
 
-// behind is how many tokens more the attempt of a caller asks for, for those behind it.
-func (q *Queue) behind(l *local) uint64 {
-	if q.options.Succeed == nil {
+// behind is how many tokens more an attempt for request asks for, for those behind its caller. They
+// do not go on with the keys of several locks.
+func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
+	if q.options.Succeed == nil || request.With != nil {
 		return 0
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(maxBlock-1, uint64(l.waiting()))
+	return uint8(min(maxBlock-1, l.waiting()))
 }
 
 // fail records why the caller who contends has failed.

@@ -31,7 +31,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 			next = q.options.Succeed(w.caller, lease)
 		}
 		switch {
-		case next == nil && q.transfers != nil:
+		case next == nil && q.transfers != nil && !lease.Several():
 			return q.transfer(l, w, lease)
 		case next == nil:
 			votes, ok = lease.Release()
@@ -53,7 +53,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 // gone.
 func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	request := w.caller.Request()
-	request.More = q.behind(l)
+	request.More = q.behind(l, request)
 	votes, ok = q.transfers.Transfer(lease, request, func(next *quorum.Lease) {
 		if !q.hand(w, next) {
 			q.decline(l, next)

@@ -3,6 +3,8 @@ package guides
 import (
 	"context"
 	"errors"
+	"log"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,24 +14,26 @@ import (
 )
 
 // lead has this process lead whenever no other does, until ctx is done. While it leads, work runs
-// under a ctx that ends when the lead is lost, and when ctx is done. It returns ctx's error, or one
-// that waiting does not cure, or that of work.
-func lead(ctx context.Context, client *redlatch.Client, name string, work func(ctx context.Context, token uint64) error) error {
-	for {
-		lock, err := client.Lock(ctx, name, redlatch.WithMaxHold(365*24*time.Hour))
+// under a ctx that ends when the lead is lost, and when ctx is done. The term is a number that is
+// larger for every later leader.
+func lead(ctx context.Context, client *redlatch.Client, name string, work func(ctx context.Context, term uint64) error) error {
+	return client.Campaign(ctx, name, func(ctx context.Context) error {
+		lock, held := redlatch.Held(ctx, name)
+		if !held {
+			return context.Cause(ctx) // lost already
+		}
+		return work(ctx, lock.Token())
+	})
+}
+
+// follow calls changed with the label of the leader, "" for nobody, when it is another, until ctx is done.
+func follow(ctx context.Context, client *redlatch.Client, name string, changed func(leader string)) {
+	for holder, err := range client.Observe(ctx, name) {
 		if err != nil {
-			return err
+			log.Print(err) // too few servers answer: it goes on when they do
+			continue
 		}
-		term, end := context.WithCancel(lock.Context())
-		stop := context.AfterFunc(ctx, end)
-		err = work(term, lock.Token())
-		stop()
-		end()
-		lost := errors.Is(lock.Err(), redlatch.ErrLost)
-		_ = lock.Unlock(ctx) // another leads at once; if no server can be told, when the TTL is over
-		if !lost {
-			return err
-		}
+		changed(holder.Label)
 	}
 }
 
@@ -39,8 +43,8 @@ type term struct {
 	token   uint64
 }
 
-// follow runs lead, and tells of each term as it begins.
-func follow(ctx context.Context, client *redlatch.Client, machine string, terms chan<- term) error {
+// campaign runs lead, and tells of each term as it begins.
+func campaign(ctx context.Context, client *redlatch.Client, machine string, terms chan<- term) error {
 	return lead(ctx, client, "leader", func(ctx context.Context, token uint64) error {
 		terms <- term{machine, token}
 		<-ctx.Done()
@@ -49,7 +53,7 @@ func follow(ctx context.Context, client *redlatch.Client, machine string, terms 
 }
 
 // One leads. When it is cut off the other does, with a larger token; when that one ends, the first,
-// which stands by again.
+// which stands by again. A follower hears of each.
 func TestLead(t *testing.T) {
 	t.Parallel()
 	servers := locktest.Shared(t, 3)
@@ -78,25 +82,48 @@ func TestLead(t *testing.T) {
 			}
 		}
 	}
+	leaders := make(chan string, 100)
+	hear := func(machine string) {
+		t.Helper()
+		for deadline := time.After(locktest.Patience); ; {
+			select {
+			case leader := <-leaders:
+				if leader == machine {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("the follower does not hear of %s", machine)
+			}
+		}
+	}
+	following, unfollow := context.WithCancel(t.Context())
+	var over sync.WaitGroup
+	follower := locktest.Open(t, c)
+	over.Go(func() { follow(following, follower, "leader", func(leader string) { leaders <- leader }) })
+	defer func() { unfollow(); over.Wait() }()
 	ended := make(chan error, 2)
 	start := func(machine string, c redlatch.Config) (stop context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
+		c.Label = machine
 		client := locktest.Open(t, c)
-		go func() { ended <- follow(ctx, client, machine, terms) }()
+		go func() { ended <- campaign(ctx, client, machine, terms) }()
 		return cancel
 	}
 	stopA := start("a", locktest.Through(c, locktest.ProxyURLs(proxies)...))
 	await("a")
+	hear("a")
 	stopB := start("b", c)
 	for _, p := range proxies {
 		p.BlackHole(redistest.Both, true)
 	}
 	await("b")
+	hear("b")
 	for _, p := range proxies {
 		p.BlackHole(redistest.Both, false)
 	}
 	stopB()
 	await("a")
+	hear("a")
 	stopA()
 	for range 2 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {

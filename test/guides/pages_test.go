@@ -16,7 +16,7 @@ const (
 )
 
 // tested are the folders whose tests run what the pages show of Go.
-var tested = []string{"test/guides", "interop", "fence/guardtest", "examples/testing"}
+var tested = []string{"test/guides", "interop", "fence/guardtest", "examples/testing", "internal/locktest/enginetest"}
 
 func everyPage(t *testing.T) map[string]string {
 	t.Helper()
@@ -145,7 +145,7 @@ func TestLinks(t *testing.T) {
 // The tests and the models' rules that the pages name exist: in the folders that a page names, or
 // else in those of the guides.
 func TestNamesExist(t *testing.T) {
-	folders := []string{"test/guides", "test/faults", "test/restart", "test/topology", "test/locking", "internal/clock", "internal/quorum", "fence/guardtest", "interop", "cmd/redlatch"}
+	folders := []string{"test/guides", "test/faults", "test/restart", "test/topology", "test/locking", "internal/clock", "internal/quorum", "fence/guardtest", "interop", "cmd/redlatch", "zookeeper", "etcd"}
 	model, code := sources(t, "spec"), make(map[string]string)
 	for _, folder := range folders {
 		code[folder] = sources(t, folder)

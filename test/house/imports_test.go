@@ -26,7 +26,7 @@ var leaves = []string{
 // forTests are packages for tests, and for the tool, which starts servers. No user of the library
 // gets them.
 var forTests = []string{
-	"internal/driver/drivertest", "internal/locktest", "internal/locktest/conformance", "internal/locktest/enginetest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
+	"internal/driver/drivertest", "internal/ensembletest", "internal/locktest", "internal/locktest/conformance", "internal/locktest/enginetest", "internal/markdown", "internal/redistest", "internal/seed", "internal/storm", "internal/torture/worker", "internal/urltest", "test/faults", "test/guides", "test/house",
 	"test/locking", "test/release", "test/restart", "test/topology", "test/waiting",
 }
 
@@ -53,18 +53,19 @@ var allowed = map[string][]string{
 	"otel":    {"."},
 
 	"internal/ensemble": {"."},
-	"etcd":              {".", "internal/ensemble", "internal/hook", "internal/quorum"},
-	"zookeeper":         {".", "internal/ensemble", "internal/hook", "internal/quorum"},
+	"etcd":              {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
+	"zookeeper":         {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
 
 	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
 	"internal/memory": {"internal/driver"},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
-	"cmd/redlatch":                                  {".", "oneshot", "doctor", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/redisconn"},
+	"cmd/redlatch":                                  {".", "oneshot", "doctor", "etcd", "zookeeper", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/ensemble", "internal/redisconn"},
 	"cmd/redlatch-torture":                          {".", "cmd/internal/commandline", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
-	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
+	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn"},
+	"cmd/redlatch-torture/internal/engine":          {".", "etcd", "zookeeper", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/spawn":           {},
-	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/torture/worker", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
+	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/torture/worker", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
 	"cmd/redlatch-torture/internal/torture/history": {"internal/torture/worker"},
 	"cmd/redlatch-torture/internal/torture/judge":   {"cmd/redlatch-torture/internal/torture/history"},
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},
@@ -78,9 +79,10 @@ var allowed = map[string][]string{
 	"bench/torture":                                 {},
 	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
+	"internal/ensembletest":                         {"internal/redistest"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
-	"internal/locktest/enginetest":                  {".", "internal/redistest", "oneshot"},
+	"internal/locktest/enginetest":                  {".", "doctor", "fence", "internal/ensembletest", "internal/redistest", "oneshot"},
 	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},

@@ -33,6 +33,13 @@ var seams = map[string]struct {
 		skip:  "^$",
 		tests: []string{"./test/locking", "./oneshot"},
 	},
+	"renewals together": {
+		files: []string{"renewal_batch.go", "internal/quorum/extend_batch.go", "internal/node/extend_batch.go"},
+		file:  "client.go",
+		line:  "	c.renewals = newRenewals(c)\n",
+		skip:  "TestManyAreRenewedTogether",
+		tests: []string{"./test/locking"},
+	},
 	"blocks of tokens": {
 		files: []string{"internal/quorum/succeed.go", "succeed.go"},
 		file:  "client.go",

@@ -33,6 +33,11 @@ func (c *starved) Now() clock.Instant {
 
 func (c *starved) AfterFunc(time.Duration, func()) clock.Timer { return neverFires{} }
 
+// ticking is starved, with timers that fire.
+type ticking struct{ starved }
+
+func (c *ticking) AfterFunc(d time.Duration, f func()) clock.Timer { return c.Clock.AfterFunc(d, f) }
+
 type neverFires struct{}
 
 func (neverFires) Stop() bool { return true }
@@ -47,6 +52,28 @@ func connTo(url string) (driver.Conn, error) {
 	}
 	o.ConnectTimeout = 5 * time.Second
 	return redisconn.New(o)
+}
+
+// A holder that waits to be told is told soon after the machine slept, though the timer slept with it.
+func TestHolderIsToldAfterASleep(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	machine := &ticking{starved{Clock: clock.System}}
+	dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
+	client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Clock: machine, Dial: dial})
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(30*time.Second), redlatch.WithoutRenewal())
+	told := make(chan error, 1)
+	ctx := lock.Context()
+	context.AfterFunc(ctx, func() { told <- context.Cause(ctx) })
+	machine.slept.Store(int64(time.Minute))
+	select {
+	case err := <-told:
+		if !errors.Is(err, redlatch.ErrLost) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second): // before the timer of the lock's end
+		t.Error("nobody said that the lock was lost")
+	}
 }
 
 // A holder that looks is told the truth, whichever way it looks, though no timer

@@ -66,6 +66,11 @@ func TestList(t *testing.T) {
 		if lock := seen["lock:7"]; lock.Nodes < 2 || lock.Foreign || lock.Left <= 0 || len(lock.Waiting) != 1 || lock.Waiting[0].Label != awkward.Label {
 			t.Errorf("%+v", lock)
 		}
+		locktest.Await(t, "a client says the same", func() bool {
+			again, _, err := holder.List(t.Context(), "lock:7*")
+			line, err2 := holder.Waiters(t.Context(), "lock:7")
+			return err == nil && err2 == nil && len(again) == 11 && len(line) == 1
+		})
 		cancel()
 		<-out
 

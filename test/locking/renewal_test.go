@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,4 +120,58 @@ func TestCutOffIsNotMaxHold(t *testing.T) {
 			break
 		}
 	}
+}
+
+// Locks that are held together are renewed together: with fewer commands than locks, and each as if it
+// were alone. What happened to one of them is nothing to the others.
+func TestManyAreRenewedTogether(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		const many, ttl = 200, 4 * time.Second
+		nodes := locktest.SharedOf(t, binary, 3)
+		proxies := redistest.Proxies(t, nodes)
+		wires := []*locktest.Wire{locktest.Tap(proxies[0]), locktest.Tap(proxies[1]), locktest.Tap(proxies[2])}
+		client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+		locks, first := make([]*redlatch.Lock, many), make([]time.Time, many)
+		for i := range locks {
+			locks[i] = locktest.TryLock(t, client, fmt.Sprintf("%s-%d", t.Name(), i), redlatch.WithTTL(ttl))
+			first[i] = locks[i].Until()
+		}
+		// The last has gone from a majority, and a stranger has another on one node.
+		gone, elsewhere := locks[many-1], locks[many-2]
+		for _, s := range nodes[:2] {
+			locktest.Do(t, s, "DEL", gone.Name())
+		}
+		locktest.Do(t, nodes[2], "SET", elsewhere.Name(), "a stranger", "PX", "60000")
+		locktest.Await(t, "all renewed twice, and one lost", func() bool {
+			for i, l := range locks {
+				if l == gone {
+					continue
+				}
+				if err := l.Err(); err != nil {
+					t.Fatalf("%s: %v", l.Name(), err)
+				}
+				if l.Until().Sub(first[i]) < ttl/2 {
+					return false
+				}
+			}
+			return errors.Is(gone.Err(), redlatch.ErrLost)
+		})
+		locktest.AwaitValue(t, nodes[2], elsewhere.Name(), "a stranger")
+		for _, w := range wires {
+			if together, alone := w.Count("extend-batch"), w.Count("extend"); together < alone {
+				t.Errorf("%d locks were renewed by %d commands for several and %d for one", many, together, alone)
+			}
+		}
+		for _, l := range locks {
+			if err := l.Unlock(t.Context()); err != nil && l != gone {
+				t.Error(err)
+			}
+		}
+		for _, l := range locks {
+			if l != elsewhere {
+				locktest.AwaitValue(t, nodes[2], l.Name(), "")
+			}
+		}
+	})
 }

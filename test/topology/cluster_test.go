@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +80,47 @@ func TestCluster(t *testing.T) {
 			t.Errorf("got %v, want ErrNoQuorum", err)
 		}
 	})
+}
+
+// Several names of one slot are one lock, also beside their waiters; those of several slots are refused
+// before anything is sent.
+func TestClusterSeveralNames(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewCluster(t, 3)
+	conf := locktest.Config(clusterURL(servers))
+	holder, other := locktest.Open(t, conf), locktest.Open(t, conf)
+	first := storm.NameAt(1)
+	names := []string{"{" + first + "}/a", "{" + first + "}/b", first}
+	if _, err := locktest.AwaitAnswer(t, holder, names[0]+"/before"); err != nil { // its master is known from then on
+		t.Fatal(err)
+	}
+	lock := locktest.TryLock(t, holder, names[0], redlatch.WithAlso(names...))
+	for _, name := range names {
+		if locktest.Value(t, servers[1], name) == "" {
+			t.Errorf("%q is not at the master of its slot", name)
+		}
+		if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := lock.Extend(t.Context(), conf.TTL); err != nil {
+		t.Error(err)
+	}
+	next := locktest.LockIn(locktest.Within(t, locktest.Patience), other, names[2], redlatch.WithAlso(names[1]))
+	locktest.Unlock(t, lock)
+	if o := <-next; o.Err != nil || o.Lock.Token() <= lock.Token() {
+		t.Errorf("who waits: %+v", o)
+	} else {
+		locktest.Unlock(t, o.Lock)
+	}
+	before := locktest.ScriptCalls(t, servers)
+	_, err := other.LockAll(t.Context(), []string{storm.NameAt(0), storm.NameAt(2)})
+	if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "hash tag") {
+		t.Errorf("names of two slots: %v", err)
+	}
+	if after := locktest.ScriptCalls(t, servers); !slices.Equal(before, after) {
+		t.Errorf("%v scripts were run, %v before", after, before)
+	}
 }
 
 // Each server is judged by itself, and each slot on it.

@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"context"
+	"iter"
 	"testing"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 // Client is what the suite asks of a client.
 type Client interface {
 	redlatch.Locker
+	LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error)
+	Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error
+	Observe(ctx context.Context, name string) iter.Seq2[redlatch.Holder, error]
 	Close() error
 }
 
@@ -66,6 +71,20 @@ func Tests() []Test {
 		{"do/the ctx of its caller", doAndItsCallersContext},
 		{"do/the client is closed", doWhenTheClientCloses},
 		{"do/inside another", doInsideDo},
+		{"held/in a ctx", heldInContext},
+		{"held/refused to wait for itself", heldByThisCall},
+		{"lead/its result", leadResult},
+		{"lead/panics", leadPanics},
+		{"lead/one after the other", leadInTurn},
+		{"lead/again after a loss", leadAgain},
+		{"lead/its own error after a loss", leadFails},
+		{"lead/until it has returned", leadUntilReturned},
+		{"lead/the client is closed", leadWhenTheClientCloses},
+		{"lead/a candidate is cancelled", leadCancelled},
+		{"lead/refused", leadRefused},
+		{"observe/each change", observeChanges},
+		{"observe/a key of another library", observeForeign},
+		{"observe/its end", observeEnds},
 		{"min hold/waiter of another client", minHoldOfAnotherClient},
 		{"min hold/waiter of the same", minHoldOfTheSame},
 		{"min hold/each caller", minHoldOfEachCaller},
@@ -73,6 +92,12 @@ func Tests() []Test {
 		{"min hold/outlives the client", minHoldOutlivesTheClient},
 		{"min hold/of a lost lock", minHoldOfALostLock},
 		{"min hold/refused", minHoldRefused},
+		{"several/names of one lock", severalNames},
+		{"several/waiting", severalWait},
+		{"several/at once", severalAtOnce},
+		{"several/beside another library's", severalAndForeign},
+		{"several/extended and lost", severalExtended},
+		{"several/refused", severalRefused},
 	}
 }
 

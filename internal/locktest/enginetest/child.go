@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/ensembletest"
 )
 
 // A process of its own that holds the lock "name": it says "held" with the token, and then each
@@ -54,7 +56,7 @@ func (e Engine) startChild(t *testing.T, servers []string, root string) *process
 	if err != nil {
 		t.Fatal(err)
 	}
-	bind(cmd)
+	ensembletest.Bind(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package enginetest tests locks that are kept in an ensemble of three servers of one engine, and has
-// what the tests of each engine share: the servers' processes, a holder in a process of its own,
-// and locks that are taken without minding how busy the machine is.
+// what the tests of each engine share: a holder in a process of its own, and locks that are taken
+// without minding how busy the machine is.
 package enginetest
 
 import (
@@ -36,7 +36,9 @@ type Engine struct {
 type Ensemble interface {
 	Addrs() []string
 	// KillLeader kills the leader once there is one.
-	KillLeader(t *testing.T)
+	KillLeader()
+	// LeaderPID is the leader's process, once there is one.
+	LeaderPID() int
 	KillAll()
 	StartAll(t redistest.TB)
 }

@@ -33,19 +33,7 @@ func (e Engine) HolderCrashes(t *testing.T) {
 				next = got.Lock
 			} else {
 				holder.signal(t, syscall.SIGKILL)
-				Await(t, "a single try has it", func() bool {
-					client := e.open(t, Config, servers, root)
-					l, err := client.TryLock(t.Context(), "name")
-					if errors.Is(err, redlatch.ErrHeld) {
-						client.Close()
-						return false
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					next = l
-					return true
-				})
+				next = e.awaitTry(t, servers, root)
 			}
 			if next.Token() <= holder.token {
 				t.Errorf("the token %d after %d", next.Token(), holder.token)
@@ -172,7 +160,7 @@ func (e Engine) LeaderDies(t *testing.T) {
 	holder, other := e.open(t, Patient, own.Addrs(), root), e.open(t, Patient, own.Addrs(), root)
 	held := Lock(t, holder, "name")
 	out := LockIn(t, other, "name")
-	own.KillLeader(t)
+	own.KillLeader()
 	Extend(t, held)
 	Unlock(t, held)
 	got := <-out

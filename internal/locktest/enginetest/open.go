@@ -41,11 +41,9 @@ func (e Engine) NoMeaning(t *testing.T) {
 	client := e.clients(t, 1)[0]
 	held := Lock(t, client, "name")
 	_, take := oneshot.New(client).Take(t.Context(), "name", "id", TTL)
-	_, inspect := oneshot.New(client).Inspect(t.Context(), "name")
-	_, detach := held.Detach()
+	_, several := client.LockAll(t.Context(), []string{"one", "two"})
 	for name, err := range map[string]error{
-		"Take": take, "Inspect": inspect, "Detach": detach,
-		"Admit": client.Admit(t.Context(), e.Common(t)[0]),
+		"Take": take, "LockAll": several, "Admit": client.Admit(t.Context(), e.Common(t)[0]),
 	} {
 		if !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -8,11 +8,13 @@ type Assignment struct {
 	// successor has the next.
 	Worker int `json:"worker"`
 	Life   int `json:"life"`
-	// Nodes are URLs, each with the node's name as its fragment. Names are the
-	// locks to take in turn.
+	// Nodes are URLs, each with the node's name as its fragment, or with an Engine host:port of the
+	// servers of one ensemble. Names are the locks to take in turn.
 	Nodes []string `json:"nodes"`
-	Names []string `json:"names"`
-	TTLMS int64    `json:"ttl_ms"`
+	// Engine is that of Redlatch's own workers, none for Redis.
+	Engine string   `json:"engine,omitempty"`
+	Names  []string `json:"names"`
+	TTLMS  int64    `json:"ttl_ms"`
 	// Logs are the files that its events go to: it has a caller for each, who all
 	// share one client. Register is the host:port of what the locks protect.
 	Logs     []string `json:"logs"`

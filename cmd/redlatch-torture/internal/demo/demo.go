@@ -52,6 +52,8 @@ type Options struct {
 	Workers int
 	// Nodes is the number of nodes, 3 to 15.
 	Nodes int
+	// Engine is "zookeeper" or "etcd" for an ensemble of three servers, "" for Redis.
+	Engine string
 	// Embedded uses the embedded servers even where a real one is installed.
 	Embedded bool
 	// NoLock lets the workers ignore the lock, to show that the judge sees it.
@@ -75,6 +77,10 @@ func (o Options) check() error {
 		return invalid("--workers is %d: use %d to %d", o.Workers, fewestWorkers, mostWorkers)
 	case o.Nodes < fewestNodes || o.Nodes > mostNodes:
 		return invalid("--nodes-count is %d: use %d to %d; with fewer, none could be taken out", o.Nodes, fewestNodes, mostNodes)
+	case o.Engine != "" && o.Nodes != fewestNodes:
+		return invalid("--nodes-count is %d, and --engine %s has three servers: leave --nodes-count out", o.Nodes, o.Engine)
+	case o.Engine != "" && o.Embedded:
+		return invalid("--embedded has servers of Redis, and --engine is %s: leave one of them out", o.Engine)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ const first = 3
 type faults struct {
 	length time.Duration // of the race
 	nodes  []*story
-	next   int // place in the order of nodes
+	forget bool // they come back empty, and are kept out
+	next   int  // place in the order of nodes
 	begun  int
 	last   time.Duration // when the latest began
 }
@@ -64,7 +65,7 @@ func (f *faults) fits(kind fault, now time.Duration) bool {
 	need := settled + hangFor
 	if kind == killed {
 		need = settled + killFor
-		if f.begun >= first {
+		if f.begun >= first && f.forget {
 			need += quarantine
 		}
 	}

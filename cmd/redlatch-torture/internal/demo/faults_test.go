@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		{15, time.Minute, 5, 5},
 	} {
 		t.Run(fmt.Sprintf("%d nodes, %v", tt.nodes, tt.length), func(t *testing.T) {
-			f := faults{length: tt.length}
+			f := faults{length: tt.length, forget: true}
 			for i := range tt.nodes {
 				f.nodes = append(f.nodes, &story{number: i + 1})
 			}

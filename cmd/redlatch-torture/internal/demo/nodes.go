@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -18,10 +19,8 @@ import (
 // goroutine at a time.
 type node interface {
 	Addr() string
-	// Kill ends the process at once. RestartEmpty starts it again, without its
-	// data, and returns when it answers.
+	// Kill ends the process at once.
 	Kill()
-	RestartEmpty(ctx context.Context) error
 	// Pause hangs the process: it answers nothing until Resume.
 	Pause() error
 	Resume() error
@@ -29,15 +28,34 @@ type node interface {
 	Close() error
 }
 
+// forgetful is a node that comes back without its data: RestartEmpty returns when it answers.
+type forgetful interface {
+	RestartEmpty(ctx context.Context) error
+}
+
 // ground is the nodes, and what they are.
 type ground struct {
 	nodes []node
 	kind  string
+	// ensemble is what the nodes make up, nil for servers of Redis.
+	ensemble *engine.Ensemble
 }
 
-// startNodes starts real servers where there are any, else embedded ones. When
+// restart starts a node that was killed, a server of an ensemble with its data, which does not
+// answer at once.
+func (g *ground) restart(ctx context.Context, i int) error {
+	if s, ok := g.nodes[i].(*engine.Server); ok {
+		return s.Start()
+	}
+	return g.nodes[i].(forgetful).RestartEmpty(ctx)
+}
+
+// startNodes starts an ensemble, or real servers where there are any, else embedded ones. When
 // it fails, none is left running.
 func startNodes(ctx context.Context, o Options) (*ground, error) {
+	if o.Engine != "" {
+		return startEnsemble(ctx, o.Engine)
+	}
 	why := "as asked for by --embedded"
 	if !o.Embedded {
 		g, err := startReal(ctx, o.Nodes)
@@ -105,13 +123,20 @@ func (g *ground) close() error {
 		}
 	}
 	closing.Wait()
+	if g.ensemble != nil {
+		errs = append(errs, g.ensemble.Close())
+	}
 	return errors.Join(errs...)
 }
 
-// urls name the nodes 1, 2, ….
+// urls name the nodes 1, 2, …; those of an ensemble have no names.
 func (g *ground) urls() []string {
 	urls := make([]string, len(g.nodes))
 	for i, n := range g.nodes {
+		if g.ensemble != nil {
+			urls[i] = n.Addr()
+			continue
+		}
 		urls[i] = fmt.Sprintf("redis://%s#%d", n.Addr(), i+1)
 	}
 	return urls

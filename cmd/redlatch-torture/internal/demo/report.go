@@ -7,6 +7,7 @@ import "time"
 type assignment struct {
 	Worker int      `json:"worker"` // from 1
 	Nodes  []string `json:"nodes"`
+	Engine string   `json:"engine,omitempty"`
 	Dir    string   `json:"dir"` // where the record is
 	NoLock bool     `json:"no_lock,omitempty"`
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/redlatch/redlatch"
 )
 
 // Run runs the demo, and blocks until all processes that it started are gone:
@@ -34,18 +32,24 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 
 	ground, err := startNodes(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("cannot start the nodes (with --embedded none need be installed): %w", causeOr(ctx, err))
+		remedy := ""
+		if o.Engine == "" {
+			remedy = " (with --embedded none need be installed)"
+		}
+		return nil, fmt.Errorf("cannot start the nodes%s: %w", remedy, causeOr(ctx, err))
 	}
 	defer func() { err = errors.Join(err, ground.close()) }()
-	client, err := redlatch.Open(config(ground.urls(), "the demo itself"))
+	client, err := open(o.Engine, ground.urls(), "the demo itself")
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close() // nothing is held any more
-	if err := vouch(ctx, client, o.Nodes); err != nil {
-		return nil, fmt.Errorf("cannot vouch for the new nodes: %w", causeOr(ctx, err))
+	if o.Engine == "" {
+		if err := vouch(ctx, client, o.Nodes); err != nil {
+			return nil, fmt.Errorf("cannot vouch for the new nodes: %w", causeOr(ctx, err))
+		}
 	}
-	workers, err := startWorkers(o.Workers, assignment{Nodes: ground.urls(), Dir: dir, NoLock: o.NoLock})
+	workers, err := startWorkers(o.Workers, assignment{Nodes: ground.urls(), Engine: o.Engine, Dir: dir, NoLock: o.NoLock})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the workers: %w", err)
 	}

@@ -49,9 +49,9 @@ func newStage(o Options, g *ground, c *workers, client *redlatch.Client) *stage 
 	s := &stage{options: o, ground: g, workers: c, client: client, view: newView(o.Out), start: time.Now()}
 	s.deeds = make(chan deed, len(g.nodes)) // at most one a node
 	for i, n := range g.nodes {
-		s.stories = append(s.stories, &story{number: i + 1, address: n.Addr()})
+		s.stories = append(s.stories, &story{number: i + 1, address: n.Addr(), keeps: g.ensemble != nil})
 	}
-	s.faults = faults{length: o.For, nodes: s.stories}
+	s.faults = faults{length: o.For, nodes: s.stories, forget: g.ensemble == nil}
 	s.tally = newTally(o.Workers, o.Nodes, s.start)
 	return s
 }
@@ -86,7 +86,13 @@ func (s *stage) play(ctx context.Context) error {
 		}
 		s.thaw()
 	}()
-	watching.Go(func() { observer{client: s.client, answers: observations}.watch(ctx) })
+	watching.Go(func() {
+		if s.ground.ensemble != nil {
+			inquiry{nodes: s.ground.nodes, answers: observations}.watch(ctx)
+			return
+		}
+		observer{client: s.client, answers: observations}.watch(ctx)
+	})
 
 	end := time.NewTimer(s.options.For)
 	defer end.Stop()
@@ -177,7 +183,7 @@ func (s *stage) direct(ctx context.Context) {
 				if o.fault == hung {
 					return node.Resume()
 				}
-				return node.RestartEmpty(ctx)
+				return s.ground.restart(ctx, story.number-1)
 			})
 		}
 	}
@@ -219,7 +225,7 @@ func (s *stage) done(d deed) error {
 		s.view.happen(at, "node %d: hung (SIGSTOP)", d.story.number)
 	case o.fault == killed:
 		o.back = at
-		s.view.happen(at, "node %d: back, empty", d.story.number)
+		s.view.happen(at, "node %d: back, %s", d.story.number, d.story.brings())
 	default:
 		o.back = at
 		s.view.happen(at, "node %d: goes on (SIGCONT)", d.story.number)

@@ -36,6 +36,8 @@ type story struct {
 	number  int
 	address string
 	outages []outage
+	// keeps: it has its data when it comes back, and votes as soon as it can.
+	keeps bool
 
 	// until is when the node can be admitted, by its latest answer in the present
 	// outage; 0 while it has not said so.
@@ -67,7 +69,7 @@ func (s *story) hear(asked, now time.Duration, a redlatch.NodeAnswer) string {
 	switch a.Verdict {
 	case redlatch.VoteGranted, redlatch.VoteHeld:
 		o.votes = now
-		if o.fault == hung {
+		if o.fault == hung || s.keeps {
 			return "votes again"
 		}
 		return fmt.Sprintf("admitted, %s after it came back: votes again", span(o.votes-o.back))
@@ -79,6 +81,14 @@ func (s *story) hear(asked, now time.Duration, a redlatch.NodeAnswer) string {
 		}
 	}
 	return ""
+}
+
+// brings is what it has when it comes back.
+func (s *story) brings() string {
+	if s.keeps {
+		return "with its data"
+	}
+	return "empty"
 }
 
 // state is what the live view says of the node.
@@ -101,7 +111,7 @@ func (s *story) state(now time.Duration) (string, tone) {
 // forgotten locks that ran on, or nil.
 func (s *story) tooSoon() *outage {
 	for i, o := range s.outages {
-		if o.fault == killed && o.votes != 0 && o.votes-o.back < ttl {
+		if o.fault == killed && !s.keeps && o.votes != 0 && o.votes-o.back < ttl {
 			return &s.outages[i]
 		}
 	}
@@ -130,24 +140,24 @@ func (s *story) summary(end time.Duration) string {
 		lines = append(lines, fmt.Sprintf("outages before these: %d", n))
 	}
 	for _, o := range s.outages[max(0, len(s.outages)-most):] {
-		lines = append(lines, o.summary(s.until-end))
+		lines = append(lines, o.summary(s.until-end, s.brings()))
 	}
 	return fmt.Sprintf("%-12s  %s", now, strings.Join(lines, margin))
 }
 
 // summary says how it went; left is how long a node that is kept out stays so.
-func (o outage) summary(left time.Duration) string {
+func (o outage) summary(left time.Duration, brings string) string {
 	text := fmt.Sprintf("%s at %.1f", o.fault, o.began.Seconds())
 	if o.back == 0 {
 		return text + " s, not brought back before the end"
 	}
 	if o.fault == killed {
-		text += fmt.Sprintf(", back empty at %.1f", o.back.Seconds())
+		text += fmt.Sprintf(", back %s at %.1f", brings, o.back.Seconds())
 	} else {
 		text += fmt.Sprintf(", back at %.1f", o.back.Seconds())
 	}
 	switch {
-	case o.votes != 0 && o.fault == killed:
+	case o.votes != 0 && o.fault == killed && brings == "empty":
 		return text + ", admitted at " + clockTime(o.votes)
 	case o.votes != 0:
 		return text + ", voted again at " + clockTime(o.votes)

@@ -83,3 +83,19 @@ func TestStoryOfAHungNode(t *testing.T) {
 		t.Errorf("summary %q", line)
 	}
 }
+
+// A server of an ensemble has its data when it comes back, and nobody keeps it out.
+func TestStoryOfAServerOfAnEnsemble(t *testing.T) {
+	s := &story{number: 2, keeps: true}
+	s.fail(killed, time.Second)
+	s.outages[0].back = 2 * time.Second
+	if news := s.hear(2100*time.Millisecond, 2200*time.Millisecond, redlatch.NodeAnswer{Verdict: redlatch.VoteHeld}); news != "votes again" {
+		t.Errorf("%q", news)
+	}
+	if s.tooSoon() != nil {
+		t.Error("it voted too soon")
+	}
+	if line := s.summary(3 * time.Second); line != "votes         killed at 1.0, back with its data at 2.0, voted again at 2.2 s" {
+		t.Errorf("%q", line)
+	}
+}

@@ -46,7 +46,7 @@ type worker struct {
 }
 
 func (w *worker) work(orders *bufio.Reader) (err error) {
-	w.client, err = redlatch.Open(config(w.Nodes, w.name()))
+	w.client, err = open(w.Engine, w.Nodes, w.name())
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,18 @@ func Start(command []string, order any) (*Process, error) {
 	return p, nil
 }
 
+// Launch starts a program that reads nothing, and whose output goes to log. Orders and Output are nil.
+func Launch(command []string, log *os.File) (*Process, error) {
+	p := &Process{Exited: make(chan struct{})}
+	p.cmd = exec.Command(command[0], command[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = attributes(&syscall.SysProcAttr{Setpgid: true})
+	if err := p.launch(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 // launch starts the process and has it waited for, both on one thread that lives
 // as long as it: for the kernel, the parent that a child is killed with is the
 // thread that forked it (prctl(2), PR_SET_PDEATHSIG).
@@ -104,7 +116,9 @@ func (p *Process) Tell(order any) error { return json.NewEncoder(p.Orders).Encod
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // the only error is that it has ended already
 	<-p.Exited
-	p.Orders.Close()
+	if p.Orders != nil {
+		p.Orders.Close()
+	}
 }
 
 // Finish has it end by itself, and kills it when it has not within grace.

@@ -275,11 +275,11 @@ func gates(nodes []*place, do func(*gate)) {
 	}
 }
 
-// each does something to all nodes at once.
-func each(nodes []*place, do func(*place) error) error {
-	errs := make([]error, len(nodes))
+// each does something to all at once.
+func each[T any](all []T, do func(T) error) error {
+	errs := make([]error, len(all))
 	var doing sync.WaitGroup
-	for i, p := range nodes {
+	for i, p := range all {
 		doing.Go(func() { errs[i] = do(p) })
 	}
 	doing.Wait()

@@ -202,15 +202,15 @@ func (t *torturer) recorded(ctx context.Context) error {
 	if t.options.Topology == Cluster {
 		return nil
 	}
-	dials := []func(context.Context) (*redistest.Conn, error){func(ctx context.Context) (*redistest.Conn, error) {
-		conn, _, err := t.ground.node.keeper(ctx, key)
-		return conn, err
-	}}
-	if t.ground.node == nil {
-		dials = nil
-		for _, p := range t.ground.nodes {
-			dials = append(dials, p.dial)
-		}
+	var dials []func(context.Context) (*redistest.Conn, error)
+	for _, p := range t.ground.nodes {
+		dials = append(dials, p.dial)
+	}
+	if node, ok := t.ground.node.(*watched); ok {
+		dials = append(dials, func(ctx context.Context) (*redistest.Conn, error) {
+			conn, _, err := node.keeper(ctx, key)
+			return conn, err
+		})
 	}
 	there := 0
 	for _, dial := range dials {

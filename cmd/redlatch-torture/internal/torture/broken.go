@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
@@ -23,6 +24,25 @@ type broken struct {
 	limit  time.Duration // how long a node is waited for
 	ttl    time.Duration
 }
+
+// credulous is a lock in an ensemble with a bug: who was granted it relies on it until it lets it go.
+type credulous struct{ locker }
+
+func (c credulous) Lock(ctx context.Context, name string) (worker.Hold, error) {
+	lock, err := c.client.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return credulousHold{lock, time.Now().Add(time.Hour)}, nil
+}
+
+type credulousHold struct {
+	*redlatch.Lock
+	until time.Time
+}
+
+func (h credulousHold) Until() time.Time { return h.until }
+func (h credulousHold) Err() error       { return nil }
 
 // brokenNode is a node that may be down when its client is made.
 type brokenNode struct {

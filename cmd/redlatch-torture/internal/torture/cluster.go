@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -66,9 +67,9 @@ func startClustered(ctx context.Context, o Options, binary string) (*clustered, 
 	return &clustered{cluster: c, probes: o.probeNames(), names: o.lockNames(), binary: binary}, nil
 }
 
-func (c *clustered) url() string {
+func (c *clustered) urls() []string {
 	m := c.cluster.Masters
-	return fmt.Sprintf("redis://%s?addr=%s&addr=%s#%s", m[0].Addr(), m[1].Addr(), m[2].Addr(), composedName)
+	return []string{fmt.Sprintf("redis://%s?addr=%s&addr=%s#%s", m[0].Addr(), m[1].Addr(), m[2].Addr(), composedName)}
 }
 
 func (c *clustered) labels() []string {
@@ -102,6 +103,11 @@ func (c *clustered) run(_ context.Context, part int) string {
 	return fmt.Sprint(c.number(s), " ", s.PID())
 }
 
+func (c *clustered) look(ctx context.Context, names []string) []history.Look {
+	return lookBy(ctx, c.keeper, names)
+}
+
+// keeper dials the server that has the keys of a name, and numbers it from 0.
 func (c *clustered) keeper(ctx context.Context, name string) (*redistest.Conn, int, error) {
 	s, err := c.cluster.Owner(int(hashslot.Of(name)))
 	if err != nil {

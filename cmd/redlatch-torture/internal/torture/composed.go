@@ -18,7 +18,7 @@ const composedName = "n1"
 
 // composed is one node that several servers make up.
 type composed interface {
-	url() string // as all clients know it
+	urls() []string // as all clients know it
 	labels() []string
 	kind() string // of the servers
 
@@ -30,8 +30,8 @@ type composed interface {
 	// run names the present run of the master of a part: another name is another
 	// master, or the same one started again. It is "" while that is open.
 	run(ctx context.Context, part int) string
-	// keeper dials the server that has the keys of a name, and numbers it from 0.
-	keeper(ctx context.Context, name string) (*redistest.Conn, int, error)
+	// look looks for the keys of names where they would be. What cannot be reached is not judged.
+	look(ctx context.Context, names []string) []history.Look
 	// settle says that a process belongs to the clients of a side.
 	settle(pid int, s side)
 	close() error
@@ -120,6 +120,12 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 		err = errors.Join(err, undo())
 	}
 	look()
+	if t.options.Topology.ensemble() {
+		// Servers that were started again do not serve at once: it is not over before.
+		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverLimit)
+		err = errors.Join(err, node.ready(waiting, it))
+		cancel()
+	}
 	f.Ended = worker.Now()
 	t.takeOut(&f, it, changed)
 	t.note(f, err)
@@ -132,6 +138,9 @@ func (t *torturer) takeOut(f *history.Fault, it item, changed int64) {
 		f.Out = f.Ended + int64(settled)
 		if it.kind == flush || it.kind == setOne {
 			changed = f.Ended // not to another master, but to one that has to wait as if it were
+		}
+		if t.options.Topology.ensemble() {
+			f.Out = f.Ended + int64(electionTime) // clients connect anew
 		}
 		if changed != 0 {
 			f.Out = max(f.Out, changed+int64(quarantine(max(t.options.TTL, it.maxTTL()))))
@@ -154,13 +163,20 @@ func (t *torturer) beginComposed(ctx context.Context, it item) (hit []int, undo 
 	return t.ground.node.begin(ctx, it)
 }
 
-// countComposed looks for the locks' keys where they would be.
+// countComposed looks for the locks' keys.
 func (t *torturer) countComposed(ctx context.Context) {
-	var looks []history.Look
-	for _, name := range t.options.lockNames() {
-		conn, server, err := t.ground.node.keeper(ctx, name)
+	looks := t.ground.node.look(ctx, t.options.lockNames())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looks = append(t.looks, looks...)
+}
+
+// lookBy looks for the keys of names at the servers that keep them.
+func lookBy(ctx context.Context, keeper func(context.Context, string) (*redistest.Conn, int, error), names []string) (looks []history.Look) {
+	for _, name := range names {
+		conn, server, err := keeper(ctx, name)
 		if err != nil {
-			continue // what cannot be reached is not judged
+			continue
 		}
 		at := worker.Now()
 		reply, err := conn.Do("PTTL", name)
@@ -171,9 +187,7 @@ func (t *torturer) countComposed(ctx context.Context) {
 			})
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.looks = append(t.looks, looks...)
+	return looks
 }
 
 // until asks check often until it returns nil, or ctx is done: then its last error

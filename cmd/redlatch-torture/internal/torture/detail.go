@@ -22,7 +22,7 @@ func (it item) detail() string {
 		d = append(d, fmt.Sprintf("%v and up to %v more", it.delay.Round(time.Millisecond), it.jitter.Round(time.Millisecond)))
 	}
 	if it.hard && it.part > 0 {
-		d = append(d, map[kind]string{lag: "its master killed", failover: "by force, by a replica that is behind", takeover: "by replicas that are behind", fixSlots: "it comes back without its data"}[it.kind])
+		d = append(d, map[kind]string{minority: "with the leader", lag: "its master killed", failover: "by force, by a replica that is behind", takeover: "by replicas that are behind", fixSlots: "it comes back without its data"}[it.kind])
 	}
 	switch {
 	case it.kind == failback && it.part == 0:

@@ -123,6 +123,14 @@ func startGround(ctx context.Context, o Options) (g *ground, err error) {
 // compose starts the servers of one node, whose maker the seed decides.
 func (g *ground) compose(ctx context.Context, o Options) error {
 	g.turns = map[bool]chan struct{}{false: make(chan struct{}, 1), true: make(chan struct{}, 1)}
+	if o.Topology.ensemble() {
+		node, err := startEnsemble(ctx, o)
+		if err != nil {
+			return err
+		}
+		g.node, g.kind = node, node.kind()
+		return nil
+	}
 	flavors := redistest.Flavors()
 	if len(flavors) == 0 {
 		return redistest.ErrNoServer
@@ -211,7 +219,7 @@ func (g *ground) names() []string {
 // urls are the nodes as a client of that side is to know them.
 func (g *ground) urls(s side) []string {
 	if g.node != nil {
-		return []string{g.node.url()}
+		return g.node.urls()
 	}
 	urls := make([]string, len(g.nodes))
 	for i, p := range g.nodes {

@@ -43,7 +43,7 @@ const (
 )
 
 // Those of a node that several servers make up. There killNode, wipeNode and
-// hangNode befall a master.
+// hangNode befall a master, or the leader of an ensemble.
 const (
 	failover     kind = "failover"      // a replica is promoted by order, its master alive
 	lag          kind = "lag"           // the replicas are behind when one is promoted
@@ -53,6 +53,9 @@ const (
 	takeover     kind = "takeover"      // a replica takes its master's place without asking, and the other way again
 	moveSlot     kind = "move"          // a slot is moved to another master key by key, and back
 	fixSlots     kind = "fix"           // a master died, and its slots are given to others without their keys
+	killFollower kind = "follower-kill" // a server that does not lead is killed, and started again
+	hangFollower kind = "follower-hang" // one is stopped
+	restartAll   kind = "restart"       // all servers are killed at once, and started again
 )
 
 // trait is what the planner has to know of a kind.
@@ -108,6 +111,9 @@ var traits = map[kind]trait{
 	takeover:     {weight: 6, out: true, forgets: true, server: true},
 	moveSlot:     {weight: 6, out: true, server: true},
 	fixSlots:     {weight: 8, out: true, forgets: true, server: true},
+	killFollower: {weight: 4, out: true, server: true},
+	hangFollower: {weight: 3, out: true, server: true},
+	restartAll:   {weight: 3, out: true, server: true},
 }
 
 // independent are the kinds that befall servers which know nothing of each other,
@@ -127,7 +133,7 @@ func parseKinds(names []string, of Topology) ([]kind, error) {
 		case !known:
 			return nil, invalid("--faults names %q: choose from %s", name, listKinds(of.faults()))
 		case !slices.Contains(of.faults(), k):
-			return nil, invalid("--faults names %s, which --topology %s does not have: choose from %s", k, of, listKinds(of.faults()))
+			return nil, invalid("--faults names %s, which --%s %s does not have: choose from %s", k, of.flag(), of, listKinds(of.faults()))
 		}
 		if !slices.Contains(chosen, k) {
 			chosen = append(chosen, k)

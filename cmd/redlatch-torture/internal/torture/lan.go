@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,27 @@ type host int
 
 // outside is where the torture itself is. Nothing is cut off from it.
 const outside host = -1
+
+// workersOf is where the workers of a side are: their hosts follow those of the servers.
+func workersOf(s side) host {
+	if s == observers {
+		return outside
+	}
+	return host(dataServers + sentinelCount + int(s))
+}
+
+// between are all ways between the hosts that are named and all others.
+func between(some ...host) []way {
+	var ways []way
+	for a := range workersOf(1) + 1 {
+		for b := range workersOf(1) + 1 {
+			if slices.Contains(some, a) != slices.Contains(some, b) {
+				ways = append(ways, way{a, b})
+			}
+		}
+	}
+	return ways
+}
 
 // lan is a network between processes of this machine that can be parted. Each
 // server is known to all others by the address of a front of the lan; a front tells
@@ -37,6 +59,7 @@ type lan struct {
 	dynamic   []resident
 	listeners []net.Listener
 	conns     map[net.Conn]bool
+	ways      map[net.Conn]way // of clients
 	closed    bool
 }
 
@@ -50,7 +73,7 @@ type resident struct {
 }
 
 func newLAN() *lan {
-	l := &lan{held: map[way]int{}, changed: make(chan struct{}), residents: map[int]host{os.Getpid(): outside}, conns: map[net.Conn]bool{}}
+	l := &lan{held: map[way]int{}, changed: make(chan struct{}), residents: map[int]host{os.Getpid(): outside}, conns: map[net.Conn]bool{}, ways: map[net.Conn]way{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -107,6 +130,17 @@ func (l *lan) hold(ways []way, on bool) {
 	l.changed = make(chan struct{})
 }
 
+// cut ends the connections whose clients' requests go any of the ways. What is held of theirs is lost.
+func (l *lan) cut(ways []way) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for conn, w := range l.ways {
+		if slices.Contains(ways, w) {
+			conn.Close()
+		}
+	}
+}
+
 // pass waits until nothing holds what goes that way, and reports false when the lan
 // is closed.
 func (l *lan) pass(w way) bool {
@@ -160,11 +194,24 @@ func (l *lan) serve(client net.Conn, on host, target string) {
 	if !l.track(server, true) {
 		return
 	}
+	l.lead(client, way{from, on}, true)
+	defer l.lead(client, way{from, on}, false)
 	var pumping sync.WaitGroup
 	pumping.Go(func() { l.pump(client, server, way{from, on}) })
 	pumping.Go(func() { l.pump(server, client, way{on, from}) })
 	pumping.Wait()
 	l.track(server, false)
+}
+
+// lead notes which way a client's requests go, for as long as it is connected.
+func (l *lan) lead(client net.Conn, w way, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if on {
+		l.ways[client] = w
+	} else {
+		delete(l.ways, client)
+	}
 }
 
 // pump passes bytes on until the connection ends, whose end waits as they do.

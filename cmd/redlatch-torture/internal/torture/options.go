@@ -53,7 +53,8 @@ type Options struct {
 	// Workers is the number of worker processes, 2 to 64, and Names of locks, 1
 	// to 64, by default the topology's.
 	Nodes, Workers, Names int
-	// TTL is the locks', 500 ms to 1 min. Defaults to the topology's.
+	// TTL is the locks', 500 ms to 1 min, from 2 s where the topology is an engine's. Defaults to the
+	// topology's.
 	TTL time.Duration
 	// Faults are the kinds of faults. None means all that are possible.
 	Faults []string
@@ -81,7 +82,7 @@ const (
 	fewestNodes, mostNodes     = 3, 15
 	fewestWorkers, mostWorkers = 2, 64
 	mostNames                  = 64
-	shortestTTL, longestTTL    = 500 * time.Millisecond, time.Minute
+	longestTTL                 = time.Minute
 )
 
 // complete checks the options, with errors that wrap redlatch.ErrInvalid and
@@ -99,8 +100,8 @@ func (o *Options) complete() error {
 		return invalid("--workers is %d: use %d to %d", o.Workers, fewestWorkers, mostWorkers)
 	case o.Names < 1 || o.Names > mostNames:
 		return invalid("--names is %d: use 1 to %d", o.Names, mostNames)
-	case o.TTL < shortestTTL || o.TTL > longestTTL:
-		return invalid("--ttl is %v: use %v to %v", o.TTL, shortestTTL, longestTTL)
+	case o.TTL < o.Topology.shortestTTL() || o.TTL > longestTTL:
+		return invalid("--ttl is %v: use %v to %v", o.TTL, o.Topology.shortestTTL(), longestTTL)
 	}
 	for _, raw := range o.Yours {
 		if _, _, err := redisconn.Parse(raw); err != nil {

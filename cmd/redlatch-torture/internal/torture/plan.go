@@ -64,6 +64,12 @@ const (
 // tail is how long nothing is done at the end. Where there is one node it is long
 // enough to see that locks can be had again.
 func (s setting) tail() time.Duration {
+	if s.topology.ensemble() {
+		if s.control || s.length < s.topology.shortestRun() {
+			return tail // nobody looks
+		}
+		return 2*electionTime + s.topology.kept(s.ttl) + lastLook + settled
+	}
 	if s.topology.alone() && !s.control {
 		return quarantine(s.ttl) + max(history.Recovery, s.ttl+lastLook) + settled
 	}

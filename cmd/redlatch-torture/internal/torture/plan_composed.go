@@ -37,13 +37,16 @@ func (p *planner) overture(such func(trait) bool) []kind {
 // ofMasters draws the faults of masters. Most come when a part has got over its last
 // one, so that there are locks to be lost; some do not wait for that.
 func (p *planner) ofMasters() []item {
-	all := p.overture(func(t trait) bool { return t.server && !t.sentinel && !t.client })
+	all := p.overture(func(t trait) bool { return !t.worker && !t.sentinel && !t.client })
 	if len(all) == 0 {
 		return nil
 	}
 	first := slices.Clone(all)
-	if i := slices.Index(first, minority); i > 0 {
-		first = slices.Concat([]kind{minority}, first[:i], first[i+1:]) // the longest, or there may be no time for it
+	// The longest, or there may be no time for it, and then those that are over at once.
+	for _, k := range []kind{lostReply, reset, minority} {
+		if i := slices.Index(first, k); i > 0 {
+			first = slices.Concat([]kind{k}, first[:i], first[i+1:])
+		}
 	}
 	if p.control {
 		telling := p.topology.telling()
@@ -109,8 +112,17 @@ func (p *planner) longest(it *item) {
 	switch it.kind {
 	case minority:
 		it.for_ = p.isolation() + 2*settling
+	case killFollower, hangFollower:
+		it.for_ = failoverTime
+	case restartAll, lostReply:
+		it.for_ = settling
+	case reset:
+		it.for_ = settling / 5
 	case killNode, wipeNode, hangNode:
 		it.for_ = 2 * failoverTime
+		if p.topology.ensemble() && it.kind == hangNode {
+			it.for_ = failoverTime/2 + 3*p.ttl/2 // longer than the TTL
+		}
 	case lag:
 		it.for_ = 2*settling + failoverTime
 	case failback, settings:
@@ -125,7 +137,10 @@ func (p *planner) longest(it *item) {
 // isolation is how long a minority is cut off at least: what the others have
 // promoted is to vote before the end.
 func (p *planner) isolation() time.Duration {
-	if p.control {
+	switch {
+	case p.topology.ensemble():
+		return failoverTime + p.ttl
+	case p.control:
 		return 2 * failoverTime
 	}
 	return failoverTime + quarantine(p.ttl)
@@ -139,6 +154,7 @@ func (p *planner) shapeComposed(it *item, first bool) {
 	case minority:
 		it.for_ -= p.between(0, 2*settling)
 		it.side, it.whom = side(p.rand.IntN(2)), p.rand.IntN(sentinelCount)
+		it.hard = p.topology.ensemble() && p.rand.IntN(2) == 0
 	case killNode, wipeNode, hangNode:
 		if first && !p.control || p.rand.IntN(3) > 0 {
 			it.for_ -= p.between(0, failoverTime/2)
@@ -149,7 +165,9 @@ func (p *planner) shapeComposed(it *item, first bool) {
 	case failback, settings:
 		it.for_ -= p.between(0, settling/2)
 		it.whom = p.rand.IntN(variants)
-	case flush, scripts:
+	case flush, scripts, reset:
+	case lostReply:
+		it.for_ = p.between(settling/20, settling)
 	case setOne:
 		it.delay = p.otherMaxTTL()
 	default:
@@ -173,6 +191,9 @@ func (p *planner) shapeComposed(it *item, first bool) {
 		it.out = it.for_ + settled
 		if traits[it.kind].forgets || it.kind == killNode || it.kind == hangNode {
 			it.out = max(it.out, min(it.for_, failoverTime)+quarantine(max(p.ttl, it.maxTTL())))
+		}
+		if p.topology.ensemble() {
+			it.out = it.for_ + electionTime
 		}
 	}
 }

@@ -17,7 +17,7 @@ func settingOf(topology Topology, seed uint64, length time.Duration) setting {
 // A seed stands for its plan, in each topology, in which each of its kinds comes
 // within a minute and in time.
 func TestPlanOfTopology(t *testing.T) {
-	for _, topology := range []Topology{Single, Sentinel, Cluster} {
+	for _, topology := range []Topology{Single, Sentinel, Cluster, Zookeeper, Etcd} {
 		if a, b := settingOf(topology, 7, time.Minute).plan(), settingOf(topology, 7, time.Minute).plan(); !reflect.DeepEqual(a, b) {
 			t.Errorf("%s: the same seed gives two plans", topology)
 		}
@@ -46,12 +46,12 @@ func TestPlanOfTopology(t *testing.T) {
 // The masters of one node have one fault at a time, no Sentinel has one beside a
 // minority, and nobody's lasts for ever.
 func TestComposedPlanKeepsItsRules(t *testing.T) {
-	for _, topology := range []Topology{Sentinel, Cluster} {
+	for _, topology := range []Topology{Sentinel, Cluster, Zookeeper, Etcd} {
 		for range 20 {
 			seed := rand.Uint64()
 			plan := settingOf(topology, seed, 5*time.Minute).plan()
 			for i, it := range plan {
-				if tr := traits[it.kind]; (it.part > 0) != (tr.server && !tr.client) || it.part > topology.parts() {
+				if tr := traits[it.kind]; (it.part > 0) == (tr.worker || tr.client) || it.part > topology.parts() {
 					t.Errorf("%s, seed %d: %s befalls part %d", topology, seed, it.kind, it.part)
 				}
 				for _, before := range plan[:i] {
@@ -70,7 +70,7 @@ func TestComposedPlanKeepsItsRules(t *testing.T) {
 
 // The control run suffers what shows its bug, whatever was chosen.
 func TestControlPlan(t *testing.T) {
-	for _, topology := range []Topology{Single, Sentinel, Cluster} {
+	for _, topology := range []Topology{Single, Sentinel, Cluster, Zookeeper, Etcd} {
 		o := Options{For: topology.shortestRun(), Seed: 3, Nodes: 1, Workers: 6, Topology: topology, TTL: topology.DefaultTTL(), chosen: []kind{stop}}
 		o.For = o.controlFor()
 		seen := map[kind]bool{}

@@ -28,7 +28,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	r := &report.Report{
-		Topology: string(o.Topology), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
+		Topology: string(o.Topology), Engine: o.Topology.ensemble(), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
 		Kinds: names(o.chosen), LeftOut: o.left, Yours: len(o.Yours) > 0, Started: time.Now(),
 	}
 	if len(o.WorkerCommand) > 0 {
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	control.WorkerCommand, control.For, control.Keep = self, o.controlFor(), ""
-	if o.Topology.alone() {
+	if o.Topology.alone() && !o.Topology.ensemble() {
 		// What it forgets is to be seen, however long a failover takes.
 		control.TTL = max(o.TTL, controlTTL)
 	}
@@ -125,7 +125,7 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 		}
 		err = errors.Join(err, g.close())
 	}()
-	if !control && o.ours() || len(o.Yours) > 0 {
+	if !o.Topology.ensemble() && (!control && o.ours() || len(o.Yours) > 0) {
 		if err := vouch(ctx, &o, g); err != nil {
 			return nil, "", causeOr(ctx, err)
 		}
@@ -139,7 +139,7 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 	if err != nil {
 		return nil, "", causeOr(ctx, err)
 	}
-	h = &history.History{TTL: o.TTL, Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames(), Parts: o.parts()}
+	h = &history.History{TTL: o.TTL, Kept: o.Topology.kept(o.TTL), Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames(), Parts: o.parts()}
 	if g.node != nil {
 		h.Labels = g.node.labels()
 		h.Nodes = len(h.Labels)

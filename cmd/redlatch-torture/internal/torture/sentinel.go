@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -33,14 +34,6 @@ type watched struct {
 
 	mu   sync.Mutex // guards away; nothing waits while it is held
 	away int        // the Sentinel that is killed or hung, 0 for none
-}
-
-// The hosts of workers follow those of the servers.
-func workersOf(s side) host {
-	if s == observers {
-		return outside
-	}
-	return host(dataServers + sentinelCount + int(s))
 }
 
 // startWatched starts all and blocks until the Sentinels know each other and the
@@ -113,9 +106,9 @@ func hasten(s *redistest.Server) error {
 	return nil
 }
 
-func (w *watched) url() string {
+func (w *watched) urls() []string {
 	s := w.fronts[dataServers:]
-	return fmt.Sprintf("redis://%s?addr=%s&addr=%s&master_set=%s#%s", s[0], s[1], s[2], watchedName, composedName)
+	return []string{fmt.Sprintf("redis://%s?addr=%s&addr=%s&master_set=%s#%s", s[0], s[1], s[2], watchedName, composedName)}
 }
 
 func (w *watched) labels() []string {
@@ -231,6 +224,11 @@ func (w *watched) run(ctx context.Context, _ int) string {
 	return fmt.Sprint(i, " ", w.servers[i].PID())
 }
 
+func (w *watched) look(ctx context.Context, names []string) []history.Look {
+	return lookBy(ctx, w.keeper, names)
+}
+
+// keeper dials the server that has the keys of a name, and numbers it from 0.
 func (w *watched) keeper(ctx context.Context, _ string) (*redistest.Conn, int, error) {
 	i, err := w.master(ctx)
 	if err != nil {
@@ -320,28 +318,11 @@ func (w *watched) begin(ctx context.Context, it item) (hit []int, undo func() er
 	case minority:
 		sentinel := dataServers + it.whom
 		hit = append(hit, sentinel)
-		ways := w.between(host(i), host(sentinel), workersOf(it.side))
+		ways := between(host(i), host(sentinel), workersOf(it.side))
 		w.lan.hold(ways, true)
 		return hit, func() error { w.lan.hold(ways, false); return nil }, nil
 	}
 	panic("torture: no such fault of a node with Sentinels: " + string(it.kind))
-}
-
-// between are all ways between the hosts that are named and all others.
-func (w *watched) between(some ...host) []way {
-	in := map[host]bool{}
-	for _, h := range some {
-		in[h] = true
-	}
-	var ways []way
-	for a := range workersOf(1) + 1 {
-		for b := range workersOf(1) + 1 {
-			if in[a] != in[b] {
-				ways = append(ways, way{a, b})
-			}
-		}
-	}
-	return ways
 }
 
 // orderAgain is after how long a failover is ordered again: the Sentinel that was to

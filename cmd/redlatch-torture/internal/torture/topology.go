@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 )
 
 // Topology is what the servers are to each other.
@@ -19,7 +21,27 @@ const (
 	Cluster  Topology = "cluster"  // three masters with a replica each
 )
 
-// Topologies lists them all.
+// The engines beside Redis: one node each, of three servers.
+const (
+	Zookeeper = Topology(engine.Zookeeper)
+	Etcd      = Topology(engine.Etcd)
+)
+
+// Engines lists these.
+var Engines = []Topology{Zookeeper, Etcd}
+
+// ensemble reports that the node is an ensemble of another engine than Redis.
+func (t Topology) ensemble() bool { return slices.Contains(Engines, t) }
+
+// flag is the option that chooses it.
+func (t Topology) flag() string {
+	if t.ensemble() {
+		return "engine"
+	}
+	return "topology"
+}
+
+// Topologies lists those of Redis.
 var Topologies = []Topology{Single, Redlock, Sentinel, Cluster}
 
 // faults are the kinds that a topology has, in the order in which they are shown.
@@ -37,12 +59,14 @@ func (t Topology) faults() []kind {
 			killNode, wipeNode, hangNode, failover, takeover, moveSlot, fixSlots, settings, flush, scripts,
 			stop, crash, starve, stranger, neighbour,
 		}
+	case Zookeeper, Etcd:
+		return []kind{killNode, hangNode, killFollower, hangFollower, minority, restartAll, reset, lostReply, stop, crash, starve}
 	}
 	return independent
 }
 
 // composed reports that several servers make up the one node.
-func (t Topology) composed() bool { return t == Sentinel || t == Cluster }
+func (t Topology) composed() bool { return t == Sentinel || t == Cluster || t.ensemble() }
 
 // alone reports that there is one node: while it is out, nobody can lock.
 func (t Topology) alone() bool { return t != Redlock }
@@ -65,6 +89,8 @@ func (t Topology) telling() []kind {
 		return []kind{minority, lag}
 	case Cluster:
 		return []kind{fixSlots, wipeNode}
+	case Zookeeper, Etcd:
+		return []kind{minority}
 	}
 	return nil
 }
@@ -78,6 +104,8 @@ func (t Topology) bug() string {
 		return "any one Sentinel is believed, and a promoted master votes at once"
 	case Cluster:
 		return "each master votes at once for the slots it has"
+	case Zookeeper, Etcd:
+		return "its holder relies on it until it lets it go, whatever the servers say"
 	}
 	return "a node short of a quorum"
 }
@@ -96,16 +124,28 @@ func (t Topology) DefaultNames() int { return max(3, 2*t.parts()) }
 
 // shortestRun leaves time for quarantines after the faults.
 func (t Topology) shortestRun() time.Duration {
-	if t.alone() {
+	switch {
+	case t.ensemble():
+		return 50 * time.Second
+	case t.alone():
 		return 30 * time.Second
 	}
 	return 10 * time.Second
 }
 
+// shortestTTL is longer for an ensemble: a leader that stands still is to be deposed before sessions
+// could end by its word, which takes a second.
+func (t Topology) shortestTTL() time.Duration {
+	if t.ensemble() {
+		return 2 * time.Second
+	}
+	return 500 * time.Millisecond
+}
+
 // shortestControl leaves time for some of the telling kinds.
 func (t Topology) shortestControl() time.Duration {
 	switch {
-	case t == Cluster:
+	case t == Cluster, t.ensemble():
 		return 30 * time.Second
 	case t.alone():
 		return 20 * time.Second
@@ -118,10 +158,10 @@ func (o *Options) checkTopology() error {
 		o.Topology = Redlock
 	}
 	switch {
-	case !slices.Contains(Topologies, o.Topology):
+	case !slices.Contains(Topologies, o.Topology) && !o.Topology.ensemble():
 		return invalid("--topology is %q: use %s", o.Topology, listTopologies())
 	case len(o.Yours) > 0 && o.Topology != Redlock:
-		return invalid("--topology %s starts servers of its own, and --nodes names yours: leave one of them out", o.Topology)
+		return invalid("--%s %s starts servers of its own, and --nodes names yours: leave one of them out", o.Topology.flag(), o.Topology)
 	case len(o.Yours) > 0:
 		o.Nodes = len(o.Yours)
 	case o.Topology.alone() && o.Nodes != 0:

@@ -34,6 +34,17 @@ func TestTopologyOptions(t *testing.T) {
 			o.Nodes, o.Faults = 3, []string{"minority"}
 			return o
 		}(),
+		"--faults names wipe, which --engine etcd does not have: choose from kill,": func() Options {
+			o := good(Etcd)
+			o.Faults = []string{"wipe"}
+			return o
+		}(),
+		"--ttl is 1s: use 2s to": func() Options { o := good(Zookeeper); o.TTL = time.Second; return o }(),
+		"--engine zookeeper starts servers of its own, and --nodes": func() Options {
+			o := good(Zookeeper)
+			o.Yours = []string{"redis://a:1"}
+			return o
+		}(),
 	} {
 		wantInvalid(t, o.complete(), words)
 	}
@@ -42,7 +53,7 @@ func TestTopologyOptions(t *testing.T) {
 	if err := o.complete(); err != nil || o.Topology != Redlock || o.TTL != 2*time.Second {
 		t.Errorf("%s, TTL %v, %v", o.Topology, o.TTL, err)
 	}
-	for _, topology := range []Topology{Single, Sentinel, Cluster} {
+	for _, topology := range []Topology{Single, Sentinel, Cluster, Zookeeper, Etcd} {
 		o := good(topology)
 		if err := o.complete(); err != nil || o.Nodes != 1 || o.TTL != topology.DefaultTTL() {
 			t.Errorf("%s: %d nodes, TTL %v, %v", topology, o.Nodes, o.TTL, err)
@@ -129,6 +140,18 @@ func TestLAN(t *testing.T) {
 	if reply, err := replica.Do("GET", "k"); err != nil || reply != "v" {
 		t.Errorf("%v, %v", reply, err)
 	}
+	l.cut([]way{{2, 1}})
+	if _, err := conn.Do("PING"); err != nil {
+		t.Errorf("another's connections were cut: %v", err)
+	}
+	l.cut([]way{{outside, 1}})
+	if _, err := conn.Do("PING"); err == nil {
+		t.Error("a connection that was cut is there")
+	}
+	if conn, err = redistest.Dial(t.Context(), address); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
 	l.close()
 	if _, err := conn.Do("PING"); err == nil {
 		t.Error("a connection outlives the lan")

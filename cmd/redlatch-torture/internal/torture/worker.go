@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // Work is the process of one worker of Redlatch's.
 func Work(orders io.Reader, reports io.Writer) error {
 	return worker.Work(orders, reports, func(a worker.Assignment) (worker.Locker, error) {
+		if a.Engine != "" {
+			return openEngine(a)
+		}
 		if a.Control {
 			return openBroken(a)
 		}
@@ -30,6 +34,19 @@ func Work(orders io.Reader, reports io.Writer) error {
 		}
 		return locker{client}, nil
 	})
+}
+
+// openEngine opens a client of an ensemble.
+func openEngine(a worker.Assignment) (worker.Locker, error) {
+	c := redlatch.Config{TTL: a.TTL(), Label: fmt.Sprintf("worker %d.%d", a.Worker, a.Life)}
+	client, err := engine.Engine(a.Engine).Open(c, a.Nodes, rootOf(a.Deployment))
+	if err != nil {
+		return nil, err
+	}
+	if a.Control {
+		return credulous{locker{client}}, nil
+	}
+	return locker{client}, nil
 }
 
 // locker is the library as it comes.

@@ -105,6 +105,9 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
 			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Control: control,
 		}
+		if o.Topology.ensemble() {
+			w.assignment.Engine = string(o.Topology)
+		}
 		if o.Topology.alone() {
 			w.assignment.LongHolds = longHoldsAlone
 		}
@@ -112,6 +115,9 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 			w.assignment.HoldMS = controlHold
 			if o.Topology.alone() {
 				w.assignment.HoldMS = o.TTL.Milliseconds() // what survives a fault is to be seen
+			}
+			if o.Topology.ensemble() {
+				w.assignment.HoldMS *= 3 // what was taken over, too
 			}
 		}
 		if i == o.Workers {

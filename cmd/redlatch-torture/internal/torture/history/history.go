@@ -14,6 +14,7 @@ import (
 type History struct {
 	Start, End int64
 	TTL        time.Duration
+	Kept       time.Duration // how long keys may stay of who died or could not release them, if longer than the TTL
 	Drift      time.Duration // by how much clocks may be off, as promised
 	Nodes      int
 	Workers    int

@@ -92,20 +92,20 @@ func (f *Findings) tokens(holds []history.Hold) {
 // orphans looks at the keys that were there while nobody was at work.
 func (f *Findings) orphans(h *history.History) {
 	// Until when a key of a name may be somebody's: who died or was stopped in the
-	// midst leaves it to its TTL.
+	// midst leaves it to its TTL, or its session.
 	type wanted struct{ from, to int64 }
 	by := map[string][]wanted{}
-	ttl := int64(h.TTL)
+	kept := int64(max(h.TTL, h.Kept))
 	const margin = int64(250 * time.Millisecond)
 	for _, hold := range h.Holds {
 		to := hold.Released
 		switch {
 		case to == 0 && hold.Died != 0:
-			to = hold.Died + ttl + margin
+			to = hold.Died + kept + margin
 		case to == 0:
 			to = h.End
 		case !hold.Confirmed:
-			to = hold.Released + ttl + margin
+			to = hold.Released + kept + margin
 		}
 		by[hold.Name] = append(by[hold.Name], wanted{hold.Call, to})
 	}
@@ -113,7 +113,7 @@ func (f *Findings) orphans(h *history.History) {
 		to := a.End
 		switch {
 		case to == 0 && a.Died != 0:
-			to = a.Died + ttl + margin
+			to = a.Died + kept + margin
 		case to == 0:
 			to = h.End
 		}
@@ -121,7 +121,7 @@ func (f *Findings) orphans(h *history.History) {
 	}
 	for _, look := range h.Looks {
 		mine := slices.ContainsFunc(by[look.Name], func(w wanted) bool { return w.from <= look.At && look.At <= w.to })
-		if mine || disturbed(h, look.Node, look.At-ttl-margin, look.At) {
+		if mine || disturbed(h, look.Node, look.At-kept-margin, look.At) {
 			continue
 		}
 		f.Looks++

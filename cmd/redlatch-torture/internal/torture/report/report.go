@@ -14,7 +14,9 @@ import (
 
 // Report is what came of a torture.
 type Report struct {
+	// Topology is what the servers were to each other, or with an Engine that.
 	Topology string
+	Engine   bool
 	Started  time.Time
 	Seed     uint64
 	Asked    time.Duration
@@ -130,12 +132,20 @@ func (r *Report) Verdict() string {
 func (r *Report) again() string {
 	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, len(r.Names), r.TTL)
 	if !r.Yours {
-		command += " --topology " + r.Topology
+		command += " --" + r.chosenBy() + " " + r.Topology
 	}
 	if !r.Yours && len(r.History.Parts) == 0 {
 		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
 	}
 	return command + " --faults " + strings.Join(r.Kinds, ",")
+}
+
+// chosenBy is the option that chose the topology.
+func (r *Report) chosenBy() string {
+	if r.Engine {
+		return "engine"
+	}
+	return "topology"
 }
 
 // OK reports whether the run showed what it was to show.
@@ -167,7 +177,7 @@ func (r *Report) rows() []row {
 	f, a := r.Findings, r.Findings.Availability
 	rows := []row{
 		{"seed", fmt.Sprint(r.Seed), ""},
-		{"topology", r.Topology, ""},
+		{r.chosenBy(), r.Topology, ""},
 		{"nodes", fmt.Sprint(r.Nodes), r.Servers},
 		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", len(r.Names), r.TTL)},
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},

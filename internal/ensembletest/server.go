@@ -1,4 +1,6 @@
-package enginetest
+// Package ensembletest starts ensembles of three real servers of ZooKeeper and etcd, for tests, and
+// has their servers cut off from each other, stand still or die.
+package ensembletest
 
 import (
 	"fmt"
@@ -6,12 +8,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
-	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 )
+
+// Options are what servers are started with.
+type Options struct {
+	// Folder has their data and their logs.
+	Folder string
+	// Direct has the servers reach each other without what could cut them off: for measurements.
+	Direct bool
+	// Settings are added to those made here: lines of ZooKeeper's configuration, or arguments of
+	// etcd. The last of those of one name counts.
+	Settings []string
+}
 
 // Server is one server's process. Its fields are given; a zero one has none.
 type Server struct {
@@ -41,7 +53,7 @@ func (s *Server) Start(t redistest.TB) {
 	}
 	s.cmd = exec.Command(s.Command[0], s.Command[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	bind(s.cmd)
+	Bind(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -58,11 +70,14 @@ func (s *Server) Kill() {
 	}
 }
 
+// PID is the process started last.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Signal is for a server that is to stand still, or to go on.
-func (s *Server) Signal(t *testing.T, sig syscall.Signal) {
+func (s *Server) Signal(t redistest.TB, sig syscall.Signal) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 }
 
@@ -101,8 +116,8 @@ func (s Servers) KillAll() {
 	}
 }
 
-// Ports are free ones.
-func Ports(t redistest.TB, n int) []int {
+// ports are free ones.
+func ports(t redistest.TB, n int) []int {
 	t.Helper()
 	found := make([]int, n)
 	for i := range found {
@@ -116,33 +131,15 @@ func Ports(t redistest.TB, n int) []int {
 	return found
 }
 
-// cleanups are run after all tests, the last first.
-var cleanups []func()
+// patience bounds what must happen; it says nothing about how fast.
+const patience = time.Minute
 
-// sharedTB stands in for a test, as what is shared outlives that.
-type sharedTB struct{ redistest.TB }
-
-func (sharedTB) Cleanup(f func()) { cleanups = append(cleanups, f) }
-
-// Shared has servers started once for all tests that do no harm to them, and stopped after all tests.
-type Shared[E any] struct {
-	once    sync.Once
-	servers *E
-}
-
-// Of returns them. start is called the first time, with a folder that is deleted after all tests.
-func (s *Shared[E]) Of(t *testing.T, start func(t redistest.TB, folder string) *E) *E {
+// await waits until check is true, or fails with what is wrong.
+func await(t redistest.TB, check func() bool, wrong func() string) {
 	t.Helper()
-	s.once.Do(func() {
-		folder, err := os.MkdirTemp("", "redlatch-engine-")
-		if err != nil {
-			t.Fatal(err)
+	for deadline := time.Now().Add(patience); !check(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v %s", patience, wrong())
 		}
-		cleanups = append(cleanups, func() { os.RemoveAll(folder) })
-		s.servers = start(sharedTB{t}, folder)
-	})
-	if s.servers == nil {
-		t.Fatal("the servers did not start")
 	}
-	return s.servers
 }

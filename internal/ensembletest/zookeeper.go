@@ -1,4 +1,4 @@
-package zookeeper_test
+package ensembletest
 
 import (
 	"bytes"
@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -26,23 +24,23 @@ const (
 	syncLimit = 4
 )
 
-// server is one process.
-type server struct {
-	enginetest.Server
+// ZooKeeperServer is one process.
+type ZooKeeperServer struct {
+	Server
 	id int
 	// links are the ways to the other servers when they lead, by their id.
 	links map[int]*redistest.Proxy
 }
 
-// ensemble is three servers.
-type ensemble struct {
-	enginetest.Servers
-	t       redistest.TB
-	servers []*server
+// ZooKeeper is three servers.
+type ZooKeeper struct {
+	Servers
+	t   redistest.TB
+	All []*ZooKeeperServer
 }
 
-// missing says what of the servers is not installed.
-func missing() string {
+// ZooKeeperMissing says what of ZooKeeper is not installed.
+func ZooKeeperMissing() string {
 	if _, err := exec.LookPath("java"); err != nil || runtime.GOOS == "windows" {
 		return "there is no java: ./setup.sh installs it"
 	}
@@ -52,15 +50,15 @@ func missing() string {
 	return ""
 }
 
-// newEnsemble starts three servers, which are stopped after the test.
-func newEnsemble(t redistest.TB, folder string, lines ...string) *ensemble {
+// NewZooKeeper starts three servers, which are stopped after the test. It returns when all serve.
+func NewZooKeeper(t redistest.TB, o Options) *ZooKeeper {
 	t.Helper()
 	const n = 3
-	e := &ensemble{t: t}
-	p := enginetest.Ports(t, 3*n)
+	e := &ZooKeeper{t: t}
+	p := ports(t, 3*n)
 	for i := range n {
-		s := &server{id: i + 1, links: make(map[int]*redistest.Proxy)}
-		s.Port, s.Folder = p[3*i], filepath.Join(folder, fmt.Sprint("server", i+1))
+		s := &ZooKeeperServer{id: i + 1, links: make(map[int]*redistest.Proxy)}
+		s.Port, s.Folder = p[3*i], filepath.Join(o.Folder, fmt.Sprint("server", i+1))
 		s.Command = []string{
 			"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(s.Folder, "log4j.properties"),
 			"-cp", jars + "/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Folder, "zoo.cfg"),
@@ -72,27 +70,27 @@ func newEnsemble(t redistest.TB, folder string, lines ...string) *ensemble {
 		}
 		for j := range n {
 			quorum := p[3*j+1]
-			if i != j {
+			if i != j && !o.Direct {
 				link := redistest.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", quorum))
-				s.links[j+1], quorum = link, redistestPort(t, link)
+				s.links[j+1], quorum = link, port(t, link)
 			}
 			config = append(config, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", j+1, quorum, p[3*j+2]))
 		}
-		e.servers, e.Servers = append(e.servers, s), append(e.Servers, &s.Server)
+		e.All, e.Servers = append(e.All, s), append(e.Servers, &s.Server)
 		if err := os.MkdirAll(s.Folder, 0o700); err != nil {
 			t.Fatalf("%v", err)
 		}
 		s.write(t, "myid", fmt.Sprint(s.id))
-		s.write(t, "zoo.cfg", strings.Join(append(config, lines...), "\n")+"\n")
+		s.write(t, "zoo.cfg", strings.Join(append(config, o.Settings...), "\n")+"\n")
 		s.write(t, "log4j.properties", "log4j.rootLogger=WARN, A\nlog4j.appender.A=org.apache.log4j.ConsoleAppender\nlog4j.appender.A.layout=org.apache.log4j.SimpleLayout\n")
 	}
 	t.Cleanup(e.KillAll)
 	e.StartAll(t)
-	e.awaitServing()
+	e.AwaitServing()
 	return e
 }
 
-func redistestPort(t redistest.TB, p *redistest.Proxy) int {
+func port(t redistest.TB, p *redistest.Proxy) int {
 	addr, err := net.ResolveTCPAddr("tcp", p.Addr())
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -100,7 +98,7 @@ func redistestPort(t redistest.TB, p *redistest.Proxy) int {
 	return addr.Port
 }
 
-func (s *server) write(t redistest.TB, name, text string) {
+func (s *ZooKeeperServer) write(t redistest.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.Folder, name), []byte(text), 0o600); err != nil {
 		t.Fatalf("%v", err)
@@ -108,7 +106,7 @@ func (s *server) write(t redistest.TB, name, text string) {
 }
 
 // mode is what a server says it is: "leader", "follower", "standalone", or "" while it serves nobody.
-func (s *server) mode() string {
+func (s *ZooKeeperServer) mode() string {
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	if err != nil {
 		return ""
@@ -123,26 +121,22 @@ func (s *server) mode() string {
 	return mode
 }
 
-// awaitServing waits until all servers that run serve clients.
-func (e *ensemble) awaitServing() {
+// AwaitServing waits until all servers that run serve clients.
+func (e *ZooKeeper) AwaitServing() {
 	e.t.Helper()
-	deadline := time.Now().Add(2 * enginetest.Patience)
-	for _, s := range e.servers {
-		for s.Running() && s.mode() == "" {
-			if time.Now().After(deadline) {
-				e.t.Fatalf("server %d does not serve:\n%s", s.id, s.Said())
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+	for _, s := range e.All {
+		await(e.t, func() bool { return !s.Running() || s.mode() != "" }, func() string {
+			return fmt.Sprintf("server %d does not serve:\n%s", s.id, s.Said())
+		})
 	}
 }
 
-// leader returns the leader, and the others.
-func (e *ensemble) leader(t *testing.T) (leader *server, followers []*server) {
-	t.Helper()
-	enginetest.Await(t, "there is a leader", func() bool {
+// Leader returns the leader, and the others.
+func (e *ZooKeeper) Leader() (leader *ZooKeeperServer, followers []*ZooKeeperServer) {
+	e.t.Helper()
+	await(e.t, func() bool {
 		leader, followers = nil, nil
-		for _, s := range e.servers {
+		for _, s := range e.All {
 			if s.Running() && s.mode() == "leader" {
 				leader = s
 			} else {
@@ -150,46 +144,32 @@ func (e *ensemble) leader(t *testing.T) (leader *server, followers []*server) {
 			}
 		}
 		return leader != nil
-	})
+	}, func() string { return "there is no leader" })
 	return leader, followers
 }
 
-// part cuts a follower off from the others, or joins it again. It goes on answering its clients
-// until it notices.
-func (s *server) part(on bool) {
-	for _, link := range s.links {
-		link.BlackHole(redistest.Both, on)
+// Part cuts a server off from the others, or joins it again. A follower goes on answering its
+// clients until it notices.
+func (e *ZooKeeper) Part(cut *ZooKeeperServer, on bool) {
+	for _, s := range e.All {
+		for id, link := range s.links {
+			if s == cut || id == cut.id {
+				link.BlackHole(redistest.Both, on)
+			}
+		}
 	}
 }
 
-// KillLeader implements enginetest.Ensemble.
-func (e *ensemble) KillLeader(t *testing.T) {
-	t.Helper()
-	leader, _ := e.leader(t)
+// KillLeader kills the leader once there is one.
+func (e *ZooKeeper) KillLeader() {
+	e.t.Helper()
+	leader, _ := e.Leader()
 	leader.Kill()
 }
 
-// shared is the ensemble of the tests that do no harm to it.
-var shared enginetest.Shared[ensemble]
-
-func common(t *testing.T) *ensemble {
-	t.Helper()
-	skipWithout(t)
-	return shared.Of(t, func(t redistest.TB, folder string) *ensemble { return newEnsemble(t, folder) })
-}
-
-// longSessions is the setting that enginetest.Patient needs.
-const longSessions = "maxSessionTimeout=60000"
-
-func own(t *testing.T, lines ...string) *ensemble {
-	t.Helper()
-	skipWithout(t)
-	return newEnsemble(t, t.TempDir(), lines...)
-}
-
-func skipWithout(t *testing.T) {
-	t.Helper()
-	if why := missing(); why != "" {
-		t.Skip(why)
-	}
+// LeaderPID is the leader's process, once there is one.
+func (e *ZooKeeper) LeaderPID() int {
+	e.t.Helper()
+	leader, _ := e.Leader()
+	return leader.PID()
 }

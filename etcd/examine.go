@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
+)
+
+// examineTime bounds the look at a cluster.
+const examineTime = 5 * time.Second
+
+// Examine looks at a cluster and says what is wrong with it, for operators and health checks. It is to be
+// given what clients are opened with. It changes nothing.
+//
+// It waits for all endpoints, five seconds at most, or for ctx: what cannot be had is in the report. The
+// error wraps redlatch.ErrInvalid when a setting cannot work; then nothing was sent. With a User it is
+// that of OpenWith where servers cannot be reached or refuse the user.
+func Examine(ctx context.Context, config redlatch.Config, c Cluster) (doctor.Ensemble, error) {
+	c, err := checked(config, c)
+	if err != nil {
+		return doctor.Ensemble{}, err
+	}
+	client, err := dial(config, c)
+	if err != nil {
+		return doctor.Ensemble{}, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, examineTime)
+	defer cancel()
+	x := &examination{
+		client: client, prefix: c.Prefix, names: make(map[uint64]string), status: make([]*clientv3.StatusResponse, len(c.Endpoints)),
+		report: doctor.Ensemble{Members: make([]doctor.Member, len(c.Endpoints))},
+	}
+	var all sync.WaitGroup
+	for i, endpoint := range c.Endpoints {
+		all.Go(func() { x.status[i], x.report.Members[i] = x.ask(ctx, endpoint) })
+	}
+	all.Go(func() { x.why, x.said = x.look(ctx) })
+	all.Go(func() { x.members, x.unlisted = client.MemberList(ctx) })
+	all.Go(func() { x.alarms, x.unheard = client.AlarmList(ctx) })
+	all.Wait()
+	x.judge()
+	return x.report, nil
+}
+
+type examination struct {
+	client *clientv3.Client
+	prefix string
+	report doctor.Ensemble
+	// status is what each endpoint says, or nil, and names are the endpoints by member.
+	status []*clientv3.StatusResponse
+	names  map[uint64]string
+	// why the prefix cannot be used, as a majority has it, if so; said: servers have said so.
+	why               error
+	said              bool
+	members           *clientv3.MemberListResponse
+	alarms            *clientv3.AlarmResponse
+	unlisted, unheard error
+}
+
+// ask asks one endpoint what it is.
+func (x *examination) ask(ctx context.Context, endpoint string) (*clientv3.StatusResponse, doctor.Member) {
+	m := doctor.Member{Address: endpoint}
+	status, err := x.client.Status(ctx, endpoint)
+	if err != nil {
+		m.Err = err
+		return nil, m
+	}
+	m.Version, m.Role = status.Version, "follower"
+	switch {
+	case status.IsLearner:
+		m.Role = "learner"
+	case status.Leader == status.Header.GetMemberId():
+		m.Role = "leader"
+	}
+	return status, m
+}
+
+// look reads the prefix as a majority has it. It returns why it cannot be used, and whether servers have
+// said so.
+func (x *examination) look(ctx context.Context) (why error, said bool) {
+	r, err := x.client.Get(ctx, x.prefix)
+	if err != nil {
+		return err, refuses(err)
+	}
+	if len(r.Kvs) == 0 { // the first client makes it
+		return nil, false
+	}
+	_, err = baseOf(x.prefix, string(r.Kvs[0].Value))
+	return err, err != nil
+}
+
+// judge says what is wrong.
+func (x *examination) judge() {
+	x.judgeWhole()
+	for i, m := range x.report.Members {
+		status := x.status[i]
+		if status == nil {
+			x.add(false, m.Address, "it cannot be asked: "+m.Err.Error(), "see that it runs, and that this machine may connect to it")
+			continue
+		}
+		if same := x.names[status.Header.GetMemberId()]; same != "" {
+			x.add(false, m.Address, "it is the same member as "+same, "name each once")
+		}
+		x.names[status.Header.GetMemberId()] = m.Address
+		if status.Leader == 0 {
+			x.add(false, m.Address, "it has no leader", "see that it reaches the other members")
+		}
+		if status.IsLearner {
+			x.add(false, m.Address, "it is a learner, which serves no client", "promote it, or name another member")
+		}
+		if defect, remedy := defectOf(m.Version); defect != "" {
+			x.add(true, m.Address, "version "+m.Version+" "+defect, remedy)
+		}
+	}
+	if x.alarms == nil {
+		return
+	}
+	for _, alarm := range x.alarms.Alarms {
+		switch alarm.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			x.add(true, x.names[alarm.MemberID], "alarm NOSPACE: its data has reached the quota, and the cluster takes no write: no lock can be had",
+				"compact and defragment it or raise --quota-backend-bytes, then etcdctl alarm disarm")
+		case etcdserverpb.AlarmType_CORRUPT:
+			x.add(true, x.names[alarm.MemberID], "alarm CORRUPT: its data differs from the others': two may hold one lock", "replace the member, then etcdctl alarm disarm")
+		}
+	}
+}
+
+// judgeWhole looks at the cluster.
+func (x *examination) judgeWhole() {
+	switch x.report.Quorum = x.why == nil || x.said; {
+	case x.said:
+		x.add(true, "", x.why.Error(), "mend that, or what clients are opened with")
+	case x.why != nil:
+		x.add(true, "", "no majority of the cluster answers: no lock can be had: "+x.why.Error(), "bring back members until a majority runs")
+	}
+	if x.unlisted != nil || x.members == nil {
+		return
+	}
+	voting := 0
+	for _, m := range x.members.Members {
+		if !m.IsLearner {
+			voting++
+		}
+	}
+	switch {
+	case voting == 1:
+		x.add(false, "", "the cluster is one member: while it is down no lock can be had, and what its disk loses is lost", "run three or five, of which a majority may go on")
+	case voting%2 == 0:
+		x.add(false, "", fmt.Sprintf("the cluster has %d voting members: one more than %d may not be down, as with one fewer", voting, voting/2-1), "run an odd number")
+	}
+}
+
+func (x *examination) add(unusable bool, member, text, remedy string) {
+	x.report.Problems = append(x.report.Problems, doctor.Problem{Unusable: unusable, Member: member, Text: text, Remedy: remedy})
+}
+
+// defectOf says what is wrong with a version for locks, if anything is known.
+func defectOf(version string) (defect, remedy string) {
+	var major, minor, patch int
+	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	switch {
+	case major < 3 || major == 3 && minor < 4:
+		return "is older than those that this library is tested with", "use 3.4 or later"
+	case major == 3 && minor == 5 && patch < 3:
+		return "may lose committed writes on a member that is killed under load: two may hold one lock", "use 3.5.3 or later"
+	}
+	return "", ""
+}

@@ -1,9 +1,0 @@
-package enginetest
-
-import (
-	"os/exec"
-	"syscall"
-)
-
-// bind has a server die with the tests.
-func bind(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package enginetest
-
-import "os/exec"
-
-func bind(*exec.Cmd) {}

@@ -1,0 +1,228 @@
+package enginetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// detach has a client take a lock, and give it up to the program that has its id.
+func detach(t *testing.T, c *redlatch.Client, name string) (id string, lock *redlatch.Lock) {
+	t.Helper()
+	lock = Lock(t, c, name)
+	id, err := lock.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id, lock
+}
+
+// is fails the test unless a one-shot call said what is wanted.
+func is(t *testing.T, want bool) func(bool, error) {
+	t.Helper()
+	return func(got bool, err error) {
+		t.Helper()
+		if got != want || err != nil {
+			t.Fatalf("got %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+// extendByID extends a lock by its id, and returns until when it is held at least. On a busy machine a
+// client may have to make sure of its session first.
+func extendByID(t *testing.T, c *redlatch.Client, name, id string) (until time.Time) {
+	t.Helper()
+	Await(t, "it is extended", func() bool {
+		until = time.Now().Add(TTL * 98 / 100)
+		extended, err := oneshot.New(c).Extend(t.Context(), name, id, TTL)
+		if err == nil && !extended || err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Fatalf("extend: %v, %v", extended, err)
+		}
+		return err == nil
+	})
+	return until
+}
+
+// Detach tests a lock that outlives its client: others extend it by its id, and release it.
+func (e Engine) Detach(t *testing.T) {
+	t.Parallel()
+	ctx, servers, root := t.Context(), e.Common(t), Root(t)
+	first, other := e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	id, lock := detach(t, first, "name")
+	if err := lock.Unlock(ctx); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("detached, it is unlocked: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	shots := oneshot.New(other)
+	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != id || h.Holder.Label == "" || h.Left <= 0 || h.Left > TTL {
+		t.Errorf("held by %+v, %v", h, err)
+	}
+	extendByID(t, other, "name", id)
+	is(t, false)(shots.Extend(ctx, "name", id+"x", TTL))
+	is(t, false)(shots.Extend(ctx, "nobody's", id, TTL))
+	is(t, false)(shots.Release(ctx, "name", id+"x"))
+	if _, err := other.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("it is held, and tried: %v", err)
+	}
+	third := e.open(t, Config, servers, root)
+	is(t, true)(oneshot.New(third).Release(ctx, "name", id))
+	is(t, false)(shots.Release(ctx, "name", id))
+	is(t, false)(shots.Extend(ctx, "name", id, TTL))
+	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != "" {
+		t.Errorf("released, it is held by %+v, %v", h, err)
+	}
+	next, err := third.TryLock(ctx, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.Token() <= lock.Token() {
+		t.Errorf("the token %d after %d", next.Token(), lock.Token())
+	}
+	Unlock(t, next)
+}
+
+// DetachedEnds tests that a lock which nobody extends ends for those who try once, and not before its
+// TTL has passed: when that is over where its client lives on, and with the session where not.
+func (e Engine) DetachedEnds(t *testing.T) {
+	t.Parallel()
+	servers := e.Common(t)
+	for name, lives := range map[string]bool{"its client lives": true, "its client has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := Root(t)
+			client := e.open(t, Config, servers, root)
+			_, lock := detach(t, client, "name")
+			if !lives {
+				client.Close()
+			}
+			next := e.awaitTry(t, servers, root)
+			if early := time.Until(lock.Until()); early > 0 {
+				t.Errorf("another has it %v before the end of its validity", early)
+			}
+			Unlock(t, next)
+		})
+	}
+}
+
+// awaitTry makes single tries, each by a client that knows nothing of the others, until one has the
+// lock "name".
+func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *redlatch.Lock) {
+	t.Helper()
+	Await(t, "a single try has it", func() bool {
+		client := e.open(t, Config, servers, root)
+		l, err := client.TryLock(t.Context(), "name")
+		if errors.Is(err, redlatch.ErrHeld) {
+			client.Close()
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = l
+		return true
+	})
+	return next
+}
+
+// ExtendedByID has a lock be extended from elsewhere while its first client lives on, another waits and
+// others try: none of them ends it.
+func (e Engine) ExtendedByID(t *testing.T) {
+	t.Parallel()
+	ctx, servers, root := t.Context(), e.Common(t), Root(t)
+	id, _ := detach(t, e.open(t, Config, servers, root), "name")
+	next := LockIn(t, e.open(t, Config, servers, root), "name")
+	client, try := e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	var until time.Time
+	for range 5 {
+		until = extendByID(t, client, "name", id)
+		for time.Until(until) > TTL/2 {
+			if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	got := <-next
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if early := until.Sub(got.At); early > 0 {
+		t.Errorf("who waits has it %v before the end", early)
+	}
+	Unlock(t, got.Lock)
+}
+
+// HolderIsExtendedByID has another extend a lock whose holder renews it, and go: the lock stays the
+// holder's, and that of its next caller.
+func (e Engine) HolderIsExtendedByID(t *testing.T) {
+	t.Parallel()
+	ctx, servers, root := t.Context(), e.Common(t), Root(t)
+	holder, other, try := e.open(t, Config, servers, root), e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	held := Lock(t, holder, "name")
+	h, err := oneshot.New(other).Inspect(ctx, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	extendByID(t, other, "name", h.Holder.ID)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	next := LockIn(t, holder, "name")
+	for start := time.Now(); time.Since(start) < 4*TTL; time.Sleep(20 * time.Millisecond) { // the other's session has ended
+		if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatal(err)
+		}
+		if err := held.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Unlock(t, held)
+	got := <-next
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatal(err)
+	}
+	Unlock(t, got.Lock)
+}
+
+// List tests who holds, and who waits.
+func (e Engine) List(t *testing.T) {
+	t.Parallel()
+	ctx, servers, root := t.Context(), e.Common(t), Root(t)
+	named := Config
+	named.Label = "the holder"
+	client := e.open(t, named, servers, root)
+	named.Label = "the waiter"
+	held := Lock(t, client, "shop/a b/1")
+	Lock(t, client, "shop/2")
+	Lock(t, client, "other")
+	Unlock(t, Lock(t, client, "shop/free"))
+	LockIn(t, e.open(t, named, servers, root), "shop/2")
+	listed, answers, err := client.List(ctx, "shop/*")
+	if err != nil || len(listed) != 2 || len(answers) != 1 || answers[0].Err != nil {
+		t.Fatalf("%+v, %v, %v", listed, answers, err)
+	}
+	for i, want := range []redlatch.Listed{{Name: "shop/2", Waiting: []redlatch.Waiter{{Label: "the waiter"}}}, {Name: "shop/a b/1"}} {
+		got := listed[i]
+		if got.Name != want.Name || got.Holder.Label != "the holder" || got.Holder.Since.IsZero() || got.Nodes != 1 || got.Foreign || got.Left <= 0 || got.Left > TTL || len(got.Waiting) != len(want.Waiting) {
+			t.Errorf("%+v", got)
+		}
+	}
+	if waiting, err := client.Waiters(ctx, "shop/2"); err != nil || len(waiting) != 1 || waiting[0].Label != "the waiter" {
+		t.Errorf("waiting: %v, %v", waiting, err)
+	}
+	if waiting, err := client.Waiters(ctx, "nobody's"); err != nil || len(waiting) != 0 {
+		t.Errorf("waiting for nothing: %v, %v", waiting, err)
+	}
+	if _, _, err := client.List(ctx, "["); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("a pattern that is none: %v", err)
+	}
+	Unlock(t, held)
+}

@@ -1,0 +1,142 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// shelf is a node that keeps several keys, each as a server does.
+type shelf map[string]*server
+
+func (s shelf) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	return s[r.ID].Acquire(ctx, r)
+}
+func (s shelf) Extend(ctx context.Context, r vote.Extend) vote.Answer { return s[r.ID].Extend(ctx, r) }
+func (s shelf) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
+	return s[r.ID].Confirm(ctx, r)
+}
+func (s shelf) Repair(ctx context.Context, r vote.Extend) vote.Answer { return s[r.ID].Repair(ctx, r) }
+func (s shelf) Release(ctx context.Context, r vote.Release) vote.Answer {
+	return s[r.ID].Release(ctx, r)
+}
+
+func (s shelf) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer {
+	answers := make([]vote.Answer, len(batch))
+	for i, r := range batch {
+		answers[i] = s.Extend(ctx, r)
+	}
+	return answers
+}
+
+// shelves has so many leases on three nodes, and what keeps them.
+func shelves(t *testing.T, n int) (nodes []shelf, e *Engine, leases []*Lease) {
+	t.Helper()
+	nodes = []shelf{{}, {}, {}}
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint("lease-", i)
+		for _, node := range nodes {
+			node[ids[i]] = newServer()
+			t.Cleanup(node[ids[i]].close)
+		}
+	}
+	e = New([]Voter{nodes[0], nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+	t.Cleanup(e.Close)
+	for _, id := range ids {
+		leases = append(leases, acquired(t, e, id))
+	}
+	rest()
+	return nodes, e, leases
+}
+
+// What happens to one lease of a batch is nothing to the others.
+func TestExtendBatchEndsOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 5)
+		for _, node := range nodes[:2] {
+			node["lease-1"].set(func(s *server) { s.id = "" })
+			node["lease-2"].set(func(s *server) { s.down = true })
+		}
+		leases[3].Release()
+		rest()
+		batch := make([]Renewal, len(leases))
+		for i, l := range leases {
+			batch[i] = Renewal{Lease: l, TTL: 10 * time.Second}
+		}
+		batch[4].TTL = 20 * time.Second
+		start := time.Now()
+		e.ExtendBatch(batch, 0)
+		rest()
+		for i, want := range []Extension{Extended, Missed, Missed, Over, Extended} {
+			if batch[i].End != want {
+				t.Errorf("lease %d: %v, want %v: %v", i, batch[i].End, want, batch[i].Answers)
+			}
+		}
+		for _, i := range []int{0, 4} {
+			if valid, ttl := leases[i].Until().Mono.Sub(start), batch[i].TTL; valid != ttl-Drift(ttl) {
+				t.Errorf("lease %d is valid for %v from the send", i, valid)
+			}
+		}
+		if !leases[1].Impossible() || leases[2].Impossible() {
+			t.Error("two nodes have said of lease 1 alone that it is not there")
+		}
+	})
+}
+
+// A lease that its holder extends at the moment is left out, and not waited for.
+func TestExtendBatchLeavesOutWhatIsBeingExtended(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 2)
+		for _, node := range nodes {
+			node["lease-0"].set(func(s *server) { s.lost = true })
+		}
+		holder := make(chan Extension)
+		go func() {
+			end, _ := leases[0].Extend(t.Context(), 10*time.Second)
+			holder <- end
+		}()
+		synctest.Wait()
+		batch := []Renewal{{Lease: leases[0], TTL: 10 * time.Second}, {Lease: leases[1], TTL: 10 * time.Second}}
+		e.ExtendBatch(batch, time.Minute)
+		if batch[0].End != Missed || batch[1].End != Extended {
+			t.Errorf("ended %v and %v", batch[0].End, batch[1].End)
+		}
+		if end := <-holder; end != Missed {
+			t.Errorf("the holder's own ended %v", end)
+		}
+	})
+}
+
+// A release does not wait for long until others' extensions are over on a node that hangs.
+func TestReleaseDuringExtendBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 2)
+		for _, node := range nodes {
+			node["lease-0"].set(func(s *server) { s.lost = true })
+		}
+		batch := []Renewal{{Lease: leases[0], TTL: 10 * time.Second}, {Lease: leases[1], TTL: 10 * time.Second}}
+		over := make(chan struct{})
+		go func() {
+			e.ExtendBatch(batch, time.Minute)
+			close(over)
+		}()
+		synctest.Wait()
+		start := time.Now()
+		leases[1].Release()
+		if took := time.Since(start); took > 2*stepTime {
+			t.Errorf("the release took %v", took)
+		}
+		<-over
+		if took := time.Since(start); took > 2*stepTime {
+			t.Errorf("the extension of the other was given up after %v", took)
+		}
+	})
+}

@@ -1,0 +1,30 @@
+-- Prolongs several keys if all are this holder's, and never shortens one.
+-- KEYS  of each: key, counter, next; then the admission
+-- ARGV  as of the extend step
+-- Answers 1; when one is another's {holder, remaining ms} of the first that is; 0 when one is gone;
+-- -1 when not admitted.
+local seen = redis.call('MGET', unpack(KEYS))
+-- rule: admission-read
+if not admitted(KEYS[#KEYS], seen[#KEYS], ARGV[6], redis.call('TIME')) then
+  return -1
+end
+local gone = false
+for i = 1, #KEYS - 3, 3 do
+  if seen[i] and seen[i] ~= ARGV[2] then
+    return {seen[i], redis.call('PTTL', KEYS[i])}
+  end
+  gone = gone or not seen[i]
+end
+-- rule: extend-never-creates
+-- rule: all-or-none
+if gone then
+  return 0
+end
+for i = 1, #KEYS - 3, 3 do
+  -- rule: extend-never-shortens
+  redis.call('PEXPIRE', KEYS[i], ARGV[3], 'GT')
+  if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[4]) then
+    redis.call('PSETEX', KEYS[i + 1], ARGV[5], ARGV[4])
+  end
+end
+return 1

@@ -1,0 +1,27 @@
+-- Gives several keys back to a holder whose quorum stands, on a node that lost some of them.
+-- Not where one is another's, nor where a later holder of one has been.
+-- KEYS  of each: key, counter, next; then the admission
+-- ARGV  as of the repair step
+-- Answers 1 or 0; -1 when not admitted.
+local seen = redis.call('MGET', unpack(KEYS))
+-- rule: admission-read
+if not admitted(KEYS[#KEYS], seen[#KEYS], ARGV[6], redis.call('TIME')) then
+  return -1
+end
+for i = 1, #KEYS - 3, 3 do
+  -- rule: repair-only-empty
+  if seen[i] and seen[i] ~= ARGV[2] or not seen[i] and (tonumber(seen[i + 1]) or 0) > tonumber(ARGV[4]) then
+    return 0
+  end
+end
+for i = 1, #KEYS - 3, 3 do
+  if seen[i] then
+    redis.call('PEXPIRE', KEYS[i], ARGV[3], 'GT')
+  elseif not redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3], 'NX') then
+    return 0 -- of another type; the holder's release deletes what was given back
+  end
+  if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[4]) then
+    redis.call('PSETEX', KEYS[i + 1], ARGV[5], ARGV[4])
+  end
+end
+return 1

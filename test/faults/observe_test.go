@@ -1,0 +1,199 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// sight is what an observer was yielded.
+type sight struct {
+	holder redlatch.Holder
+	err    error
+}
+
+func (s sight) String() string {
+	if s.err != nil {
+		return s.err.Error()
+	}
+	return fmt.Sprintf("%q", s.holder.ID)
+}
+
+// observe observes the lock of the test's name until the test is over.
+func observe(t *testing.T, client *redlatch.Client) <-chan sight {
+	ctx, cancel := context.WithCancel(t.Context())
+	sights := make(chan sight, 1000)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for holder, err := range client.Observe(ctx, t.Name()) {
+			sights <- sight{holder, err}
+		}
+	})
+	t.Cleanup(func() { cancel(); over.Wait() })
+	return sights
+}
+
+// awaitSight waits for one that is as wanted, and returns those before it.
+func awaitSight(t *testing.T, sights <-chan sight, what string, wanted func(sight) bool) (before []sight) {
+	t.Helper()
+	for deadline := time.After(locktest.Patience); ; {
+		select {
+		case s := <-sights:
+			if wanted(s) {
+				return before
+			}
+			before = append(before, s)
+		case <-deadline:
+			t.Fatalf("after %v, %s is not told", before, what)
+		}
+	}
+}
+
+func sightOf(label string) func(sight) bool {
+	return func(s sight) bool { return s.err == nil && s.holder.Label == label }
+}
+
+// While no quorum answers that is told, once; then who holds the lock, also if it is the same. With
+// a minority away nothing is told, whichever that is.
+func TestObserverOfFewNodes(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	watched := locktest.Through(c, locktest.ProxyURLs(proxies)...)
+	watched.NodeTimeout = 200 * time.Millisecond
+	holder := locktest.Open(t, c)
+	sights := observe(t, locktest.Open(t, watched))
+	awaitSight(t, sights, "nobody", sightOf(""))
+	for i, p := range proxies {
+		p.BlackHole(redistest.Both, true)
+		lock := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel(fmt.Sprint("holder ", i)))
+		awaitSight(t, sights, "who locks while a node is away", sightOf(fmt.Sprint("holder ", i)))
+		locktest.Unlock(t, lock)
+		awaitSight(t, sights, "nobody", sightOf(""))
+		p.BlackHole(redistest.Both, false)
+	}
+	lock := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("a"))
+	awaitSight(t, sights, "a", sightOf("a"))
+	for _, p := range proxies {
+		p.BlackHole(redistest.Both, true)
+	}
+	awaitSight(t, sights, "no quorum", func(s sight) bool { return errors.Is(s.err, redlatch.ErrNoQuorum) })
+	time.Sleep(3 * time.Second) // two looks, of which neither tells it again
+	for _, p := range proxies {
+		p.BlackHole(redistest.Both, false)
+	}
+	for _, s := range awaitSight(t, sights, "a", sightOf("a")) {
+		t.Errorf("before the same again: %v", s)
+	}
+	locktest.Unlock(t, lock)
+}
+
+// The arbiter, which is looked at, dies while nobody holds the lock, and before that while somebody
+// does.
+func TestObserverWithoutItsNode(t *testing.T) {
+	t.Parallel()
+	for arbiter := range 3 {
+		t.Run(fmt.Sprint("without node ", arbiter), func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.Nodes(t, 3, redistest.Options{})
+			c := locktest.Config(redistest.URLs(nodes)...)
+			holder := locktest.Open(t, c)
+			sights := observe(t, locktest.Open(t, c))
+			lock := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("a"))
+			awaitSight(t, sights, "a", sightOf("a"))
+			nodes[arbiter].Kill()
+			locktest.Unlock(t, lock)
+			awaitSight(t, sights, "nobody", sightOf(""))
+			lock = locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("b"))
+			awaitSight(t, sights, "b", sightOf("b"))
+			locktest.Unlock(t, lock)
+		})
+	}
+}
+
+// A server comes back with old data, as a replica that lacks the last writes does when it is
+// promoted: its leader is not told after the one that was seen meanwhile.
+func TestObserverDoesNotGoBack(t *testing.T) {
+	t.Parallel()
+	for i := range 4 {
+		n, forgotten := []int{1, 3}[i%2], i >= 2
+		t.Run(fmt.Sprintf("N=%d, without counters %t", n, forgotten), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, n)
+			c := locktest.Config(redistest.URLs(nodes)...)
+			holder := locktest.Open(t, c)
+			sights := observe(t, locktest.Open(t, c))
+			counter := "redlatch:{" + t.Name() + "}:token:" + t.Name()
+			type record struct{ id, token string }
+			old := make([]record, n)
+			first := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("first"))
+			awaitSight(t, sights, "the first", sightOf("first"))
+			for i, s := range nodes {
+				locktest.Await(t, "all nodes have the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+				old[i] = record{locktest.Value(t, s, t.Name()), locktest.Value(t, s, counter)}
+			}
+			locktest.Unlock(t, first)
+			second := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("second"), redlatch.WithoutRenewal())
+			awaitSight(t, sights, "the second", sightOf("second"))
+			for i, s := range nodes {
+				locktest.Do(t, s, "SET", counter, old[i].token)
+				if forgotten { // as that of one who has held for longer than it is kept
+					locktest.Do(t, s, "DEL", counter)
+				}
+				locktest.Do(t, s, "SET", t.Name(), old[i].id, "PX", "4000")
+			}
+			// The old key ends by itself; by then it was looked at several times.
+			for _, s := range awaitSight(t, sights, "nobody", sightOf("")) {
+				if s.holder.Label == "first" {
+					t.Errorf("told after the second: %v", s)
+				}
+			}
+			_ = second.Unlock(t.Context()) // it is lost
+			locktest.Unlock(t, locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("third")))
+		})
+	}
+}
+
+// One who holds a lock and renews it costs an observer one GET on one node each time, and the other
+// nodes nothing.
+func TestObserverOfARenewal(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	c.TTL = time.Second
+	events := new(locktest.Events)
+	config := c
+	config.Observer = events
+	lock := locktest.TryLock(t, locktest.Open(t, config), t.Name(), redlatch.WithLabel("a"))
+	sights := observe(t, locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)))
+	awaitSight(t, sights, "a", sightOf("a"))
+	count := func(command string) (sum, busiest int) {
+		for _, p := range proxies {
+			n := p.Commands()[command]
+			sum, busiest = sum+n, max(busiest, n)
+		}
+		return sum, busiest
+	}
+	reads, _ := count("MGET")
+	gets, _ := count("GET")
+	start, renewals := time.Now(), func() int { return len(locktest.EventsOf[redlatch.LockExtended](events)) }
+	before := renewals()
+	locktest.Await(t, "renewed a few times", func() bool { return renewals()-before >= 6 || lock.Err() != nil })
+	all, busiest := count("GET")
+	if woken := all - gets; lock.Err() == nil && (woken < 2 || woken > renewals()-before+2+int(time.Since(start)/time.Second)) {
+		t.Errorf("%d GET for %d renewals in %v", woken, renewals()-before, time.Since(start))
+	}
+	if after, _ := count("MGET"); lock.Err() == nil && (after != reads || all-busiest > gets) {
+		t.Errorf("the other nodes: %d MGET, %d GET", after-reads, all-busiest)
+	}
+	locktest.Unlock(t, lock)
+}

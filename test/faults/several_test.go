@@ -1,0 +1,185 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// severalNames are the names of a lock of several.
+func severalNames(t *testing.T) []string {
+	return []string{t.Name() + "/a", t.Name() + "/b", t.Name() + "/c"}
+}
+
+func awaitNone(t *testing.T, nodes []*redistest.Server, names []string) {
+	t.Helper()
+	for _, s := range nodes {
+		for _, name := range names {
+			locktest.AwaitValue(t, s, name, "")
+		}
+	}
+}
+
+// The servers acquire several names and their replies are lost: the try fails, all of its keys go, and
+// the next holds. So it is with the reply to the release.
+func TestRepliesOfSeveralAreLost(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for name, how := range locktest.Losses() {
+			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
+				t.Parallel()
+				nodes := locktest.Shared(t, n)
+				proxies := redistest.Proxies(t, nodes)
+				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+				names, wires := severalNames(t), locktest.Taps(proxies)
+				lose := func(step string) {
+					for _, w := range wires[:n/2+1] {
+						w.Lose(step, how)
+					}
+				}
+				found := func() { // a connection that lost a reply stays silent
+					for _, p := range proxies {
+						p.DropReplies(true)
+						p.DropReplies(false)
+					}
+				}
+				lose("acquire-all")
+				lock, err := client.TryLock(t.Context(), names[0], redlatch.WithAlso(names...))
+				if lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) {
+					t.Fatalf("held %t, %v", lock != nil, err)
+				}
+				found()
+				awaitNone(t, nodes, names)
+				lock = locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...))
+				lose("release-all")
+				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
+					t.Errorf("unlock: %v", err)
+				}
+				found()
+				awaitNone(t, nodes, names)
+				for _, w := range wires {
+					w.CheckOnce(t, "acquire-all", "confirm-all", "extend-all", "repair-all")
+				}
+			})
+		}
+	}
+}
+
+// With one of three nodes down several names are locked, extended and released; when it is back
+// without what it had, an extension gives it all names.
+func TestSeveralWithANodeDown(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	names := severalNames(t)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	lock := locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...), redlatch.WithoutRenewal())
+	nodes[1].Kill()
+	locktest.Await(t, "extended by two", func() bool { return lock.Extend(t.Context(), 30*time.Second) == nil })
+	if err := nodes[1].RestartEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Await(t, "given back", func() bool {
+		if err := lock.Extend(t.Context(), 30*time.Second); err != nil && !locktest.Late(err) {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if locktest.Value(t, nodes[1], name) == "" {
+				return false
+			}
+		}
+		return true
+	})
+	nodes[2].Kill()
+	other := locktest.Open(t, locktest.Through(locktest.Config(), redistest.URLs(nodes)...))
+	for _, name := range names {
+		if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%s, with another node down: %v", name, err)
+		}
+	}
+	locktest.Unlock(t, lock)
+	awaitNone(t, nodes[:2], names)
+	next := locktest.TryLock(t, other, names[1], redlatch.WithAlso(names...))
+	if next.Token() <= lock.Token() {
+		t.Errorf("token %d follows %d", next.Token(), lock.Token())
+	}
+	locktest.Unlock(t, next)
+}
+
+// What a process that is killed has held of several names is free after its TTL, by which another waits.
+func TestSeveralOfACrashedHolder(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, n)
+			proxies := redistest.Proxies(t, nodes)
+			c := locktest.Config(locktest.ProxyURLs(proxies)...)
+			holder, other := locktest.Open(t, c), locktest.Open(t, locktest.Through(c, redistest.URLs(nodes)...))
+			names := severalNames(t)
+			lock := locktest.TryLock(t, holder, names[0], redlatch.WithAlso(names...), redlatch.WithTTL(time.Second))
+			until := lock.Until()
+			for _, p := range proxies { // nothing of the holder arrives any more
+				p.BlackHole(redistest.Requests, true)
+			}
+			next, err := other.LockAll(locktest.Within(t, locktest.Patience), []string{names[2], names[1]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := time.Now(); now.Before(until) {
+				t.Errorf("had by another %v before the end of the validity", until.Sub(now))
+			}
+			if next.Token() <= lock.Token() || lock.Err() == nil {
+				t.Errorf("token %d follows %d, which is %v", next.Token(), lock.Token(), lock.Err())
+			}
+			locktest.Unlock(t, next)
+		})
+	}
+}
+
+// A client of another library takes and releases one of the names with plain commands: it excludes a
+// lock of several, which is told when it lets go, and is excluded by it.
+func TestSeveralBesidePlainClients(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := locktest.SharedOf(t, binary, 3)
+		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		names := severalNames(t)
+		plain := func(name string) (granted int) {
+			for _, s := range nodes {
+				if locktest.Do(t, s, "SET", name, "plain", "NX", "PX", "60000") != nil {
+					granted++
+				}
+			}
+			return granted
+		}
+		if got := plain(names[1]); got != 3 {
+			t.Fatalf("the plain client has %d nodes", got)
+		}
+		report, waits := locktest.WhenWaiting(nil)
+		out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, names[0], redlatch.WithAlso(names...), report)
+		<-waits
+		release := func(name string) {
+			for _, s := range nodes {
+				locktest.Do(t, s, "EVAL", locktest.CompareAndDelete, "1", name, "plain")
+			}
+		}
+		release(names[1])
+		o := <-out
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		for _, name := range names {
+			if got := plain(name); got > 1 { // one may have been let go of after the lock was acquired
+				t.Errorf("%s: the plain client has %d nodes beside a holder", name, got)
+			}
+			release(name)
+		}
+		locktest.Unlock(t, o.Lock)
+		awaitNone(t, nodes, names)
+	})
+}

@@ -1,0 +1,150 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Detach implements hook.Store.
+func (s *store) Detach(key, id string) {
+	ensemble.Expiry{Run: s.run, Pause: s.pause, End: s.expire}.Start(s.leases, key, id)
+}
+
+// Prolong implements hook.Store.
+func (s *store) Prolong(ctx context.Context, r vote.Extend) vote.Answer {
+	a := s.move(ctx, r, false)
+	if a.Verdict == vote.NotOurs {
+		s.leases.Forget(r.ID)
+	} else {
+		s.Detach(r.Key, r.ID)
+	}
+	return a
+}
+
+// Drop implements hook.Store.
+func (s *store) Drop(ctx context.Context, r vote.Release) vote.Answer {
+	a := s.removeOnce(ctx, r.Key, r.ID, false)
+	if a.Verdict == vote.Granted {
+		s.leases.Forget(r.ID)
+	}
+	return a
+}
+
+// move extends a lease, in whatever session it is, and makes it anew in this one. A holder's is at
+// grantVersion and above, and one that was extended by its id alone at 0: the holder's next extension
+// finds that it was.
+func (s *store) move(ctx context.Context, r vote.Extend, holder bool) vote.Answer {
+	for range maxConflicts {
+		if err := s.await(ctx); err != nil {
+			return answer(err)
+		}
+		// What this server has may be older than what another has told somebody.
+		if _, err := do(ctx, s.session, r.ID, func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
+			return notAsked(err)
+		}
+		a, again := s.moveOnce(ctx, r, holder)
+		if !again {
+			return a
+		}
+	}
+	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}
+}
+
+// moveOnce makes one try. again: the lease has changed meanwhile.
+func (s *store) moveOnce(ctx context.Context, r vote.Extend, holder bool) (a vote.Answer, again bool) {
+	p := placeOf(s.root, r.Key)
+	c, err := s.contents(ctx, p)
+	switch {
+	case errors.Is(err, zk.ErrNoNode), err == nil && c.holder != r.ID:
+		return vote.Answer{Verdict: vote.NotOurs}, false
+	case err != nil:
+		return notAsked(err), false
+	}
+	data, stat, err := s.get(ctx, p.lease(r.ID), false)
+	if err != nil {
+		return notAsked(err), errors.Is(err, zk.ErrNoNode)
+	}
+	before, err := p.ttl(r.ID, data)
+	if err != nil {
+		return answer(err), false
+	}
+	// rule: extend-never-shortens
+	ttl := max(r.TTL, before)
+	if a, ok := s.keeps(ttl); !ok {
+		return a, false
+	}
+	text := []byte(strconv.FormatInt(s.leases.Lengthen(r.ID, ttl).Milliseconds(), 10))
+	ops := []any{
+		&zk.SetDataRequest{Path: string(p), Version: c.moves},
+		&zk.DeleteRequest{Path: p.lease(r.ID), Version: stat.Version}, &zk.DeleteRequest{Path: p.held(), Version: -1},
+		&zk.CreateRequest{Path: p.held(), Acl: s.acl, Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: p.lease(r.ID), Data: text, Acl: s.acl, Flags: zk.FlagEphemeral},
+	}
+	if holder {
+		ops = append(ops, &zk.SetDataRequest{Path: p.lease(r.ID), Data: text, Version: 0})
+	}
+	_, err = do(ctx, s.session, r.ID, func() ([]zk.MultiResponse, error) {
+		results, err := s.conn.Multi(ops...)
+		if err == nil && holder {
+			s.leases.Written(r.ID, grantVersion)
+		}
+		return results, err
+	})
+	switch {
+	case err == nil:
+		return vote.Answer{Verdict: vote.Granted, Token: r.Token}, false
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		return vote.Answer{}, true
+	}
+	return answer(err), false
+}
+
+// keeps reports whether the session is known to last for a ttl, or says why not.
+func (s *store) keeps(ttl time.Duration) (vote.Answer, bool) {
+	if s.outlasts(clock.System.Now(), ttl) {
+		return vote.Answer{}, true
+	}
+	s.mu.Lock()
+	lasts := s.touches.lasts
+	s.mu.Unlock()
+	if lasts < 2*ttl {
+		return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("%w: the lock is kept for %v, and this client's session lasts for %v: use a MaxTTL of %v", redlatch.ErrInvalid, ttl, lasts, ttl)}, false
+	}
+	return answer(errStale), false
+}
+
+// notAsked is the answer where err came before anything was asked for.
+func notAsked(err error) vote.Answer { return ensemble.NotAsked(answer(err)) }
+
+// expire deletes a lease of this session, at the version at which nobody has extended it. It reports
+// whether the lease is not there, or not this session's.
+func (s *store) expire(key, id string, over func() bool) bool {
+	if s.await(s.life) != nil {
+		return false
+	}
+	p := placeOf(s.root, key)
+	c, err := s.contents(s.life, p)
+	if err != nil || c.holder != id {
+		return err == nil || errors.Is(err, zk.ErrNoNode)
+	}
+	_, stat, err := s.get(s.life, p.lease(id), false)
+	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
+		return err == nil || errors.Is(err, zk.ErrNoNode)
+	}
+	if !over() {
+		return false
+	}
+	ops := append(p.unmoved(c), &zk.DeleteRequest{Path: p.lease(id), Version: stat.Version}, &zk.DeleteRequest{Path: p.held(), Version: -1})
+	_, err = do(s.life, s.session, id, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
+	return err == nil
+}

@@ -1,0 +1,180 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/ensemble"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// examineTime bounds the look at an ensemble.
+const examineTime = 5 * time.Second
+
+// Examine looks at an ensemble and says what is wrong with it, for operators and health checks. It is to
+// be given what clients are opened with. It changes nothing, but that it has a session meanwhile; each
+// server is asked for its version and role by the word srvr, which servers permit as they come.
+//
+// It waits for all servers, five seconds at most, or for ctx: what cannot be had is in the report. The
+// error wraps redlatch.ErrInvalid when a setting cannot work; then nothing was sent.
+func Examine(ctx context.Context, config redlatch.Config, e Ensemble) (doctor.Ensemble, error) {
+	config, err := settings(config)
+	if err == nil {
+		e, err = e.complete()
+	}
+	if err != nil {
+		return doctor.Ensemble{}, invalid(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, examineTime)
+	defer cancel()
+	x := &examination{Ensemble: e, dial: e.dialer(config.TLS), report: doctor.Ensemble{Members: make([]doctor.Member, len(e.Servers))}}
+	var all sync.WaitGroup
+	for i, address := range e.Servers {
+		all.Go(func() { x.report.Members[i] = x.ask(ctx, address) })
+	}
+	all.Go(func() { x.why, x.said = x.enter(ctx, config) })
+	all.Wait()
+	x.judge()
+	return x.report, nil
+}
+
+func settings(config redlatch.Config) (redlatch.Config, error) {
+	return ensemble.Settings(config, "ensemble", "the servers are named in Ensemble.Servers", "Ensemble.Root")
+}
+
+type examination struct {
+	Ensemble
+	dial   func(ctx context.Context, address string) (net.Conn, error)
+	report doctor.Ensemble
+	// why there is no session that can be used, if so; said: servers have said so.
+	why  error
+	said bool
+}
+
+var (
+	// errNotServing is what a server says that has no majority with it.
+	errNotServing = errors.New("it serves nobody: it has no majority of the ensemble with it")
+	// errNotPermitted is what is understood from a server that does not know the word.
+	errNotPermitted = errors.New("it does not say what it is")
+
+	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9]+\.[0-9]+\.[0-9]+[^ ,]*)`)
+	modeLine    = regexp.MustCompile(`(?m)^Mode: (\w+)`)
+)
+
+// ask asks one server what it is.
+func (x *examination) ask(ctx context.Context, address string) doctor.Member {
+	m := doctor.Member{Address: address}
+	conn, err := x.dial(ctx, address)
+	if err != nil {
+		m.Err = err
+		return m
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline)
+	}
+	var reply []byte
+	if _, err = io.WriteString(conn, "srvr"); err == nil {
+		reply, err = io.ReadAll(io.LimitReader(conn, 1<<16))
+	}
+	version, mode := versionLine.FindSubmatch(reply), modeLine.FindSubmatch(reply)
+	switch {
+	case version != nil && mode != nil:
+		m.Version, _, _ = strings.Cut(string(version[1]), "-")
+		m.Role = string(mode[1])
+	case strings.Contains(string(reply), "not currently serving"):
+		m.Err = errNotServing
+	case err != nil:
+		m.Err = err
+	default:
+		m.Err = errNotPermitted
+	}
+	return m
+}
+
+// enter has a session as clients have, which a majority answers, and looks at the root. It returns why
+// that is not possible, and whether servers have said so.
+func (x *examination) enter(ctx context.Context, config redlatch.Config) (why error, said bool) {
+	var s *session
+	s = newSession(2*config.MaxTTL, x.Ensemble, config.TLS, debugLog{slog.New(slog.DiscardHandler)}, func(string) {}, func() error {
+		if x.User != "" {
+			if err := s.conn.AddAuth("digest", []byte(x.User+":"+x.Password)); err != nil {
+				return err
+			}
+		}
+		if _, err := s.conn.Sync("/"); err != nil {
+			return err
+		}
+		data, _, err := s.conn.Get(x.Root)
+		switch {
+		case errors.Is(err, zk.ErrNoNode): // the first client makes it
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", x.Root, err)
+		}
+		if _, err = baseOf(x.Root, data); err != nil {
+			s.spoil(err)
+		}
+		return err
+	})
+	s.start()
+	defer s.close(false)
+	why = s.await(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return why, s.unfit != nil || answer(why).Verdict == vote.Refused
+}
+
+// judge says what is wrong.
+func (x *examination) judge() {
+	r := &x.report
+	add := func(unusable bool, member, text, remedy string) {
+		r.Problems = append(r.Problems, doctor.Problem{Unusable: unusable, Member: member, Text: text, Remedy: remedy})
+	}
+	switch r.Quorum = x.why == nil || x.said; {
+	case x.said:
+		add(true, "", x.why.Error(), "mend that, or what clients are opened with")
+	case x.why != nil:
+		add(true, "", "no server gives a session that a majority answers: no lock can be had", "bring back servers until a majority of the ensemble runs")
+	}
+	for _, m := range r.Members {
+		switch {
+		case errors.Is(m.Err, errNotPermitted):
+			add(false, m.Address, m.Err.Error()+": its version and role are not known", "add srvr to 4lw.commands.whitelist in its configuration")
+		case m.Err != nil:
+			add(false, m.Address, "it cannot be asked: "+m.Err.Error(), "see that it runs, that this machine may connect to it, and that it reaches the others")
+		default:
+			if defect, remedy := defectOf(m.Version); defect != "" {
+				add(true, m.Address, "version "+m.Version+" "+defect, remedy)
+			}
+			if m.Role == "standalone" {
+				add(false, m.Address, "it is a server alone: while it is down no lock can be had, and what its disk loses is lost", "run three or five, of which a majority may go on")
+			}
+		}
+	}
+}
+
+// defectOf says what is wrong with a version for locks, if anything is known.
+func defectOf(version string) (defect, remedy string) {
+	var major, minor, patch int
+	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	switch {
+	case major == 3 && minor < 5:
+		return "has no containers, in which locks are made", "use 3.5.5 or later"
+	case major == 3 && minor == 5 && patch < 5:
+		return "is an alpha or a beta release", "use 3.5.5 or later"
+	}
+	return "", ""
+}

@@ -1,0 +1,6 @@
+package zookeeper_test
+
+import "testing"
+
+func TestMove(t *testing.T)     { engine.Move(t) }
+func TestMoveLost(t *testing.T) { engine.MoveLost(t) }
