@@ -92,18 +92,21 @@ func severalWait(t *testing.T, s Stage) {
 			behind := locktest.LockIn(locktest.Within(t, locktest.Patience), client, held, report)
 			<-waits
 			locktest.Unlock(t, before)
-			o := <-out
-			if o.Err != nil {
-				t.Fatalf("%s, %s: %v", who, held, o.Err)
+			// A busy machine's caller may miss its turn, which the next in the queue then has.
+			for range 2 {
+				var o locktest.Outcome
+				select {
+				case o = <-out:
+				case o = <-behind:
+				}
+				if o.Err != nil {
+					t.Fatalf("%s, %s: %v", who, held, o.Err)
+				}
+				if o.Lock.Token() <= before.Token() {
+					t.Errorf("token %d follows %d", o.Lock.Token(), before.Token())
+				}
+				locktest.Unlock(t, o.Lock)
 			}
-			if o.Lock.Token() <= before.Token() {
-				t.Errorf("token %d follows %d", o.Lock.Token(), before.Token())
-			}
-			locktest.Unlock(t, o.Lock)
-			if o = <-behind; o.Err != nil {
-				t.Fatalf("%s, %s: %v", who, held, o.Err)
-			}
-			locktest.Unlock(t, o.Lock)
 		}
 	}
 	for _, name := range names {
