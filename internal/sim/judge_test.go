@@ -59,9 +59,9 @@ func (m *made) grant(label string, ttl time.Duration, nodes ...int) string {
 		if len(nodes) > 0 && !slices.Contains(nodes, i) {
 			continue
 		}
-		before, _ := n.server.Value("lock-a")
+		before := n.holdersOf("lock-a")
 		n.server.Exec([]string{"SET", "lock-a", id, "PX", strconv.FormatInt(ttl.Milliseconds(), 10)})
-		n.follow("lock-a", []string{script.Acquire, id}, before, id)
+		n.follow("lock-a", []string{script.Acquire, id}, before, holders{value: id})
 		n.occupy("lock-a")
 	}
 	return id
@@ -187,7 +187,7 @@ func TestJudge(t *testing.T) {
 			m.mu.Lock()
 			for _, n := range m.nodes[:2] {
 				n.server.Exec([]string{"DEL", "lock-a"})
-				n.follow("lock-a", []string{script.Extend, id}, id, "")
+				n.follow("lock-a", []string{script.Extend, id}, holders{value: id}, holders{})
 			}
 			m.mu.Unlock()
 			h.Lost()
@@ -301,7 +301,7 @@ func TestJudgeOfAnswers(t *testing.T) {
 		{script.Extend, "other", "mine", true, true},
 		{script.Extend, "other", "mine", false, false},
 	} {
-		if got := untruthful(test.step, test.want, test.before, test.granted); got != test.broken {
+		if got := untruthful(test.step, test.want, holders{value: test.before}, test.granted); got != test.broken {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}

@@ -41,7 +41,7 @@ var (
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
 	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token|shared|shared_token|shared_queue)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
-	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME", "READERS", "TTL", "TTL_OF_LAST", "MORTAL", "WHOLE"}
+	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME", "MAX", "READERS", "TTL", "TTL_OF_LAST", "MORTAL", "WHOLE"}
 )
 
 // parseRules reads the page's tables.
