@@ -99,6 +99,11 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 			return nil, err
 		}
 	}
+	if call.settings.shared {
+		if err := call.refuseShared(wait); err != nil {
+			return nil, err
+		}
+	}
 	if wait {
 		if err := call.refuseHeld(); err != nil {
 			return nil, err
@@ -110,6 +115,8 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	switch {
 	case !wait || !call.settings.queue:
 		err = call.insist(wait)
+	case call.settings.shared:
+		err = c.waitqueue.WaitShared(ctx, call)
 	case call.several != nil:
 		err = c.waitqueue.WaitAll(ctx, call)
 	default:
@@ -149,7 +156,9 @@ func (c *call) insist(wait bool) error {
 		lease, failure := c.Try(request)
 		switch {
 		case lease != nil:
-			c.client.waitqueue.Acquired(c.Hold(lease))
+			if h := c.Hold(lease); !c.settings.shared {
+				c.client.waitqueue.Acquired(h)
+			}
 			return nil
 		case failure.Final, !wait && (try == splitTries || !c.failure.split()):
 			return failure.Err

@@ -26,6 +26,7 @@ type settings struct {
 	report   func(error)
 	reported bool // WithWaitReport was given
 	also     *[]string
+	shared   bool // WithShared
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard

@@ -34,9 +34,13 @@ type subscription struct {
 // Options.Changed as far as the server can.
 func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	hears := n.listen(ctx)
-	waiter := strings.TrimPrefix(r.Ticket.Waiter, "-")
+	waiter, reads := strings.CutPrefix(r.Ticket.Waiter, vote.Reader)
+	waiter = strings.TrimPrefix(waiter, "-")
 	if !hears {
 		waiter = "-" + waiter
+	}
+	if reads {
+		waiter = vote.Reader + waiter
 	}
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
 	args := []string{script.Enqueue, waiter, strconv.FormatUint(r.Ticket.Number, 10), ""}

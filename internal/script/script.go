@@ -35,6 +35,12 @@ const (
 	ConfirmAll = "confirm-all"
 	ExtendAll  = "extend-all"
 	RepairAll  = "repair-all"
+
+	// Steps of readers, who have a key together.
+	AcquireShared = "acquire-shared"
+	ConfirmShared = "confirm-shared"
+	ExtendShared  = "extend-shared"
+	RepairShared  = "repair-shared"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -98,6 +104,20 @@ var (
 	repairAllLua string
 	//go:embed release_all.lua
 	releaseAllLua string
+	//go:embed readers.lua
+	readersLua string
+	//go:embed readers_queue.lua
+	readersQueueLua string
+	//go:embed acquire_shared.lua
+	acquireSharedLua string
+	//go:embed confirm_shared.lua
+	confirmSharedLua string
+	//go:embed extend_shared.lua
+	extendSharedLua string
+	//go:embed repair_shared.lua
+	repairSharedLua string
+	//go:embed release_shared.lua
+	releaseSharedLua string
 	//go:embed inspect.lua
 	inspectLua string
 	//go:embed nodes.lua
@@ -122,6 +142,9 @@ var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua 
 
 // ReleasingAll is Releasing for several keys at once.
 var ReleasingAll = New(queueTimes + publishLua + queueLua + releaseAllLua)
+
+// ReleasingShared is Releasing for a reader.
+var ReleasingShared = New(queueTimes + publishLua + queueLua + readersLua + releaseSharedLua)
 
 var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
@@ -154,11 +177,15 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the step that needs them.
-		{Enqueue, admittedLua + publishLua + queueLua + enqueueLua},
+		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},
 		{ExtendAll, admittedLua + extendAllLua},
 		{RepairAll, admittedLua + repairAllLua},
+		{AcquireShared, admittedLua + publishLua + queueLua + readersQueueLua + readersLua + acquireSharedLua},
+		{ConfirmShared, readersLua + confirmSharedLua},
+		{ExtendShared, admittedLua + readersLua + extendSharedLua},
+		{RepairShared, admittedLua + readersLua + repairSharedLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))

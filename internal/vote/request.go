@@ -12,10 +12,16 @@ import "time"
 // is hardly larger for it.
 type Keys []string
 
+// SharedMark begins the value of a key that readers have. Who they are lies beside it.
+const SharedMark = "redlatch:shared"
+
 // Acquire asks for the key.
 type Acquire struct {
 	Key, ID string
 	With    *Keys
+	// Queue is, for a reader, the nodes that may keep the wait queue, in the order of the name: the
+	// first that answers has to agree.
+	Queue []int
 	// TTL is how long the node keeps the key.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
@@ -34,6 +40,8 @@ type Acquire struct {
 	// Reused: the ID is a caller's own and may have been used before. A key under it
 	// is then in the way like any other.
 	Reused bool
+	// Shared: the key is asked for by a reader, who has it together with others.
+	Shared bool
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger.
@@ -41,6 +49,7 @@ type Confirm struct {
 	Key, ID        string
 	With           *Keys
 	Granted, Token uint64
+	Shared         bool
 }
 
 // Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
@@ -49,7 +58,8 @@ type Extend struct {
 	With    *Keys
 	TTL     time.Duration
 	// Token is stored where the node remembers less.
-	Token uint64
+	Token  uint64
+	Shared bool
 }
 
 // Release asks a node to delete the key if it is held under ID, and to wake up who is next.
@@ -67,6 +77,7 @@ type Release struct {
 	Transfer bool
 	// Queued: others were in the wait queue for the key on the node.
 	Queued bool
+	Shared bool
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still
@@ -77,9 +88,13 @@ type Enqueue struct {
 	Watch  bool
 }
 
+// Reader begins the name of a waiter that is a reader.
+const Reader = "-+"
+
 // Ticket is a waiter's place in the wait queue for a key.
 type Ticket struct {
-	// Waiter is who has it; one whose name begins with a dash hears no messages.
+	// Waiter is who has it; one whose name begins with a dash, behind Reader if it is one, hears no
+	// messages.
 	Waiter string
 	// Number orders the queue; 0 for a new one, at its end.
 	Number uint64

@@ -15,6 +15,7 @@ import (
 // Client is what the suite asks of a client.
 type Client interface {
 	redlatch.Locker
+	RLock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error)
 	LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error)
 	Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error
 	Observe(ctx context.Context, name string) iter.Seq2[redlatch.Holder, error]
@@ -98,6 +99,14 @@ func Tests() []Test {
 		{"several/beside another library's", severalAndForeign},
 		{"several/extended and lost", severalExtended},
 		{"several/refused", severalRefused},
+		{"shared/readers or a writer", readersOrAWriter},
+		{"shared/tokens", readersTokens},
+		{"shared/beside another library's", readersAndForeign},
+		{"shared/a waiting writer first", waitingWriterFirst},
+		{"shared/waiting readers together", waitingReadersTogether},
+		{"shared/each its own expiry", readersExpire},
+		{"shared/many at once", readersAtOnce},
+		{"shared/refused", readersRefused},
 	}
 }
 
