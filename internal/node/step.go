@@ -111,16 +111,20 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	counter, next := sideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, next,
 		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
+	queue, _, _, slot := CutSlot(r.Key)
 	switch {
-	case r.Transfer:
+	case r.Transfer && !slot:
 		command = append(command, ">")
 	case r.Ticket.Waiter != "":
 		command = append(command, r.Ticket.Waiter, strconv.FormatUint(r.Ticket.Number, 10))
 	}
 	keys, args := command[:nkeys:nkeys], command[nkeys:]
 	releasing := &script.Releasing
-	if r.With != nil {
+	switch {
+	case r.With != nil:
 		keys, releasing = n.keysOfAll(r.Key, r.With), &script.ReleasingAll
+	case slot:
+		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
 	}
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err

@@ -34,6 +34,8 @@ type Acquire struct {
 	// Reused: the ID is a caller's own and may have been used before. A key under it
 	// is then in the way like any other.
 	Reused bool
+	// Slots, if not 0, asks for one of so many slots, from First on: Key is that of their queue.
+	Slots, First uint16
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger.
@@ -75,6 +77,8 @@ type Enqueue struct {
 	Key    string
 	Ticket Ticket
 	Watch  bool
+	// Slots, if not 0, is how many slots there are, one of which is waited for.
+	Slots uint16
 }
 
 // Ticket is a waiter's place in the wait queue for a key.

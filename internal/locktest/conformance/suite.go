@@ -16,6 +16,7 @@ import (
 type Client interface {
 	redlatch.Locker
 	LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error)
+	Acquire(ctx context.Context, name string, k int, options ...redlatch.Option) (*redlatch.Lock, error)
 	Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error
 	Observe(ctx context.Context, name string) iter.Seq2[redlatch.Holder, error]
 	Close() error
@@ -98,6 +99,14 @@ func Tests() []Test {
 		{"several/beside another library's", severalAndForeign},
 		{"several/extended and lost", severalExtended},
 		{"several/refused", severalRefused},
+		{"permits/slots", permitSlots},
+		{"permits/in the order of coming", permitsInOrder},
+		{"permits/several at once", permitsTogether},
+		{"permits/many callers", permitsOfMany},
+		{"permits/given up", permitsGivenUp},
+		{"permits/extended and lost", permitsExtended},
+		{"permits/without the queue", permitsWithoutQueue},
+		{"permits/refused", permitsRefused},
 	}
 }
 
