@@ -23,7 +23,7 @@ type Holder struct {
 	// printable; ID is so with this library's locks only.
 	Label string
 	Since time.Time
-	// Shared: readers have it (RLock). ID is the same for all of them then, and no one's own.
+	// Shared: readers have it (Client.RLock). ID is no reader's own then.
 	Shared bool
 }
 
@@ -60,8 +60,8 @@ func (c *Client) newHolderID(now time.Time, label string) string {
 // parseHolder reads what newHolderID wrote. Any other value is a holder of
 // another kind.
 func parseHolder(id string) Holder {
-	if rest, ok := strings.CutPrefix(id, vote.SharedMark); ok && (rest == "" || rest[0] == ' ') {
-		return Holder{ID: vote.SharedMark, Shared: true} // the rest differs from node to node
+	if id == vote.SharedMark {
+		return Holder{ID: id, Shared: true}
 	}
 	h := Holder{ID: id}
 	secret, rest, ok := strings.Cut(id, ".")

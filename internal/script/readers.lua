@@ -4,7 +4,8 @@
 
 -- opened is the counter under which the readers have the key, nil where they do not.
 local function opened(holder)
-  return tonumber(string.match(holder or '', '^redlatch:shared (%d+)$'))
+  local under = string.match(holder or '', '^redlatch:shared (%d+)$')
+  return under and tonumber(under)
 end
 
 -- ends is when a reader's hold ends; 0 where it has none.

@@ -12,9 +12,6 @@ import "time"
 // is hardly larger for it.
 type Keys []string
 
-// SharedMark begins the value of a key that readers have. Who they are lies beside it.
-const SharedMark = "redlatch:shared"
-
 // Acquire asks for the key.
 type Acquire struct {
 	Key, ID string

@@ -104,64 +104,74 @@ func TestReadersLetAWriterIn(t *testing.T) {
 // With writers always waiting, a reader waits for one of them: who holds when it comes, or is woken up.
 func TestWritersLetAReaderIn(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
-			const clients, readers, rounds = 6, 3, 10
-			nodes := locktest.Shared(t, n)
-			c := locktest.Config(redistest.URLs(nodes)...)
-			ctx, stop := context.WithCancel(t.Context())
-			gate := &locktest.Readers{T: t}
-			var writes atomic.Int64
-			var all sync.WaitGroup
-			for range clients {
-				client := locktest.Open(t, c)
-				all.Go(func() {
-					for ctx.Err() == nil {
-						lock, err := client.Lock(ctx, t.Name())
-						if err != nil {
-							return
-						}
-						writes.Add(1)
-						gate.Pass(lock, false, func() { time.Sleep(time.Millisecond) })
-					}
-				})
-			}
-			client := locktest.Open(t, c)
-			most := int64(0)
-			for range rounds {
-				locktest.Await(t, "writers wait", func() bool { return queuedAs(t, nodes, t.Name(), false) > 1 })
-				outs := make(chan locktest.Outcome, readers)
-				for range readers {
-					go func() {
-						lock, err := client.RLock(locktest.Within(t, locktest.Patience), t.Name())
-						outs <- locktest.Outcome{Lock: lock, Err: err}
-					}()
+		for _, same := range []bool{false, true} {
+			t.Run(fmt.Sprintf("N=%d same=%t", n, same), func(t *testing.T) {
+				t.Parallel()
+				writersLetAReaderIn(t, n, same)
+			})
+		}
+	}
+}
+
+// writersLetAReaderIn has writers and readers, of one client or each writer of another.
+func writersLetAReaderIn(t *testing.T, n int, same bool) {
+	const writers, readers, rounds = 6, 3, 10
+	nodes := locktest.Shared(t, n)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	ctx, stop := context.WithCancel(t.Context())
+	gate := &locktest.Readers{T: t}
+	var writes atomic.Int64
+	var all sync.WaitGroup
+	client := locktest.Open(t, c)
+	for range writers {
+		writer := client
+		if !same {
+			writer = locktest.Open(t, c)
+		}
+		all.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := writer.Lock(ctx, t.Name())
+				if err != nil {
+					return
 				}
-				before := int64(-1)
-				for got := 0; got < readers; {
-					if before < 0 && queuedAs(t, nodes, t.Name(), true) == readers {
-						before = writes.Load()
-					}
-					select {
-					case o := <-outs:
-						if o.Err != nil {
-							t.Fatal(o.Err)
-						}
-						if before >= 0 {
-							most = max(most, writes.Load()-before)
-						}
-						got++
-						gate.Pass(o.Lock, true, nil)
-					default:
-					}
-				}
-			}
-			stop()
-			all.Wait()
-			t.Logf("%d writers; a reader in the queue waited for %d of them at most", writes.Load(), most)
-			if most > int64(1+(n-1)/2) { // as for readers; but a writer asks all nodes at once, and waits for a quorum
-				t.Errorf("a reader waited for %d writers", most)
+				writes.Add(1)
+				gate.Pass(lock, false, func() { time.Sleep(time.Millisecond) })
 			}
 		})
+	}
+	most := int64(0)
+	for range rounds {
+		locktest.Await(t, "a writer holds", func() bool { return locktest.Value(t, nodes[0], t.Name()) != "" })
+		outs := make(chan locktest.Outcome, readers)
+		for range readers {
+			go func() {
+				lock, err := client.RLock(locktest.Within(t, locktest.Patience), t.Name())
+				outs <- locktest.Outcome{Lock: lock, Err: err}
+			}()
+		}
+		before := int64(-1)
+		for got := 0; got < readers; {
+			if before < 0 && queuedAs(t, nodes, t.Name(), true) == readers {
+				before = writes.Load()
+			}
+			select {
+			case o := <-outs:
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				if before >= 0 {
+					most = max(most, writes.Load()-before)
+				}
+				got++
+				gate.Pass(o.Lock, true, nil)
+			default:
+			}
+		}
+	}
+	stop()
+	all.Wait()
+	t.Logf("%d writers; a reader in the queue waited for %d of them at most", writes.Load(), most)
+	if most > int64(1+(n-1)/2) { // as for readers; but a writer asks all nodes at once, and waits for a quorum
+		t.Errorf("a reader waited for %d writers", most)
 	}
 }
