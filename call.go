@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// call is one call of Lock, LockAll, TryLock, Do or TryDo. What it asks for does not change.
+// call is one call of Lock, LockAll, Acquire, TryLock, Do or TryDo. What it asks for does not change.
 type call struct {
 	client  *Client
 	ctx     context.Context
@@ -18,7 +18,9 @@ type call struct {
 	name    string
 	key     string
 	// several is nil unless the lock has several names: then key is that of one of them.
-	several  *several
+	several *several
+	// permits is nil unless a permit is wanted: then key is that of the queue for all of them.
+	permits  *permits
 	settings settings
 	// failure is what stood in the way of the last whole try, and reported when it
 	// was last reported.
@@ -78,15 +80,24 @@ func (c *call) Request() vote.Acquire {
 	request := vote.Acquire{
 		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: uint64(now.UnixMicro()),
 	}
-	if c.several != nil {
+	switch {
+	case c.several != nil:
 		request.With = c.several.without(c.key)
+	case c.settings.shared:
+		request.Shared, request.Queue = true, c.client.waitqueue.Order(c.key)
 	}
 	return request
 }
 
 // Try makes one attempt.
 func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
-	lease, votes := c.client.engine.Acquire(c.ctx, request)
+	var lease *quorum.Lease
+	var votes []vote.Answer
+	if c.permits == nil {
+		lease, votes = c.client.engine.Acquire(c.ctx, request)
+	} else {
+		lease, votes = c.tryPermit(request)
+	}
 	if lease != nil {
 		return lease, waitqueue.Failure{}
 	}

@@ -131,9 +131,14 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	stop := context.AfterFunc(q.options.Life, func() { cancel(context.Cause(q.options.Life)) })
 	defer stop()
 	if l.ticket == nil {
-		l.ticket = q.Join(l.key)
+		if l.shared {
+			l.ticket = q.joinShared(l.key)
+		} else {
+			l.ticket = q.Join(l.key)
+		}
 		l.ticket.ticket.Number = c.Number()
 	}
+	l.ticket.slots = c.Slots()
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
 		if !p.Free() {
 			newTurn = true
