@@ -32,6 +32,7 @@ type tortureCmd struct {
 	NodesCount *int
 	Workers    int
 	Names      int
+	Primitive  string
 	TTL        time.Duration
 	Faults     []string
 	HTML       string
@@ -125,6 +126,7 @@ Exit codes:
 	flags.Var(commandline.Optional(&c.NodesCount, commandline.Int), "nodes-count", "How many servers to start for redlock. Defaults to 5.")
 	flags.Var(commandline.Int(&c.Workers), "workers", "How many worker processes. Defaults to 8.")
 	flags.Var(commandline.Int(&c.Names), "names", "How many locks they contend for. Defaults to 3, and to 6 with a Cluster.")
+	flags.StringVar(&c.Primitive, "primitive", "", "What the workers take, `KIND`: mutex, sets (of names), shared (readers and writers), permits or mixed. Defaults to mutex.")
 	flags.Var(commandline.Duration(&c.TTL), "ttl", "The locks' TTL. Defaults to 2s, and to 1s with single and sentinel. At least 2s with an engine.")
 	flags.Var(commandline.List(&c.Faults), "faults", "The kinds of faults, `KIND,...`. Defaults to all that the topology has and that are possible here.")
 	flags.StringVar(&c.HTML, "html", "", "Write the report as a page of its own, `FILE`.")
@@ -170,7 +172,7 @@ func (c *tortureCmd) Run() error {
 	ctx, ended := commandline.UntilSignal()
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
-		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
+		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, Primitive: c.Primitive, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
 	if err := failed(ctx, "torture", err); err != nil {

@@ -104,6 +104,7 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 		w.assignment = worker.Assignment{
 			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
 			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Control: control,
+			Primitives: o.primitives, Permits: permits,
 		}
 		if o.Topology.ensemble() {
 			w.assignment.Engine = string(o.Topology)
