@@ -146,6 +146,7 @@ func (c workers) guest(o Options, number int) *workerState {
 	w.assignment = worker.Assignment{
 		Worker: len(c) + 1 + number, Nodes: probe.assignment.Nodes, Names: o.lockNames(), TTLMS: probe.assignment.TTLMS,
 		Register: probe.assignment.Register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHoldsAlone, Deployment: probe.assignment.Deployment,
+		Primitives: o.primitives, Permits: permits,
 	}
 	return w
 }
