@@ -21,7 +21,7 @@ import (
 )
 
 // tortureCommands are `redlatch-torture run` and the processes that it starts.
-var tortureCommands = []command{new(tortureCmd), tortureWorkerCmd{}}
+var tortureCommands = []command{&tortureCmd{For: time.Minute, Workers: 8}, tortureWorkerCmd{}}
 
 // tortureCmd is `redlatch-torture run`.
 type tortureCmd struct {
@@ -118,7 +118,6 @@ Exit codes:
 		Args: commandline.Arguments(),
 	}
 	flags := cmd.Flags()
-	c.For, c.Workers = time.Minute, 8
 	flags.Var(commandline.Duration(&c.For), "for", "How long to torture. Defaults to 60s.")
 	flags.Var(commandline.Uint(&c.Seed), "seed", "What the plan of the faults is drawn from. Defaults to a random one, which is printed.")
 	flags.StringVar(&c.Topology, "topology", "", "What the servers are to each other, `KIND`: single, redlock, sentinel or cluster. Defaults to redlock.")

@@ -135,7 +135,7 @@ func TestSharedHistories(t *testing.T) {
 					writer, largest = 20, 20
 				}
 				earlierReaders := resource%4 == 3
-				history := ""
+				var history strings.Builder
 				for range 30 {
 					token, earlier := 1+max(largest, 6)-6+rng.Uint64N(12), rng.IntN(3) == 0
 					reader := token%2 == 1 // so that no token is both
@@ -149,14 +149,14 @@ func TestSharedHistories(t *testing.T) {
 						enter = g.earlier
 					}
 					err := enter(t.Context(), token)
-					history += fmt.Sprintf(" %d(earlier %t): %t;", token, earlier, err == nil)
+					fmt.Fprintf(&history, " %d(earlier %t): %t;", token, earlier, err == nil)
 					stale := errors.Is(err, fence.ErrStale)
 					allowed := token >= smallest
 					switch {
 					case err != nil && !stale:
 						t.Fatal(err)
 					case !stale && !allowed, stale && allowed && (!earlierReaders || !reader || token >= largest):
-						t.Fatalf("resource %d:%s after %d of all and %d of writers", resource, history, largest, writer)
+						t.Fatalf("resource %d:%s after %d of all and %d of writers", resource, history.String(), largest, writer)
 					case stale && allowed:
 						needless++
 					case stale:
