@@ -150,8 +150,9 @@ func TestReadersSteps(t *testing.T) {
 		each("each expires by itself", func(n readersNode) {
 			n.acquire("b", true, long)
 			n.acquire("a", true, short)
-			locktest.Await(n.T, "a is over", func() bool { return n.extend("a", 1, 1) == vote.NotOurs })
-			n.is("a again", n.extend("a", long, 1), vote.NotOurs)
+			until := locktest.ServerTime(n.T, server).Add(short)
+			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
+			n.is("a", n.extend("a", long, 1), vote.NotOurs)
 			n.is("b", n.extend("b", long, 1), vote.Granted)
 			n.release("b", true)
 		})
