@@ -104,6 +104,11 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 			return nil, err
 		}
 	}
+	if call.settings.permits != nil {
+		if err := call.permit(); err != nil {
+			return nil, err
+		}
+	}
 	if wait {
 		if err := call.refuseHeld(); err != nil {
 			return nil, err
@@ -119,6 +124,8 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 		err = c.waitqueue.WaitShared(ctx, call)
 	case call.several != nil:
 		err = c.waitqueue.WaitAll(ctx, call)
+	case call.permits != nil:
+		err = c.waitqueue.WaitPermit(ctx, call)
 	default:
 		err = c.waitqueue.Wait(ctx, call)
 	}
@@ -133,7 +140,11 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 // that has a name of it.
 func (c *call) refuseHeld() error {
 	// rule: no-wait-for-itself
-	if _, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) }); is {
+	_, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) })
+	switch {
+	case is && c.permits != nil:
+		return invalid("a permit of %q: the ctx of this very call carries one, and callers who each hold one and wait for another would wait for each other: use the one that is held, TryLock, or a ctx that was not made under it", c.name)
+	case is:
 		return invalid("lock %q: it is held by this very call, whose ctx carries it, and which would wait for itself: ask Held and go on without, or pass a ctx that was not made under the lock", c.name)
 	}
 	return nil
@@ -156,7 +167,7 @@ func (c *call) insist(wait bool) error {
 		lease, failure := c.Try(request)
 		switch {
 		case lease != nil:
-			if h := c.Hold(lease); !c.settings.shared {
+			if h := c.Hold(lease); !c.settings.shared && c.permits == nil {
 				c.client.waitqueue.Acquired(h)
 			}
 			return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// call is one call of Lock, LockAll, TryLock, Do or TryDo. What it asks for does not change.
+// call is one call of Lock, LockAll, Acquire, TryLock, Do or TryDo. What it asks for does not change.
 type call struct {
 	client  *Client
 	ctx     context.Context
@@ -18,7 +18,9 @@ type call struct {
 	name    string
 	key     string
 	// several is nil unless the lock has several names: then key is that of one of them.
-	several  *several
+	several *several
+	// permits is nil unless a permit is wanted: then key is that of the queue for all of them.
+	permits  *permits
 	settings settings
 	// failure is what stood in the way of the last whole try, and reported when it
 	// was last reported.
@@ -89,7 +91,13 @@ func (c *call) Request() vote.Acquire {
 
 // Try makes one attempt.
 func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
-	lease, votes := c.client.engine.Acquire(c.ctx, request)
+	var lease *quorum.Lease
+	var votes []vote.Answer
+	if c.permits == nil {
+		lease, votes = c.client.engine.Acquire(c.ctx, request)
+	} else {
+		lease, votes = c.tryPermit(request)
+	}
 	if lease != nil {
 		return lease, waitqueue.Failure{}
 	}

@@ -65,6 +65,8 @@ type member interface {
 	quorum.Voter
 	waitqueue.Node
 	Connect(ctx context.Context) error
+	// Choose is Acquire for one of several slots, of which the node says which.
+	Choose(ctx context.Context, r vote.Acquire) vote.Answer
 	// Watch and Read say who has a key. Watch may have its next change told, before until ends.
 	Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool)
 	Read(ctx context.Context, key string) vote.Answer

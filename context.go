@@ -98,12 +98,12 @@ func held(ctx context.Context, one func(*Lock) bool) (*Lock, bool) {
 // Held returns the lock name that ctx carries, if it is held, by the local clock. ctx is
 // Lock.Context or what Do, TryDo and Campaign pass to fn, or was made from one of these: also by
 // context.WithoutCancel, and for another goroutine. Of several clients' locks of that name it is
-// the one that was acquired last. It asks no node and does not block.
+// the one that was acquired last; a permit of that name is none. It asks no node and does not block.
 //
 // Who wants to lock again what the caller may have locked already asks Held and, if ok, goes on
 // without: Client.Lock refuses to wait for a lock that its ctx carries.
 func Held(ctx context.Context, name string) (lock *Lock, ok bool) {
 	return held(ctx, func(l *Lock) bool {
-		return l.call.name == name || l.call.several != nil && slices.Contains(l.call.several.names, name)
+		return l.call.permits == nil && l.call.name == name || l.call.several != nil && slices.Contains(l.call.several.names, name)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Option changes one call of Lock, LockAll, TryLock, Do, TryDo or Campaign.
+// Option changes one call of Lock, LockAll, Acquire, TryLock, Do, TryDo or Campaign.
 type Option func(*settings)
 
 // settings is what one call asks for.
@@ -27,6 +27,7 @@ type settings struct {
 	reported bool // WithWaitReport was given
 	also     *[]string
 	shared   bool // WithShared
+	permits  *int // WithPermits
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard
@@ -135,6 +136,8 @@ func (r *settings) lead() error {
 		return nil
 	case r.bounded:
 		return invalid("WithMaxHold: Campaign leads for as long as fn runs: leave it out, and have fn return when its time is over")
+	case r.permits != nil:
+		return invalid("WithPermits: Campaign has one leader at a time: leave it out")
 	case !r.renewal:
 		return invalid("WithoutRenewal: Campaign leads for as long as fn runs: leave it out")
 	}

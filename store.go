@@ -23,6 +23,7 @@ var (
 	errNoTake    = invalid("these servers have no lock under an id of the caller's own: use Lock, and Lock.Detach, whose id extends and releases it")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
 	errNoShared  = invalid("these servers have no readers: use Lock, by which one at a time has the name")
+	errNoPermits = invalid("these servers have no permits: use as many locks as there are to be permits, with names of their own")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )
 
@@ -38,6 +39,10 @@ func (s store) unfit() error {
 
 func (store) Take(context.Context, node.Way, vote.Acquire) vote.Answer {
 	return vote.Answer{Verdict: vote.Refused, Err: errNoTake}
+}
+
+func (store) Choose(context.Context, vote.Acquire) vote.Answer {
+	return vote.Answer{Verdict: vote.Refused, Err: errNoPermits}
 }
 
 func (s store) Prolong(ctx context.Context, _ node.Way, r vote.Extend) vote.Answer {

@@ -96,17 +96,17 @@ func (m machine) Now() clock.Instant {
 	return clock.Instant{Mono: now, Boot: now.Sub(m.start)}
 }
 
-// Call is a call of one of the four methods of redlatch.Locker, of RLock, LockAll or Campaign.
+// Call is a call of one of the four methods of redlatch.Locker, of RLock, LockAll, Acquire or Campaign.
 type Call struct {
-	// Method is "Lock", "RLock", "LockAll", "TryLock", "Do", "TryDo" or "Campaign".
+	// Method is "Lock", "RLock", "LockAll", "Acquire", "TryLock", "Do", "TryDo" or "Campaign".
 	Method string
 	// Name is the lock's, of several names the first.
 	Name string
 }
 
-// Calls returns the calls of Lock, RLock, LockAll, TryLock, Do, TryDo and Campaign that this client has had so far, in the
-// order in which they began, those that failed included. What was called on the
-// *redlatch.Client inside is not among them.
+// Calls returns the calls of Lock, RLock, LockAll, Acquire, TryLock, Do, TryDo and Campaign that this client
+// has had so far, in the order in which they began, those that failed included. What was called on
+// the *redlatch.Client inside is not among them.
 func (c *Client) Calls() []Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,6 +135,12 @@ func (c *Client) RLock(ctx context.Context, name string, options ...redlatch.Opt
 func (c *Client) LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error) {
 	c.note("LockAll", slices.Concat(names, []string{""})[0])
 	return c.Client.LockAll(ctx, names, options...)
+}
+
+// Acquire is that of redlatch.Client.
+func (c *Client) Acquire(ctx context.Context, name string, k int, options ...redlatch.Option) (*redlatch.Lock, error) {
+	c.note("Acquire", name)
+	return c.Client.Acquire(ctx, name, k, options...)
 }
 
 // TryLock is that of redlatch.Client.

@@ -159,6 +159,9 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 	if sha == script.ReleasingAll.SHA {
 		return n.releaseAll(keys, args, now), nil
 	}
+	if sha == script.ReleasingSlot.SHA {
+		return n.releaseSlot(keys, args, now), nil
+	}
 	if !n.scripts[sha] {
 		return driver.Reply{}, &driver.ServerError{Text: "NOSCRIPT no such script"}
 	}
@@ -179,7 +182,9 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 		return n.extendShared(keys, args, now), nil
 	case script.Batch:
 		return n.batch(keys, args, now), nil
-	case script.Enqueue:
+	case script.Slot:
+		return n.slot(keys, args, now), nil
+	case script.Enqueue, script.EnqueueSlot:
 		return n.enqueue(keys, args, now), nil
 	}
 	return driver.Reply{}, &driver.ServerError{Text: "REDLATCH no such step: " + args[0]}

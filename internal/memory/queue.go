@@ -93,7 +93,12 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 	}
 	l.enqueue(waiter, ticket, now)
 	numbered := text(strconv.FormatUint(ticket, 10))
-	if l.holder != "" && !(isReader(waiter) && l.free()) {
+	holder := l
+	if args[0] == script.EnqueueSlot {
+		_, slots := n.slots(key, integer(args[4]), now)
+		holder = heldSlot(slots)
+	}
+	if holder != nil && holder.holder != "" && !(isReader(waiter) && l.free()) {
 		if !l.next.noted(now) {
 			l.next = next{}
 		}
@@ -101,7 +106,7 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 		if l.next.until = now.ms + patience; ahead == 0 && l.next.woken.waiter == "" {
 			l.next.noteFirst(now, waiter)
 		}
-		return array(number(int64(ahead)), numbered, text(l.holder), number(l.expires-now.ms))
+		return array(number(int64(ahead)), numbered, text(holder.holder), number(holder.expires-now.ms))
 	}
 	w := n.wake(key, l, now, waiter, "", false)
 	ahead := max(0, l.rank(waiter))

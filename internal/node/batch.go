@@ -287,7 +287,8 @@ func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, 
 
 // isSimpleRelease reports whether the release step of r may go together with others.
 func isSimpleRelease(r *vote.Release) bool {
-	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Queued
+	_, _, _, slot := CutSlot(r.Key)
+	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Queued && !slot
 }
 
 // sendBatch runs the common command of several steps.

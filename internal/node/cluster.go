@@ -87,6 +87,11 @@ func (c *Cluster) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	return c.of(r.Key).Acquire(ctx, r)
 }
 
+// Choose is Acquire for one of several slots.
+func (c *Cluster) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
+	return c.of(r.Key).Choose(ctx, r)
+}
+
 // Extend prolongs the key.
 func (c *Cluster) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return c.of(r.Key).Extend(ctx, r)

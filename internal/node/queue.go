@@ -44,6 +44,9 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	}
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
 	args := []string{script.Enqueue, waiter, strconv.FormatUint(r.Ticket.Number, 10), ""}
+	if r.Slots > 0 {
+		args[0], args = script.EnqueueSlot, append(args, strconv.Itoa(int(r.Slots)))
+	}
 	watched := false
 	reply, _, err := n.cast(ctx, func(seen *sighting) (reply driver.Reply, err error) {
 		args[3] = seen.expected

@@ -111,8 +111,9 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	counter, next := sideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, next,
 		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
+	queue, _, _, slot := CutSlot(r.Key)
 	switch {
-	case r.Transfer:
+	case r.Transfer && !slot:
 		command = append(command, ">")
 	case r.Ticket.Waiter != "":
 		command = append(command, r.Ticket.Waiter, strconv.FormatUint(r.Ticket.Number, 10))
@@ -124,6 +125,8 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 		keys, releasing = n.keysOfAll(r.Key, r.With), &script.ReleasingAll
 	case r.Shared:
 		keys, releasing = append(keys, ReadersKey(r.Key)), &script.ReleasingShared
+	case slot:
+		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
 	}
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err

@@ -1,7 +1,8 @@
 -- Keeps a waiter's place in the queue for the key, and wakes up the first when
 -- the key is free. Whoever was not heard of for PATIENCE ms loses its place.
 -- KEYS  key, admission, next
--- ARGV  step, waiter, its ticket or 0, the admission expected
+-- ARGV  step, waiter, its ticket or 0, the admission expected; of a queue for permits: how many
+--       slots there are
 -- Answers {how many are ahead, ticket, holder, remaining ms}; when the key is
 -- free the holder is '' and the ms are those that the one who was woken up has
 -- left, 0 ahead meaning the waiter itself, and the holder follows who left its
@@ -34,13 +35,14 @@ if ticket == '0' then
 end
 ticket = string.format('%.0f', tonumber(ticket))
 enqueue(key, next, waiter, ticket, now)
-if seen[1] and not (reads(waiter) and free(key, next, seen[1])) then
+local holder, left = held(key, seen[1], ARGV[5])
+if holder and not (reads(waiter) and free(key, next, seen[1])) then
   local ahead, said = redis.call('ZRANK', queue, waiter), seen[3] or '-'
   if ahead == 0 and (said == '-' or string.byte(said) == 61) then
     said = first(waiter)
   end
   redis.call('SET', next, said, 'PX', PATIENCE)
-  return {ahead, ticket, seen[1], redis.call('PTTL', key)}
+  return {ahead, ticket, holder, left}
 end
 local who, deadline, from = wake(key, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', queue, waiter) or 0

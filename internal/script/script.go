@@ -41,6 +41,9 @@ const (
 	ConfirmShared = "confirm-shared"
 	ExtendShared  = "extend-shared"
 	RepairShared  = "repair-shared"
+	// Slot grants one of several slots, and EnqueueSlot is Enqueue for who waits for one.
+	Slot        = "slot"
+	EnqueueSlot = "enqueue-slot"
 )
 
 // Clamp is how far from a node's own clock a proposed counter may be. Only the
@@ -53,6 +56,9 @@ const (
 	Grace    = 500 * time.Millisecond
 	Patience = 5 * time.Second
 )
+
+// MaxSlots bounds the permits of a name: a node looks at all of them in one step.
+const MaxSlots = 256
 
 // fresh is how long after a look at the server's replication id the steps do without another.
 // In a Cluster none is left out, and the last is noted once in clusterRenew.
@@ -118,6 +124,14 @@ var (
 	repairSharedLua string
 	//go:embed release_shared.lua
 	releaseSharedLua string
+	//go:embed held.lua
+	heldLua string
+	//go:embed slots.lua
+	slotsLua string
+	//go:embed slot.lua
+	slotLua string
+	//go:embed release_slot.lua
+	releaseSlotLua string
 	//go:embed inspect.lua
 	inspectLua string
 	//go:embed nodes.lua
@@ -145,6 +159,9 @@ var ReleasingAll = New(queueTimes + publishLua + queueLua + releaseAllLua)
 
 // ReleasingShared is Releasing for a reader.
 var ReleasingShared = New(queueTimes + publishLua + queueLua + readersLua + releaseSharedLua)
+
+// ReleasingSlot is Releasing for a slot.
+var ReleasingSlot = New(queueTimes + fmt.Sprintf("local SLOTS = %d\n", MaxSlots) + publishLua + queueLua + slotsLua + releaseSlotLua)
 
 var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
 
@@ -177,7 +194,7 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the step that needs them.
-		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + enqueueLua},
+		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + heldLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},
 		{ExtendAll, admittedLua + extendAllLua},
@@ -186,6 +203,8 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{ConfirmShared, readersLua + confirmSharedLua},
 		{ExtendShared, admittedLua + readersLua + extendSharedLua},
 		{RepairShared, admittedLua + readersLua + repairSharedLua},
+		{Slot, admittedLua + publishLua + queueLua + slotsLua + "local function acquire(KEYS, ARGV)\n" + acquireLua + "end\n" + slotLua},
+		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))

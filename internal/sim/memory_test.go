@@ -70,7 +70,7 @@ func newTwoServers(t *testing.T, rng *rand.Rand) *twoServers {
 			<-done
 		}
 	})
-	for _, text := range []string{script.Releasing.Text, script.ReleasingAll.Text, script.ReleasingShared.Text} {
+	for _, text := range []string{script.Releasing.Text, script.ReleasingAll.Text, script.ReleasingShared.Text, script.ReleasingSlot.Text} {
 		if _, err := s.server.Exec([]string{"SCRIPT", "LOAD", text}); err != nil {
 			t.Fatal(err)
 		}
@@ -210,11 +210,41 @@ func (s *twoServers) together() {
 	}
 }
 
+// permit sends a step for one of several permits, of which there are not always as many.
+func (s *twoServers) permit() {
+	const queue = "redlatch:{p}:permit::p"
+	next := "redlatch:{p}:next:" + queue
+	counter, k := strconv.FormatInt(s.proposed(), 10), pick(s, 2, 3)
+	slot := fmt.Sprintf("redlatch:{p}:permit:%d:p", s.rng.IntN(3))
+	switch s.rng.IntN(8) {
+	case 0, 1, 2:
+		s.vote([]string{queue, admission, next}, script.Slot, s.id(), s.ttl(), counter, counter[:len(counter)-6], endless, pick(s, s.expected(), s.expected(), s.expected(), ""),
+			pick(s, "*", "", s.waiter(), s.waiter()), strconv.Itoa(k), strconv.Itoa(s.rng.IntN(k)))
+	case 3, 4:
+		s.vote([]string{queue, admission, next}, script.EnqueueSlot, s.waiter(), pick(s, "0", "0", "1764000000000000"), pick(s, s.expected(), s.expected(), ""), strconv.Itoa(k))
+	case 5:
+		s.vote([]string{slot, "redlatch:{p}:token:" + slot, admission}, script.Extend, s.id(), s.ttl(), counter, endless, s.expected())
+	default:
+		args := []string{s.id(), pick(s, "0", counter), endless}
+		if slot = pick(s, slot, slot, queue); slot == queue {
+			args[1] = "0"
+		}
+		if s.rng.IntN(2) == 0 {
+			args = append(args, s.waiter(), pick(s, "0", "1764000000000000"))
+		}
+		if s.rng.IntN(4) == 0 {
+			slot, args = queue, []string{s.waiter(), "0", endless}
+			args = append(args, args[0], "0") // a waiter leaves
+		}
+		s.evalSHA(script.ReleasingSlot.SHA, []string{slot, "redlatch:{p}:token:" + slot, queue, next}, args)
+	}
+}
+
 // step has something happen.
 func (s *twoServers) step() {
 	key := fmt.Sprint("key", s.rng.IntN(3))
 	s.now = s.now.Add(pick(s, 0, 0, 0, 300*time.Microsecond, time.Millisecond, 40*time.Millisecond, 499*time.Millisecond, time.Second, 6*time.Second))
-	switch s.rng.IntN(25) {
+	switch s.rng.IntN(30) {
 	case 0, 1, 2:
 		s.acquire(key)
 	case 3, 4, 5:
@@ -232,8 +262,10 @@ func (s *twoServers) step() {
 		s.both("PTTL", key)
 	case 13, 14, 15, 16, 17, 18, 19, 20:
 		s.readers(key)
-	default:
+	case 21, 22, 23, 24:
 		s.together()
+	default:
+		s.permit()
 	}
 }
 

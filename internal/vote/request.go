@@ -39,6 +39,8 @@ type Acquire struct {
 	Reused bool
 	// Shared: the key is asked for by a reader, who has it together with others.
 	Shared bool
+	// Slots, if not 0, asks for one of so many slots, from First on: Key is that of their queue.
+	Slots, First uint16
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger.
@@ -83,6 +85,8 @@ type Enqueue struct {
 	Key    string
 	Ticket Ticket
 	Watch  bool
+	// Slots, if not 0, is how many slots there are, one of which is waited for.
+	Slots uint16
 }
 
 // Reader begins the name of a waiter that is a reader.

@@ -63,7 +63,7 @@ type Answer struct {
 	// one of them was woken up.
 	Waiting bool
 	// Which, of Held, is the key in the way where several were asked for: 0 for Key, else the
-	// one before it in With.
+	// one before it in With. Of a granted slot it is that slot.
 	Which uint8
 	// Token is the counter the node granted under.
 	Token uint64

@@ -15,6 +15,8 @@ type Caller interface {
 	// ticket that the caller has had in the queue for another of them, 0 for none.
 	Key() string
 	Number() uint64
+	// Slots is how many callers may have the key at once where it is that of slots, else 0.
+	Slots() uint16
 	// May returns why no further attempt may be made, or nil.
 	May() error
 	// Request is what an attempt asks for that begins now.

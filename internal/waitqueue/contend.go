@@ -138,6 +138,7 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 		}
 		l.ticket.ticket.Number = c.Number()
 	}
+	l.ticket.slots = c.Slots()
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
 		if !p.Free() {
 			newTurn = true

@@ -40,6 +40,8 @@ type Ticket struct {
 	// keys to this process, if any did: it holds nothing any more, so that it does
 	// no harm if somebody has taken them over.
 	attempt, from string
+	// slots is how many there are, one of which is waited for; 0 for a lock.
+	slots uint16
 	// watch asks for notice of the key, whose holder wakes nobody up.
 	watch bool
 	// woken gets what concerns this place; the stronger signal stays.
@@ -150,7 +152,7 @@ func (t *Ticket) begin(from string) {
 func (t *Ticket) enqueue(ctx context.Context) error {
 	for _, i := range t.order {
 		step, cancel := context.WithTimeout(ctx, t.queue.options.Timeout)
-		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch})
+		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch, Slots: t.slots})
 		cancel()
 		if ctx.Err() != nil {
 			if there := t.queued() && t.ticket.Node == i; !there && (s.Verdict == vote.Held || s.Verdict == vote.Unknown) {

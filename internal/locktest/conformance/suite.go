@@ -17,6 +17,7 @@ type Client interface {
 	redlatch.Locker
 	RLock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error)
 	LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error)
+	Acquire(ctx context.Context, name string, k int, options ...redlatch.Option) (*redlatch.Lock, error)
 	Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error
 	Observe(ctx context.Context, name string) iter.Seq2[redlatch.Holder, error]
 	Close() error
@@ -107,6 +108,14 @@ func Tests() []Test {
 		{"shared/each its own expiry", readersExpire},
 		{"shared/many at once", readersAtOnce},
 		{"shared/refused", readersRefused},
+		{"permits/slots", permitSlots},
+		{"permits/in the order of coming", permitsInOrder},
+		{"permits/several at once", permitsTogether},
+		{"permits/many callers", permitsOfMany},
+		{"permits/given up", permitsGivenUp},
+		{"permits/extended and lost", permitsExtended},
+		{"permits/without the queue", permitsWithoutQueue},
+		{"permits/refused", permitsRefused},
 	}
 }
 

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// PermitsKey names the queue for the permits of the lock with this key. Nothing is stored there.
+func PermitsKey(key string) string { return KeyPrefix + "{" + hashslot.Tag(key) + slotMark + ":" + key }
+
+// SlotKey names the key of a slot, by that of their queue: a lock's key like any other, but that who
+// waits for it is in the queue for all slots.
+func SlotKey(queue string, slot int) string {
+	head, name, _ := strings.Cut(queue, slotMark)
+	return head + slotMark + strconv.Itoa(slot) + name
+}
+
+// slotMark is before the number of a slot. There is none in a tag.
+const slotMark = "}:permit:"
+
+// CutSlot takes the key of a slot apart, or that of their queue, whose slot is "". Nobody else's
+// key begins as these do.
+func CutSlot(key string) (queue, slot, name string, ok bool) {
+	if !strings.HasPrefix(key, KeyPrefix) {
+		return "", "", "", false
+	}
+	head, rest, _ := strings.Cut(key, "}")
+	rest, ok = strings.CutPrefix("}"+rest, slotMark) // the counter of a slot has the mark further behind
+	slot, name, _ = strings.Cut(rest, ":")
+	return head + slotMark + ":" + name, slot, name, ok
+}
+
+// Choose asks the node, which keeps the queue, for one of the slots, whichever is free. The answer's
+// Which is the slot that was granted, under whose key the other nodes are to be asked. A slot that
+// was granted though no answer says which is released in the background.
+func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
+	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
+	waiter := r.Ticket.Waiter
+	if r.Barge {
+		waiter = "*"
+	}
+	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
+	args := []string{script.Slot, r.ID, ttl, proposed, proposed[:max(0, len(proposed)-6)], n.counterTTL, "",
+		waiter, strconv.Itoa(int(r.Slots)), strconv.Itoa(int(r.First))}
+	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
+	a := answer(reply, ofAnotherKind(err))
+	switch {
+	case a.Verdict == vote.Granted && isCounter(a.Token):
+		a.Which, a.Transferred = uint8(reply.Array[1].Int), false
+		n.noteVote()
+	case a.Verdict == vote.Held:
+		n.noteVote()
+	case a.MayHold():
+		release := vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL}
+		n.released(release, driver.Reply{}, errNoAnswer)
+		if a.Verdict == vote.Granted {
+			a = badCounter(CounterKey(SlotKey(r.Key, int(reply.Array[1].Int))), a.Token)
+		}
+	}
+	return a
+}

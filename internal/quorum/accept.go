@@ -1,0 +1,26 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// Now is the time by which validities are counted.
+func (e *Engine) Now() clock.Instant { return e.clock.Now() }
+
+// Accept is Acquire for an attempt that began at start, before one of the nodes, by, was asked for
+// its vote; given is that vote, a grant for the whole TTL. It counts as if the attempt had asked for
+// it, and is undone as such.
+//
+// rule: validity-from-send
+func (e *Engine) Accept(ctx context.Context, request vote.Acquire, start clock.Instant, by int, given vote.Answer) (*Lease, []vote.Answer) {
+	return newKeys(e, request, e.clock.Now()).acquire(ctx, start, func(k *keys, ctx context.Context, i int) vote.Answer {
+		if i != by {
+			return k.acquireStep(ctx, i)
+		}
+		k.leave(i, func(s *nodeState) { s.answer, s.stored, s.ours = given, given.Token, true })
+		return given
+	})
+}

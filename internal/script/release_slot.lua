@@ -1,0 +1,45 @@
+-- Deletes the key of a slot if it is this holder's, and wakes up who waits for a permit. Safe on any
+-- node at any time.
+-- KEYS  the slot's key, or the queue's for whichever slot the holder has; the slot's counter; the
+--       queue's key; its next
+-- ARGV  as of the release step, but for '>'
+-- Answers 1; {holder, remaining ms} when another's; 0 when there is none.
+local slot, key, next, id, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[1], ARGV[4], ARGV[5]
+if slot == key and id ~= waiter then
+  local keys = slots(key, SLOTS)
+  for i, value in ipairs(redis.call('MGET', unpack(keys))) do
+    if value == id then
+      slot = keys[i]
+    end
+  end
+end
+local seen = redis.call('MGET', slot, KEYS[2], next)
+-- rule: release-compares
+local ours, said = seen[1] == id, seen[3]
+if ours then
+  if ARGV[2] ~= '0' and (tonumber(seen[2]) or 0) < tonumber(ARGV[2]) then
+    redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+  end
+  redis.call('DEL', slot)
+end
+if said or waiter then
+  local now = clock(redis.call('TIME'))
+  mend(side(key, next, 'queue:'))
+  mend(side(key, next, 'heartbeats:'))
+  local turn = waiter and string.match(said or '', '^(%S+) %d+') == waiter
+  if waiter and ticket == '0' then
+    leave(key, next, waiter)
+    if said == '=' .. waiter then
+      redis.call('SET', next, '-', 'PX', PATIENCE)
+    end
+  elseif waiter then
+    enqueue(key, next, waiter, ticket, now)
+  end
+  if ours or turn then
+    wake(key, next, said, now, nil, nil, true)
+  end
+end
+if ours then
+  return 1
+end
+return seen[1] and {seen[1], redis.call('PTTL', slot)} or 0

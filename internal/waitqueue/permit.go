@@ -1,0 +1,31 @@
+package waitqueue
+
+import "context"
+
+// WaitPermit is Wait for a caller who wants one of several slots, for which Key is that of their
+// queue. Callers of this process contend one after the other, but wait for none who holds one, and
+// nobody hands a slot over.
+func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
+	l, w := q.enter(c)
+	if w != nil {
+		if _, err := q.stay(ctx, l, w); err != nil {
+			return err
+		}
+	}
+	// Deferred: a report may panic or end this goroutine, and the next caller is to contend.
+	defer q.pass(l)
+	lease, others, err := q.contend(ctx, c, l)
+	if err != nil {
+		return err
+	}
+	q.seen(l, others)
+	c.Hold(lease)
+	return nil
+}
+
+// seen notes whether others wait for l's key elsewhere.
+func (q *Queue) seen(l *local, others bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.remote = others
+}
