@@ -307,7 +307,7 @@ func (j *Judge) Look(name string) {
 
 // check says when more than one validity runs. The caller holds j.mu.
 func (j *Judge) check(name string, s *story) {
-	var first, reader *Holding // of those whose validity runs: the first, and the first reader
+	var before *Holding // the last one looked at whose validity runs
 	deadlines := deadlines(s.running)
 	var lapsed []*Holding
 	for i, h := range s.running {
@@ -327,17 +327,12 @@ func (j *Judge) check(name string, s *story) {
 		if s.foreign != "" && !j.Outlaw {
 			j.condemn("mutual exclusion: %s and %s (for %v still) hold %s", s.foreign, h.label, left, name)
 		}
-		if h.reader && reader == nil {
-			reader = h
-		}
-		if first != nil && (!h.reader || !first.reader) && !j.Outlaw {
+		// Of several with a writer among them, the writer is next to one.
+		if before != nil && (!h.reader || !before.reader) && !j.Outlaw {
 			j.condemn("mutual exclusion: %s (for %v still) and %s (for %v still) hold %s",
-				first.label, first.machine.clock.Now().Until(first.lease.Deadline()), h.label, left, name)
+				before.label, before.machine.clock.Now().Until(before.lease.Deadline()), h.label, left, name)
 		}
-		first = h
-		if reader != nil && !h.reader {
-			first = h
-		}
+		before = h
 	}
 	for _, h := range lapsed {
 		// A stopped holder asks nothing, and asking is not without effect.
@@ -487,31 +482,4 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}
-}
-
-// exchangeText is a command and its reply, for people to read.
-type exchangeText struct {
-	args, step []string
-	reply      driver.Reply
-	err        error
-}
-
-func (t exchangeText) String() string {
-	name, step := "", t.step
-	if len(t.args) > 3 && t.args[2] != "0" {
-		name = t.args[3]
-	}
-	if len(step) == 0 {
-		return "inspect"
-	}
-	if t.err != nil {
-		return fmt.Sprintf("%s %q → %v", name, step, t.err)
-	}
-	switch t.reply.Kind {
-	case driver.Int:
-		return fmt.Sprintf("%s %q → %d", name, step, t.reply.Int)
-	case driver.Array:
-		return fmt.Sprintf("%s %q → %v", name, step, t.reply.Array)
-	}
-	return fmt.Sprintf("%s %q → %+v", name, step, t.reply)
 }

@@ -97,6 +97,11 @@ func (m *made) hold(on *Machine, label string, token uint64, left time.Duration)
 	return m.Judge.Acquired(on, "lock-a", label, m.lease(on, label, token, left))
 }
 
+// read has it do so as a reader.
+func (m *made) read(on *Machine, label string, token uint64, left time.Duration) *Holding {
+	return m.Judge.AcquiredShared(on, "lock-a", label, m.lease(on, label, token, left))
+}
+
 func (m *made) lease(on *Machine, label string, token uint64, left time.Duration) *leaseMade {
 	until := on.Clock().Now().Add(left)
 	return &leaseMade{id: holderID(label), until: until, end: until, token: token}
@@ -158,6 +163,31 @@ func TestJudge(t *testing.T) {
 		{"one after the other", "", func(m *made) {
 			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
 			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+		{"readers together", "", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 1, time.Second)
+			m.read(m.b, "client2-0-0-1", 1, time.Second)
+		}},
+		{"a writer beside a reader", "mutual exclusion", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 1, time.Second)
+			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+		{"a reader beside a writer and another reader", "mutual exclusion", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 2, time.Second).Ended()
+			m.hold(m.a, "client1-0-0-2", 3, time.Second)
+			m.read(m.b, "client2-0-0-1", 4, time.Second)
+		}},
+		{"a reader with a writer's token", "token order", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
+			m.read(m.b, "client2-0-0-1", 1, time.Second)
+		}},
+		{"a writer with a smaller token than a reader's", "token order", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 7, time.Second).Ended()
+			m.hold(m.b, "client2-0-0-1", 6, time.Second)
+		}},
+		{"a reader with a smaller token than a reader's", "", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 7, time.Second).Ended()
+			m.read(m.b, "client2-0-0-1", 6, time.Second)
 		}},
 
 		{"a token twice, long after", "token order", func(m *made) {

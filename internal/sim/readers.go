@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,7 +103,12 @@ func (n *Node) handedByReaders(step []string, before, after holders) {
 	if len(after.readers) == 0 {
 		return
 	}
+	if end := after.readers[step[1]]; end > before.readers[step[1]] && len(step) > 2 {
+		if ttl, _ := strconv.ParseInt(step[2], 10, 64); end > n.clock().UnixMilli()+ttl {
+			n.world.Judge.Condemn("a reader's time is its own: on %s, %s of %s for %d ms gives it %d", n.Name, step[0], step[1], ttl, end-n.clock().UnixMilli())
+		}
+	}
 	if last := slices.Max(slices.Collect(maps.Values(after.readers))); after.expires != last {
-		n.world.Judge.Condemn("readers' key expires with the last: on %s, after %s of %s it does %d ms later than %v have it", n.Name, step[0], step[1], after.expires-last, after)
+		n.world.Judge.Condemn("readers' key expires with the last: on %s, after %s of %s it does so %d ms after %v", n.Name, step[0], step[1], after.expires-last, after)
 	}
 }
