@@ -99,6 +99,11 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 			return nil, err
 		}
 	}
+	if call.settings.shared {
+		if err := call.refuseShared(wait); err != nil {
+			return nil, err
+		}
+	}
 	if call.settings.permits != nil {
 		if err := call.permit(); err != nil {
 			return nil, err
@@ -115,6 +120,8 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	switch {
 	case !wait || !call.settings.queue:
 		err = call.insist(wait)
+	case call.settings.shared:
+		err = c.waitqueue.WaitShared(ctx, call)
 	case call.several != nil:
 		err = c.waitqueue.WaitAll(ctx, call)
 	case call.permits != nil:
@@ -160,7 +167,7 @@ func (c *call) insist(wait bool) error {
 		lease, failure := c.Try(request)
 		switch {
 		case lease != nil:
-			if h := c.Hold(lease); c.permits == nil {
+			if h := c.Hold(lease); !c.settings.shared && c.permits == nil {
 				c.client.waitqueue.Acquired(h)
 			}
 			return nil

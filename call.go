@@ -80,8 +80,11 @@ func (c *call) Request() vote.Acquire {
 	request := vote.Acquire{
 		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: uint64(now.UnixMicro()),
 	}
-	if c.several != nil {
+	switch {
+	case c.several != nil:
 		request.With = c.several.without(c.key)
+	case c.settings.shared:
+		request.Shared, request.Queue = true, c.client.waitqueue.Order(c.key)
 	}
 	return request
 }

@@ -7,13 +7,16 @@ import "fmt"
 // Package oneshot extends and releases it by the id, here or in another process. It does not block.
 //
 // The error wraps ErrLost or ErrReleased when the lock was not held any more, and ErrInvalid for a lock
-// of several names and for a permit: then it is held on.
+// of several names, of a reader and for a permit: then it is held on.
 func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
 	if l.call.several != nil {
 		return "", invalid("the lock has several names, and package oneshot extends and releases one at a time: lock them one by one to detach them")
+	}
+	if l.call.settings.shared {
+		return "", invalid("the lock is a reader's, and package oneshot has none: use Lock for one that is to be detached")
 	}
 	if l.call.permits != nil {
 		return "", invalid("it is a permit, and package oneshot extends and releases locks: use Lock to detach one")

@@ -69,6 +69,12 @@
 // TryLock, Do and TryDo the same. It is not for many names that are in great demand: who
 // waits for them holds none, and can be passed by those who want one.
 //
+// # Readers
+//
+// RLock acquires a lock together with others who do, and not beside one who has it by Lock: readers and a
+// writer. WithShared makes TryLock, Do and TryDo the same. Neither side starves: while a writer waits,
+// readers who come wait behind it, and those who wait when it leaves go in together.
+//
 // # What is not
 //
 // A lock cannot stop a process that a garbage collector, a hypervisor or SIGSTOP pauses

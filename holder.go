@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // maxLabel bounds the label, which every node stores with the lock.
@@ -22,9 +23,14 @@ type Holder struct {
 	// printable; ID is so with this library's locks only.
 	Label string
 	Since time.Time
+	// Shared: readers have it (Client.RLock). ID is no reader's own then.
+	Shared bool
 }
 
 func (h Holder) String() string {
+	if h.Shared {
+		return "readers"
+	}
 	if h.Label == "" {
 		return "holder " + strconv.Quote(h.ID)
 	}
@@ -54,6 +60,9 @@ func (c *Client) newHolderID(now time.Time, label string) string {
 // parseHolder reads what newHolderID wrote. Any other value is a holder of
 // another kind.
 func parseHolder(id string) Holder {
+	if id == vote.SharedMark {
+		return Holder{ID: id, Shared: true}
+	}
 	h := Holder{ID: id}
 	secret, rest, ok := strings.Cut(id, ".")
 	since, label, ok2 := strings.Cut(rest, ".")
@@ -66,4 +75,7 @@ func parseHolder(id string) Holder {
 
 // isForeign reports that a holder is of another library, or of an older kind, and
 // wakes nobody up when it releases.
-func isForeign(holder string) bool { return parseHolder(holder).Since.IsZero() }
+func isForeign(holder string) bool {
+	h := parseHolder(holder)
+	return h.Since.IsZero() && !h.Shared
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Listed is a lock that List has found.
@@ -298,8 +299,8 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, places []place, locks map
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := found{left: time.Duration(left) * time.Millisecond}
 		// One that never expires and is not ours is data.
-		if len(value) <= maxID && (left >= 0 || !isForeign(value)) {
-			lock.holder = value
+		if len(value) <= maxID && (left >= 0 || !isForeign(vote.HolderIn(value))) {
+			lock.holder = vote.HolderIn(value)
 		}
 		for _, waiter := range queue {
 			lock.queue = append(lock.queue, waiter.Text)

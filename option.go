@@ -26,7 +26,8 @@ type settings struct {
 	report   func(error)
 	reported bool // WithWaitReport was given
 	also     *[]string
-	permits  *int
+	shared   bool // WithShared
+	permits  *int // WithPermits
 }
 
 // WithTTL sets how long the servers keep this lock when its holder is not heard

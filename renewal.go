@@ -35,7 +35,7 @@ func (t *ticker) Ring() {
 		return
 	}
 	ttl := l.call.settings.ttl
-	if r := l.client.renewals; r != nil && l.call.several == nil {
+	if r := l.client.renewals; r != nil && l.call.several == nil && !l.call.settings.shared {
 		r.renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
 			defer l.client.calls.Done()
 			l.renewed(l.afterExtension(l.client.life, end, votes))

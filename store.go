@@ -22,6 +22,7 @@ func (c *Client) store() (s store, ok bool) {
 var (
 	errNoTake    = invalid("these servers have no lock under an id of the caller's own: use Lock, and Lock.Detach, whose id extends and releases it")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
+	errNoShared  = invalid("these servers have no readers: use Lock, by which one at a time has the name")
 	errNoPermits = invalid("these servers have no permits: use as many locks as there are to be permits, with names of their own")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )

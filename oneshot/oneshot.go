@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -201,6 +202,8 @@ func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) 
 		return nil, err
 	case id == "":
 		return nil, invalid("the id is empty: give one that no other holder has")
+	case strings.HasPrefix(id, vote.SharedMark):
+		return nil, invalid("the id %q begins with %q, by which keys that readers have are known: give another", id, vote.SharedMark)
 	case len(id) > maxID:
 		return nil, invalid("the id has %d bytes: use %d at most", len(id), maxID)
 	}

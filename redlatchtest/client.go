@@ -96,15 +96,15 @@ func (m machine) Now() clock.Instant {
 	return clock.Instant{Mono: now, Boot: now.Sub(m.start)}
 }
 
-// Call is a call of one of the four methods of redlatch.Locker, of LockAll, Acquire or Campaign.
+// Call is a call of one of the four methods of redlatch.Locker, of RLock, LockAll, Acquire or Campaign.
 type Call struct {
-	// Method is "Lock", "LockAll", "Acquire", "TryLock", "Do", "TryDo" or "Campaign".
+	// Method is "Lock", "RLock", "LockAll", "Acquire", "TryLock", "Do", "TryDo" or "Campaign".
 	Method string
 	// Name is the lock's, of several names the first.
 	Name string
 }
 
-// Calls returns the calls of Lock, LockAll, Acquire, TryLock, Do, TryDo and Campaign that this client
+// Calls returns the calls of Lock, RLock, LockAll, Acquire, TryLock, Do, TryDo and Campaign that this client
 // has had so far, in the order in which they began, those that failed included. What was called on
 // the *redlatch.Client inside is not among them.
 func (c *Client) Calls() []Call {
@@ -123,6 +123,12 @@ func (c *Client) note(method, name string) {
 func (c *Client) Lock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
 	c.note("Lock", name)
 	return c.Client.Lock(ctx, name, options...)
+}
+
+// RLock is that of redlatch.Client.
+func (c *Client) RLock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error) {
+	c.note("RLock", name)
+	return c.Client.RLock(ctx, name, options...)
 }
 
 // LockAll is that of redlatch.Client.

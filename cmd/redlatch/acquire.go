@@ -31,6 +31,8 @@ type acquisition struct {
 	Verbose          bool
 
 	Name string
+	// Also are further names, which are locked with Name, all or none.
+	Also []string
 }
 
 // addTo adds them.
@@ -75,19 +77,24 @@ func (r *acquisition) check(ttl time.Duration) error {
 }
 
 // configure returns the library's settings for a lock of that TTL, and what
-// those inside of it are told. It refuses a lock held by a redlatch run around
+// those inside of it are told, for each name. It refuses a name held by a redlatch run around
 // this one.
-func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Config, held, error) {
+func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Config, []held, error) {
 	cfg, err := r.lockConfig()
 	if err != nil {
-		return cfg, held{}, err
+		return cfg, nil, err
 	}
-	ours := ourHold(r.Name, cfg)
+	on := cfg
 	if r.ensemble != nil {
-		ours = ourHold(r.Name, redlatch.Config{Nodes: r.places(), KeyTemplate: cfg.KeyTemplate})
+		on = redlatch.Config{Nodes: r.places(), KeyTemplate: cfg.KeyTemplate}
 	}
-	if err := refuseNested(ours); err != nil {
-		return cfg, ours, err
+	var ours []held
+	for _, name := range r.names() {
+		one := ourHold(name, on)
+		if err := refuseNested(one); err != nil {
+			return cfg, nil, err
+		}
+		ours = append(ours, one)
 	}
 	cfg.TTL, cfg.Label = ttl, r.Label
 	if r.NodeTimeout == 0 && r.ensemble == nil {
@@ -135,7 +142,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 			case a.err == nil: // granted just before the signal came
 				release(a.lock, out)
 			}
-			return nil, interrupted(interrupt, r.Name)
+			return nil, interrupted(interrupt, r.quoted())
 		case sig := <-sigs:
 			switch {
 			case !stops(sig):
@@ -143,7 +150,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 				interrupt = sig
 				cancel(errInterrupted)
 			default: // twice: not even the clean-up is waited for
-				end := interrupted(sig, r.Name)
+				end := interrupted(sig, r.quoted())
 				end.abrupt = true
 				return nil, end
 			}
@@ -151,22 +158,24 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 	}
 }
 
-func interrupted(sig os.Signal, name string) *outcome {
-	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %q", errInterrupted, signalName(sig), name)}
+func interrupted(sig os.Signal, names string) *outcome {
+	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %s", errInterrupted, signalName(sig), names)}
 }
 
 // acquireFailure turns the library's error into the exit code and the words.
 func (r *acquisition) acquireFailure(err error) *outcome {
 	if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrInvalid) || errors.Is(err, redlatch.ErrRefused) {
-		return r.failure("lock", r.Name, err)
+		return r.failed("lock "+r.quoted(), err)
 	}
-	end := &outcome{code: r.ConflictExitCode, err: fmt.Errorf("cannot lock %q: %w", r.Name, err)}
+	end := &outcome{code: r.ConflictExitCode, err: fmt.Errorf("cannot lock %s: %w", r.quoted(), err)}
 	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok && r.once() {
 		end.released = !slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return node.Verdict == redlatch.VoteGranted })
 	}
 	if r.Quiet {
 		end.err = nil
-	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
+	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok && len(r.Also) > 0 {
+		end.err = fmt.Errorf("cannot lock %s: %s", r.quoted(), r.heldText(quorum))
+	} else if ok {
 		end.err = fmt.Errorf("%q is held by another: %s", r.Name, r.holderText(quorum))
 	}
 	return end

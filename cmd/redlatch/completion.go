@@ -274,7 +274,7 @@ func zshCompletion(w io.Writer, commands []*cobra.Command) {
 		case len(list) > 0:
 			fmt.Fprintf(w, " \\\n        '*:%s:(%s)'\n", commandline.Placeholders(d)[0], strings.Join(list, " "))
 		case runsCommand(d):
-			fmt.Fprint(w, " \\\n        '1:name: '\n")
+			fmt.Fprint(w, " \\\n        '*:name: '\n")
 		default:
 			for i, name := range commandline.Placeholders(d) {
 				fmt.Fprintf(w, " \\\n        '%d:%s: '", i+1, name)

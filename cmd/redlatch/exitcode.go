@@ -27,7 +27,7 @@ const (
 // exitCodes is what `redlatch run --help` shows.
 var exitCodes = []struct{ code, meaning string }{
 	{"0-255", "COMMAND's own, when it ended by itself while the lock was held"},
-	{"64", "usage: a flag, a URL or a TTL is wrong, or NAME is held by an enclosing redlatch run"},
+	{"64", "usage: a flag, a URL or a TTL is wrong, or a NAME is held by an enclosing redlatch run"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
 	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},

@@ -13,7 +13,12 @@ import (
 // failure turns the library's error into the exit code and the words. doing is
 // what could not be done to the lock.
 func (c *connection) failure(doing, name string, err error) *outcome {
-	end := &outcome{code: exitInternal, err: fmt.Errorf("cannot %s %q: %w", doing, name, err)}
+	return c.failed(fmt.Sprintf("%s %q", doing, name), err)
+}
+
+// failed is failure, of what could not be done.
+func (c *connection) failed(what string, err error) *outcome {
+	end := &outcome{code: exitInternal, err: fmt.Errorf("cannot %s: %w", what, err)}
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		end.code = exitUsage
@@ -23,7 +28,7 @@ func (c *connection) failure(doing, name string, err error) *outcome {
 		end.code = exitNoQuorum
 	}
 	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
-		end.err = fmt.Errorf("cannot %s %q: %s", doing, name, headline(quorum))
+		end.err = fmt.Errorf("cannot %s: %s", what, headline(quorum))
 		end.details = answers(quorum.Nodes)
 		end.hints = c.hints(quorum)
 	}

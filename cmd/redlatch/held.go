@@ -17,8 +17,10 @@ import (
 
 // What COMMAND finds in its environment.
 const (
-	// envName is the name of the innermost lock.
+	// envName is the name of the innermost lock, and the first where it has several.
 	envName = "REDLATCH_NAME"
+	// envNames has all its names, one a line.
+	envNames = "REDLATCH_NAMES"
 	// envToken is its fencing token, in decimal.
 	envToken = "REDLATCH_TOKEN"
 	// envDeadline is the time until which it is certainly held, as far as was
@@ -33,7 +35,7 @@ const (
 // times do.
 const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// held is one lock of a redlatch run around this process.
+// held is one lock of a redlatch run around this process, by one of its names.
 type held struct {
 	// name is for people to read.
 	name string
@@ -100,17 +102,21 @@ func alive(h held) bool { return processExists(h.pid) && h.birth == birth(h.pid)
 // environment is what COMMAND gets: ours, and what is inherited without an
 // outer redlatch run's. The first of two equal names wins in some programs and
 // the last in others, so none is there twice.
-func environment(inherited []string, lock *redlatch.Lock, ours held) []string {
-	list := ours.String()
+func environment(inherited []string, lock *redlatch.Lock, ours []held) []string {
+	list := ""
 	env := slices.DeleteFunc(slices.Clone(inherited), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == envHeld {
-			list = value + " " + ours.String()
+			list = value
 		}
-		return slices.Contains([]string{envName, envToken, envDeadline, envHeld}, name)
+		return slices.Contains([]string{envName, envNames, envToken, envDeadline, envHeld}, name)
 	})
+	for _, one := range ours {
+		list = strings.TrimPrefix(list+" "+one.String(), " ")
+	}
 	return append(env,
 		envName+"="+lock.Name(),
+		envNames+"="+strings.Join(lock.Names(), "\n"),
 		envToken+"="+strconv.FormatUint(lock.Token(), 10),
 		envDeadline+"="+lock.Until().UTC().Format(deadlineFormat),
 		envHeld+"="+list,

@@ -50,7 +50,7 @@ func (s *supervisor) suspend() {
 		s.resume()
 		return
 	}
-	s.out.say("stopped: %q is not renewed; COMMAND is killed at %s unless it is continued before", s.name, s.terms.continueBefore(s.told).Format("15:04:05.0"))
+	s.out.say("stopped: %s is not renewed; COMMAND is killed at %s unless it is continued before", s.names, s.terms.continueBefore(s.told).Format("15:04:05.0"))
 	s.out.flush(100 * time.Millisecond) // who is stopped does not write
 	if s.child.group != 0 && s.tty.isTheirs() {
 		// Ctrl-Z reached COMMAND's group alone: the rest of a pipeline, which

@@ -37,6 +37,8 @@ func (l *listCmd) line() *cobra.Command {
 		Short: "List the locks there are.",
 		Long: `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
 
+A lock of several names is on a line for each, under one handle.
+
 Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed. In ZooKeeper and etcd all are redlatch's, and each is on 1 of 1.
 
 Arguments:

@@ -182,7 +182,7 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	}
 	if sig := sigs.pending(); sig != nil {
 		release(lock, out)
-		return interrupted(sig, l.Name)
+		return interrupted(sig, l.quoted())
 	}
 	if l.Keeper {
 		return l.keep(client, lock, sigs, ttl, out)

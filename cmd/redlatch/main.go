@@ -1,6 +1,6 @@
 // Redlatch takes distributed locks on Redis and Valkey from the shell.
 //
-// `redlatch run NAME -- COMMAND` runs COMMAND while holding NAME; `redlatch
+// `redlatch run NAME... -- COMMAND` runs COMMAND while holding NAME; `redlatch
 // --help` lists the rest.
 package main
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,9 +37,11 @@ type runCmd struct {
 // line is its command line.
 func (r *runCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME (-- COMMAND [ARG...] | -c STRING)",
+		Use:   "run [flags] (NAME... -- COMMAND [ARG...] | NAME -c STRING)",
 		Short: "Run a command while holding a lock.",
 		Long: `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
+
+Several NAMEs are one lock: it is held on all of them or on none, with one token, which is larger than each name's earlier ones, and is lost as soon as one name is lost. Runs for several names do not deadlock, whatever the order of the names; REDLATCH_NAME is the first, and REDLATCH_NAMES has all, one a line. In a Redis Cluster the names must be in one slot, as {shop}/a and {shop}/b are. ZooKeeper and etcd lock one name at a time.
 
 COMMAND stays in the process group that redlatch is in, as with flock: Ctrl-C and Ctrl-Z reach both. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH that are sent to redlatch alone are passed on to COMMAND and what it started in that group; signals that were ignored as redlatch started stay so. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group COMMAND leads a group of its own. What COMMAND leaves running when it ends by itself goes on without the lock.
 
@@ -48,7 +51,7 @@ Not killed is what redlatch may not send signals to, such as what sudo runs for 
 
 Arguments:
 
-	NAME     The lock's name.
+	NAME     The lock's name, or the names of one lock: 64 at most.
 	COMMAND  The command and its arguments, after --.
 
 Exit codes:
@@ -58,6 +61,8 @@ Exit codes:
   redlatch run -n --min-hold 60 nightly-report -- ./report.sh
   # wait a minute for it, then give up with exit code 75
   redlatch run -w 60 deploy -- ./deploy.sh production
+  # two things at once, or neither
+  redlatch run stock payment -- ./settle.sh
   # as flock does it
   redlatch run -n -E 1 backup -c 'pg_dump shop | gzip > shop.gz'
   # three servers: a majority of them decides
@@ -78,7 +83,7 @@ Exit codes:
 		return nil
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd.Flags().NArg() > 1 { // it is COMMAND's
+		if cmd.Flags().NArg() > 1 && !slices.Contains(os.Args, "--") { // it is COMMAND's
 			return errNoDashes
 		}
 		return err
@@ -87,14 +92,15 @@ Exit codes:
 	return cmd
 }
 
-// arguments takes NAME, and COMMAND with the "--" before it.
+// arguments takes the names, and COMMAND with the "--" before it.
 func (r *runCmd) arguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("no NAME")
 	}
 	r.Name, r.Command = args[0], args[1:]
-	if cmd.ArgsLenAtDash() == 1 {
-		r.Command = append([]string{"--"}, r.Command...)
+	if names := cmd.ArgsLenAtDash(); names > 0 {
+		r.Also = further(args[:names])
+		r.Command = slices.Concat([]string{"--"}, args[names:])
 	}
 	return nil
 }
@@ -131,7 +137,7 @@ func (r *runCmd) terms() terms {
 	return t
 }
 
-const form = "redlatch run NAME -- COMMAND [ARG...], or redlatch run NAME -c STRING"
+const form = "redlatch run NAME... -- COMMAND [ARG...], or redlatch run NAME -c STRING"
 
 var errNoDashes = usage(form, "no \"--\" between NAME and COMMAND")
 
@@ -139,7 +145,7 @@ var errNoDashes = usage(form, "no \"--\" between NAME and COMMAND")
 func (r *runCmd) check() error {
 	switch {
 	case r.Shell != nil && len(r.Command) > 0:
-		return usage("give one of them", "both -c and a COMMAND after NAME")
+		return usage("give one of them; -c takes one NAME, for several: redlatch run NAME NAME... -- sh -c STRING", "both -c and a COMMAND after NAME")
 	case r.Shell != nil && *r.Shell == "":
 		return usage(form, "-c has nothing to run")
 	case r.Shell != nil:
@@ -157,6 +163,9 @@ func (r *runCmd) check() error {
 		return usage("leave it out for none", "--max-run %v is negative", r.MaxRun)
 	case r.Grace < 0 || r.Grace > r.TTL/2:
 		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
+	}
+	if err := r.checkNames(); err != nil {
+		return err
 	}
 	if err := r.acquisition.check(r.TTL); err != nil {
 		return err
@@ -193,6 +202,9 @@ func (r *runCmd) options(out *printer) []redlatch.Option {
 		redlatch.WithMaxHold(r.maxHold()),
 		redlatch.WithWaitReport(r.waitReport(out)),
 	}
+	if len(r.Also) > 0 {
+		options = append(options, redlatch.WithAlso(r.Also...))
+	}
 	if r.Label != "" {
 		options = append(options, redlatch.WithLabel(r.Label))
 	}
@@ -228,6 +240,9 @@ func (r *runCmd) Run(out *printer) error {
 	}
 	path, err := lookup(argv[0])
 	if err != nil {
+		if end, ok := errors.AsType[*outcome](err); ok && len(r.Also) > 0 {
+			end.hints = append(end.hints, fmt.Sprintf("what is before -- are names of locks: %s", r.quoted()))
+		}
 		return err
 	}
 
@@ -259,16 +274,16 @@ func (r *runCmd) Run(out *printer) error {
 }
 
 // locked is what happens between open and close.
-func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, child *child, path string, argv []string, ours held) *outcome {
+func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, child *child, path string, argv []string, ours []held) *outcome {
 	lock, end := r.acquire(client, sigs, out, r.options(out))
 	if end != nil {
 		return end
 	}
 	since := time.Now()
-	out.detail("holding %q, token %d, until %s at least", r.Name, lock.Token(), lock.Until().Format(time.TimeOnly))
+	out.detail("holding %s, token %d, until %s at least", r.quoted(), lock.Token(), lock.Until().Format(time.TimeOnly))
 	if sig := sigs.pending(); sig != nil {
 		release(lock, out)
-		return interrupted(sig, r.Name)
+		return interrupted(sig, r.quoted())
 	}
 	if err := lock.Err(); err != nil { // stopped since it was granted
 		release(lock, out)
@@ -293,7 +308,7 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 		lost = release(lock, out)
 	}
 	if lost {
-		return &outcome{code: exitLost, err: fmt.Errorf("%q was not held any more when COMMAND ended with exit code %d", r.Name, end.code)}
+		return &outcome{code: exitLost, err: fmt.Errorf("%s was not held any more when COMMAND ended with exit code %d", r.quoted(), end.code)}
 	}
 	end.released = true // on a quorum at least
 	return end
@@ -318,7 +333,7 @@ func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out
 		release(lock, out)
 		return true
 	}
-	out.detail("COMMAND ended; %q is held for %v more", r.Name, short(left))
+	out.detail("COMMAND ended; %s is held for %v more", r.quoted(), short(left))
 	over := time.After(left)
 	for waiting := true; waiting; {
 		select {
@@ -331,7 +346,7 @@ func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out
 		}
 	}
 	if release(lock, out) {
-		out.warn("%q was lost before --min-hold was over", r.Name)
+		out.warn("%s was lost before --min-hold was over", r.quoted())
 	}
 	return false
 }
@@ -343,7 +358,7 @@ func release(lock *redlatch.Lock, out *printer) (lost bool) {
 	case errors.Is(err, redlatch.ErrLost):
 		return true
 	case err != nil:
-		out.warn("could not release %q everywhere, the rest expires by itself: %v", lock.Name(), err)
+		out.warn("could not release %s everywhere, the rest expires by itself: %v", quoted(lock.Names()), err)
 	}
 	return false
 }

@@ -36,6 +36,18 @@ func nodeOf(ts *testscript.TestScript, name string) *node {
 	return n
 }
 
+func cluster(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, args, 1, "cluster N")
+	count, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	servers, err := redistest.StartCluster(context.Background(), count, redistest.Options{})
+	ts.Check(err)
+	for _, server := range servers {
+		ts.Defer(func() { _ = server.Close() })
+	}
+	ts.Setenv("REDLATCH_NODES", servers[0].URL()+"?cluster")
+}
+
 func nodes(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, args, 1, "nodes N [password]")
 	count, err := strconv.Atoi(args[0])

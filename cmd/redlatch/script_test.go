@@ -45,6 +45,7 @@ const limit = 3 * time.Minute
 //
 //	nodes N [password]      start N servers: $n1 to $nN are their URLs, and
 //	                        REDLATCH_NODES all of them
+//	cluster N               start a Cluster of N masters, which is REDLATCH_NODES
 //	pause|resume NODE       stop a server by SIGSTOP, continue it
 //	kill-node NODE          kill a server
 //	partition NODE          cut a server off from clients, not from the script
@@ -100,6 +101,7 @@ func scripts(dir string) testscript.Params {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"nodes":        nodes,
+			"cluster":      cluster,
 			"pause":        pause,
 			"resume":       resume,
 			"kill-node":    killNode,

@@ -20,7 +20,7 @@ const (
 
 // supervisor watches COMMAND and the lock. One goroutine runs all of it.
 type supervisor struct {
-	name  string
+	names string // for people to read
 	terms terms
 
 	lock  *redlatch.Lock
@@ -62,7 +62,7 @@ const (
 // on.
 func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *printer) (end *outcome, lost bool) {
 	s := &supervisor{
-		name:    r.Name,
+		names:   r.quoted(),
 		terms:   r.terms(),
 		lock:    lock,
 		child:   child,
@@ -187,7 +187,9 @@ func (s *supervisor) check() time.Duration {
 // notices it after the first.
 func (s *supervisor) lose(why error) {
 	if why == nil {
-		why = fmt.Errorf("%w: %q", redlatch.ErrLost, s.name)
+		why = fmt.Errorf("%w: %s", redlatch.ErrLost, s.names)
+	} else if len(s.lock.Names()) > 1 {
+		why = fmt.Errorf("%w; it was the lock of %s", why, s.names)
 	}
 	if s.ending != lockLost {
 		s.out.warn("%v", why)

@@ -25,7 +25,7 @@ func (r *acquisition) waitReport(out *printer) func(error) {
 	return func(err error) {
 		quorum, ok := errors.AsType[*redlatch.QuorumError](err)
 		if !ok {
-			out.detail("waiting for %q: %v", r.Name, err)
+			out.detail("waiting for %s: %v", r.quoted(), err)
 			return
 		}
 		reason := reasonOf(quorum)
@@ -45,16 +45,16 @@ func (r *acquisition) waitReport(out *printer) func(error) {
 func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 	switch {
 	case errors.Is(quorum, redlatch.ErrHeld):
-		out.detail("waiting for %q: %s", r.Name, r.holderText(quorum))
+		out.detail("waiting for %s: %s", r.quoted(), r.heldText(quorum))
 		return
 	case errors.Is(quorum, redlatch.ErrNotAdmitted) && term.IsTerminal(int(os.Stderr.Fd())):
-		out.say("waiting for %q: %s", r.Name, quarantineText(quorum))
+		out.say("waiting for %s: %s", r.quoted(), quarantineText(quorum))
 		out.say("  a server that has just started does not vote until every lock that it may have granted before has run out: for --max-ttl and %s", outOfService)
 		for _, hint := range r.hints(quorum) {
 			out.say("hint: to skip the wait, %s", hint)
 		}
 	case errors.Is(quorum, redlatch.ErrNotAdmitted):
-		out.say("waiting for %q: %s; %s", r.Name, quarantineText(quorum), strings.Join(r.hints(quorum), "; "))
+		out.say("waiting for %s: %s; %s", r.quoted(), quarantineText(quorum), strings.Join(r.hints(quorum), "; "))
 	default:
 		var why strings.Builder
 		why.WriteString(headline(quorum))
@@ -63,7 +63,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 				why.WriteString("; " + line)
 			}
 		}
-		out.say("waiting for %q: %s", r.Name, why.String())
+		out.say("waiting for %s: %s", r.quoted(), why.String())
 	}
 	for _, line := range answers(quorum.Nodes) {
 		out.detail("  %s", line)
@@ -88,7 +88,7 @@ func quarantineText(quorum *redlatch.QuorumError) string {
 func reasonOf(quorum *redlatch.QuorumError) string {
 	switch holder, _, _ := quorum.Holder(); {
 	case errors.Is(quorum, redlatch.ErrHeld):
-		return "held " + holder.ID
+		return "held " + quorum.Name + " " + holder.ID
 	case errors.Is(quorum, redlatch.ErrNotAdmitted):
 		return "not admitted"
 	case errors.Is(quorum, redlatch.ErrRefused):

@@ -35,3 +35,8 @@ func WhenWaiting(report func(error)) (redlatch.Option, <-chan struct{}) {
 		once.Do(func() { close(first) })
 	}), first
 }
+
+// RLockIn is LockIn for a reader.
+func RLockIn(ctx context.Context, c redlatch.Locker, name string, options ...redlatch.Option) <-chan Outcome {
+	return LockIn(ctx, c, name, append(options, redlatch.WithShared())...)
+}

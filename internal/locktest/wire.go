@@ -66,6 +66,8 @@ func StepOf(c redistest.Command) (name, id string) {
 	case err != nil || len(args) < 2:
 	case slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text}, c.Args[1]):
 		return "release", args[0]
+	case slices.Contains([]string{script.ReleasingShared.SHA, script.ReleasingShared.Text}, c.Args[1]):
+		return "release-shared", args[0]
 	case slices.Contains([]string{script.ReleasingAll.SHA, script.ReleasingAll.Text}, c.Args[1]):
 		return "release-all", args[0]
 	case slices.Contains([]string{script.ReleasingSlot.SHA, script.ReleasingSlot.Text}, c.Args[1]):
@@ -73,6 +75,7 @@ func StepOf(c redistest.Command) (name, id string) {
 	case slices.Contains([]string{
 		script.Acquire, script.Extend, script.Confirm, script.Repair,
 		script.AcquireAll, script.ExtendAll, script.ConfirmAll, script.RepairAll,
+		script.AcquireShared, script.ExtendShared, script.ConfirmShared, script.RepairShared,
 		script.Slot,
 	}, args[0]):
 		return args[0], args[1]

@@ -41,6 +41,8 @@ type lock struct {
 	holder  string
 	expires int64 // in ms
 	counter uint64
+	// readers are those who have the key, where readers have it, each until when, in ms.
+	readers map[string]int64
 	// queue is forgotten when nobody has joined it for a while, at lapses, in ms.
 	queue  []place
 	lapses int64
@@ -119,7 +121,7 @@ func (n *Node) at(key string, now instant) *lock {
 		n.locks[key] = l
 	}
 	if l.expires < now.ms {
-		l.holder = ""
+		l.holder, l.readers = "", nil
 	}
 	if l.lapses < now.ms {
 		l.queue = nil
@@ -151,6 +153,9 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 	if sha == script.Releasing.SHA {
 		return n.release(keys[0], args, now), nil
 	}
+	if sha == script.ReleasingShared.SHA {
+		return n.releaseShared(keys[0], args, now), nil
+	}
 	if sha == script.ReleasingAll.SHA {
 		return n.releaseAll(keys, args, now), nil
 	}
@@ -171,6 +176,10 @@ func (n *Node) evalSHA(sha string, keys, args []string) (driver.Reply, error) {
 		return n.acquireAll(keys, args, now), nil
 	case script.ExtendAll:
 		return n.extendAll(keys, args, now), nil
+	case script.AcquireShared:
+		return n.acquireShared(keys, args, now), nil
+	case script.ExtendShared:
+		return n.extendShared(keys, args, now), nil
 	case script.Batch:
 		return n.batch(keys, args, now), nil
 	case script.Slot:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // What script.Grace and script.Patience are in ms.
@@ -86,6 +87,8 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 		ticket = uint64(now.us)
 		if i := l.rank(waiter); i >= 0 {
 			ticket = l.queue[i].ticket
+		} else if isReader(waiter) {
+			ticket = l.placeOf(now)
 		}
 	}
 	l.enqueue(waiter, ticket, now)
@@ -95,7 +98,7 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 		_, slots := n.slots(key, integer(args[4]), now)
 		holder = heldSlot(slots)
 	}
-	if holder != nil && holder.holder != "" {
+	if holder != nil && holder.holder != "" && !(isReader(waiter) && l.free()) {
 		if !l.next.noted(now) {
 			l.next = next{}
 		}
@@ -107,7 +110,10 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 	}
 	w := n.wake(key, l, now, waiter, "", false)
 	ahead := max(0, l.rank(waiter))
-	if w.waiter != waiter {
+	switch {
+	case isReader(waiter) && isReader(w.waiter) && !l.behind(waiter):
+		ahead = 0
+	case w.waiter != waiter:
 		ahead = max(ahead, 1)
 	}
 	if w.waiter == "" {
@@ -126,7 +132,11 @@ func (n *Node) wake(key string, l *lock, now instant, self, from string, again b
 	}
 	from = cmp.Or(from, said.from)
 	i := l.rank(said.waiter)
-	if said.waiter != "" && said.until >= now.ms && said.until <= now.ms+grace && i >= 0 {
+	queued := i >= 0
+	if isReader(said.waiter) {
+		queued = len(l.queue) > 0 && isReader(l.queue[0].waiter)
+	}
+	if said.waiter != "" && said.until >= now.ms && said.until <= now.ms+grace && queued {
 		if from != said.from {
 			said.from = from
 			l.next.note(now, said)
@@ -143,6 +153,14 @@ func (n *Node) wake(key string, l *lock, now instant, self, from string, again b
 	}
 	for len(l.queue) > 0 {
 		head := l.queue[0]
+		if isReader(head.waiter) {
+			if n.wakeReaders(key, l, now, self, from, said) {
+				w := wakeUp{waiter: vote.Reader, until: now.ms + grace, from: from}
+				l.next.note(now, w)
+				return w
+			}
+			continue
+		}
 		there := head.heartbeat > now.ms && head.heartbeat <= now.ms+patience
 		if there && head.waiter != self && !isDeaf(head.waiter) {
 			there = n.publish(key, head.waiter, from)
@@ -160,7 +178,7 @@ func (n *Node) wake(key string, l *lock, now instant, self, from string, again b
 
 // publish is publish.lua: it reports whether somebody listens.
 func (n *Node) publish(key, waiter, from string) bool {
-	client, _, _ := strings.Cut(waiter, "/")
+	client, _, _ := strings.Cut(strings.TrimPrefix(waiter, vote.Reader), "/")
 	s := n.subscribers["redlatch:wake:"+client]
 	if s == nil {
 		return false

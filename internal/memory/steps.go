@@ -174,7 +174,7 @@ func (n *Node) release(key string, args []string, now instant) driver.Reply {
 	}
 	if l.next.noted(now) || waiter != "" {
 		n.quit(l, waiter, at(args, 4), now)
-		if l.holder == "" {
+		if l.free() {
 			woken = n.wake(key, l, now, "", from, true).waiter != ""
 		}
 	}

@@ -126,7 +126,7 @@ func (n *Node) releaseAll(keys, args []string, now instant) driver.Reply {
 			continue
 		}
 		n.quit(l, waiter, ticket, now)
-		if l.holder == "" {
+		if l.free() {
 			woken = n.wake(names[i], l, now, "", "", true).waiter != "" || woken
 		}
 	}

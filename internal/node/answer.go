@@ -63,7 +63,7 @@ func answer(reply driver.Reply, err error) vote.Answer {
 		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Array[0].Int), Transferred: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
 	case err == nil && reply.Kind == driver.Array && (len(reply.Array) == 2 || len(reply.Array) == 3):
 		left := time.Duration(reply.Array[1].Int) * time.Millisecond
-		a := vote.Answer{Verdict: vote.Held, Holder: reply.Array[0].Text, Left: left}
+		a := vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[0].Text), Left: left}
 		if len(reply.Array) == 3 {
 			a.Which = uint8(reply.Array[2].Int)
 		}

@@ -272,7 +272,7 @@ func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 
 // isSimple reports whether the acquire step of r may go together with others.
 func (b *Batched) isSimple(r *vote.Acquire) bool {
-	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.With == nil && r.Ticket.Waiter == "" && b.replicas == nil
+	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && b.replicas == nil
 }
 
 // releaseInBatch is release for one of many: ok is false when the node is to be asked
@@ -288,7 +288,7 @@ func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, 
 // isSimpleRelease reports whether the release step of r may go together with others.
 func isSimpleRelease(r *vote.Release) bool {
 	_, _, _, slot := CutSlot(r.Key)
-	return r.Token == 0 && r.With == nil && r.Ticket.Waiter == "" && !r.Queued && !slot
+	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Queued && !slot
 }
 
 // sendBatch runs the common command of several steps.

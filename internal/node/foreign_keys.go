@@ -35,6 +35,7 @@ func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, lockKeys [
 			func() (*ForeignKey, error) { return n.foreignString(ctx, side[1], false, x.foreignWakeUp) },
 			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[2], math.MaxInt64) },
 			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[3], x.latest(script.Patience)) },
+			func() (*ForeignKey, error) { return n.foreignSet(ctx, side[4], math.MaxInt64) },
 		} {
 			foreign, err := look()
 			if err != nil {

@@ -13,9 +13,12 @@ func CounterKey(key string) string { return side("token", key) }
 // scripts name the queue's other keys after it.
 func NextKey(key string) string { return side("next", key) }
 
+// ReadersKey names the side key that says who has a lock that readers have, and until when.
+func ReadersKey(key string) string { return side("readers", key) }
+
 // SideKeys names all keys that a lock may have beside its key.
 func SideKeys(key string) []string {
-	return []string{CounterKey(key), NextKey(key), side("queue", key), side("heartbeats", key)}
+	return []string{CounterKey(key), NextKey(key), side("queue", key), side("heartbeats", key), ReadersKey(key)}
 }
 
 // sideKeys are CounterKey and NextKey, named in one go.

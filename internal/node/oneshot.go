@@ -185,7 +185,7 @@ func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 			return failure(err)
 		}
 		if after.Kind == driver.Text && after.Text == before.Text {
-			return vote.Answer{Verdict: vote.Held, Holder: before.Text, Left: time.Duration(left.Int) * time.Millisecond}
+			return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(before.Text), Left: time.Duration(left.Int) * time.Millisecond}
 		}
 	}
 }
@@ -253,7 +253,7 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) ch
 	case found.Kind == driver.Null:
 		return vote.Answer{Verdict: vote.NotOurs}
 	case found.Text != id:
-		return vote.Answer{Verdict: vote.Held, Holder: found.Text}
+		return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(found.Text)}
 	}
 	return done(reply, nil)
 }

@@ -34,9 +34,13 @@ type subscription struct {
 // Options.Changed as far as the server can.
 func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	hears := n.listen(ctx)
-	waiter := strings.TrimPrefix(r.Ticket.Waiter, "-")
+	waiter, reads := strings.CutPrefix(r.Ticket.Waiter, vote.Reader)
+	waiter = strings.TrimPrefix(waiter, "-")
 	if !hears {
 		waiter = "-" + waiter
+	}
+	if reads {
+		waiter = vote.Reader + waiter
 	}
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
 	args := []string{script.Enqueue, waiter, strconv.FormatUint(r.Ticket.Number, 10), ""}
@@ -59,7 +63,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		return s
 	}
 	s.Ticket.Number, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
-	s.Answer = vote.Answer{Verdict: vote.Held, Holder: reply.Array[2].Text, Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
+	s.Answer = vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[2].Text), Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
 	s.Ahead = int(reply.Array[0].Int)
 	if len(reply.Array) > 4 {
 		s.From = reply.Array[4].Text

@@ -14,13 +14,13 @@ import (
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
-	keys = n.together(keys, args, r.With)
+	keys = shared(shared(n.together(keys, args, r.With), args, r.Shared), args, r.Shared)
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := granted(reply, ofAnotherKind(err))
 	switch {
 	// rule: counter-bounded
 	case a.Verdict == vote.Granted && !isCounter(a.Token):
-		n.Release(ctx, vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL})
+		n.Release(ctx, vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared})
 		return badCounter(CounterKey(r.Key), a.Token)
 	case a.Verdict == vote.Granted:
 		// The counter alone is what a transfer usually is answered with.
@@ -67,21 +67,21 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, n.together(keys, args, r.With), args, 5, -1))
+	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key)}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.unlessScriptIsGone(n.vote(ctx, n.together(keys, args, r.With), args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 0))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, n.together(keys, args, r.With), args, 5, -1))
+	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
 }
 
 // Release deletes the key if it is held under the ID. When no answer comes, or the server
@@ -96,7 +96,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
-		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued}
+		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued, Shared: r.Shared}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.background.Go(n.workOff)
@@ -123,6 +123,8 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	switch {
 	case r.With != nil:
 		keys, releasing = n.keysOfAll(r.Key, r.With), &script.ReleasingAll
+	case r.Shared:
+		keys, releasing = append(keys, ReadersKey(r.Key)), &script.ReleasingShared
 	case slot:
 		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
 	}

@@ -26,7 +26,7 @@ func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched
 	case reply.Kind == driver.Null:
 		return vote.Answer{Verdict: vote.NotOurs}, watched
 	}
-	a = vote.Answer{Verdict: vote.Held, Holder: reply.Text}
+	a = vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Text)}
 	if !watched {
 		// If it is another's by now, that is seen the sooner.
 		if left, err := n.command(ctx, "PTTL", key); err == nil {
@@ -53,5 +53,5 @@ func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 	if err != nil {
 		token = 0 // no client has written it
 	}
-	return vote.Answer{Verdict: vote.Held, Holder: reply.Array[0].Text, Token: token}
+	return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[0].Text), Token: token}
 }

@@ -179,6 +179,10 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			}
 		}
 	}
+	if k.request.Shared && t.held() && !k.agreed(ctx, t, votes, &answered, start) {
+		decided = true
+		return nil, k.fail()
+	}
 	if answered == len(e.voters) {
 		round.unlimit() // else it ends the steps that the decision does not wait for
 	}
@@ -216,7 +220,7 @@ func (k *keys) ask(step step) chan stepAnswer {
 
 // askToConfirm has node i, which granted under another, store token.
 func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token}
+	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared}
 	k.engine.workers.run(func() {
 		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
 	})

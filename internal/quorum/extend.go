@@ -90,7 +90,7 @@ func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duratio
 	k.extending, k.ttl = round, max(k.ttl, ttl)
 	return extension{
 		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
-		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored},
+		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared},
 	}
 }
 

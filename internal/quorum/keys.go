@@ -90,13 +90,14 @@ func (k *keys) ID() string {
 	return k.request.ID
 }
 
-// Several reports that the keys are of several locks, which nobody takes over one by one.
-func (k *keys) Several() bool { return k.request.With != nil }
+// Transferable reports that another may take the keys over one by one: not those of several locks, nor
+// what is shared with others.
+func (k *keys) Transferable() bool { return k.request.With == nil && !k.request.Shared }
 
 // yields reports that an arbiter has woken up another to take what the attempt wants: the key, where
-// the attempt has no place in its queue, or one of several.
+// the attempt has no place in its queue, one of several, or what a writer waits for.
 func (k *keys) yields(a vote.Answer) bool {
-	return a.Reserved() && (k.request.Ticket.Waiter == "" || k.Several())
+	return a.Reserved() && (k.request.Ticket.Waiter == "" || !k.Transferable())
 }
 
 // KeptUntil returns the end of the validity that the keys have by the last extension, whether

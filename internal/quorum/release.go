@@ -14,7 +14,7 @@ import (
 // that has gone wants its lock released all the same. ok is false when the lease was
 // given up before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
-	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 && !l.Several() {
+	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 && l.Transferable() {
 		return transfers.release(l)
 	}
 	if !l.releaseEverywhere(released) {
@@ -207,8 +207,8 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	request = vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may come to another node before the release does.
-		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && !k.Several(),
-		Queued:   node.waiting,
+		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
+		Queued:   node.waiting, Shared: k.request.Shared,
 	}
 	if k.stored > node.stored {
 		request.Token = k.stored // else there is nothing to repair

@@ -12,7 +12,8 @@ var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 func Commands() []string {
 	var commands []string
 	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua,
-		acquireAllLua, confirmAllLua, extendAllLua, repairAllLua, releaseAllLua, heldLua, slotsLua, slotLua, releaseSlotLua} {
+		acquireAllLua, confirmAllLua, extendAllLua, repairAllLua, releaseAllLua, heldLua, slotsLua, slotLua, releaseSlotLua,
+		readersLua, readersQueueLua, acquireSharedLua, confirmSharedLua, extendSharedLua, repairSharedLua, releaseSharedLua} {
 		for _, found := range call.FindAllStringSubmatch(text, -1) {
 			commands = append(commands, found[1])
 		}

@@ -6,7 +6,8 @@
 -- Answers {how many are ahead, ticket, holder, remaining ms}; when the key is
 -- free the holder is '' and the ms are those that the one who was woken up has
 -- left, 0 ahead meaning the waiter itself, and the holder follows who left its
--- keys on other nodes to whoever is woken up, or ''; 0 when not admitted.
+-- keys on other nodes to whoever is woken up, or ''; 0 when not admitted. To a reader the
+-- key is free, too, where readers have it and no writer is ahead.
 local key, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
 local seen = redis.call('MGET', key, KEYS[2], next)
 local time = redis.call('TIME')
@@ -30,12 +31,12 @@ for _, other in ipairs(lapsed) do
   end
 end
 if ticket == '0' then
-  ticket = redis.call('ZSCORE', queue, waiter) or microseconds
+  ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
 end
 ticket = string.format('%.0f', tonumber(ticket))
 enqueue(key, next, waiter, ticket, now)
 local holder, left = held(key, seen[1], ARGV[5])
-if holder then
+if holder and not (reads(waiter) and free(key, next, seen[1])) then
   local ahead, said = redis.call('ZRANK', queue, waiter), seen[3] or '-'
   if ahead == 0 and (said == '-' or string.byte(said) == 61) then
     said = first(waiter)
@@ -46,7 +47,9 @@ end
 local who, deadline, from = wake(key, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', queue, waiter) or 0
 deadline = deadline or now + GRACE -- so many were left out that the rest is for the next time
-if who ~= waiter then
+if reads(waiter) and reads(who) then
+  ahead = behind(queue, waiter) and math.max(ahead, 1) or 0
+elseif who ~= waiter then
   ahead = math.max(ahead, 1)
 end
 return {ahead, ticket, '', deadline - now, from or ''}

@@ -2,6 +2,6 @@
 -- anybody may have got it: where the server refuses, the waiter comes to look by itself.
 local function publish(key, waiter, from)
   local message = waiter .. ' ' .. #from .. ' ' .. from .. key
-  local listeners = redis.pcall('PUBLISH', 'redlatch:wake:' .. string.match(waiter, '^[^/]*'), message)
+  local listeners = redis.pcall('PUBLISH', 'redlatch:wake:' .. string.match(waiter, '^%-?%+?([^/]*)'), message)
   return type(listeners) == 'table' or listeners > 0
 end

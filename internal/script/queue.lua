@@ -1,5 +1,9 @@
 -- What next says: nothing where nobody waits; '-' if somebody does; '=who', who was the
--- first in the queue when last looked at; 'who until from', who was woken up.
+-- first in the queue when last looked at; 'who until from', who was woken up: '-+' for all readers
+-- that were first.
+--
+-- A reader's name begins with '-+'. Those who are to hold together have one place: before the first
+-- writer, or right behind it.
 
 -- side names a side key of the queue: it lies beside next, 'redlatch:{tag}:next:key'.
 local function side(key, next, kind)
@@ -45,7 +49,45 @@ local function first(who)
   return string.byte(who) == 45 and '-' or '=' .. who
 end
 
--- wake wakes up the first in the queue to take the key, which is free. Until GRACE ms have
+-- reads reports whether a waiter is a reader, or readers were woken up.
+local function reads(who)
+  return who and string.sub(who, 1, 2) == '-+'
+end
+
+-- free reports whether the key is for the first in the queue to take: nobody has it, or readers have
+-- and the first is one, too.
+local function free(key, next, holder)
+  return not holder or string.sub(holder, 1, 16) == 'redlatch:shared '
+    and reads(redis.call('ZRANGE', side(key, next, 'queue:'), 0, 0)[1])
+end
+
+-- wakeReaders wakes up the readers before the first writer, and reports whether there are any. Those
+-- who lose their places are out of the queue, and who was not heard of after since.
+local function wakeReaders(key, next, now, self, from, since)
+  local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
+  local woken = false
+  for _, reader in ipairs(redis.call('ZRANGE', queue, 0, 255)) do
+    if not reads(reader) then
+      break
+    end
+    local heartbeat = tonumber(redis.call('ZSCORE', heartbeats, reader)) or 0
+    local there = heartbeat > now and heartbeat <= now + PATIENCE
+    if there and reader ~= self then
+      there = not (since and heartbeat - PATIENCE <= since)
+      if there and string.byte(reader, 3) ~= 45 then
+        there = publish(key, reader, from)
+      end
+    end
+    if there then
+      woken = true
+    else
+      leave(key, next, reader)
+    end
+  end
+  return woken
+end
+
+-- wake wakes up the first in the queue to take the key, which is free, or all readers who are first. Until GRACE ms have
 -- passed nobody else is given it here. One who was woken up, did not take it and was not
 -- heard of since loses its place. One whose place has lapsed, or whose connection nobody
 -- listens on any more, is left out; one that says it hears nothing ('-') comes to look by
@@ -60,12 +102,14 @@ local function wake(key, next, said, now, self, from, again)
   local who, deadline, before = string.match(said or '', '^(%S+) (%d+) ?(.*)$')
   from = from or before or ''
   deadline = tonumber(deadline)
+  local queued = who and not reads(who) and redis.call('ZSCORE', queue, who)
+    or reads(who) and reads(redis.call('ZRANGE', queue, 0, 0)[1])
   -- Nobody is woken up for longer than GRACE.
-  if who and deadline >= now and deadline <= now + GRACE and redis.call('ZSCORE', queue, who) then
+  if who and deadline >= now and deadline <= now + GRACE and queued then
     if from ~= before then
       keep(next, who, deadline, from)
     end
-    if again and string.byte(who) ~= 45 then
+    if again and string.byte(who) ~= 45 then -- of readers each asks by itself
       publish(key, who, from)
     end
     return who, deadline, from
@@ -82,16 +126,24 @@ local function wake(key, next, said, now, self, from, again)
     if not head then
       break
     end
-    local heartbeat = tonumber(redis.call('ZSCORE', heartbeats, head)) or 0
-    local there = heartbeat > now and heartbeat <= now + PATIENCE
-    if there and head ~= self and string.byte(head) ~= 45 then
-      there = publish(key, head, from)
+    if reads(head) then
+      -- rule: readers-together
+      if wakeReaders(key, next, now, self, from, reads(who) and deadline - GRACE) then
+        keep(next, '-+', now + GRACE, from)
+        return '-+', now + GRACE, from
+      end
+    else
+      local heartbeat = tonumber(redis.call('ZSCORE', heartbeats, head)) or 0
+      local there = heartbeat > now and heartbeat <= now + PATIENCE
+      if there and head ~= self and string.byte(head) ~= 45 then
+        there = publish(key, head, from)
+      end
+      if there then
+        keep(next, head, now + GRACE, from)
+        return head, now + GRACE, from
+      end
+      leave(key, next, head)
     end
-    if there then
-      keep(next, head, now + GRACE, from)
-      return head, now + GRACE, from
-    end
-    leave(key, next, head)
   end
   redis.call('DEL', next)
 end

@@ -33,7 +33,7 @@ for i = 1, #KEYS, 3 do
     elseif waiter then
       enqueue(key, next, waiter, ticket, now)
     end
-    if not seen[i] then
+    if free(key, next, seen[i]) then
       woken = wake(key, next, said, now, nil, nil, true) or woken
     end
   end

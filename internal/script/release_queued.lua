@@ -14,7 +14,7 @@ if seen[2] or waiter then
   elseif waiter then
     enqueue(key, next, waiter, ticket, now)
   end
-  if ours or not seen[1] then
+  if ours or free(key, next, seen[1]) then
     woken = wake(key, next, seen[2], now, nil, from, true)
   end
 end

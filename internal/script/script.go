@@ -36,6 +36,11 @@ const (
 	ExtendAll  = "extend-all"
 	RepairAll  = "repair-all"
 
+	// Steps of readers, who have a key together.
+	AcquireShared = "acquire-shared"
+	ConfirmShared = "confirm-shared"
+	ExtendShared  = "extend-shared"
+	RepairShared  = "repair-shared"
 	// Slot grants one of several slots, and EnqueueSlot is Enqueue for who waits for one.
 	Slot        = "slot"
 	EnqueueSlot = "enqueue-slot"
@@ -105,6 +110,20 @@ var (
 	repairAllLua string
 	//go:embed release_all.lua
 	releaseAllLua string
+	//go:embed readers.lua
+	readersLua string
+	//go:embed readers_queue.lua
+	readersQueueLua string
+	//go:embed acquire_shared.lua
+	acquireSharedLua string
+	//go:embed confirm_shared.lua
+	confirmSharedLua string
+	//go:embed extend_shared.lua
+	extendSharedLua string
+	//go:embed repair_shared.lua
+	repairSharedLua string
+	//go:embed release_shared.lua
+	releaseSharedLua string
 	//go:embed held.lua
 	heldLua string
 	//go:embed slots.lua
@@ -137,6 +156,9 @@ var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua 
 
 // ReleasingAll is Releasing for several keys at once.
 var ReleasingAll = New(queueTimes + publishLua + queueLua + releaseAllLua)
+
+// ReleasingShared is Releasing for a reader.
+var ReleasingShared = New(queueTimes + publishLua + queueLua + readersLua + releaseSharedLua)
 
 // ReleasingSlot is Releasing for a slot.
 var ReleasingSlot = New(queueTimes + fmt.Sprintf("local SLOTS = %d\n", MaxSlots) + publishLua + queueLua + slotsLua + releaseSlotLua)
@@ -172,13 +194,17 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the step that needs them.
-		{Enqueue, admittedLua + publishLua + queueLua + heldLua + enqueueLua},
+		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + heldLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},
 		{ExtendAll, admittedLua + extendAllLua},
 		{RepairAll, admittedLua + repairAllLua},
+		{AcquireShared, admittedLua + publishLua + queueLua + readersQueueLua + readersLua + acquireSharedLua},
+		{ConfirmShared, readersLua + confirmSharedLua},
+		{ExtendShared, admittedLua + readersLua + extendSharedLua},
+		{RepairShared, admittedLua + readersLua + repairSharedLua},
 		{Slot, admittedLua + publishLua + queueLua + slotsLua + "local function acquire(KEYS, ARGV)\n" + acquireLua + "end\n" + slotLua},
-		{EnqueueSlot, admittedLua + publishLua + queueLua + slotsLua + enqueueLua},
+		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))

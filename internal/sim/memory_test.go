@@ -70,7 +70,7 @@ func newTwoServers(t *testing.T, rng *rand.Rand) *twoServers {
 			<-done
 		}
 	})
-	for _, text := range []string{script.Releasing.Text, script.ReleasingAll.Text, script.ReleasingSlot.Text} {
+	for _, text := range []string{script.Releasing.Text, script.ReleasingAll.Text, script.ReleasingShared.Text, script.ReleasingSlot.Text} {
 		if _, err := s.server.Exec([]string{"SCRIPT", "LOAD", text}); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func (s *twoServers) permit() {
 func (s *twoServers) step() {
 	key := fmt.Sprint("key", s.rng.IntN(3))
 	s.now = s.now.Add(pick(s, 0, 0, 0, 300*time.Microsecond, time.Millisecond, 40*time.Millisecond, 499*time.Millisecond, time.Second, 6*time.Second))
-	switch s.rng.IntN(25) {
+	switch s.rng.IntN(30) {
 	case 0, 1, 2:
 		s.acquire(key)
 	case 3, 4, 5:
@@ -260,7 +260,9 @@ func (s *twoServers) step() {
 	case 12:
 		s.both("GET", key)
 		s.both("PTTL", key)
-	case 13, 14, 15, 16:
+	case 13, 14, 15, 16, 17, 18, 19, 20:
+		s.readers(key)
+	case 21, 22, 23, 24:
 		s.together()
 	default:
 		s.permit()

@@ -16,6 +16,9 @@ type Keys []string
 type Acquire struct {
 	Key, ID string
 	With    *Keys
+	// Queue is, for a reader, the nodes that may keep the wait queue, in the order of the name: the
+	// first that answers has to agree.
+	Queue []int
 	// TTL is how long the node keeps the key.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
@@ -34,6 +37,8 @@ type Acquire struct {
 	// Reused: the ID is a caller's own and may have been used before. A key under it
 	// is then in the way like any other.
 	Reused bool
+	// Shared: the key is asked for by a reader, who has it together with others.
+	Shared bool
 	// Slots, if not 0, asks for one of so many slots, from First on: Key is that of their queue.
 	Slots, First uint16
 }
@@ -43,6 +48,7 @@ type Confirm struct {
 	Key, ID        string
 	With           *Keys
 	Granted, Token uint64
+	Shared         bool
 }
 
 // Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
@@ -51,7 +57,8 @@ type Extend struct {
 	With    *Keys
 	TTL     time.Duration
 	// Token is stored where the node remembers less.
-	Token uint64
+	Token  uint64
+	Shared bool
 }
 
 // Release asks a node to delete the key if it is held under ID, and to wake up who is next.
@@ -69,6 +76,7 @@ type Release struct {
 	Transfer bool
 	// Queued: others were in the wait queue for the key on the node.
 	Queued bool
+	Shared bool
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still
@@ -81,9 +89,13 @@ type Enqueue struct {
 	Slots uint16
 }
 
+// Reader begins the name of a waiter that is a reader.
+const Reader = "-+"
+
 // Ticket is a waiter's place in the wait queue for a key.
 type Ticket struct {
-	// Waiter is who has it; one whose name begins with a dash hears no messages.
+	// Waiter is who has it; one whose name begins with a dash, behind Reader if it is one, hears no
+	// messages.
 	Waiter string
 	// Number orders the queue; 0 for a new one, at its end.
 	Number uint64

@@ -131,7 +131,11 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	stop := context.AfterFunc(q.options.Life, func() { cancel(context.Cause(q.options.Life)) })
 	defer stop()
 	if l.ticket == nil {
-		l.ticket = q.Join(l.key)
+		if l.shared {
+			l.ticket = q.joinShared(l.key)
+		} else {
+			l.ticket = q.Join(l.key)
+		}
 		l.ticket.ticket.Number = c.Number()
 	}
 	l.ticket.slots = c.Slots()

@@ -41,6 +41,8 @@ type local struct {
 	// remote: since the key was last acquired, others were seen waiting for it
 	// elsewhere, or nobody could say. asking: somebody is being asked.
 	remote, asking bool
+	// shared: it is that of a single reader, whom nobody waits behind.
+	shared bool
 }
 
 // waiter is a caller who waits for its turn.
@@ -221,7 +223,8 @@ func (q *Queue) successor(h *Holder) (*local, *waiter) {
 	if l == nil || l.holder != h || l.busy {
 		return nil, nil
 	}
-	if l.remote && l.transfers >= maxTransfers {
+	// rule: readers-before-next-writer
+	if l.remote && l.transfers >= maxTransfers || len(q.readers[l.key]) > 0 {
 		return nil, nil
 	}
 	w := l.pop()
@@ -243,7 +246,7 @@ func (q *Queue) another(l *local) *waiter {
 // behind is how many tokens more an attempt for request asks for, for those behind its caller. They
 // do not go on with the keys of several locks.
 func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
-	if q.options.Succeed == nil || request.With != nil {
+	if q.options.Succeed == nil || request.With != nil || request.Shared {
 		return 0
 	}
 	q.mu.Lock()

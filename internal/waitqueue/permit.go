@@ -29,6 +29,3 @@ func (q *Queue) seen(l *local, others bool) {
 	defer q.mu.Unlock()
 	l.remote = others
 }
-
-// Order is the nodes that may keep the key's queue, the arbiter first.
-func (q *Queue) Order(key string) []int { return q.order(key) }

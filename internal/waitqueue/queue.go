@@ -14,6 +14,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +61,8 @@ type Queue struct {
 	// tickets it has had.
 	tickets map[string]*Ticket
 	joined  uint64
+	// readers has the tickets of this process's readers, by key and by waiter.
+	readers map[string]map[string]*Ticket
 	// locals has each key that somebody in this process holds, contends or waits for.
 	locals map[string]*local
 	// contended has the keys that others were seen waiting for, and until when that is
@@ -105,17 +108,26 @@ func (q *Queue) Join(key string) *Ticket {
 	t := &Ticket{queue: q, key: key, order: q.order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.joined++
-	// No two tickets have one name: what is sent of one that was left may arrive
-	// after the next was taken.
-	t.waiter = q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
-	t.ticket.Waiter = t.waiter
+	t.name("")
 	q.tickets[key] = t
 	return t
 }
 
+// name gives the ticket a name of its own. The caller holds queue.mu.
+func (t *Ticket) name(kind string) {
+	q := t.queue
+	q.joined++
+	// No two tickets have one name: what is sent of one that was left may arrive
+	// after the next was taken.
+	t.waiter = kind + q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
+	t.ticket.Waiter = t.waiter
+}
+
 // Arbiter is the index of the node that keeps the key's queue while it can.
 func (q *Queue) Arbiter(key string) int { return q.order(key)[0] }
+
+// Order is the nodes that may keep the key's queue, the arbiter first.
+func (q *Queue) Order(key string) []int { return q.order(key) }
 
 // order is the nodes that may keep the key's queue, the arbiter first: the same
 // in every process that names the nodes alike, and another for every key
@@ -144,6 +156,9 @@ func mix(h uint64) uint64 {
 func (q *Queue) Wake(i int, w vote.WakeUp) {
 	q.mu.Lock()
 	t := q.tickets[w.Key]
+	if strings.HasPrefix(w.Waiter, vote.Reader) {
+		t = q.readers[w.Key][w.Waiter]
+	}
 	ours := t != nil && t.waiter == w.Waiter
 	if ours {
 		t.signal(notice{turn: true, from: w.From})
@@ -160,6 +175,7 @@ func (q *Queue) Wake(i int, w vote.WakeUp) {
 func (q *Queue) Changed(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.readersChanged(key)
 	if t := q.tickets[key]; t != nil {
 		t.signal(notice{})
 		return

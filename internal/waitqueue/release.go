@@ -31,7 +31,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 			next = q.options.Succeed(w.caller, lease)
 		}
 		switch {
-		case next == nil && q.transfers != nil && !lease.Several():
+		case next == nil && q.transfers != nil && lease.Transferable():
 			return q.transfer(l, w, lease)
 		case next == nil:
 			votes, ok = lease.Release()

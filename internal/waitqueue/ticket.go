@@ -228,6 +228,7 @@ func (t *Ticket) forget() {
 	if q.tickets[t.key] == t { // else the process has taken another since
 		delete(q.tickets, t.key)
 	}
+	q.forgetReader(t)
 }
 
 func (t *Ticket) abandon() {

@@ -15,6 +15,7 @@ import (
 // Client is what the suite asks of a client.
 type Client interface {
 	redlatch.Locker
+	RLock(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error)
 	LockAll(ctx context.Context, names []string, options ...redlatch.Option) (*redlatch.Lock, error)
 	Acquire(ctx context.Context, name string, k int, options ...redlatch.Option) (*redlatch.Lock, error)
 	Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...redlatch.Option) error
@@ -99,6 +100,14 @@ func Tests() []Test {
 		{"several/beside another library's", severalAndForeign},
 		{"several/extended and lost", severalExtended},
 		{"several/refused", severalRefused},
+		{"shared/readers or a writer", readersOrAWriter},
+		{"shared/tokens", readersTokens},
+		{"shared/beside another library's", readersAndForeign},
+		{"shared/a waiting writer first", waitingWriterFirst},
+		{"shared/waiting readers together", waitingReadersTogether},
+		{"shared/each its own expiry", readersExpire},
+		{"shared/many at once", readersAtOnce},
+		{"shared/refused", readersRefused},
 		{"permits/slots", permitSlots},
 		{"permits/in the order of coming", permitsInOrder},
 		{"permits/several at once", permitsTogether},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -66,7 +67,7 @@ func (e Engine) Detach(t *testing.T) {
 	is(t, false)(shots.Extend(ctx, "name", id+"x", TTL))
 	is(t, false)(shots.Extend(ctx, "nobody's", id, TTL))
 	is(t, false)(shots.Release(ctx, "name", id+"x"))
-	if _, err := other.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := locktest.TryInTime(t, other, "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("it is held, and tried: %v", err)
 	}
 	third := e.open(t, Config, servers, root)
@@ -76,7 +77,7 @@ func (e Engine) Detach(t *testing.T) {
 	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != "" {
 		t.Errorf("released, it is held by %+v, %v", h, err)
 	}
-	next, err := third.TryLock(ctx, "name")
+	next, err := locktest.TryInTime(t, third, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *red
 	Await(t, "a single try has it", func() bool {
 		client := e.open(t, Config, servers, root)
 		l, err := client.TryLock(t.Context(), "name")
-		if errors.Is(err, redlatch.ErrHeld) {
+		if errors.Is(err, redlatch.ErrHeld) || locktest.Late(err) {
 			client.Close()
 			return false
 		}
@@ -133,7 +134,7 @@ func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *red
 // others try: none of them ends it.
 func (e Engine) ExtendedByID(t *testing.T) {
 	t.Parallel()
-	ctx, servers, root := t.Context(), e.Common(t), Root(t)
+	servers, root := e.Common(t), Root(t)
 	id, _ := detach(t, e.open(t, Config, servers, root), "name")
 	next := LockIn(t, e.open(t, Config, servers, root), "name")
 	client, try := e.open(t, Config, servers, root), e.open(t, Config, servers, root)
@@ -141,7 +142,7 @@ func (e Engine) ExtendedByID(t *testing.T) {
 	for range 5 {
 		until = extendByID(t, client, "name", id)
 		for time.Until(until) > TTL/2 {
-			if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := locktest.TryInTime(t, try, "name"); !errors.Is(err, redlatch.ErrHeld) {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -174,7 +175,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 	}
 	next := LockIn(t, holder, "name")
 	for start := time.Now(); time.Since(start) < 4*TTL; time.Sleep(20 * time.Millisecond) { // the other's session has ended
-		if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := locktest.TryInTime(t, try, "name"); !errors.Is(err, redlatch.ErrHeld) {
 			t.Fatal(err)
 		}
 		if err := held.Err(); err != nil {
@@ -186,7 +187,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 	if got.Err != nil {
 		t.Fatal(got.Err)
 	}
-	if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := locktest.TryInTime(t, try, "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatal(err)
 	}
 	Unlock(t, got.Lock)

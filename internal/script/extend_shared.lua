@@ -1,0 +1,23 @@
+-- Prolongs what a reader has of the key, and never shortens it.
+-- KEYS  key, counter, admission, readers
+-- ARGV  as of the extend step
+-- Answers 1; {holder, remaining ms} when a writer has the key; 0 when this reader does not; -1
+-- when not admitted.
+local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local time = redis.call('TIME')
+-- rule: admission-read
+if not admitted(KEYS[3], seen[3], ARGV[6], time) then
+  return -1
+end
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not opened(seen[1]) then
+  return seen[1] and {seen[1], redis.call('PTTL', KEYS[1])} or 0
+end
+-- rule: extend-never-creates
+-- rule: own-expiry
+if ends(KEYS[4], ARGV[2]) <= now then
+  return 0
+end
+share(KEYS[1], KEYS[4], ARGV[2], tonumber(ARGV[3]), now)
+raise(KEYS[2], seen[2], ARGV[4], ARGV[5])
+return 1

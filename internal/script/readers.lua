@@ -1,0 +1,34 @@
+-- While readers have a key, its value is 'redlatch:shared ' and the counter under which the first of
+-- them was granted it, and it expires when the last of them does. Who they are is in the set of
+-- readers beside it, each with the time in ms at which what it has ends here.
+
+-- opened is the counter under which the readers have the key, nil where they do not.
+local function opened(holder)
+  local under = string.match(holder or '', '^redlatch:shared (%d+)$')
+  return under and tonumber(under)
+end
+
+-- ends is when a reader's hold ends; 0 where it has none.
+local function ends(readers, id)
+  return tonumber(redis.call('ZSCORE', readers, id)) or 0
+end
+
+-- share has a reader have the key, which readers have, for ttl ms. It shortens nothing.
+local function share(key, readers, id, ttl, now)
+  -- rule: extend-never-shortens
+  redis.call('ZADD', readers, math.max(ends(readers, id), now + ttl), id)
+  local lapsed = redis.call('ZRANGE', readers, '-inf', now, 'BYSCORE', 'LIMIT', 0, 256)
+  if #lapsed > 0 then
+    redis.call('ZREM', readers, unpack(lapsed))
+  end
+  -- rule: marker-lasts-longest
+  redis.call('PEXPIRE', key, ttl, 'GT')
+  redis.call('PEXPIRE', readers, redis.call('PTTL', key))
+end
+
+-- raise stores a counter that is larger than the one that is there.
+local function raise(counter, before, to, ttl)
+  if (tonumber(before) or 0) < tonumber(to) then
+    redis.call('PSETEX', counter, ttl, to)
+  end
+end

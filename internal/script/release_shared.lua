@@ -1,0 +1,47 @@
+-- Takes a reader out, and the key with the last of them, and wakes up who is next. Safe on any node at
+-- any time.
+-- KEYS  key, counter, next, readers
+-- ARGV  as of the release step, but for '>'
+-- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when others have the key;
+-- 0 when nobody has.
+local key, next, readers, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[4], ARGV[5]
+local seen = redis.call('MGET', key, next, KEYS[2])
+local now = clock(redis.call('TIME'))
+local ours, woken = false, nil
+local till = opened(seen[1]) and ends(readers, ARGV[1]) or 0
+-- rule: release-compares
+if till > 0 then
+  ours = till > now
+  if ours and ARGV[2] ~= '0' then
+    raise(KEYS[2], seen[3], ARGV[2], ARGV[3])
+  end
+  redis.call('ZREM', readers, ARGV[1])
+  local last = redis.call('ZRANGE', readers, -1, -1)[1]
+  local rest = last and ends(readers, last) - now or 0
+  -- rule: marker-lasts-longest
+  if rest > 0 then
+    redis.call('PEXPIRE', key, rest)
+    redis.call('PEXPIRE', readers, rest)
+  else
+    redis.call('DEL', key, readers)
+    seen[1] = false
+  end
+end
+if seen[2] or waiter then
+  mend(side(key, next, 'queue:'))
+  mend(side(key, next, 'heartbeats:'))
+  if waiter and ticket == '0' then
+    leave(key, next, waiter)
+  elseif waiter then
+    enqueue(key, next, waiter, ticket, now)
+  end
+  if free(key, next, seen[1]) then
+    woken = wake(key, next, seen[2], now, nil, nil, true)
+  end
+end
+if ours then
+  return woken and 2 or 1
+end
+-- MGET says nothing for a key of another type: let the server say what it is.
+local holder = seen[1] or till == 0 and redis.call('GET', key)
+return holder and {holder, redis.call('PTTL', key)} or 0

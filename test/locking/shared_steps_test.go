@@ -1,0 +1,179 @@
+package locking
+
+import (
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// readersNode is one server and a lock's key on it, whose steps a test does one by one.
+type readersNode struct {
+	*testing.T
+	server *redistest.Server
+	node   *node.Node
+	key    string
+}
+
+func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
+	t.Helper()
+	conn, err := redisconn.New(redisconn.Options{Network: "tcp", Address: s.Addr(), ConnectTimeout: locktest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.New(conn, node.Options{
+		Name: "n", Census: node.NewCensus([]string{"n"}), Deployment: node.Deployment{Name: "steps", MaxTTL: 30 * time.Second, NoQuarantine: true},
+		ConnectTimeout: locktest.Patience, Patience: locktest.Patience, Logger: slog.New(slog.DiscardHandler), Woken: func(vote.WakeUp) {},
+	})
+	t.Cleanup(n.Close)
+	return readersNode{t, s, n, t.Name()}
+}
+
+// acquire has id acquire the key, and returns its counter.
+func (n readersNode) acquire(id string, reads bool, ttl time.Duration) uint64 {
+	n.Helper()
+	a := n.node.Acquire(n.Context(), vote.Acquire{Key: n.key, ID: id, TTL: ttl, Proposed: uint64(locktest.ServerTime(n.T, n.server).UnixMicro()), Shared: reads})
+	if a.Verdict != vote.Granted {
+		n.Fatalf("%s: %v, held by %q, %v", id, a.Verdict, a.Holder, a.Err)
+	}
+	return a.Token
+}
+
+func (n readersNode) release(id string, reads bool) vote.Verdict {
+	return n.node.Release(n.Context(), vote.Release{Key: n.key, ID: id, TTL: time.Minute, Shared: reads}).Verdict
+}
+
+func (n readersNode) extend(id string, ttl time.Duration, token uint64) vote.Verdict {
+	return n.node.Extend(n.Context(), vote.Extend{Key: n.key, ID: id, TTL: ttl, Token: token, Shared: true}).Verdict
+}
+
+func (n readersNode) repair(id string, token uint64) vote.Verdict {
+	return n.node.Repair(n.Context(), vote.Extend{Key: n.key, ID: id, TTL: 20 * time.Second, Token: token, Shared: true}).Verdict
+}
+
+func (n readersNode) confirm(id string, granted, token uint64) vote.Verdict {
+	return n.node.Confirm(n.Context(), vote.Confirm{Key: n.key, ID: id, Granted: granted, Token: token, Shared: true}).Verdict
+}
+
+func (n readersNode) is(what string, got, want vote.Verdict) {
+	n.Helper()
+	if got != want {
+		n.Errorf("%s: %v, not %v", what, got, want)
+	}
+}
+
+func (n readersNode) counter() uint64 {
+	c, _ := strconv.ParseUint(locktest.Value(n.T, n.server, tokenKey(n.key)), 10, 64)
+	return c
+}
+
+// The steps of readers on one server, in orders in which versions of them that look as good go wrong.
+func TestReadersSteps(t *testing.T) {
+	t.Parallel()
+	const long, short = 20 * time.Second, 50 * time.Millisecond
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := locktest.SharedOf(t, binary, 1)[0]
+		each := func(what string, test func(n readersNode)) {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				test(newReadersNode(t, server))
+			})
+		}
+		each("the first raises the counter, others do not", func(n readersNode) {
+			w := n.acquire("w", false, long)
+			n.is("released", n.release("w", false), vote.Granted)
+			a := n.acquire("a", true, long)
+			b := n.acquire("b", true, long)
+			if a <= w || a != b || n.acquire("a", true, long) != a {
+				n.Errorf("counters %d, %d, %d", w, a, b)
+			}
+			n.is("a", n.release("a", true), vote.Granted)
+			n.is("b", n.release("b", true), vote.Granted)
+			if next := n.acquire("v", false, long); next <= a {
+				n.Errorf("the writer's counter %d follows %d", next, a)
+			}
+		})
+		each("a grant that is executed again after a writer confirms nothing", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			n.is("confirmed", n.confirm("a", a, a), vote.Granted)
+			n.is("released", n.release("a", true), vote.Granted)
+			w := n.acquire("w", false, long)
+			n.is("released", n.release("w", false), vote.Granted)
+			again := n.acquire("a", true, long)
+			n.is("confirmed again", n.confirm("a", a, again+10), vote.NotOurs)
+			if c := n.counter(); c != again || again <= w {
+				n.Errorf("the counter is %d; granted under %d after %d", c, again, w)
+			}
+		})
+		each("a larger token is written back", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			n.is("confirmed", n.confirm("a", a, a+5), vote.Granted)
+			if b := n.acquire("b", true, long); b != a+5 {
+				n.Errorf("the next reader's counter is %d, not %d", b, a+5)
+			}
+			n.is("extended", n.extend("b", long, a+7), vote.Granted)
+			n.release("a", true)
+			n.release("b", true)
+			locktest.Do(n.T, server, "SET", tokenKey(n.key), strconv.FormatUint(n.counter()+1e6, 10)) // beyond the clock
+			c := n.counter()
+			if w := n.acquire("w", false, long); w <= c {
+				n.Errorf("the writer's counter %d follows %d", w, c)
+			}
+		})
+		each("the key lasts as long as the last reader", func(n readersNode) {
+			n.acquire("a", true, long)
+			n.acquire("b", true, time.Second)
+			if left := locktest.Remaining(n.T, server, n.key); left < long-5*time.Second {
+				n.Errorf("the key has %v left", left)
+			}
+			n.is("a leaves", n.release("a", true), vote.Granted)
+			if left := locktest.Remaining(n.T, server, n.key); left > time.Second {
+				n.Errorf("the key has %v left", left)
+			}
+			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "a", Shared: true}); a.Verdict == vote.Granted {
+				n.Error("a leaves again")
+			}
+			n.is("b", n.extend("b", long, 1), vote.Granted)
+			n.is("b leaves", n.release("b", true), vote.Granted)
+			for _, key := range append(node.SideKeys(n.key)[1:], n.key) {
+				if got := locktest.Do(n.T, server, "EXISTS", key); got != int64(0) {
+					n.Errorf("%s is left", key)
+				}
+			}
+		})
+		each("each expires by itself", func(n readersNode) {
+			n.acquire("a", true, short)
+			n.acquire("b", true, long)
+			locktest.Await(n.T, "a is over", func() bool { return n.extend("a", 1, 1) == vote.NotOurs })
+			n.is("a again", n.extend("a", long, 1), vote.NotOurs)
+			n.is("b", n.extend("b", long, 1), vote.Granted)
+			n.release("b", true)
+		})
+		each("a key that was lost is given back, and not after a writer", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			locktest.Do(n.T, server, "DEL", n.key)
+			n.is("extended", n.extend("a", long, a), vote.NotOurs)
+			n.is("repaired", n.repair("a", a), vote.Granted)
+			n.is("extended", n.extend("a", long, a), vote.Granted)
+			b := n.acquire("b", true, long)
+			if b != a {
+				n.Errorf("the next reader's counter is %d, not %d", b, a)
+			}
+			locktest.Do(n.T, server, "DEL", n.key)
+			w := n.acquire("w", false, long)
+			n.is("beside a writer", n.repair("a", a), vote.NotOurs)
+			n.is("extended beside a writer", n.extend("a", long, a), vote.Held)
+			n.is("released", n.release("w", false), vote.Granted)
+			n.is("after a writer", n.repair("a", a), vote.NotOurs)
+			n.acquire("c", true, long)
+			n.is("among readers after a writer", n.repair("a", a), vote.NotOurs)
+			n.is("among readers of its own time", n.repair("d", w+1e9), vote.Granted)
+		})
+	})
+}

@@ -1,0 +1,177 @@
+package waiting
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// queuedAs counts those who are in the wait queue on any of the nodes, readers or writers.
+func queuedAs(t *testing.T, nodes []*redistest.Server, name string, readers bool) int {
+	n := 0
+	for _, s := range nodes {
+		for _, waiter := range locktest.Do(t, s, "ZRANGE", node.SideKeys(name)[2], "0", "-1").([]any) {
+			if strings.HasPrefix(waiter.(string), vote.Reader) == readers {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// With readers always in, a writer waits for those who came before it: of those who come when it is in
+// the queue none goes in first.
+func TestReadersLetAWriterIn(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			const clients, callers, writes = 3, 10, 15
+			nodes := locktest.Shared(t, n)
+			c := locktest.Config(redistest.URLs(nodes)...)
+			ctx, stop := context.WithCancel(t.Context())
+			gate := &locktest.Readers{T: t}
+			var queued atomic.Int64 // the number of the writer that is in the queue
+			var passed, reads atomic.Int64
+			var all sync.WaitGroup
+			for range clients {
+				client := locktest.Open(t, c)
+				for range callers {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							before := queued.Load()
+							lock, err := client.RLock(ctx, t.Name())
+							if err != nil {
+								if ctx.Err() == nil {
+									t.Error(err)
+								}
+								return
+							}
+							if before > 0 && queued.Load() == before {
+								passed.Add(1)
+							}
+							reads.Add(1)
+							gate.Pass(lock, true, func() { time.Sleep(2 * time.Millisecond) })
+						}
+					})
+				}
+			}
+			writer := locktest.Open(t, c)
+			for i := int64(1); i <= writes; i++ {
+				locktest.Await(t, "readers are in", func() bool { return strings.HasPrefix(locktest.Value(t, nodes[0], t.Name()), vote.SharedMark) })
+				out := make(chan locktest.Outcome, 1)
+				go func() {
+					lock, err := writer.Lock(locktest.Within(t, locktest.Patience), t.Name())
+					queued.Store(0)
+					out <- locktest.Outcome{Lock: lock, Err: err}
+				}()
+				var o locktest.Outcome
+				for o == (locktest.Outcome{}) {
+					if queued.Load() == 0 && queuedAs(t, nodes, t.Name(), false) > 0 {
+						queued.CompareAndSwap(0, i)
+					}
+					select {
+					case o = <-out:
+						queued.Store(0)
+					default:
+					}
+				}
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				gate.Pass(o.Lock, false, nil)
+			}
+			stop()
+			all.Wait()
+			t.Logf("%d readers, %d together, passed %d of %d writers", reads.Load(), gate.Together(), passed.Load(), writes)
+			// Over several nodes one who has not heard that others wait may be let in by a quorum without the
+			// arbiter, where that is late.
+			if most := int64((n - 1) / 2 * clients * callers); passed.Load() > most {
+				t.Errorf("readers passed a writer %d times", passed.Load())
+			}
+		})
+	}
+}
+
+// With writers always waiting, a reader waits for one of them: who holds when it comes, or is woken up.
+func TestWritersLetAReaderIn(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		for _, same := range []bool{false, true} {
+			t.Run(fmt.Sprintf("N=%d same=%t", n, same), func(t *testing.T) {
+				t.Parallel()
+				writersLetAReaderIn(t, n, same)
+			})
+		}
+	}
+}
+
+// writersLetAReaderIn has writers and readers, of one client or each writer of another.
+func writersLetAReaderIn(t *testing.T, n int, same bool) {
+	const writers, readers, rounds = 6, 3, 10
+	nodes := locktest.Shared(t, n)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	ctx, stop := context.WithCancel(t.Context())
+	gate := &locktest.Readers{T: t}
+	var writes atomic.Int64
+	var all sync.WaitGroup
+	client := locktest.Open(t, c)
+	for range writers {
+		writer := client
+		if !same {
+			writer = locktest.Open(t, c)
+		}
+		all.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := writer.Lock(ctx, t.Name())
+				if err != nil {
+					return
+				}
+				writes.Add(1)
+				gate.Pass(lock, false, func() { time.Sleep(time.Millisecond) })
+			}
+		})
+	}
+	most := int64(0)
+	for range rounds {
+		locktest.Await(t, "a writer holds", func() bool { return locktest.Value(t, nodes[0], t.Name()) != "" })
+		outs := make(chan locktest.Outcome, readers)
+		for range readers {
+			go func() {
+				lock, err := client.RLock(locktest.Within(t, locktest.Patience), t.Name())
+				outs <- locktest.Outcome{Lock: lock, Err: err}
+			}()
+		}
+		before := int64(-1)
+		for got := 0; got < readers; {
+			if before < 0 && queuedAs(t, nodes, t.Name(), true) == readers {
+				before = writes.Load()
+			}
+			select {
+			case o := <-outs:
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				if before >= 0 {
+					most = max(most, writes.Load()-before)
+				}
+				got++
+				gate.Pass(o.Lock, true, nil)
+			default:
+			}
+		}
+	}
+	stop()
+	all.Wait()
+	t.Logf("%d writers; a reader in the queue waited for %d of them at most", writes.Load(), most)
+	if most > int64(1+(n-1)/2) { // as for readers; but a writer asks all nodes at once, and waits for a quorum
+		t.Errorf("a reader waited for %d writers", most)
+	}
+}
