@@ -115,9 +115,11 @@ func TestExamineServers(t *testing.T) {
 					if err != nil {
 						return
 					}
-					conn.Read(make([]byte, 4))
-					conn.Write([]byte(tt.reply))
-					conn.Close()
+					go func() { // one that is slow to ask keeps no other waiting
+						defer conn.Close()
+						conn.Read(make([]byte, 4))
+						conn.Write([]byte(tt.reply))
+					}()
 				}
 			}()
 			addr := listener.Addr().String()

@@ -158,13 +158,13 @@ func (e Engine) ExtendNeverShortens(t *testing.T) {
 // Renewal tests that a lock is held for longer than its TTL.
 func (e Engine) Renewal(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
-	held := Lock(t, c[0], "name")
-	out := LockIn(t, c[1], "name")
+	servers, root := e.Common(t), Root(t)
+	held := Lock(t, e.open(t, renewed, servers, root), "name")
+	out := LockIn(t, e.open(t, renewed, servers, root), "name")
 	select {
 	case got := <-out:
 		t.Fatalf("another has a lock that is renewed: %v", got.Err)
-	case <-time.After(2 * TTL):
+	case <-time.After(renewedTTL * 3 / 2):
 	}
 	if err := held.Err(); err != nil {
 		t.Fatal(err)
