@@ -22,7 +22,11 @@ import (
 
 // Listed is a lock that List has found.
 type Listed struct {
-	Name string
+	// Name is the lock's; of a permit that of all and its slot, as in pool#3. Permit tells that from a
+	// lock of such a name, and Slot is which permit it is.
+	Name   string
+	Permit bool
+	Slot   int
 	// Holder has the lock on the most nodes. Left is how long these keep it at least, unless it
 	// is extended or released.
 	Holder Holder
@@ -33,7 +37,8 @@ type Listed struct {
 	// Foreign: the value of the key is not of this library. It may be another library's
 	// lock, or no lock at all.
 	Foreign bool
-	// Waiting are the clients that are in the wait queue for it, in their order.
+	// Waiting are the clients that are in the wait queue for it, in their order; of a permit, for any
+	// of that name.
 	Waiting []Waiter
 }
 
@@ -65,12 +70,10 @@ const (
 	maxID = 512
 	// longestQueue bounds how many waiters are listed.
 	longestQueue = 1000
-	// queueKey is the place of the queue among node.SideKeys.
-	queueKey = 2
 )
 
-// List returns the locks whose names match the pattern, sorted by name, and one answer for
-// each node: VoteGranted, or an Err that says why the node could not be asked. The pattern
+// List returns the locks whose names match the pattern and the permits of such names, sorted by name,
+// and one answer for each node: VoteGranted, or an Err that says why the node could not be asked. The pattern
 // is that of the command KEYS. Keys that may be locks of another library are listed as
 // Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in small
 // steps, so it takes longer the more keys there are, and delays no other client. A lock that is
@@ -82,42 +85,65 @@ const (
 // few nodes answered to tell who holds what; the locks are then those that these nodes
 // have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
-	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
+	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[listed]found, error) {
 		before, after, _ := strings.Cut(config.KeyTemplate, nameMark)
-		locks := make(map[string]found)
-		for cursor := "0"; ; {
-			reply, err := ask(ctx, conn, []string{"SCAN", cursor, "MATCH", escapeGlob(before) + pattern + escapeGlob(after), "COUNT", strconv.Itoa(pageOfKeys), "TYPE", "string"})
-			if err != nil {
-				return locks, err
-			}
-			if len(reply) != 1 || len(reply[0].Array) != 2 {
-				return locks, errors.New("the answer to SCAN has another form")
-			}
-			var names []string
-			for _, key := range reply[0].Array[1].Array {
-				name, ok := strings.CutPrefix(key.Text, before)
+		keys, locks := escapeGlob(before)+pattern+escapeGlob(after), make(map[listed]found)
+		err := scan(ctx, conn, keys, func(page []string) error {
+			var places []place
+			for _, key := range page {
+				name, ok := strings.CutPrefix(key, before)
 				name, ok2 := strings.CutSuffix(name, after)
-				if ok && ok2 && name != "" && !strings.HasPrefix(key.Text, node.KeyPrefix) {
-					names = append(names, name)
+				if ok && ok2 && name != "" && !strings.HasPrefix(key, node.KeyPrefix) {
+					places = append(places, placeOf(config, name))
 				}
 			}
-			if err := lookAt(ctx, conn, config, names, locks); err != nil {
-				return locks, err
-			}
-			if cursor = reply[0].Array[0].Text; cursor == "0" {
-				return locks, nil
-			}
+			return lookAt(ctx, conn, places, locks)
+		})
+		if err != nil {
+			return locks, err
 		}
+		return locks, scan(ctx, conn, node.KeyPrefix+"{*}:permit:*:"+keys, func(page []string) error {
+			var places []place
+			for _, key := range page {
+				if p, ok := permitAt(config, pattern, key); ok {
+					places = append(places, p)
+				}
+			}
+			return lookAt(ctx, conn, places, locks)
+		})
 	})
+}
+
+// scan calls look with the keys that match, some at a time.
+func scan(ctx context.Context, conn *redisconn.Conn, match string, look func(keys []string) error) error {
+	for cursor := "0"; ; {
+		reply, err := ask(ctx, conn, []string{"SCAN", cursor, "MATCH", match, "COUNT", strconv.Itoa(pageOfKeys), "TYPE", "string"})
+		if err != nil {
+			return err
+		}
+		if len(reply) != 1 || len(reply[0].Array) != 2 {
+			return errors.New("the answer to SCAN has another form")
+		}
+		var keys []string
+		for _, key := range reply[0].Array[1].Array {
+			keys = append(keys, key.Text)
+		}
+		if err := look(keys); err != nil {
+			return err
+		}
+		if cursor = reply[0].Array[0].Text; cursor == "0" {
+			return nil
+		}
+	}
 }
 
 // Waiters returns the clients that are in the wait queue for the lock name, in their order.
 // Its errors are those of List. When a quorum has answered it waits a quarter as long again
 // for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
-	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[string]found, error) {
-		locks := make(map[string]found)
-		return locks, lookAt(ctx, conn, config, []string{name}, locks)
+	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[listed]found, error) {
+		locks := make(map[listed]found)
+		return locks, lookAt(ctx, conn, []place{placeOf(config, name)}, locks)
 	})
 	for _, lock := range listed {
 		return lock.Waiting, err
@@ -134,7 +160,7 @@ type found struct {
 
 // browse has look done to each node and puts together what they found. Where a quorum has
 // answered it waits for the others a little, and for longer if it is to be thorough.
-func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, *redisconn.Conn) (map[string]found, error)) ([]Listed, []NodeAnswer, error) {
+func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, *redisconn.Conn) (map[listed]found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -144,11 +170,11 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	on := make([]map[string]found, len(endpoints))
+	on := make([]map[listed]found, len(endpoints))
 	answers := make([]NodeAnswer, len(endpoints))
 	type result struct {
 		i     int
-		locks map[string]found
+		locks map[listed]found
 		err   error
 	}
 	results := make(chan result, len(endpoints)) // room for all: not all are read
@@ -210,19 +236,20 @@ var (
 )
 
 // together is what the nodes have found, a lock once.
-func together(on []map[string]found) []Listed {
-	names := make(map[string]bool)
-	for _, locks := range on {
-		for name := range locks {
-			names[name] = true
+func together(on []map[listed]found) []Listed {
+	locks := make(map[listed]bool)
+	for _, found := range on {
+		for one := range found {
+			locks[one] = true
 		}
 	}
-	var listed []Listed
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	var all []Listed
+	order := func(a, b listed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.slot, b.slot)) }
+	for _, one := range slices.SortedFunc(maps.Keys(locks), order) {
 		lefts := make(map[string][]time.Duration)
 		var queue []string
 		for _, locks := range on {
-			lock, ok := locks[name]
+			lock, ok := locks[one]
 			if !ok {
 				continue
 			}
@@ -233,7 +260,10 @@ func together(on []map[string]found) []Listed {
 				queue = lock.queue // but for a change of its arbiter, one node has it
 			}
 		}
-		l := Listed{Name: name}
+		l := Listed{Name: one.name, Permit: one.permit, Slot: one.slot}
+		if one.permit {
+			l.Name += "#" + strconv.Itoa(one.slot)
+		}
 		if len(lefts) > 0 {
 			most := slices.MaxFunc(slices.Sorted(maps.Keys(lefts)), func(a, b string) int { return cmp.Compare(len(lefts[a]), len(lefts[b])) })
 			left := lefts[most]
@@ -245,28 +275,27 @@ func together(on []map[string]found) []Listed {
 		for _, waiter := range queue {
 			l.Waiting = append(l.Waiting, Waiter{Label: labelOf(waiter)})
 		}
-		listed = append(listed, l)
+		all = append(all, l)
 	}
-	return listed
+	return all
 }
 
-// lookAt adds to locks what the node has of each of names that can be a lock.
-func lookAt(ctx context.Context, conn *redisconn.Conn, config Config, names []string, locks map[string]found) error {
-	if len(names) == 0 {
+// lookAt adds to locks what the node has at each of places that can be a lock.
+func lookAt(ctx context.Context, conn *redisconn.Conn, places []place, locks map[listed]found) error {
+	if len(places) == 0 {
 		return nil
 	}
 	const each = 3
-	commands := make([][]string, 0, each*len(names))
-	for _, name := range names {
-		record := strings.Replace(config.KeyTemplate, nameMark, name, 1)
-		commands = append(commands, []string{"GETRANGE", record, "0", strconv.Itoa(maxID)}, []string{"PTTL", record},
-			[]string{"ZRANGE", node.SideKeys(record)[queueKey], "0", strconv.Itoa(longestQueue - 1)})
+	commands := make([][]string, 0, each*len(places))
+	for _, p := range places {
+		commands = append(commands, []string{"GETRANGE", p.key, "0", strconv.Itoa(maxID)}, []string{"PTTL", p.key},
+			[]string{"ZRANGE", p.queue, "0", strconv.Itoa(longestQueue - 1)})
 	}
 	replies, err := ask(ctx, conn, commands...)
 	if err != nil {
 		return err
 	}
-	for i, name := range names {
+	for i, p := range places {
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := found{left: time.Duration(left) * time.Millisecond}
 		// One that never expires and is not ours is data.
@@ -277,7 +306,7 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, config Config, names []st
 			lock.queue = append(lock.queue, waiter.Text)
 		}
 		if lock.holder != "" || len(lock.queue) > 0 {
-			locks[name] = lock
+			locks[p.listed] = lock
 		}
 	}
 	return nil

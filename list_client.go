@@ -2,7 +2,6 @@ package redlatch
 
 import (
 	"context"
-	"path"
 	"strings"
 	"sync"
 
@@ -49,13 +48,6 @@ func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	return nil, err
 }
 
-// matches reports whether a name matches a pattern of the command KEYS, where a slash is a
-// character like any other.
-func matches(pattern, name string) (bool, error) {
-	plain := func(text string) string { return strings.ReplaceAll(text, "/", "\x00") }
-	return path.Match(plain(pattern), plain(name))
-}
-
 // lookups is how many locks a store is asked for at the same time.
 const lookups = 16
 
@@ -75,7 +67,7 @@ func (c *Client) look(ctx context.Context, s store, choose func(context.Context)
 	chosen, cancel := step()
 	names, answer := choose(chosen)
 	cancel()
-	locks := make(map[string]found)
+	locks := make(map[listed]found)
 	var mu sync.Mutex // guards locks and answer
 	var looks sync.WaitGroup
 	room := make(chan struct{}, lookups)
@@ -102,14 +94,23 @@ func (c *Client) look(ctx context.Context, s store, choose func(context.Context)
 			case holder.Verdict != vote.Held && holder.Verdict != vote.NotOurs:
 				answer = holder
 			case holder.Holder != "" || len(waiting) > 0:
-				locks[name] = found{holder.Holder, holder.Left, waiting}
+				locks[listed{name: name}] = found{holder.Holder, holder.Left, waiting}
 			}
 		})
 	}
 	looks.Wait()
-	listed, answers := together([]map[string]found{locks}), c.answers([]vote.Answer{answer})
+	all, answers := together([]map[listed]found{locks}), c.answers([]vote.Answer{answer})
 	if answer.Verdict != vote.Granted {
-		return listed, answers, newQuorumError("list", "", answers)
+		return all, answers, newQuorumError("list", "", answers)
 	}
-	return listed, answers, nil
+	return all, answers, nil
+}
+
+// Permits is the function [Permits] for the client's nodes. ZooKeeper and etcd have none: the error
+// wraps ErrInvalid.
+func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnswer, error) {
+	if _, is := c.store(); is {
+		return nil, nil, errNoPermits
+	}
+	return Permits(ctx, c.config, name)
 }

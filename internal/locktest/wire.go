@@ -70,10 +70,13 @@ func StepOf(c redistest.Command) (name, id string) {
 		return "release-shared", args[0]
 	case slices.Contains([]string{script.ReleasingAll.SHA, script.ReleasingAll.Text}, c.Args[1]):
 		return "release-all", args[0]
+	case slices.Contains([]string{script.ReleasingSlot.SHA, script.ReleasingSlot.Text}, c.Args[1]):
+		return "release-slot", args[0]
 	case slices.Contains([]string{
 		script.Acquire, script.Extend, script.Confirm, script.Repair,
 		script.AcquireAll, script.ExtendAll, script.ConfirmAll, script.RepairAll,
 		script.AcquireShared, script.ExtendShared, script.ConfirmShared, script.RepairShared,
+		script.Slot,
 	}, args[0]):
 		return args[0], args[1]
 	case args[0] == script.ExtendBatch:

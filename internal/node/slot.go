@@ -30,7 +30,8 @@ func CutSlot(key string) (queue, slot, name string, ok bool) {
 	if !strings.HasPrefix(key, KeyPrefix) {
 		return "", "", "", false
 	}
-	head, rest, ok := strings.Cut(key, slotMark)
+	head, rest, _ := strings.Cut(key, "}")
+	rest, ok = strings.CutPrefix("}"+rest, slotMark) // the counter of a slot has the mark further behind
 	slot, name, _ = strings.Cut(rest, ":")
 	return head + slotMark + ":" + name, slot, name, ok
 }
