@@ -49,6 +49,8 @@ test: $(NPM) ## the tests, without the slowest
 # What computes in one goroutine, or has other programs compute: the race detector would find
 # nothing, in ten times the time.
 PLAIN := internal/admission|internal/hashslot|internal/printable|spec
+# Of these a part is not tested under the race detector: zookeeper/race_test.go.
+BOTH := zookeeper
 # These take the processors, and nothing in them is ever late.
 COMPUTING := internal/sim(/.*)?
 # These take them, too, and count what happens in seconds: what runs beside them gives way. The others mostly wait.
@@ -59,7 +61,7 @@ ALONE := cmd/redlatch-torture(/.*)?
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -timeout 1h $$some
 
-race: race-waiting race-alone race-computing plain ## all tests, under the race detector where there is something to find
+race: race-waiting race-alone race-computing plain plain-waiting ## all tests, under the race detector where there is something to find
 
 race-waiting: $(NPM)
 	$(call tested,-race -p 2,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
@@ -73,6 +75,9 @@ race-computing:
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	$(call tested,,-E,$(PLAIN))
+
+plain-waiting: everything
+	$(call tested,,-E,$(BOTH))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
 BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
@@ -170,7 +175,7 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-ci: setup lint race-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
+ci: setup lint race-waiting plain-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
 
-.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci

@@ -1,5 +1,8 @@
 package redlatch
 
+// MaxReleases is how many locks Close releases at once.
+const MaxReleases = maxReleases
+
 // KindOf is what a vote for op amounts to that did not succeed.
 func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
 

@@ -9,6 +9,7 @@ import (
 type Admission struct {
 	Resource string
 	Token    uint64
+	Shared   bool // it is a reader's: compare it again by EnterShared, and write nothing
 }
 
 // admissionKey and tokenKey are two keys, as what came in must not go out by itself: the token a service is called with
@@ -36,6 +37,17 @@ type (
 // It blocks as store does. Errors: a *StaleError ([ErrStale]), [ErrInvalid] for an absent or malformed token, or store's
 // own. ctx is then returned unchanged. What holds between Admit and the handler's write is said at [HTTP].
 func Admit(ctx context.Context, store Store, resource, token string) (context.Context, error) {
+	return admit(ctx, store, resource, token, false)
+}
+
+// AdmitShared is [Admit] for a reader's token, which [SharedStore] says about. A store that is no SharedStore is entered
+// as by a writer: it refuses some readers that it need not, and lets none in wrongly. Whether a token is a reader's its
+// sender says; without it, call Admit.
+func AdmitShared(ctx context.Context, store Store, resource, token string) (context.Context, error) {
+	return admit(ctx, store, resource, token, true)
+}
+
+func admit(ctx context.Context, store Store, resource, token string, reader bool) (context.Context, error) {
 	if err := checkContext(ctx); err != nil {
 		return ctx, err
 	}
@@ -49,10 +61,14 @@ func Admit(ctx context.Context, store Store, resource, token string) (context.Co
 	if err := check(resource, n); err != nil {
 		return ctx, err
 	}
-	if err := store.Enter(ctx, resource, n); err != nil {
+	enter := store.Enter
+	if shared, ok := store.(SharedStore); ok && reader {
+		enter = shared.EnterShared
+	}
+	if err := enter(ctx, resource, n); err != nil {
 		return ctx, err
 	}
-	return context.WithValue(ctx, admissionKey{}, Admission{resource, n}), nil
+	return context.WithValue(ctx, admissionKey{}, Admission{resource, n, reader}), nil
 }
 
 // Admitted returns what [Admit] or [HTTP] let in, with false where neither guards. Handlers use it to compare again in
@@ -64,5 +80,16 @@ func Admitted(ctx context.Context) (Admission, bool) {
 
 // WithToken returns a ctx whose requests [Transport] sends with token.
 func WithToken(ctx context.Context, token uint64) context.Context {
-	return context.WithValue(ctx, tokenKey{}, token)
+	return context.WithValue(ctx, tokenKey{}, sentToken{token, false})
+}
+
+// WithSharedToken is [WithToken] for a reader's token.
+func WithSharedToken(ctx context.Context, token uint64) context.Context {
+	return context.WithValue(ctx, tokenKey{}, sentToken{token, true})
+}
+
+// sentToken is what WithToken and WithSharedToken put into a context.
+type sentToken struct {
+	token  uint64
+	shared bool
 }

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,6 +44,10 @@ type Column struct {
 	// Token is the column, BIGINT, that holds the largest token; NULL stands for none. Defaults to "fencing_token".
 	Token string
 
+	// Writer and Reader are columns, BIGINT, that EnterShared needs and nothing else: the largest writer's token, and the
+	// largest token of all as a reader left it. They default to "fencing_writer" and "fencing_reader".
+	Writer, Reader string
+
 	// TxOptions is what Do begins transactions with. Defaults to nil, the driver's default. ReadOnly is refused.
 	TxOptions *sql.TxOptions
 }
@@ -65,26 +70,37 @@ func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn
 }
 
 func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
-	if err := checkContext(ctx); err != nil {
+	c, err := c.complete()
+	if err != nil {
 		return err
 	}
-	if c.Key == "" {
-		c.Key = "id"
-	}
-	if c.Token == "" {
-		c.Token = "fencing_token"
-	}
-	if err := errors.Join(
-		checkToken(token),
+	update := fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s = $2 AND COALESCE(%s, 0) <= $1", c.Table, c.Token, c.Key, c.Token)
+	query := fmt.Sprintf("SELECT COALESCE(%s, 0) FROM %s WHERE %s = $1", c.Token, c.Table, c.Key)
+	return c.announce(ctx, tx, update, query, key, token)
+}
+
+// complete checks the names and fills in the rest.
+func (c Column) complete() (Column, error) {
+	c.Key, c.Token = cmp.Or(c.Key, "id"), cmp.Or(c.Token, "fencing_token")
+	c.Writer, c.Reader = cmp.Or(c.Writer, "fencing_writer"), cmp.Or(c.Reader, "fencing_reader")
+	return c, errors.Join(
 		checkIdentifier("Column.Table", c.Table),
 		checkIdentifier("Column.Key", c.Key),
 		checkIdentifier("Column.Token", c.Token),
-	); err != nil {
+		checkIdentifier("Column.Writer", c.Writer),
+		checkIdentifier("Column.Reader", c.Reader),
+	)
+}
+
+// announce runs the statement that enters, and if that takes no token, the one that tells which token is in its way.
+func (c Column) announce(ctx context.Context, tx Tx, update, query string, key any, token uint64) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := checkToken(token); err != nil {
 		return err
 	}
 	resource := fmt.Sprintf("%s[%v]", c.Table, key)
-	update := fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s = $2 AND COALESCE(%s, 0) <= $1", c.Table, c.Token, c.Key, c.Token)
-	query := fmt.Sprintf("SELECT COALESCE(%s, 0) FROM %s WHERE %s = $1", c.Token, c.Table, c.Key)
 
 	// The second turn is for a row that was inserted between the two statements of the first.
 	for range 2 {

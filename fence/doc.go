@@ -44,6 +44,14 @@
 // checked: give a token away, or make up your own, and two holders pass for one. A holder's own accesses
 // are not ordered by its token; its threads, retries and duplicated requests are its own affair.
 //
+// # Readers
+//
+// Where the lock is a read-write lock, the writer enters as above, and a reader by EnterShared (DoShared, OpenShared,
+// AdmitShared). A reader is refused if its token is smaller than the largest writer's, and a writer if its is smaller than
+// any: readers, whose tokens are in no order, do not refuse each other. A token that entered as a reader's is not to be
+// entered as a writer's. Enter is safe for readers as well, and refuses some that it need not. Clients of a version
+// without EnterShared can use the same guards meanwhile, in any order.
+//
 // # What is promised
 //
 // Once Enter has returned nil for a token at a resource, no access with a smaller token begins there any more, and those

@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // DefaultHeader is the request header that carries the token as a decimal number.
 const DefaultHeader = "Redlatch-Fencing-Token"
+
+// sharedSuffix makes of that header's name the one which says, as "true", that the token is a reader's. A guard of a
+// version that does not know it takes the token for a writer's, which is safe.
+const sharedSuffix = "-Shared"
 
 // HTTP guards handlers: it lets a request through if its token is not smaller than the largest seen for the resource,
 // whatever the method, since the first access of a new holder may well be a GET.
@@ -22,6 +29,13 @@ const DefaultHeader = "Redlatch-Fencing-Token"
 // window is as long as a handler takes, not as long as a client pauses. To close it, have the handler compare again
 // where it writes, with the token from [Admitted]: in its transaction by [Table.Do] or [Column.Do], in its Redis script
 // by [Redis.Open], or, where a resource is this process's own, in [Memory.Do]. Then this guard is there to refuse early.
+//
+// # Readers
+//
+// With the header Redlatch-Fencing-Token-Shared: true (after Header, if that is another) a token is a reader's, and Store
+// is entered as by [AdmitShared]. With a method other than GET, HEAD, OPTIONS, TRACE or QUERY that is an invalid token.
+//
+// # What is believed
 //
 // A token is believed. Whoever may send a request can send a huge token and so lock all others out of that resource:
 // let only authenticated clients come as far as this.
@@ -92,7 +106,12 @@ func (h HTTP) admit(r *http.Request, values []string) (*http.Request, *problem) 
 			Detail: fmt.Sprintf("the header %s is there %d times: send one token", h.Header, len(values))}
 	}
 	resource := h.Resource(r)
-	ctx, err := Admit(r.Context(), h.Store, resource, values[0])
+	shared := r.Header.Get(h.Header+sharedSuffix) == "true"
+	if shared && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "QUERY"}, r.Method) {
+		return nil, &problem{Type: problemInvalid, Status: http.StatusBadRequest, Title: "Invalid fencing token",
+			Detail: fmt.Sprintf("a reader's token with %s: hold the lock as a writer", printable.Text(r.Method))}
+	}
+	ctx, err := admit(r.Context(), h.Store, resource, values[0], shared)
 	if err == nil {
 		return r.WithContext(ctx), nil
 	}

@@ -14,16 +14,19 @@ import (
 //
 // Memory keeps the name and token of every resource it has seen, until [Memory.Forget] or [Memory.Prune].
 type Memory struct {
-	mu    sync.Mutex       // guards all fields, and the cells' token and users; held for a few map operations only, never while fn runs
+	mu    sync.Mutex       // guards all fields, and the cells' tokens and users; held for a few map operations only, never while fn runs
 	cells map[string]*cell // a cell is here while it has a token or users
 	floor uint64           // tokens below it are refused everywhere; never falls
 }
 
 // cell is one resource.
 type cell struct {
-	token uint64        // the largest announced, 0 if none; guarded by Memory.mu
-	users int           // the calls of Do between entry and return, which keep the cell in the map; guarded by Memory.mu
-	turn  chan struct{} // holds one element while a call of Do has its turn
+	token   uint64        // the largest announced, 0 if none; guarded by Memory.mu
+	writer  uint64        // the largest announced by Do; guarded by Memory.mu
+	users   int           // the calls of Do and DoShared between entry and return, which keep the cell in the map; guarded by Memory.mu
+	turn    chan struct{} // holds one element while a call of Do, or any number of DoShared, have their turn
+	room    chan struct{} // holds one element while a reader comes or goes; made for the first, by which Memory.mu is held
+	readers int           // the calls of DoShared that share the turn; guarded by the element of room
 }
 
 // Enter announces token at resource. It is [Memory.Do] with nothing to do: in particular it waits until a call of Do
@@ -81,16 +84,23 @@ func (m *Memory) join(resource string, token uint64) (*cell, error) {
 	if largest := m.largest(c); token < largest {
 		return nil, &StaleError{Resource: resource, Token: token, Largest: largest}
 	}
-	if c == nil {
-		c = &cell{turn: make(chan struct{}, 1)}
-		if m.cells == nil {
-			m.cells = make(map[string]*cell)
-		}
-		m.cells[resource] = c
-	}
-	c.token = token
+	c = m.add(resource, c)
+	c.token, c.writer = token, token
 	c.users++
 	return c, nil
+}
+
+// add makes the cell of a resource that has none; m.mu is held.
+func (m *Memory) add(resource string, c *cell) *cell {
+	if c != nil {
+		return c
+	}
+	if m.cells == nil {
+		m.cells = make(map[string]*cell)
+	}
+	c = &cell{turn: make(chan struct{}, 1)}
+	m.cells[resource] = c
+	return c
 }
 
 // compare refuses a token that has become too small.
@@ -150,7 +160,7 @@ func (m *Memory) Forget(resource string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.cells[resource]; c != nil {
-		c.token = 0
+		c.token, c.writer = 0, 0
 		m.drop(resource, c)
 	}
 }

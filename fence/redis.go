@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -55,9 +56,12 @@ type Redis struct {
 // reply it is not known whether the step took place. A client that then sends the script again by itself can report
 // ErrStale for a write that took place, if a later holder came in between; that holder has seen the write.
 type Access struct {
-	redis      Redis
-	key, guard string
-	token      uint64
+	redis  Redis
+	key    string
+	token  uint64
+	enter  string   // the script that compares
+	guards []string // its keys
+	shared bool     // a reader's, see OpenShared
 }
 
 //go:embed lua/enter.lua
@@ -89,19 +93,23 @@ func (r Redis) Enter(ctx context.Context, key string, token uint64) error {
 // earlier holder can change any more; what was read before it, it can. It blocks for a round trip; ctx goes to Eval. A
 // refusal is a *StaleError ([ErrStale]); [ErrInvalid] is found in the error for an argument or field that cannot be right.
 func (r Redis) Open(ctx context.Context, key string, token uint64) (*Access, error) {
+	return (&Access{redis: r, key: key, token: token, enter: enterLua, guards: []string{guardKey(key)}}).open(ctx)
+}
+
+// open checks the arguments and announces the token.
+func (a *Access) open(ctx context.Context) (*Access, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	if err := check(key, token); err != nil {
+	if err := check(a.key, a.token); err != nil {
 		return nil, err
 	}
-	switch {
+	switch r := a.redis; {
 	case r.Eval == nil:
 		return nil, fmt.Errorf("%w: Redis.Eval is nil: set it to a function that runs a script with your client", ErrInvalid)
 	case r.Keep != 0 && r.Keep < time.Minute:
 		return nil, fmt.Errorf("%w: Redis.Keep is %v: want 0, for ever, or a minute at least, a day being a good value", ErrInvalid, r.Keep)
 	}
-	a := &Access{redis: r, key: key, guard: guardKey(key), token: token}
 	if _, err := a.Run(ctx, "", nil, nil); err != nil {
 		return nil, err
 	}
@@ -127,8 +135,7 @@ func (a *Access) Set(ctx context.Context, value string, ttl time.Duration) error
 	case ttl > 0:
 		args = append(args, strconv.FormatInt(ttl.Milliseconds(), 10))
 	}
-	_, err := a.run(ctx, setLua, args...)
-	return err
+	return a.write(ctx, setLua, args...)
 }
 
 // HGetAll returns the fields of the hash at the key, none if there is no key.
@@ -163,14 +170,12 @@ func (a *Access) HSet(ctx context.Context, fields map[string]string) error {
 	for field, value := range fields {
 		args = append(args, field, value)
 	}
-	_, err := a.run(ctx, hsetLua, args...)
-	return err
+	return a.write(ctx, hsetLua, args...)
 }
 
 // Del deletes the key and leaves its guard, which the next holder needs.
 func (a *Access) Del(ctx context.Context) error {
-	_, err := a.run(ctx, delLua)
-	return err
+	return a.write(ctx, delLua)
 }
 
 // Run runs a Lua script of your own as the guarded step, for other types, several keys or a read and write in one. KEYS
@@ -182,10 +187,10 @@ func (a *Access) Run(ctx context.Context, script string, keys, args []string) (a
 		return nil, err
 	}
 	keep := strconv.FormatInt(a.redis.Keep.Milliseconds(), 10)
-	keys = append([]string{a.guard}, keys...)
+	keys = append(slices.Clip(a.guards), keys...)
 	args = append([]string{strconv.FormatUint(a.token, 10), keep}, args...)
-	// The script's own function keeps its names apart from those of enter.lua, and its parameters hide the guard.
-	script = enterLua + "local function body(KEYS, ARGV)\n" + script + "\nend\nreturn {'ok', body(keys, args)}\n"
+	// The script's own function keeps its names apart from those of the one that compares, and its parameters hide the guard.
+	script = a.enter + "local function body(KEYS, ARGV)\n" + script + "\nend\nreturn {'ok', body(keys, args)}\n"
 
 	reply, err := a.redis.Eval(ctx, script, keys, args)
 	if err != nil {
@@ -221,6 +226,15 @@ func (a *Access) run(ctx context.Context, script string, args ...string) (any, e
 	return a.Run(ctx, script, []string{a.key}, args)
 }
 
+// write is run for the scripts that change the key, which a reader must not.
+func (a *Access) write(ctx context.Context, script string, args ...string) error {
+	if a.shared {
+		return fmt.Errorf("%w: the access to %q is a reader's: to write, hold the lock as a writer and use Redis.Open", ErrInvalid, a.key)
+	}
+	_, err := a.run(ctx, script, args...)
+	return err
+}
+
 // stale makes the error of a refusal.
 func (a *Access) stale(reply any) error {
 	digits, err := text(reply)
@@ -243,7 +257,7 @@ func (r Redis) Forget(ctx context.Context, key string) error {
 	if r.Eval == nil {
 		return fmt.Errorf("%w: Redis.Eval is nil: set it to a function that runs a script with your client", ErrInvalid)
 	}
-	if _, err := r.Eval(ctx, delLua, []string{guardKey(key)}, nil); err != nil {
+	if _, err := r.Eval(ctx, delLua, []string{guardKey(key), sharedKey(key)}, nil); err != nil {
 		return fmt.Errorf("fence: forgetting %q: %w", key, err)
 	}
 	return nil

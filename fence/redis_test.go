@@ -48,7 +48,7 @@ func TestRedisReplies(t *testing.T) {
 	var reply any
 	var replyErr error
 	r := Redis{Eval: func(context.Context, string, []string, []string) (any, error) { return reply, replyErr }}
-	a := &Access{redis: r, key: "a", guard: guardKey("a"), token: 33}
+	a := &Access{redis: r, key: "a", token: 33, guards: []string{guardKey("a")}}
 	get := func() error { _, _, err := a.Get(t.Context()); return err }
 	all := func() error { _, err := a.HGetAll(t.Context()); return err }
 

@@ -72,13 +72,17 @@ func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func
 	}
 }
 
-// serializationFailure finds SQLSTATE 40001 in the errors of pgx and lib/pq without depending on either.
-func serializationFailure(err error) bool {
-	state, ok := errors.AsType[interface {
+func serializationFailure(err error) bool { return sqlState(err) == "40001" }
+
+// sqlState finds a SQLSTATE in the errors of pgx and lib/pq without depending on either.
+func sqlState(err error) string {
+	if state, ok := errors.AsType[interface {
 		error
 		SQLState() string
-	}](err)
-	return ok && state.SQLState() == "40001"
+	}](err); ok {
+		return state.SQLState()
+	}
+	return ""
 }
 
 // checkIdentifier refuses what could not be a table or column name: plain or double-quoted parts joined by dots. Names

@@ -44,6 +44,10 @@ type Statements struct {
 	Enter   string // $1 resource, $2 token as a 64-bit integer; stale if it affected no row
 	Largest string // $1 resource; one row, one column: the largest token, or no row
 	Forget  string // $1 resource
+
+	EnterShared string    // as Enter, of a reader's token
+	Written     string    // $1 resource; one row, one column: the largest writer's token, 0 if none, or no row
+	AddShared   [2]string // add one column each, which EnterShared and Written need and a table made by Create has
 }
 
 // Statements returns the table's statements. The error is [ErrInvalid], for a Name that is no identifier.
@@ -56,12 +60,16 @@ func (t Table) Statements() (Statements, error) {
 	}
 	return Statements{
 		Create: "CREATE TABLE IF NOT EXISTS " + name + " (resource TEXT NOT NULL PRIMARY KEY, " +
-			"token BIGINT NOT NULL CHECK (token > 0 AND token < 9007199254740992))",
+			"token BIGINT NOT NULL CHECK (token > 0 AND token < 9007199254740992), writer BIGINT, reader BIGINT)",
 		// The row is locked, and its newest version compared, whether or not the condition lets the update through.
 		Enter: "INSERT INTO " + name + " AS guard (resource, token) VALUES ($1, $2) " +
 			"ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE guard.token <= excluded.token",
 		Largest: "SELECT token FROM " + name + " WHERE resource = $1",
 		Forget:  "DELETE FROM " + name + " WHERE resource = $1",
+
+		EnterShared: sharedEnter(name),
+		Written:     "SELECT " + written("", "token", "writer", "reader") + " FROM " + name + " WHERE resource = $1",
+		AddShared:   [2]string{"ALTER TABLE " + name + " ADD COLUMN writer BIGINT", "ALTER TABLE " + name + " ADD COLUMN reader BIGINT"},
 	}, nil
 }
 
@@ -121,14 +129,7 @@ func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, err
 	if err != nil {
 		return 0, err
 	}
-	var token int64
-	switch err := tx.QueryRowContext(ctx, stmts.Largest, resource).Scan(&token); {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("fence: reading the largest token of %q: %w", resource, err)
-	}
-	return uint64(token), nil
+	return largestBy(ctx, tx, stmts.Largest, resource)
 }
 
 // Forget deletes resource's row. A guard that has forgotten accepts the old holder, so call it only where the resource
@@ -147,9 +148,9 @@ func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
 	return nil
 }
 
-// Store returns a [Store] that announces tokens in transactions of their own. It is for [HTTP] and [Admit], and for a
+// Store returns a [SharedStore] that announces tokens in transactions of their own. It is for [HTTP] and [Admit], and for a
 // holder that announces itself before it reads elsewhere; a write needs Enter in its own transaction.
-func (t Table) Store(db *sql.DB) Store { return tableStore{t, db} }
+func (t Table) Store(db *sql.DB) SharedStore { return tableStore{t, db} }
 
 type tableStore struct {
 	table Table
@@ -157,11 +158,19 @@ type tableStore struct {
 }
 
 func (s tableStore) Enter(ctx context.Context, resource string, token uint64) error {
+	return s.retry(ctx, func() error { return s.table.enter(ctx, s.db, resource, token) })
+}
+
+func (s tableStore) EnterShared(ctx context.Context, resource string, token uint64) error {
+	return s.retry(ctx, func() error { return s.table.enterShared(ctx, s.db, resource, token) })
+}
+
+func (s tableStore) retry(ctx context.Context, enter func() error) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
 	for {
-		err := s.table.enter(ctx, s.db, resource, token)
+		err := enter()
 		// A database whose default is above READ COMMITTED lets the statement fail when it had to wait, see enterTx.
 		if err == nil || ctx.Err() != nil || !serializationFailure(err) {
 			return err
@@ -171,19 +180,24 @@ func (s tableStore) Enter(ctx context.Context, resource string, token uint64) er
 
 // enter compares and announces in one statement.
 func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) error {
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	return announce(ctx, tx, stmts.Enter, stmts.Largest, resource, token)
+}
+
+// announce runs the statement that enters, and if that takes no token, the one that tells which token is in its way.
+func announce(ctx context.Context, tx Tx, enter, query, resource string, token uint64) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
 	if err := check(resource, token); err != nil {
 		return err
 	}
-	stmts, err := t.Statements()
-	if err != nil {
-		return err
-	}
 	// The second turn is for a row that was deleted between the two statements of the first, outside a transaction.
 	for range 2 {
-		result, err := tx.ExecContext(ctx, stmts.Enter, resource, int64(token))
+		result, err := tx.ExecContext(ctx, enter, resource, int64(token))
 		if err != nil {
 			return fmt.Errorf("fence: entering %q: %w", resource, err)
 		}
@@ -195,7 +209,7 @@ func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) 
 			return nil
 		}
 		// In a transaction the row is locked by now, so this is the token that refused us.
-		largest, err := t.Largest(ctx, tx, resource)
+		largest, err := largestBy(ctx, tx, query, resource)
 		if err != nil {
 			return err
 		}
@@ -204,4 +218,16 @@ func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) 
 		}
 	}
 	return fmt.Errorf("fence: entering %q: the database took no token and names no larger one: look for triggers, rules or row security on the guard table", resource)
+}
+
+// largestBy asks for a token by query, 0 if there is none.
+func largestBy(ctx context.Context, tx Tx, query, resource string) (uint64, error) {
+	var token int64
+	switch err := tx.QueryRowContext(ctx, query, resource).Scan(&token); {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("fence: reading the largest token of %q: %w", resource, err)
+	}
+	return uint64(token), nil
 }

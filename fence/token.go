@@ -24,7 +24,7 @@ var (
 type StaleError struct {
 	Resource string // what was to be accessed
 	Token    uint64 // the token that was refused
-	Largest  uint64 // the largest token seen for Resource, or the floor of a guard that forgets, below which it refuses all
+	Largest  uint64 // the largest token seen for Resource, of writers alone where a reader is refused; or the floor of a guard that forgets, below which it refuses all
 }
 
 // Error names the resource and both tokens.
@@ -42,6 +42,17 @@ type Store interface {
 	// every smaller one is refused from now on, and a *StaleError otherwise. It must be linearizable: a call that
 	// starts after another returned nil sees that call's token.
 	Enter(ctx context.Context, resource string, token uint64) error
+}
+
+// A SharedStore is a [Store] that tells readers from writers, as a read-write lock does. [Memory] and [Redis] are
+// SharedStores, and so is what [Table.Store] returns.
+type SharedStore interface {
+	Store
+
+	// EnterShared announces a reader's token at resource: it returns nil if no writer announced a larger one there before
+	// by Enter, in which case every writer with a smaller one is refused from now on, and a *StaleError otherwise. Readers
+	// do not refuse each other. One token is either a reader's or a writer's. It must be linearizable together with Enter.
+	EnterShared(ctx context.Context, resource string, token uint64) error
 }
 
 // ParseToken reads a token as [HTTP] headers and gRPC metadata carry it: decimal digits, without sign, blanks or

@@ -17,9 +17,16 @@ import (
 // decimal number.
 func SetHeader(h http.Header, token uint64) {
 	h.Set(DefaultHeader, strconv.FormatUint(token, 10))
+	h.Del(DefaultHeader + sharedSuffix)
 }
 
-// Transport sends each request with the token that [WithToken] put into its context. A request without one is refused
+// SetSharedHeader sets [DefaultHeader] to a reader's token, and the header beside it that says so.
+func SetSharedHeader(h http.Header, token uint64) {
+	SetHeader(h, token)
+	h.Set(DefaultHeader+sharedSuffix, "true")
+}
+
+// Transport sends each request with the token that [WithToken] or [WithSharedToken] put into its context. A request without one is refused
 // with [ErrInvalid] and not sent, so that a client meant for guarded resources cannot reach them unguarded by oversight.
 // It is safe for concurrent use.
 type Transport struct {
@@ -32,8 +39,8 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper. The request is not changed; a header the caller has set is replaced.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	token, ok := r.Context().Value(tokenKey{}).(uint64)
-	err := checkToken(token)
+	sent, ok := r.Context().Value(tokenKey{}).(sentToken)
+	err := checkToken(sent.token)
 	if !ok {
 		err = fmt.Errorf("%w: no fencing token in the request's context: put it there with fence.WithToken", ErrInvalid)
 	}
@@ -55,7 +62,11 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header == nil {
 		r.Header = make(http.Header)
 	}
-	r.Header.Set(header, strconv.FormatUint(token, 10))
+	r.Header.Set(header, strconv.FormatUint(sent.token, 10))
+	r.Header.Del(header + sharedSuffix)
+	if sent.shared {
+		r.Header.Set(header+sharedSuffix, "true")
+	}
 	return base.RoundTrip(r)
 }
 

@@ -26,6 +26,7 @@ func examine(t *testing.T, c redlatch.Config, e zookeeper.Ensemble) doctor.Ensem
 
 // An ensemble whose servers go down one after the other, and come back.
 func TestExamine(t *testing.T) {
+	reconnects(t)
 	t.Parallel()
 	e := own(t)
 	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
@@ -61,6 +62,7 @@ func TestExamine(t *testing.T) {
 
 // Settings with which clients get no lock.
 func TestExamineFindsWhatClientsMeet(t *testing.T) {
+	reconnects(t)
 	t.Parallel()
 	e := common(t)
 	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
@@ -113,9 +115,11 @@ func TestExamineServers(t *testing.T) {
 					if err != nil {
 						return
 					}
-					conn.Read(make([]byte, 4))
-					conn.Write([]byte(tt.reply))
-					conn.Close()
+					go func() { // one that is slow to ask keeps no other waiting
+						defer conn.Close()
+						conn.Read(make([]byte, 4))
+						conn.Write([]byte(tt.reply))
+					}()
 				}
 			}()
 			addr := listener.Addr().String()

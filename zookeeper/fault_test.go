@@ -14,16 +14,17 @@ import (
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
-func TestHolderCrashes(t *testing.T)      { engine.HolderCrashes(t) }
-func TestHolderIsPaused(t *testing.T)     { engine.HolderIsPaused(t) }
-func TestFirstWaiterCrashes(t *testing.T) { engine.FirstWaiterCrashes(t) }
-func TestLostReplies(t *testing.T)        { engine.LostReplies(t) }
-func TestLeaderDies(t *testing.T)         { engine.LeaderDies(t) }
-func TestAllRestart(t *testing.T)         { engine.AllRestart(t) }
-func TestServerTrouble(t *testing.T)      { engine.ServerTrouble(t, own(t, longSessions)) }
+func TestHolderCrashes(t *testing.T)      { reconnects(t); engine.HolderCrashes(t) }
+func TestHolderIsPaused(t *testing.T)     { reconnects(t); engine.HolderIsPaused(t) }
+func TestFirstWaiterCrashes(t *testing.T) { reconnects(t); engine.FirstWaiterCrashes(t) }
+func TestLostReplies(t *testing.T)        { reconnects(t); engine.LostReplies(t) }
+func TestLeaderDies(t *testing.T)         { reconnects(t); engine.LeaderDies(t) }
+func TestAllRestart(t *testing.T)         { reconnects(t); engine.AllRestart(t) }
+func TestServerTrouble(t *testing.T)      { reconnects(t); engine.ServerTrouble(t, own(t, longSessions)) }
 
 // The reply to a transaction is lost, which is executed.
 func TestLostReplyOfAGrant(t *testing.T) {
+	reconnects(t)
 	t.Parallel()
 	e := common(t)
 	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
@@ -64,6 +65,7 @@ func TestLostReplyOfAGrant(t *testing.T) {
 // The server that a client is connected to dies, or stands still: the session goes on at another,
 // and the lock is kept.
 func TestSessionMoves(t *testing.T) {
+	reconnects(t)
 	e := own(t, longSessions)
 	for name, harm := range map[string]func(*ensembletest.ZooKeeperServer){
 		"follower killed": func(s *ensembletest.ZooKeeperServer) { s.Kill() },
@@ -92,6 +94,7 @@ func TestSessionMoves(t *testing.T) {
 // A follower is cut off from the others with the holder on it, who reaches no other: the holder
 // knows before the next one has the lock, though the follower goes on answering it.
 func TestFollowerIsCutOff(t *testing.T) {
+	reconnects(t)
 	e := own(t)
 	for round := range 3 {
 		root := enginetest.Root(t)

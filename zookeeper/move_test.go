@@ -3,4 +3,4 @@ package zookeeper_test
 import "testing"
 
 func TestMove(t *testing.T)     { engine.Move(t) }
-func TestMoveLost(t *testing.T) { engine.MoveLost(t) }
+func TestMoveLost(t *testing.T) { reconnects(t); engine.MoveLost(t) }

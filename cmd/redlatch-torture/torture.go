@@ -21,7 +21,7 @@ import (
 )
 
 // tortureCommands are `redlatch-torture run` and the processes that it starts.
-var tortureCommands = []command{new(tortureCmd), tortureWorkerCmd{}}
+var tortureCommands = []command{&tortureCmd{For: time.Minute, Workers: 8}, tortureWorkerCmd{}}
 
 // tortureCmd is `redlatch-torture run`.
 type tortureCmd struct {
@@ -32,6 +32,7 @@ type tortureCmd struct {
 	NodesCount *int
 	Workers    int
 	Names      int
+	Primitive  string
 	TTL        time.Duration
 	Faults     []string
 	HTML       string
@@ -117,7 +118,6 @@ Exit codes:
 		Args: commandline.Arguments(),
 	}
 	flags := cmd.Flags()
-	c.For, c.Workers = time.Minute, 8
 	flags.Var(commandline.Duration(&c.For), "for", "How long to torture. Defaults to 60s.")
 	flags.Var(commandline.Uint(&c.Seed), "seed", "What the plan of the faults is drawn from. Defaults to a random one, which is printed.")
 	flags.StringVar(&c.Topology, "topology", "", "What the servers are to each other, `KIND`: single, redlock, sentinel or cluster. Defaults to redlock.")
@@ -125,6 +125,7 @@ Exit codes:
 	flags.Var(commandline.Optional(&c.NodesCount, commandline.Int), "nodes-count", "How many servers to start for redlock. Defaults to 5.")
 	flags.Var(commandline.Int(&c.Workers), "workers", "How many worker processes. Defaults to 8.")
 	flags.Var(commandline.Int(&c.Names), "names", "How many locks they contend for. Defaults to 3, and to 6 with a Cluster.")
+	flags.StringVar(&c.Primitive, "primitive", "", "What the workers take, `KIND`: mutex, sets (of names), shared (readers and writers), permits or mixed. Defaults to mutex.")
 	flags.Var(commandline.Duration(&c.TTL), "ttl", "The locks' TTL. Defaults to 2s, and to 1s with single and sentinel. At least 2s with an engine.")
 	flags.Var(commandline.List(&c.Faults), "faults", "The kinds of faults, `KIND,...`. Defaults to all that the topology has and that are possible here.")
 	flags.StringVar(&c.HTML, "html", "", "Write the report as a page of its own, `FILE`.")
@@ -170,7 +171,7 @@ func (c *tortureCmd) Run() error {
 	ctx, ended := commandline.UntilSignal()
 	defer ended()
 	r, err := torture.Run(ctx, torture.Options{
-		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, TTL: c.TTL,
+		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, Primitive: c.Primitive, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
 	if err := failed(ctx, "torture", err); err != nil {

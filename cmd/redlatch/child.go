@@ -196,10 +196,12 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			}
 			c.tree.clear(patience)
 			c.finish()
-			return &outcome{code: exitLost, err: errors.New("the lock was lost before COMMAND had started")}
+			return &outcome{code: exitLost, err: errNotInTime}
 		}
 	}
 }
+
+var errNotInTime = errors.New("the lock was lost before COMMAND had started")
 
 func (c *child) started(pid int, ownGroup bool) {
 	c.pid = pid
@@ -216,8 +218,12 @@ func (c *child) notStarted(why string) *outcome {
 	return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: %s", why)}
 }
 
-// startFailure sorts the errors of execve(2) as shells do.
+// startFailure sorts the errors of execve(2) as shells do. The guard's own is ECANCELED: it was
+// time to end what would have been started.
 func startFailure(path string, err error) *outcome {
+	if errors.Is(err, syscall.ECANCELED) {
+		return &outcome{code: exitLost, err: errNotInTime}
+	}
 	end := &outcome{code: exitNotExec, err: fmt.Errorf("cannot execute %s: %w", path, err)}
 	switch {
 	case errors.Is(err, syscall.ENOENT):

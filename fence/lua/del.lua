@@ -1,1 +1,1 @@
-return redis.call('DEL', KEYS[1])
+return redis.call('DEL', unpack(KEYS))

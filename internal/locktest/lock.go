@@ -107,6 +107,18 @@ func Unlock(t *testing.T, lock *redlatch.Lock) {
 	}
 }
 
+// Extend expects that a lock is extended. Where nodes of a busy machine were late it does so again.
+func Extend(t *testing.T, lock *redlatch.Lock, ttl time.Duration) {
+	t.Helper()
+	Await(t, "extended", func() bool {
+		err := lock.Extend(t.Context(), ttl)
+		if err != nil && !Late(err) {
+			t.Fatalf("extend %q: %v", lock.Name(), err)
+		}
+		return err == nil
+	})
+}
+
 // Await asks check until it reports true, and returns how long that took.
 func Await(t *testing.T, what string, check func() bool) time.Duration {
 	t.Helper()

@@ -179,7 +179,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			}
 		}
 	}
-	if k.request.Shared && t.held() && !k.agreed(ctx, t, votes, &answered, start) {
+	if !k.agreed(ctx, t, votes, &answered, start) {
 		decided = true
 		return nil, k.fail()
 	}

@@ -16,7 +16,7 @@ import (
 // rule: arbiter-heard
 func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, answered *int, start clock.Instant) bool {
 	var patience <-chan struct{}
-	for k.unheard(t) {
+	for k.request.Shared && t.held() && k.unheard(t) {
 		if patience == nil {
 			patience = k.engine.patience(start)
 		}

@@ -143,6 +143,9 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 			locktest.Unlock(t, first)
 			second := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("second"), redlatch.WithoutRenewal())
 			awaitSight(t, sights, "the second", sightOf("second"))
+			for i, s := range nodes { // else there is a moment in which nobody has most of them
+				locktest.Await(t, "all nodes have the second", func() bool { v := locktest.Value(t, s, t.Name()); return v != "" && v != old[i].id })
+			}
 			for i, s := range nodes {
 				locktest.Do(t, s, "SET", counter, old[i].token)
 				if forgotten { // as that of one who has held for longer than it is kept
@@ -169,11 +172,7 @@ func TestObserverOfARenewal(t *testing.T) {
 	nodes := locktest.Shared(t, 3)
 	proxies := redistest.Proxies(t, nodes)
 	c := locktest.Config(redistest.URLs(nodes)...)
-	c.TTL = time.Second
-	events := new(locktest.Events)
-	config := c
-	config.Observer = events
-	lock := locktest.TryLock(t, locktest.Open(t, config), t.Name(), redlatch.WithLabel("a"))
+	lock := locktest.TryLock(t, locktest.Open(t, c), t.Name(), redlatch.WithLabel("a"), redlatch.WithoutRenewal())
 	sights := observe(t, locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)))
 	awaitSight(t, sights, "a", sightOf("a"))
 	count := func(command string) (sum, busiest int) {
@@ -185,14 +184,18 @@ func TestObserverOfARenewal(t *testing.T) {
 	}
 	reads, _ := count("MGET")
 	gets, _ := count("GET")
-	start, renewals := time.Now(), func() int { return len(locktest.EventsOf[redlatch.LockExtended](events)) }
-	before := renewals()
-	locktest.Await(t, "renewed a few times", func() bool { return renewals()-before >= 6 || lock.Err() != nil })
-	all, busiest := count("GET")
-	if woken := all - gets; lock.Err() == nil && (woken < 2 || woken > renewals()-before+2+int(time.Since(start)/time.Second)) {
-		t.Errorf("%d GET for %d renewals in %v", woken, renewals()-before, time.Since(start))
+	start, renewals := time.Now(), 0
+	for range 10 {
+		before, _ := count("GET")
+		locktest.Await(t, "extended", func() bool { renewals++; return lock.Extend(t.Context(), c.TTL) == nil })
+		locktest.Await(t, "the observer has looked", func() bool { now, _ := count("GET"); return now > before })
 	}
-	if after, _ := count("MGET"); lock.Err() == nil && (after != reads || all-busiest > gets) {
+	all, busiest := count("GET")
+	if looks := all - gets; looks > renewals+2+int(time.Since(start)/time.Second) {
+		t.Errorf("%d GET for %d renewals in %v", looks, renewals, time.Since(start))
+	}
+	// A busy machine's node may be late, and then the others are asked.
+	if after, _ := count("MGET"); after-reads > renewals/2 || all-busiest > gets {
 		t.Errorf("the other nodes: %d MGET, %d GET", after-reads, all-busiest)
 	}
 	locktest.Unlock(t, lock)

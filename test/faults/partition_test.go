@@ -69,9 +69,7 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
 				t.Errorf("unlock: %v", err)
 			}
-			if err := next.Extend(t.Context(), ttl); err != nil {
-				t.Errorf("the second holder: %v", err)
-			}
+			locktest.Extend(t, next, ttl)
 			locktest.Unlock(t, next)
 		})
 	}

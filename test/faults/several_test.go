@@ -33,38 +33,44 @@ func TestRepliesOfSeveralAreLost(t *testing.T) {
 		for name, how := range locktest.Losses() {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
-				nodes := locktest.Shared(t, n)
-				proxies := redistest.Proxies(t, nodes)
-				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-				names, wires := severalNames(t), locktest.Taps(proxies)
-				lose := func(step string) {
-					for _, w := range wires[:n/2+1] {
-						w.Lose(step, how)
+				nodes, names := locktest.Shared(t, n), severalNames(t)
+				c := locktest.Config(redistest.URLs(nodes)...)
+				// lossy is a client to which a majority's reply to the next step is lost, once.
+				lossy := func(step string) (client *redlatch.Client, lose, over func()) {
+					proxies := redistest.Proxies(t, nodes)
+					client, wires := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
+					lose = func() {
+						for _, w := range wires[:n/2+1] {
+							w.Lose(step, how)
+						}
+					}
+					return client, lose, func() {
+						for _, p := range proxies { // a connection that lost a reply stays silent
+							p.DropReplies(true)
+							p.DropReplies(false)
+						}
+						awaitNone(t, nodes, names)
+						for _, w := range wires {
+							w.CheckOnce(t, "acquire-all", "confirm-all", "extend-all", "repair-all")
+						}
 					}
 				}
-				found := func() { // a connection that lost a reply stays silent
-					for _, p := range proxies {
-						p.DropReplies(true)
-						p.DropReplies(false)
-					}
-				}
-				lose("acquire-all")
+				client, lose, over := lossy("acquire-all")
+				lose()
 				lock, err := client.TryLock(t.Context(), names[0], redlatch.WithAlso(names...))
 				if lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("held %t, %v", lock != nil, err)
 				}
-				found()
-				awaitNone(t, nodes, names)
+				over()
+				locktest.Unlock(t, locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...)))
+				// Another client: that one may still make sure of its release.
+				client, lose, over = lossy("release-all")
 				lock = locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...))
-				lose("release-all")
+				lose()
 				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("unlock: %v", err)
 				}
-				found()
-				awaitNone(t, nodes, names)
-				for _, w := range wires {
-					w.CheckOnce(t, "acquire-all", "confirm-all", "extend-all", "repair-all")
-				}
+				over()
 			})
 		}
 	}

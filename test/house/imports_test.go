@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	"internal/ensembletest":                         {"internal/redistest"},
 	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
-	"internal/locktest/enginetest":                  {".", "doctor", "fence", "internal/ensembletest", "internal/redistest", "oneshot"},
+	"internal/locktest/enginetest":                  {".", "doctor", "fence", "internal/ensembletest", "internal/locktest", "internal/redistest", "oneshot"},
 	"internal/markdown":                             {},
 	"internal/redistest":                            {},
 	"internal/seed":                                 {},

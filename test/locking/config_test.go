@@ -201,9 +201,7 @@ func TestNamesAndTemplates(t *testing.T) {
 				if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 					t.Errorf("%q: %v", name, err)
 				}
-				if err := lock.Extend(t.Context(), 20*time.Second); err != nil {
-					t.Errorf("%q: %v", name, err)
-				}
+				locktest.Extend(t, lock, 20*time.Second)
 				locktest.Unlock(t, lock)
 				for _, s := range nodes {
 					locktest.AwaitValue(t, s, key, "")

@@ -79,9 +79,7 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 					t.Errorf("a detachment after the unlock: %v", err)
 				}
 			}
-			if err := lock.Extend(t.Context(), blockTTL); err != nil {
-				t.Error(err)
-			}
+			locktest.Extend(t, lock, blockTTL)
 			if _, err := locktest.TryInTime(t, other, t.Name()); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("another gets what the last one holds: %v", err)
 			}

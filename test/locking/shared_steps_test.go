@@ -148,10 +148,11 @@ func TestReadersSteps(t *testing.T) {
 			}
 		})
 		each("each expires by itself", func(n readersNode) {
-			n.acquire("a", true, short)
 			n.acquire("b", true, long)
-			locktest.Await(n.T, "a is over", func() bool { return n.extend("a", 1, 1) == vote.NotOurs })
-			n.is("a again", n.extend("a", long, 1), vote.NotOurs)
+			n.acquire("a", true, short)
+			until := locktest.ServerTime(n.T, server).Add(short)
+			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
+			n.is("a", n.extend("a", long, 1), vote.NotOurs)
 			n.is("b", n.extend("b", long, 1), vote.Granted)
 			n.release("b", true)
 		})

@@ -41,9 +41,7 @@ func TestCluster(t *testing.T) {
 			if _, err := locktest.AwaitAnswer(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 				t.Fatalf("%q: another: %v, want ErrHeld", name, err)
 			}
-			if err := lock.Extend(t.Context(), conf.TTL); err != nil {
-				t.Errorf("%q: %v", name, err)
-			}
+			locktest.Extend(t, lock, conf.TTL)
 			locktest.Unlock(t, lock)
 			next, err := locktest.AwaitAnswer(t, other, name)
 			if err != nil {
@@ -103,9 +101,7 @@ func TestClusterSeveralNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := lock.Extend(t.Context(), conf.TTL); err != nil {
-		t.Error(err)
-	}
+	locktest.Extend(t, lock, conf.TTL)
 	next := locktest.LockIn(locktest.Within(t, locktest.Patience), other, names[2], redlatch.WithAlso(names[1]))
 	locktest.Unlock(t, lock)
 	if o := <-next; o.Err != nil || o.Lock.Token() <= lock.Token() {

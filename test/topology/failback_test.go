@@ -311,9 +311,7 @@ func TestTheFirstReplicaCostsNoQuarantine(t *testing.T) {
 			}
 			locktest.Unlock(t, lock)
 		}
-		if err := held.Extend(t.Context(), c.TTL); err != nil {
-			t.Error(err)
-		}
+		locktest.Extend(t, held, c.TTL)
 		locktest.Unlock(t, held)
 	})
 }

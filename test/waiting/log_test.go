@@ -106,7 +106,8 @@ func TestQuarantineIsLogged(t *testing.T) {
 			if lines := book.with("WARN"); len(lines) != n {
 				t.Errorf("warnings: %q", lines)
 			}
-			if lines := book.with("INFO waiting"); len(lines) != 1 {
+			// A busy machine's nodes may not have answered in time, which is another reason.
+			if lines := book.with("INFO waiting", "nodes not admitted"); len(lines) != 1 {
 				t.Errorf("waits: %q", lines)
 			}
 		})

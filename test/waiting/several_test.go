@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/seed"
 )
 
-// overlappingSets is how many sets of names each case has. The long run is
+// overlappingSets is how many sets of names each case has, fewer in a short run. The long run is
 // REDLATCH_SETS=10000 go test -run TestOverlappingSets ./test/waiting .
 func overlappingSets(t *testing.T) int64 {
 	if text := os.Getenv("REDLATCH_SETS"); text != "" {
@@ -25,6 +25,9 @@ func overlappingSets(t *testing.T) int64 {
 			t.Fatal(err)
 		}
 		return n
+	}
+	if testing.Short() {
+		return 100
 	}
 	return 400
 }
@@ -39,7 +42,11 @@ func TestOverlappingSets(t *testing.T) {
 				const clients, names = 16, 8
 				c := locktest.Config(redistest.URLs(locktest.Shared(t, n))...)
 				sets, gates, from := overlappingSets(t), &locktest.Turnstiles{T: t}, seed.Of(t)
-				ctx := locktest.Within(t, max(2*locktest.Patience, time.Duration(sets)*50*time.Millisecond))
+				// It ends when nobody has got a lock for long: how many do in a time is up to the machine.
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stuck := time.AfterFunc(2*locktest.Patience, cancel)
+				defer stuck.Stop()
 				var done, longest, tries atomic.Int64
 				var all sync.WaitGroup
 				start := time.Now()
@@ -58,6 +65,7 @@ func TestOverlappingSets(t *testing.T) {
 								t.Errorf("%q: %v", set, err)
 								return
 							}
+							stuck.Reset(2 * locktest.Patience)
 							for waited, before := int64(time.Since(asked)), longest.Load(); waited > before && !longest.CompareAndSwap(before, waited); {
 								before = longest.Load()
 							}

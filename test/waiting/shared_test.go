@@ -31,7 +31,7 @@ func queuedAs(t *testing.T, nodes []*redistest.Server, name string, readers bool
 // With readers always in, a writer waits for those who came before it: of those who come when it is in
 // the queue none goes in first.
 func TestReadersLetAWriterIn(t *testing.T) {
-	for _, n := range []int{1, 3} {
+	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			const clients, callers, writes = 3, 10, 15
@@ -103,7 +103,7 @@ func TestReadersLetAWriterIn(t *testing.T) {
 
 // With writers always waiting, a reader waits for one of them: who holds when it comes, or is woken up.
 func TestWritersLetAReaderIn(t *testing.T) {
-	for _, n := range []int{1, 3} {
+	for _, n := range []int{1, 3, 5} {
 		for _, same := range []bool{false, true} {
 			t.Run(fmt.Sprintf("N=%d same=%t", n, same), func(t *testing.T) {
 				t.Parallel()

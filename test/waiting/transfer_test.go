@@ -165,7 +165,7 @@ func TestTransferOfALostLock(t *testing.T) {
 				locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
 				lose(s, name)
 			}
-			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) && !locktest.Late(err) {
 				t.Errorf("%s, N=%d: unlock: %v", what, n, err)
 			}
 			o := <-out

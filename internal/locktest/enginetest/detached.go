@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -33,11 +34,11 @@ func is(t *testing.T, want bool) func(bool, error) {
 
 // extendByID extends a lock by its id, and returns until when it is held at least. On a busy machine a
 // client may have to make sure of its session first.
-func extendByID(t *testing.T, c *redlatch.Client, name, id string) (until time.Time) {
+func extendByID(t *testing.T, c *redlatch.Client, name, id string, ttl time.Duration) (until time.Time) {
 	t.Helper()
 	Await(t, "it is extended", func() bool {
-		until = time.Now().Add(TTL * 98 / 100)
-		extended, err := oneshot.New(c).Extend(t.Context(), name, id, TTL)
+		until = time.Now().Add(ttl * 98 / 100)
+		extended, err := oneshot.New(c).Extend(t.Context(), name, id, ttl)
 		if err == nil && !extended || err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
 			t.Fatalf("extend: %v, %v", extended, err)
 		}
@@ -62,11 +63,11 @@ func (e Engine) Detach(t *testing.T) {
 	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != id || h.Holder.Label == "" || h.Left <= 0 || h.Left > TTL {
 		t.Errorf("held by %+v, %v", h, err)
 	}
-	extendByID(t, other, "name", id)
+	extendByID(t, other, "name", id, TTL)
 	is(t, false)(shots.Extend(ctx, "name", id+"x", TTL))
 	is(t, false)(shots.Extend(ctx, "nobody's", id, TTL))
 	is(t, false)(shots.Release(ctx, "name", id+"x"))
-	if _, err := other.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := locktest.TryInTime(t, other, "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("it is held, and tried: %v", err)
 	}
 	third := e.open(t, Config, servers, root)
@@ -76,7 +77,7 @@ func (e Engine) Detach(t *testing.T) {
 	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != "" {
 		t.Errorf("released, it is held by %+v, %v", h, err)
 	}
-	next, err := third.TryLock(ctx, "name")
+	next, err := locktest.TryInTime(t, third, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *red
 	Await(t, "a single try has it", func() bool {
 		client := e.open(t, Config, servers, root)
 		l, err := client.TryLock(t.Context(), "name")
-		if errors.Is(err, redlatch.ErrHeld) {
+		if errors.Is(err, redlatch.ErrHeld) || locktest.Late(err) {
 			client.Close()
 			return false
 		}
@@ -129,21 +130,27 @@ func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *red
 	return next
 }
 
+// isHeld fails the test if the lock "name" can be had.
+func isHeld(t *testing.T, try *redlatch.Client) {
+	t.Helper()
+	if _, err := locktest.TryInTime(t, try, "name"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Fatal("another has the lock: ", err)
+	}
+}
+
 // ExtendedByID has a lock be extended from elsewhere while its first client lives on, another waits and
 // others try: none of them ends it.
 func (e Engine) ExtendedByID(t *testing.T) {
 	t.Parallel()
-	ctx, servers, root := t.Context(), e.Common(t), Root(t)
-	id, _ := detach(t, e.open(t, Config, servers, root), "name")
-	next := LockIn(t, e.open(t, Config, servers, root), "name")
-	client, try := e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	servers, root := e.Common(t), Root(t)
+	id, _ := detach(t, e.open(t, renewed, servers, root), "name")
+	next := LockIn(t, e.open(t, renewed, servers, root), "name")
+	client, try := e.open(t, renewed, servers, root), e.open(t, renewed, servers, root)
 	var until time.Time
-	for range 5 {
-		until = extendByID(t, client, "name", id)
-		for time.Until(until) > TTL/2 {
-			if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
-				t.Fatal(err)
-			}
+	for range 4 {
+		until = extendByID(t, client, "name", id, renewedTTL)
+		for time.Until(until) > renewedTTL*2/3 {
+			isHeld(t, try)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
@@ -162,21 +169,19 @@ func (e Engine) ExtendedByID(t *testing.T) {
 func (e Engine) HolderIsExtendedByID(t *testing.T) {
 	t.Parallel()
 	ctx, servers, root := t.Context(), e.Common(t), Root(t)
-	holder, other, try := e.open(t, Config, servers, root), e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	holder, other, try := e.open(t, renewed, servers, root), e.open(t, renewed, servers, root), e.open(t, renewed, servers, root)
 	held := Lock(t, holder, "name")
 	h, err := oneshot.New(other).Inspect(ctx, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
-	extendByID(t, other, "name", h.Holder.ID)
+	extendByID(t, other, "name", h.Holder.ID, renewedTTL)
 	if err := other.Close(); err != nil {
 		t.Error(err)
 	}
 	next := LockIn(t, holder, "name")
-	for start := time.Now(); time.Since(start) < 4*TTL; time.Sleep(20 * time.Millisecond) { // the other's session has ended
-		if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
-			t.Fatal(err)
-		}
+	for start := time.Now(); time.Since(start) < 3*renewedTTL; time.Sleep(20 * time.Millisecond) { // the other's session has ended
+		isHeld(t, try)
 		if err := held.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -186,9 +191,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 	if got.Err != nil {
 		t.Fatal(got.Err)
 	}
-	if _, err := try.TryLock(ctx, "name"); !errors.Is(err, redlatch.ErrHeld) {
-		t.Fatal(err)
-	}
+	isHeld(t, try)
 	Unlock(t, got.Lock)
 }
 
@@ -196,7 +199,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 func (e Engine) List(t *testing.T) {
 	t.Parallel()
 	ctx, servers, root := t.Context(), e.Common(t), Root(t)
-	named := Config
+	named := renewed
 	named.Label = "the holder"
 	client := e.open(t, named, servers, root)
 	named.Label = "the waiter"
@@ -211,7 +214,7 @@ func (e Engine) List(t *testing.T) {
 	}
 	for i, want := range []redlatch.Listed{{Name: "shop/2", Waiting: []redlatch.Waiter{{Label: "the waiter"}}}, {Name: "shop/a b/1"}} {
 		got := listed[i]
-		if got.Name != want.Name || got.Holder.Label != "the holder" || got.Holder.Since.IsZero() || got.Nodes != 1 || got.Foreign || got.Left <= 0 || got.Left > TTL || len(got.Waiting) != len(want.Waiting) {
+		if got.Name != want.Name || got.Holder.Label != "the holder" || got.Holder.Since.IsZero() || got.Nodes != 1 || got.Foreign || got.Left <= 0 || got.Left > renewedTTL || len(got.Waiting) != len(want.Waiting) {
 			t.Errorf("%+v", got)
 		}
 	}

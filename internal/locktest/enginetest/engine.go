@@ -46,12 +46,17 @@ type Ensemble interface {
 // Patience bounds what must happen; it says nothing about how fast.
 const Patience = 30 * time.Second
 
-// TTL is short, for tests that wait until it is over.
-const TTL = 3 * time.Second
+// TTL is short, for tests that wait until it is over. renewedTTL is for those that hold a lock for longer:
+// a busy machine has more time to renew it.
+const (
+	TTL        = 3 * time.Second
+	renewedTTL = 5 * time.Second
+)
 
 var (
 	// Config is what most tests open clients with.
-	Config = redlatch.Config{TTL: TTL}
+	Config  = redlatch.Config{TTL: TTL}
+	renewed = redlatch.Config{TTL: renewedTTL}
 	// Patient is for holders who are to keep their lock while servers change: an election takes
 	// seconds.
 	Patient = redlatch.Config{TTL: 20 * time.Second}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -122,7 +123,7 @@ func (e Engine) LostReplies(t *testing.T) {
 		got := <-out
 		if got.Err == nil {
 			readBack++
-			if _, err := other.TryLock(t.Context(), name); !errors.Is(err, redlatch.ErrHeld) {
+			if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("it is held, and another: %v", err)
 			}
 			Unlock(t, got.Lock)

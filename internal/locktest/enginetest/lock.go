@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 )
 
 // OneHolder tests that a lock that one holds, another cannot have until it is released.
@@ -15,14 +16,14 @@ func (e Engine) OneHolder(t *testing.T) {
 	t.Parallel()
 	c := e.clients(t, 2)
 	held := Lock(t, c[0], "name with / and ü")
-	if _, err := c[1].TryLock(t.Context(), "name with / and ü"); !errors.Is(err, redlatch.ErrHeld) {
+	if _, err := locktest.TryInTime(t, c[1], "name with / and ü"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatalf("another: %v, want ErrHeld", err)
 	} else if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok {
 		if holder, left, ok := failure.Holder(); !ok || holder.Label == "" || left <= 0 || left > TTL {
 			t.Errorf("the error says %v, %v left, %v", holder, left, ok)
 		}
 	}
-	if other, err := c[1].TryLock(t.Context(), "other"); err != nil {
+	if other, err := locktest.TryInTime(t, c[1], "other"); err != nil {
 		t.Error(err)
 	} else {
 		Unlock(t, other)
@@ -34,7 +35,7 @@ func (e Engine) OneHolder(t *testing.T) {
 	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("unlocked again: %v", err)
 	}
-	again, err := c[1].TryLock(t.Context(), "name with / and ü")
+	again, err := locktest.TryInTime(t, c[1], "name with / and ü")
 	if err != nil {
 		t.Fatal("after the release: ", err)
 	}
@@ -157,13 +158,13 @@ func (e Engine) ExtendNeverShortens(t *testing.T) {
 // Renewal tests that a lock is held for longer than its TTL.
 func (e Engine) Renewal(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
-	held := Lock(t, c[0], "name")
-	out := LockIn(t, c[1], "name")
+	servers, root := e.Common(t), Root(t)
+	held := Lock(t, e.open(t, renewed, servers, root), "name")
+	out := LockIn(t, e.open(t, renewed, servers, root), "name")
 	select {
 	case got := <-out:
 		t.Fatalf("another has a lock that is renewed: %v", got.Err)
-	case <-time.After(2 * TTL):
+	case <-time.After(renewedTTL * 3 / 2):
 	}
 	if err := held.Err(); err != nil {
 		t.Fatal(err)
@@ -182,14 +183,12 @@ func (e Engine) Takeover(t *testing.T) {
 	c := e.clients(t, 2)
 	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
 	out := LockIn(t, c[1], "name")
-	<-held.Context().Done()
-	lost := time.Now()
 	got := <-out
 	if got.Err != nil {
 		t.Fatal(got.Err)
 	}
-	if !errors.Is(held.Err(), redlatch.ErrLost) || got.At.Before(lost) || got.Lock.Token() <= held.Token() {
-		t.Errorf("the first says %v, %v after the second has it; tokens %d and %d", held.Err(), lost.Sub(got.At), held.Token(), got.Lock.Token())
+	if early := held.Until().Sub(got.At); !errors.Is(held.Err(), redlatch.ErrLost) || early > 0 || got.Lock.Token() <= held.Token() {
+		t.Errorf("the first says %v; the second has it %v before the end of its validity; tokens %d and %d", held.Err(), early, held.Token(), got.Lock.Token())
 	}
 	Unlock(t, got.Lock)
 }
@@ -200,12 +199,17 @@ func (e Engine) Cancel(t *testing.T) {
 	c := e.clients(t, 3)
 	held := Lock(t, c[0], "name")
 	ctx, cancel := context.WithCancel(t.Context())
-	out := make(chan error, 1)
+	out, waits := make(chan error, 1), make(chan struct{})
+	found := sync.OnceFunc(func() { close(waits) })
 	go func() {
-		_, err := c[1].Lock(ctx, "name")
+		_, err := c[1].Lock(ctx, "name", redlatch.WithWaitReport(func(err error) {
+			if errors.Is(err, redlatch.ErrHeld) {
+				found()
+			}
+		}))
 		out <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	<-waits
 	behind := LockIn(t, c[2], "name")
 	cancel()
 	if err := <-out; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrHeld) {
@@ -236,21 +240,29 @@ func (e Engine) Cancel(t *testing.T) {
 // MinHoldOutlastsClose tests that a lock is kept for WithMinHold though its client is closed.
 func (e Engine) MinHoldOutlastsClose(t *testing.T) {
 	t.Parallel()
+	const hold = TTL * 9 / 10
 	c := e.clients(t, 2)
 	start := time.Now()
-	if err := c[0].TryDo(t.Context(), "job", func(context.Context) error { return nil }, redlatch.WithMinHold(TTL*9/10)); err != nil {
+	if err := c[0].TryDo(t.Context(), "job", func(context.Context) error { return nil }, redlatch.WithMinHold(hold)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c[0].Close(); err != nil {
 		t.Error(err)
 	}
-	for time.Since(start) < TTL*8/10 {
-		if _, err := c[1].TryLock(t.Context(), "job"); !errors.Is(err, redlatch.ErrHeld) {
+	for {
+		l, err := locktest.TryInTime(t, c[1], "job")
+		if err == nil {
+			if early := hold - time.Since(start); early > 0 {
+				t.Errorf("another has it %v before", early)
+			}
+			Unlock(t, l)
+			return
+		}
+		if !errors.Is(err, redlatch.ErrHeld) {
 			t.Fatalf("%v after the start: %v", time.Since(start), err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	Unlock(t, Lock(t, c[1], "job"))
 }
 
 // CloseReleases tests that a client that is closed has released what it held.
@@ -261,7 +273,7 @@ func (e Engine) CloseReleases(t *testing.T) {
 	if err := c[0].Close(); err != nil {
 		t.Error(err)
 	}
-	l, err := c[1].TryLock(t.Context(), "name")
+	l, err := locktest.TryInTime(t, c[1], "name")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,12 +24,6 @@ func (e Engine) leaderStandsStill(t *testing.T, own Ensemble) {
 	root := Root(t)
 	holder, other := e.open(t, Config, own.Addrs(), root), e.open(t, Config, own.Addrs(), root)
 	held := Lock(t, holder, "name")
-	lost := make(chan time.Time, 1)
-	ctx := held.Context()
-	go func() {
-		<-ctx.Done()
-		lost <- time.Now()
-	}()
 	out := LockIn(t, other, "name")
 	leader := own.LeaderPID()
 	if err := syscall.Kill(leader, syscall.SIGSTOP); err != nil {
@@ -38,7 +32,7 @@ func (e Engine) leaderStandsStill(t *testing.T, own Ensemble) {
 	present := held
 	select {
 	case got := <-out:
-		present = succeeded(t, held, got, lost)
+		present = succeeded(t, held, got)
 	case <-time.After(2 * TTL):
 	}
 	late := e.open(t, Config, own.Addrs(), root)
@@ -62,20 +56,22 @@ func (e Engine) leaderStandsStill(t *testing.T, own Ensemble) {
 	if present == held {
 		held.Unlock(t.Context()) // it may be lost just now, and the next may have it
 		got := <-out
-		present = succeeded(t, held, got, lost)
+		present = succeeded(t, held, got)
 	}
 	present.Unlock(t.Context())
 	Unlock(t, Lock(t, late, "name"))
 }
 
-// succeeded is the next lock, which is held after its former holder knew that it was over.
-func succeeded(t *testing.T, former *redlatch.Lock, got Outcome, over <-chan time.Time) *redlatch.Lock {
+// succeeded is the next lock, which is held after its former holder knew that it was over: had it
+// released it, or its validity had run out.
+func succeeded(t *testing.T, former *redlatch.Lock, got Outcome) *redlatch.Lock {
 	t.Helper()
 	if got.Err != nil {
 		t.Fatal(got.Err)
 	}
-	if knew := <-over; knew.After(got.At) {
-		t.Errorf("the next had it %v before the former holder knew", knew.Sub(got.At))
+	over := former.Err()
+	if early := former.Until().Sub(got.At); over == nil || early > 0 && !errors.Is(over, redlatch.ErrReleased) {
+		t.Errorf("the next had it %v before the end of the former's validity, which is %v", early, over)
 	}
 	if got.Lock.Token() <= former.Token() {
 		t.Errorf("the token %d after %d", got.Lock.Token(), former.Token())

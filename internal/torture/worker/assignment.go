@@ -27,6 +27,10 @@ type Assignment struct {
 	// share of those that take about a TTL, and have to be renewed.
 	HoldMS    int64   `json:"hold_ms"`
 	LongHolds float64 `json:"long_holds"`
+	// Primitives are what its callers take, one of them at random each time: no more than the locks of one
+	// name if there are none, or for a Locker that is no Taker. Permits is how many there are of a name.
+	Primitives []Primitive `json:"primitives,omitempty"`
+	Permits    int         `json:"permits,omitempty"`
 	// Deployment, MaxTTLMS and Control are for Redlatch's own workers. MaxTTLMS defaults to
 	// TTLMS. Those of the control run use a lock that is broken.
 	Deployment string `json:"deployment,omitempty"`

@@ -14,7 +14,7 @@ type Kind string
 
 // What a worker goes through with a lock, in this order.
 const (
-	Call      Kind = "call"      // it begins to acquire Name
+	Call      Kind = "call"      // it begins to acquire Name, or a set, or one of several slots
 	Fail      Kind = "fail"      // it has not acquired it, and gave up
 	Acquired  Kind = "acquired"  // it holds Name until Until, with Token
 	Extended  Kind = "extended"  // it holds Name until Until
@@ -29,16 +29,19 @@ const (
 
 // Event is one moment of a worker.
 type Event struct {
-	T       int64  `json:"t"` // ns of CLOCK_MONOTONIC
-	Kind    Kind   `json:"e"`
-	Name    string `json:"n,omitempty"`
-	Until   int64  `json:"u,omitempty"` // as T
-	Token   uint64 `json:"k,omitempty"`
-	ID      string `json:"i,omitempty"`
-	Open    string `json:"o,omitempty"`
-	Guarded string `json:"g,omitempty"`
-	Stale   bool   `json:"x,omitempty"`
-	Err     string `json:"r,omitempty"`
+	T    int64  `json:"t"` // ns of CLOCK_MONOTONIC
+	Kind Kind   `json:"e"`
+	Name string `json:"n,omitempty"`
+	// With are further names, of a set that is called for or held, or the further slots that are called for.
+	With    []string `json:"w,omitempty"`
+	Shared  bool     `json:"s,omitempty"` // it is a reader
+	Until   int64    `json:"u,omitempty"` // as T
+	Token   uint64   `json:"k,omitempty"`
+	ID      string   `json:"i,omitempty"`
+	Open    string   `json:"o,omitempty"`
+	Guarded string   `json:"g,omitempty"`
+	Stale   bool     `json:"x,omitempty"`
+	Err     string   `json:"r,omitempty"`
 }
 
 // log writes events. One goroutine uses it.

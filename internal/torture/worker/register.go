@@ -28,6 +28,7 @@ type Request struct {
 	Op      Op     `json:"op"`
 	Name    string `json:"name"`
 	Token   uint64 `json:"token,omitempty"`
+	Shared  bool   `json:"shared,omitempty"` // the token is a reader's, who only reads
 	ID      string `json:"id,omitempty"`
 	Open    string `json:"open,omitempty"`
 	Guarded string `json:"guarded,omitempty"`

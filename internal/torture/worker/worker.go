@@ -123,12 +123,9 @@ func (w *worker) toil(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// turn takes one lock, does what it is for, and lets it go. ctx ends the waiting.
+// turn takes what it is to take, does what it is for, and lets it go. ctx ends the waiting.
 func (c *caller) turn(ctx context.Context) error {
-	name := c.Names[c.rand.IntN(len(c.Names))]
-	if c.Probe {
-		name = c.Names[(c.number-1)%len(c.Names)]
-	}
+	want := c.choose()
 	patience := patienceTTLs * c.TTL()
 	switch luck := c.rand.Float64(); {
 	case c.Probe:
@@ -139,17 +136,24 @@ func (c *caller) turn(ctx context.Context) error {
 		patience = time.Duration(c.rand.Int64N(int64(c.TTL() / 4)))
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
-	c.log.write(Event{Kind: Call, Name: name})
-	hold, err := c.locker.Lock(waiting, name)
+	names := want.resources()
+	c.log.write(Event{Kind: Call, Name: names[0], With: names[1:]})
+	hold, err := c.take(waiting, want)
 	cancel()
 	if err != nil {
-		c.log.write(Event{Kind: Fail, Name: name, Err: brief(err)})
+		c.log.write(Event{Kind: Fail, Name: names[0], Err: brief(err)})
 		return nil
 	}
 	until := monotonic(hold.Until())
-	c.log.write(Event{Kind: Acquired, Name: name, Until: until, Token: hold.Token()})
-	if !c.Probe {
-		err = c.visit(ctx, name, hold, until)
+	names = want.held(hold)
+	name := names[0]
+	c.log.write(Event{Kind: Acquired, Name: name, With: names[1:], Until: until, Token: hold.Token(), Shared: want.Primitive == Shared})
+	switch {
+	case c.Probe:
+	case want.Primitive == Shared:
+		err = c.look(ctx, name, hold, until)
+	default:
+		err = c.visit(ctx, names, hold, until)
 	}
 	// Before it begins: from here on the lock is not relied on.
 	c.log.write(Event{Kind: Releasing, Name: name})
@@ -161,34 +165,65 @@ func (c *caller) turn(ctx context.Context) error {
 	return err
 }
 
-// visit changes the registers under the lock, as a program would that looks
+// visit changes the registers of all names under the lock, as a program would that looks
 // whether it holds the lock before it writes, and knows no better.
-func (c *caller) visit(ctx context.Context, name string, hold Hold, until int64) error {
-	c.log.write(Event{Kind: Reading, Name: name, Token: hold.Token()})
-	request := Request{Worker: c.Worker, Op: OpRead, Name: name, Token: hold.Token()}
-	read, err := c.at.ask(request)
-	if err != nil {
-		return err
+func (c *caller) visit(ctx context.Context, names []string, hold Hold, until int64) error {
+	request := Request{Worker: c.Worker, Token: hold.Token()}
+	read, stale := make([]Reply, len(names)), false
+	for i, name := range names {
+		request.Op, request.Name = OpRead, name
+		reply, err := c.read(request)
+		if err != nil {
+			return err
+		}
+		read[i], stale = reply, stale || reply.Stale
 	}
-	c.log.write(Event{Kind: Read, Name: name, Token: hold.Token(), Open: read.Open, Guarded: read.Guarded, Stale: read.Stale})
-	if read.Stale || !c.labour(ctx, name, hold, until) {
-		c.log.write(Event{Kind: Lost, Name: name})
+	if stale || !c.labour(ctx, names[0], hold, until) {
+		c.log.write(Event{Kind: Lost, Name: names[0]})
 		return nil
 	}
-	request.Op = OpPrepare
+	request.Op, request.Name = OpPrepare, names[0]
 	if _, err := c.at.ask(request); err != nil {
 		return err
 	}
 	c.writes++
 	request.Op, request.ID = OpWrite, fmt.Sprintf("%d.%d.%d.%d", c.Worker, c.Life, c.number, c.writes)
-	request.Open, request.Guarded = read.Open, read.Guarded
-	c.log.write(Event{Kind: Writing, Name: name, Token: hold.Token(), ID: request.ID})
-	wrote, err := c.at.ask(request)
-	if err != nil {
-		return err
+	for i, name := range names {
+		request.Name, request.Open, request.Guarded = name, read[i].Open, read[i].Guarded
+		c.log.write(Event{Kind: Writing, Name: name, Token: hold.Token(), ID: request.ID})
+		wrote, err := c.at.ask(request)
+		if err != nil {
+			return err
+		}
+		c.log.write(Event{Kind: Wrote, Name: name, Token: hold.Token(), ID: request.ID, Stale: wrote.Stale})
 	}
-	c.log.write(Event{Kind: Wrote, Name: name, Token: hold.Token(), ID: request.ID, Stale: wrote.Stale})
 	return nil
+}
+
+// look reads the registers under a reader's lock, and reads them again after its work.
+func (c *caller) look(ctx context.Context, name string, hold Hold, until int64) error {
+	request := Request{Worker: c.Worker, Op: OpRead, Name: name, Token: hold.Token(), Shared: true}
+	for range 2 {
+		reply, err := c.read(request)
+		if err != nil {
+			return err
+		}
+		if reply.Stale || !c.labour(ctx, name, hold, until) {
+			c.log.write(Event{Kind: Lost, Name: name})
+			return nil
+		}
+	}
+	return nil
+}
+
+// read asks for the registers of a name.
+func (c *caller) read(request Request) (Reply, error) {
+	c.log.write(Event{Kind: Reading, Name: request.Name, Token: request.Token, Shared: request.Shared})
+	reply, err := c.at.ask(request)
+	if err == nil {
+		c.log.write(Event{Kind: Read, Name: request.Name, Token: request.Token, Open: reply.Open, Guarded: reply.Guarded, Stale: reply.Stale})
+	}
+	return reply, err
 }
 
 // labour takes the time that the work under the lock takes, and reports whether

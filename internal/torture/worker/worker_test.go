@@ -85,7 +85,10 @@ func begin(t *testing.T, a Assignment, l Locker) *shift {
 	t.Helper()
 	stdin, orders := io.Pipe()
 	stdout, reports := io.Pipe()
-	a.Logs, a.Names, a.Worker, a.Life, a.TTLMS = []string{filepath.Join(t.TempDir(), "log")}, []string{"a"}, 3, 2, 60_000
+	a.Logs, a.Worker, a.Life, a.TTLMS = []string{filepath.Join(t.TempDir(), "log")}, 3, 2, 60_000
+	if len(a.Names) == 0 {
+		a.Names = []string{"a"}
+	}
 	s := &shift{t: t, orders: orders, said: bufio.NewScanner(stdout), log: a.Logs[0], ended: make(chan error, 1)}
 	go func() {
 		err := Work(stdin, reports, func(Assignment) (Locker, error) { return l, nil })
@@ -208,5 +211,63 @@ func TestProbe(t *testing.T) {
 	events := s.end()
 	if got := kindsOf(events); !slices.Equal(got, []Kind{Call, Fail}) || events[1].Err != "none to be had" {
 		t.Errorf("it wrote %v", events)
+	}
+}
+
+// taker is a toy that has more than locks of one name.
+type taker struct {
+	*toy
+	took chan Want
+}
+
+func (t taker) Take(ctx context.Context, w Want) (Hold, error) {
+	t.took <- w
+	hold, err := t.Lock(ctx, w.Names[0])
+	return slotHold{hold}, err
+}
+
+type slotHold struct{ Hold }
+
+func (slotHold) Slot() int { return 2 }
+
+// A worker writes down what it takes: all names of a set, the slot of a permit, and that it is a reader, who only reads.
+func TestWorkerPrimitives(t *testing.T) {
+	for primitive, want := range map[Primitive]struct {
+		call, acquired []string
+		kinds          []Kind
+	}{
+		Set: {[]string{"a", "b"}, []string{"a", "b"},
+			[]Kind{Call, Acquired, Reading, Read, Reading, Read, Writing, Wrote, Writing, Wrote, Releasing, Released}},
+		Shared:  {[]string{"a"}, []string{"a"}, []Kind{Call, Acquired, Reading, Read, Reading, Read, Releasing, Released}},
+		Permits: {[]string{"a#0", "a#1", "a#2"}, []string{"a#2"}, []Kind{Call, Acquired, Reading, Read, Writing, Wrote, Releasing, Released}},
+	} {
+		l := taker{&toy{locked: make(chan string)}, make(chan Want, 100)}
+		a := Assignment{Primitives: []Primitive{primitive}, Permits: 3, Names: []string{"a"}, Register: desk(t, func(q Request) Reply {
+			if q.Shared != (primitive == Shared) {
+				t.Errorf("%s: it asked %+v", primitive, q)
+			}
+			return Reply{}
+		})}
+		if primitive == Set {
+			a.Names = []string{"a", "b"}
+		}
+		s := begin(t, a, l)
+		s.tell(`"go"`)
+		<-l.locked
+		<-l.locked
+		events := s.end()
+		if w := <-l.took; w.Primitive != primitive {
+			t.Errorf("it took %+v", w)
+		}
+		if got := kindsOf(events); !slices.Equal(got, want.kinds) {
+			t.Errorf("%s: it wrote %v, want %v", primitive, got, want.kinds)
+			continue
+		}
+		call, acquired := append([]string{events[0].Name}, events[0].With...), append([]string{events[1].Name}, events[1].With...)
+		slices.Sort(call)
+		slices.Sort(acquired)
+		if !slices.Equal(call, want.call) || !slices.Equal(acquired, want.acquired) || events[1].Shared != (primitive == Shared) {
+			t.Errorf("%s: %+v, %+v", primitive, events[0], events[1])
+		}
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // clean removes from the user's nodes what was put there, and does nothing to
@@ -19,12 +22,25 @@ func (g *ground) clean(o Options) error {
 	}
 	errs := make([]error, len(g.nodes))
 	for i, p := range g.nodes {
-		errs[i] = p.remove(append(o.lockNames(), o.probeNames()...), o.prefix)
+		errs[i] = p.remove(o.everyKey(), o.prefix)
 	}
 	return errors.Join(errs...)
 }
 
-func (p *place) remove(names []string, deployment string) error {
+// everyKey is every key that the workers, the probe or the control run may have left.
+func (o *Options) everyKey() (all []string) {
+	for _, name := range slices.Concat(o.lockNames(), o.resources(), slices.Collect(maps.Values(o.keys())), o.probeNames()) {
+		all = append(append(all, name), node.SideKeys(name)...)
+	}
+	for _, name := range o.lockNames() {
+		if o.takes(worker.Permits) {
+			all = append(all, permitKeys(name)...)
+		}
+	}
+	return all
+}
+
+func (p *place) remove(keys []string, deployment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	conn, err := p.dial(ctx)
@@ -32,11 +48,7 @@ func (p *place) remove(names []string, deployment string) error {
 		return fmt.Errorf("cleaning up: %w", err)
 	}
 	defer conn.Close()
-	keys := node.DeploymentKeys(deployment)
-	for _, name := range names {
-		keys = append(append(keys, name), node.SideKeys(name)...)
-	}
-	for _, key := range keys {
+	for _, key := range append(node.DeploymentKeys(deployment), keys...) {
 		if _, err := conn.Do("DEL", key); err != nil {
 			return fmt.Errorf("cleaning up at %s: %w", p.url.Host, err)
 		}

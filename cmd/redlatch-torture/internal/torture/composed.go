@@ -165,7 +165,14 @@ func (t *torturer) beginComposed(ctx context.Context, it item) (hit []int, undo 
 
 // countComposed looks for the locks' keys.
 func (t *torturer) countComposed(ctx context.Context) {
-	looks := t.ground.node.look(ctx, t.options.lockNames())
+	names, keys := map[string]string{}, []string{}
+	for name, key := range t.options.keys() {
+		names[key], keys = name, append(keys, key)
+	}
+	looks := t.ground.node.look(ctx, keys)
+	for i := range looks {
+		looks[i].Name = names[looks[i].Name]
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looks = append(t.looks, looks...)

@@ -123,9 +123,9 @@ func (t *torturer) ask(i int, p *place) []history.Look {
 	}
 	defer conn.Close()
 	var looks []history.Look
-	for _, name := range t.options.lockNames() {
+	for name, key := range t.options.keys() {
 		at := worker.Now()
-		reply, err := conn.Do("PTTL", name)
+		reply, err := conn.Do("PTTL", key)
 		left, ok := reply.(int64)
 		if err != nil || !ok {
 			return looks

@@ -34,6 +34,7 @@ import (
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
 // WorkerCommand is the hidden command of the program that calls Run: it must
@@ -53,6 +54,8 @@ type Options struct {
 	// Workers is the number of worker processes, 2 to 64, and Names of locks, 1
 	// to 64, by default the topology's.
 	Nodes, Workers, Names int
+	// Primitive is what the workers take: mutex, which it defaults to, sets, shared, permits or mixed.
+	Primitive string
 	// TTL is the locks', 500 ms to 1 min, from 2 s where the topology is an engine's. Defaults to the
 	// topology's.
 	TTL time.Duration
@@ -75,7 +78,9 @@ type Options struct {
 
 	prefix string
 	chosen []kind
-	left   string // why faults were left out, "" if none were
+	// primitives are what the workers choose from, none for locks of one name alone.
+	primitives []worker.Primitive
+	left       string // why faults were left out, "" if none were
 }
 
 const (
@@ -114,6 +119,9 @@ func (o *Options) complete() error {
 	}
 	chosen, err := parseKinds(o.Faults, o.Topology)
 	if err != nil {
+		return err
+	}
+	if err := o.checkPrimitive(); err != nil {
 		return err
 	}
 	o.prefix = "torture"

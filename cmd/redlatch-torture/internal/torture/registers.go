@@ -111,6 +111,9 @@ func (r *registers) serve(conn net.Conn) {
 
 // answer does what is asked, in one step with looking at the token.
 func (r *registers) answer(q worker.Request) worker.Reply {
+	if q.Shared && q.Op != worker.OpRead {
+		return worker.Reply{Err: "a reader's token is no writer's"}
+	}
 	open, guarded := register{q.Name, false}, register{q.Name, true}
 	var reply worker.Reply
 	switch q.Op {
@@ -125,7 +128,11 @@ func (r *registers) answer(q worker.Request) worker.Reply {
 	if q.Token == 0 {
 		return reply
 	}
-	err := r.guard.Do(context.Background(), q.Name, q.Token, func() error {
+	enter := r.guard.Do
+	if q.Shared {
+		enter = r.guard.DoShared
+	}
+	err := enter(context.Background(), q.Name, q.Token, func() error {
 		r.do(q, guarded, q.Guarded, &reply.Guarded)
 		return nil
 	})

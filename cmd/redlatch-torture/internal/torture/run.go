@@ -28,7 +28,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	r := &report.Report{
-		Topology: string(o.Topology), Engine: o.Topology.ensemble(), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.lockNames(), Nodes: o.Nodes,
+		Topology: string(o.Topology), Engine: o.Topology.ensemble(), Seed: o.Seed, Asked: o.For, TTL: o.TTL, Workers: o.Workers, Names: o.resources(), Locks: o.Names, Primitive: o.Primitive, Nodes: o.Nodes,
 		Kinds: names(o.chosen), LeftOut: o.left, Yours: len(o.Yours) > 0, Started: time.Now(),
 	}
 	if len(o.WorkerCommand) > 0 {
@@ -41,6 +41,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		o.WorkerCommand, r.Subject = self, "redlatch"
 	}
 	say(o, "torture: %s, seed %d, %d nodes, %d workers, %d locks of %v, for %v", o.Topology, o.Seed, o.Nodes, o.Workers, o.Names, o.TTL, o.For)
+	if len(o.primitives) > 0 {
+		say(o, "taken: %s", o.primitivesText())
+	}
 	if o.left != "" {
 		say(o, "left out: %s", o.left)
 	}
@@ -139,7 +142,7 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 	if err != nil {
 		return nil, "", causeOr(ctx, err)
 	}
-	h = &history.History{TTL: o.TTL, Kept: o.Topology.kept(o.TTL), Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.lockNames(), Parts: o.parts()}
+	h = &history.History{TTL: o.TTL, Kept: o.Topology.kept(o.TTL), Drift: drift(o.TTL), Nodes: o.Nodes, Workers: o.Workers, Names: o.resources(), Slots: o.slots(), Parts: o.parts()}
 	if g.node != nil {
 		h.Labels = g.node.labels()
 		h.Nodes = len(h.Labels)

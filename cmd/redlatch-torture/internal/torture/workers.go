@@ -104,6 +104,7 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 		w.assignment = worker.Assignment{
 			Worker: i + 1, Nodes: g.urls(w.side), Names: names, TTLMS: o.TTL.Milliseconds(),
 			Register: register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHolds, Deployment: o.prefix, Control: control,
+			Primitives: o.primitives, Permits: permits,
 		}
 		if o.Topology.ensemble() {
 			w.assignment.Engine = string(o.Topology)
@@ -145,6 +146,7 @@ func (c workers) guest(o Options, number int) *workerState {
 	w.assignment = worker.Assignment{
 		Worker: len(c) + 1 + number, Nodes: probe.assignment.Nodes, Names: o.lockNames(), TTLMS: probe.assignment.TTLMS,
 		Register: probe.assignment.Register, Seed: o.Seed, HoldMS: ordinaryHold, LongHolds: longHoldsAlone, Deployment: probe.assignment.Deployment,
+		Primitives: o.primitives, Permits: permits,
 	}
 	return w
 }

@@ -19,6 +19,7 @@ type History struct {
 	Nodes      int
 	Workers    int
 	Names      []string
+	Slots      []string // those of Names that are permits'
 	// Parts are where there is one node: which part of it each name is in, from 1.
 	// A name can be locked while its part is up. Else a majority of the nodes
 	// decides.
@@ -48,6 +49,8 @@ type Hold struct {
 	Until        int64 // the end of the validity that it had in the end
 	End          int64 // it relies on it no more: released, known lost, run out, dead
 	Token        uint64
+	Shared       bool // a reader's
+	Further      bool // of the further names of a set, each of which has a Hold
 	// Released is when the release was confirmed or failed, 0 if it never ended.
 	Released  int64
 	Confirmed bool
@@ -62,6 +65,7 @@ type Attempt struct {
 	Worker    int
 	Call, End int64
 	Acquired  bool
+	Further   bool // of the further names of a set, or of the further slots: there is one Attempt for each
 	Why       string
 	Died      int64 // of its worker in the midst of it
 }
@@ -75,6 +79,7 @@ type Op struct {
 	Token     uint64
 	Wrote     string // "" for a read
 	Read      string
+	Shared    bool // by a reader, who may have a token smaller than others'
 	Stale     bool
 	Died      int64 // of its worker in the midst of it
 }

@@ -68,6 +68,26 @@ func TestReadOpenEnds(t *testing.T) {
 	}
 }
 
+// A set is a hold of each name, and who wants a permit may have got any slot.
+func TestReadSeveral(t *testing.T) {
+	h := read(t, 60, `{"t":10,"e":"call","n":"a","w":["b"]}`, `{"t":20,"e":"acquired","n":"a","w":["b"],"u":100,"k":7}`,
+		`{"t":30,"e":"extended","n":"a","u":150}`, `{"t":40,"e":"releasing","n":"a"}`, `{"t":41,"e":"released","n":"a"}`,
+		`{"t":42,"e":"call","n":"a"}`, `{"t":43,"e":"acquired","n":"a","u":100,"k":8,"s":true}`, `{"t":44,"e":"reading","n":"a","k":8,"s":true}`,
+		`{"t":45,"e":"read","n":"a","k":8}`, `{"t":46,"e":"releasing","n":"a"}`, `{"t":47,"e":"released","n":"a"}`, `{"t":50,"e":"call","n":"c#0","w":["c#1"]}`)
+	one := Hold{Name: "a", Worker: 2, Life: 1, Call: 10, From: 20, Until: 150, End: 40, Token: 7, Released: 41, Confirmed: true}
+	other, shared := one, Hold{Name: "a", Worker: 2, Life: 1, Call: 42, From: 43, Until: 100, End: 46, Token: 8, Shared: true, Released: 47, Confirmed: true}
+	other.Name, other.Further = "b", true
+	if len(h.Holds) != 3 || h.Holds[0] != one || h.Holds[1] != other || h.Holds[2] != shared {
+		t.Errorf("%+v", h.Holds)
+	}
+	if len(h.Ops) != 1 || !h.Ops[0].Shared {
+		t.Errorf("%+v", h.Ops)
+	}
+	if slot := (Attempt{Name: "c#1", Worker: 2, Call: 50, Further: true, Died: 60}); len(h.Failed) != 2 || h.Failed[0].Further || h.Failed[1] != slot {
+		t.Errorf("%+v", h.Failed)
+	}
+}
+
 func TestSteps(t *testing.T) {
 	h := &History{Drift: 20 * time.Millisecond, Faults: []Fault{
 		{Step: time.Second, Began: 50, Ended: 60}, {Step: -time.Second, Began: 30, Ended: 40}, {Step: 20 * time.Millisecond, Began: 1, Ended: 2},

@@ -36,39 +36,36 @@ func (h *History) Sort() {
 
 // fold makes holds and operations of one process's events, which come in order.
 type fold struct {
-	history *History
-	process Process
-	attempt *Attempt
-	hold    *Hold
-	op      *Op
+	history  *History
+	process  Process
+	attempts []Attempt // of each name that is called for, all of one call
+	holds    []Hold    // of each name that is held, all of one lock
+	op       *Op
 }
 
 func (f *fold) add(e worker.Event) {
 	switch e.Kind {
 	case worker.Call:
-		f.attempt = &Attempt{Name: e.Name, Worker: f.process.Worker, Call: e.T}
+		for i, name := range append([]string{e.Name}, e.With...) {
+			f.attempts = append(f.attempts, Attempt{Name: name, Worker: f.process.Worker, Call: e.T, Further: i > 0})
+		}
 	case worker.Fail:
-		f.attempt.Why = e.Err
-		f.settle(e.T, false)
+		f.settle(e.T, e.Err, false)
 	case worker.Acquired:
-		f.hold = &Hold{
-			Name: e.Name, Worker: f.process.Worker, Life: f.process.Life,
-			Call: f.attempt.Call, From: e.T, Until: e.Until, Token: e.Token,
+		for i, name := range append([]string{e.Name}, e.With...) {
+			f.holds = append(f.holds, Hold{
+				Name: name, Worker: f.process.Worker, Life: f.process.Life,
+				Call: f.attempts[0].Call, From: e.T, Until: e.Until, Token: e.Token, Shared: e.Shared, Further: i > 0,
+			})
 		}
-		f.settle(e.T, true)
-	case worker.Extended:
-		f.hold.Until = e.Until
-	case worker.Lost:
-		f.hold.Lost, f.hold.End = true, e.T
-	case worker.Releasing:
-		if f.hold.End == 0 {
-			f.hold.End = e.T
-		}
+		f.settle(e.T, "", true)
 	case worker.Released:
-		f.hold.Released, f.hold.Confirmed = e.T, e.Err == ""
+		f.change(e)
 		f.keep()
+	case worker.Extended, worker.Lost, worker.Releasing:
+		f.change(e)
 	case worker.Reading:
-		f.op = &Op{Name: e.Name, Worker: f.process.Worker, Call: e.T, Token: e.Token}
+		f.op = &Op{Name: e.Name, Worker: f.process.Worker, Call: e.T, Token: e.Token, Shared: e.Shared}
 	case worker.Writing:
 		f.op = &Op{Name: e.Name, Worker: f.process.Worker, Call: e.T, Token: e.Token, Wrote: e.ID}
 	case worker.Read, worker.Wrote:
@@ -77,31 +74,51 @@ func (f *fold) add(e worker.Event) {
 	}
 }
 
+// change applies an event to all that is held.
+func (f *fold) change(e worker.Event) {
+	for i := range f.holds {
+		switch h := &f.holds[i]; e.Kind {
+		case worker.Extended:
+			h.Until = e.Until
+		case worker.Lost:
+			h.Lost, h.End = true, e.T
+		case worker.Releasing:
+			if h.End == 0 {
+				h.End = e.T
+			}
+		case worker.Released:
+			h.Released, h.Confirmed = e.T, e.Err == ""
+		}
+	}
+}
+
 // finish deals with what the end of the process left open.
 func (f *fold) finish() {
-	if f.attempt != nil {
-		f.attempt.Died = f.process.Died
-		f.settle(0, false)
+	for i := range f.attempts {
+		f.attempts[i].Died = f.process.Died
 	}
+	f.settle(0, "", false)
 	if f.op != nil {
 		f.op.Died = f.process.Died
 		f.operated()
 	}
-	if f.hold != nil {
-		f.hold.Died = f.process.Died
-		f.keep()
+	for i := range f.holds {
+		f.holds[i].Died = f.process.Died
 	}
+	f.keep()
 }
 
-func (f *fold) settle(at int64, acquired bool) {
-	f.attempt.End, f.attempt.Acquired = at, acquired
-	switch {
-	case f.process.Probe:
-		f.history.Probes = append(f.history.Probes, *f.attempt)
-	case !acquired:
-		f.history.Failed = append(f.history.Failed, *f.attempt)
+func (f *fold) settle(at int64, why string, acquired bool) {
+	for _, a := range f.attempts {
+		a.End, a.Why, a.Acquired = at, why, acquired
+		switch {
+		case f.process.Probe:
+			f.history.Probes = append(f.history.Probes, a)
+		case !acquired:
+			f.history.Failed = append(f.history.Failed, a)
+		}
 	}
-	f.attempt = nil
+	f.attempts = nil
 }
 
 func (f *fold) operated() {
@@ -112,14 +129,15 @@ func (f *fold) operated() {
 }
 
 func (f *fold) keep() {
-	h := f.hold
-	f.hold = nil
-	for _, end := range []int64{h.Until, h.Died} {
-		if end != 0 && (h.End == 0 || end < h.End) {
-			h.End = end
+	for _, h := range f.holds {
+		for _, end := range []int64{h.Until, h.Died} {
+			if end != 0 && (h.End == 0 || end < h.End) {
+				h.End = end
+			}
 		}
+		// Acquired with less than no validity, or dead before the log was written.
+		h.End = max(h.End, h.From)
+		f.history.Holds = append(f.history.Holds, h)
 	}
-	// Acquired with less than no validity, or dead before the log was written.
-	h.End = max(h.End, h.From)
-	f.history.Holds = append(f.history.Holds, *h)
+	f.holds = nil
 }

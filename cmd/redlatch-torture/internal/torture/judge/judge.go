@@ -15,6 +15,8 @@ import (
 type Findings struct {
 	Acquisitions int            `json:"acquisitions"` // without the probe's
 	ByName       map[string]int `json:"by_name"`
+	Together     Together       `json:"together"`
+	Strange      []string       `json:"strange"` // holds of what there is not, such as a slot beyond the last
 	GaveUp       int            `json:"gave_up"`
 	KnownLost    int            `json:"known_lost"` // locks whose holder knew in time that it lost them
 
@@ -109,19 +111,28 @@ type Orphan struct {
 
 // Judge looks at h for no longer than patience where that cannot be foreseen.
 func Judge(h *history.History, patience time.Duration) *Findings {
-	f := &Findings{ByName: map[string]int{}, GaveUp: len(h.Failed)}
+	f := &Findings{ByName: map[string]int{}}
+	for _, a := range h.Failed {
+		if !a.Further {
+			f.GaveUp++
+		}
+	}
 	for _, name := range h.Names {
 		f.ByName[name] = 0
 	}
 	var held []history.Hold
 	for _, hold := range h.Holds {
-		if hold.Lost {
+		if hold.Lost && !hold.Further {
 			f.KnownLost++
 		}
 		if _, ours := f.ByName[hold.Name]; ours {
 			f.ByName[hold.Name]++
-			f.Acquisitions++
-			held = append(held, hold)
+			if !hold.Further {
+				f.Acquisitions++
+				held = append(held, hold)
+			}
+		} else if !slices.ContainsFunc(h.Probes, func(p history.Attempt) bool { return p.Name == hold.Name }) {
+			f.Strange = append(f.Strange, hold.Name+": "+who(hold))
 		}
 	}
 	steps := h.Steps()
@@ -133,6 +144,7 @@ func Judge(h *history.History, patience time.Duration) *Findings {
 		f.overlaps(h, byName[name], steps)
 		f.tokens(byName[name])
 	}
+	f.Together = together(h)
 	f.registers(h)
 	f.availability(h)
 	f.refused(h)

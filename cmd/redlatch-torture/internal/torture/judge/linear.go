@@ -79,16 +79,22 @@ func linearize(h *history.History, byName map[string][]history.Hold, steps []int
 // acquisition and release are the inputs of a lock. A token of 0 is none.
 type (
 	acquisition struct {
-		token uint64
-		id    int
+		token  uint64
+		id     int
+		shared bool
 	}
-	release struct{ id int }
+	release struct {
+		id     int
+		shared bool
+	}
 )
 
-// held is a lock's state: who has it, -1 for nobody, and the last token.
+// held is a lock's state: who has it, -1 for no writer, and the last tokens.
 type held struct {
-	id    int
-	token uint64
+	id      int
+	readers readers
+	token   uint64 // the largest of all
+	writer  uint64 // the largest of a writer
 }
 
 // lockOperations makes two operations of each hold. The second takes effect when
@@ -99,18 +105,19 @@ func lockOperations(holds []history.Hold, steps []int64) []porcupine.Operation {
 	for i, hold := range holds {
 		// A holder that was starved may have learned of its lock when it was over.
 		end := max(hold.Call, min(hold.End, hold.Until))
-		free := porcupine.Operation{ClientId: i, Input: release{id: i}, Call: end, Return: hold.End + 1}
+		free := porcupine.Operation{ClientId: i, Input: release{id: i, shared: hold.Shared}, Call: end, Return: hold.End + 1}
 		if stepped(steps, hold.Call, hold.End) {
 			free.Call, free.Return = hold.Call, hold.From+1
 		}
 		ops = append(ops, free, porcupine.Operation{
-			ClientId: i, Input: acquisition{token: hold.Token, id: i}, Call: hold.Call, Return: hold.From,
+			ClientId: i, Input: acquisition{token: hold.Token, id: i, shared: hold.Shared}, Call: hold.Call, Return: hold.From,
 		})
 	}
 	return ops
 }
 
-// lockModel is a lock that one holder has at a time, with tokens that grow.
+// lockModel is a lock that one writer has at a time, or any number of readers, with tokens
+// that grow: a reader's beyond those of writers, and a writer's beyond all.
 func lockModel(from held) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return from },
@@ -118,12 +125,23 @@ func lockModel(from held) porcupine.Model {
 			s := state.(held)
 			switch in := input.(type) {
 			case acquisition:
-				if s.id != -1 || in.token != 0 && in.token <= s.token {
+				smallest := s.token
+				if in.shared {
+					smallest = s.writer
+				}
+				if s.id != -1 || !in.shared && s.readers != "" || in.token != 0 && in.token <= smallest {
 					return false, s
 				}
-				return true, held{in.id, max(s.token, in.token)}
+				if in.shared {
+					return true, held{-1, s.readers.with(in.id), max(s.token, in.token), s.writer}
+				}
+				return true, held{in.id, "", max(s.token, in.token), max(s.token, in.token)}
 			case release:
-				return s.id == in.id, held{-1, s.token}
+				if in.shared {
+					rest, was := s.readers.without(in.id)
+					return was, held{s.id, rest, s.token, s.writer}
+				}
+				return s.id == in.id, held{-1, s.readers, s.token, s.writer}
 			}
 			return false, s
 		},
@@ -134,16 +152,20 @@ func lockModel(from held) porcupine.Model {
 func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation)) {
 	byCall(ops)
 	from := held{id: -1}
-	begin, busy, token, unreleased := 0, int64(0), uint64(0), 0
+	begin, busy, unreleased := 0, int64(0), 0
+	var token, writer uint64
 	for i, op := range ops {
 		if i-begin >= piece && op.Call > busy && unreleased == 0 {
 			check(from, ops[begin:i])
-			begin, from.token = i, token
+			begin, from.token, from.writer = i, token, writer
 		}
 		busy = max(busy, op.Return)
 		switch in := op.Input.(type) {
 		case acquisition:
 			token = max(token, in.token)
+			if !in.shared {
+				writer = max(writer, in.token)
+			}
 			unreleased++
 		case release:
 			unreleased--
@@ -154,27 +176,33 @@ func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation))
 
 // guarded is a guarded register's state.
 type guarded struct {
-	token uint64
-	value string
+	token  uint64 // the largest of all
+	writer uint64 // the largest that was no reader's
+	value  string
 }
 
 // registerModel is a register that refuses a token smaller than the largest that
-// it has seen.
+// it has seen, of a reader than the largest that was no reader's.
 func registerModel(from guarded) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return from },
 		Step: func(state, input, _ any) (bool, any) {
 			s, op := state.(guarded), input.(history.Op)
 			unknown := op.End == 0
+			smallest, then := s.token, guarded{op.Token, op.Token, s.value}
+			if op.Shared {
+				smallest, then = s.writer, guarded{max(s.token, op.Token), s.writer, s.value}
+			}
 			switch {
-			case op.Token < s.token:
+			case op.Token < smallest:
 				return unknown || op.Stale, s
 			case op.Stale && !unknown:
 				return false, s
 			case op.Wrote != "":
-				return true, guarded{op.Token, op.Wrote}
+				then.value = op.Wrote
+				return true, then
 			}
-			return unknown || op.Read == s.value, guarded{op.Token, s.value}
+			return unknown || op.Read == s.value, then
 		},
 	}
 }
@@ -189,12 +217,12 @@ func cutRegister(ops []porcupine.Operation, check func(guarded, []porcupine.Oper
 		op := o.Input.(history.Op)
 		alone := o.Call > busy && (i+1 == len(ops) || o.Return < ops[i+1].Call)
 		busy = max(busy, o.Return)
-		if i-begin < piece || !alone || op.End == 0 || op.Stale {
+		if i-begin < piece || !alone || op.End == 0 || op.Stale || op.Shared {
 			continue
 		}
 		check(from, ops[begin:i+1])
 		begin = i + 1
-		from = guarded{op.Token, cmp.Or(op.Wrote, op.Read)}
+		from = guarded{op.Token, op.Token, cmp.Or(op.Wrote, op.Read)}
 	}
 	check(from, ops[begin:])
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // overlaps looks for holds of one name, by From, that begin while an earlier
-// one's End is to come.
+// one's End is to come, unless both are readers'.
 func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []int64) {
 	var running []history.Hold
 	for _, hold := range holds {
@@ -21,6 +21,9 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 		var worst *Overlap
 		outside := true
 		for _, r := range running {
+			if r.Shared && hold.Shared {
+				continue
+			}
 			o := Overlap{
 				Name: hold.Name, Holder: r.Worker, Other: hold.Worker, HolderName: who(r), OtherName: who(hold),
 				At: hold.From, For: time.Duration(min(r.End, hold.End) - hold.From),
@@ -44,7 +47,11 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 }
 
 func who(h history.Hold) string {
-	return fmt.Sprintf("worker %d.%d, token %d", h.Worker, h.Life, h.Token)
+	reader := ""
+	if h.Shared {
+		reader = "the reader "
+	}
+	return fmt.Sprintf("%sworker %d.%d, token %d", reader, h.Worker, h.Life, h.Token)
 }
 
 // stepped reports whether a clock was stepped between the two times.
@@ -53,7 +60,8 @@ func stepped(steps []int64, from, to int64) bool {
 	return i < len(steps) && steps[i] <= to
 }
 
-// tokens looks whether later holders of one name have larger tokens. A holder is
+// tokens looks whether later holders of one name have larger tokens; readers than earlier
+// writers, and writers than all. A holder is
 // later when it called after the other held, whatever became of the other; also,
 // where their times do not overlap, when it held after the other's had ended.
 func (f *Findings) tokens(holds []history.Hold) {
@@ -69,14 +77,20 @@ func (f *Findings) tokens(holds []history.Hold) {
 		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
 		ends := slices.Clone(guarded)
 		slices.SortFunc(ends, func(a, b history.Hold) int { return cmp.Compare(ended(a), ended(b)) })
-		var largest history.Hold
+		var writer, reader history.Hold // the largest
 		next := 0
 		for _, c := range calls {
 			for next < len(ends) && ended(ends[next]) <= by(c) {
-				if ends[next].Token > largest.Token {
-					largest = ends[next]
+				if e := ends[next]; e.Shared && e.Token > reader.Token {
+					reader = e
+				} else if !e.Shared && e.Token > writer.Token {
+					writer = e
 				}
 				next++
+			}
+			largest := writer
+			if !c.Shared && reader.Token > writer.Token {
+				largest = reader
 			}
 			if c.Token <= largest.Token && c != largest && !found[c] {
 				found[c] = true

@@ -23,12 +23,15 @@ type Report struct {
 	TTL      time.Duration
 	Nodes    int
 	Workers  int
-	Names    []string
-	Servers  string
-	Yours    bool
-	Subject  string // whose lock it was: "redlatch", or another's worker's
-	Kinds    []string
-	LeftOut  string // faults that were not possible here, and why
+	Names    []string // what is judged: locks, slots
+	Locks    int      // the names that locks are taken by
+	// Primitive is what was taken, as the option has it.
+	Primitive string
+	Servers   string
+	Yours     bool
+	Subject   string // whose lock it was: "redlatch", or another's worker's
+	Kinds     []string
+	LeftOut   string // faults that were not possible here, and why
 
 	History  *history.History
 	Findings *judge.Findings
@@ -60,6 +63,9 @@ func (r *Report) Violations() []string {
 	add(f.Guarded.Lost, "a lost update on a guarded register", "lost updates on the guarded registers", "")
 	if len(f.Tokens) > 0 {
 		add(len(f.Tokens), "a fencing token out of order", "fencing tokens out of order", ", the first: "+f.Tokens[0])
+	}
+	if len(f.Strange) > 0 {
+		add(len(f.Strange), "a hold of what there is not", "holds of what there is not", ", the first: "+f.Strange[0])
 	}
 	if len(f.Orphans) > 0 {
 		o := f.Orphans[0]
@@ -102,6 +108,7 @@ func (r *Report) Unproved() []string {
 			why = append(why, "nobody acquired "+name)
 		}
 	}
+	why = append(why, r.alone()...)
 	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
 		why = append(why, "nobody looked for keys left behind")
 	}
@@ -130,7 +137,10 @@ func (r *Report) Verdict() string {
 
 // again is the command that repeats the faults.
 func (r *Report) again() string {
-	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, len(r.Names), r.TTL)
+	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, r.Locks, r.TTL)
+	if r.Primitive != "" && r.Primitive != "mutex" {
+		command += " --primitive " + r.Primitive
+	}
 	if !r.Yours {
 		command += " --" + r.chosenBy() + " " + r.Topology
 	}
@@ -179,7 +189,7 @@ func (r *Report) rows() []row {
 		{"seed", fmt.Sprint(r.Seed), ""},
 		{r.chosenBy(), r.Topology, ""},
 		{"nodes", fmt.Sprint(r.Nodes), r.Servers},
-		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", len(r.Names), r.TTL)},
+		{"workers", fmt.Sprint(r.Workers), fmt.Sprintf("processes, %d locks, TTL %v", r.Locks, r.TTL)},
 		{"time", fmt.Sprintf("%.1f s", r.length().Seconds()), ""},
 		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
 		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
@@ -196,6 +206,7 @@ func (r *Report) rows() []row {
 		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
 		{"guarded registers", f.Linearizable.Registers, ""},
 	}
+	rows = append(rows, r.together()...)
 	if n := r.Fired()["stranger"]; n > 0 {
 		rows = append(rows, row{"other settings", fmt.Sprint(r.History.Refusals), fmt.Sprintf("times that one of %d clients with settings of its own was refused for them; no other answer is right", n)})
 	}

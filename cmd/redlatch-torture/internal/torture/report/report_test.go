@@ -24,7 +24,7 @@ func sound() *Report {
 		h.Holds = append(h.Holds, history.Hold{Name: h.Names[0], Worker: 1, From: (100 + i/2) * s, End: (100+i/2)*s + s/4})
 	}
 	return &Report{
-		Topology: "redlock", Seed: 42, Asked: 10 * time.Second, Nodes: 3, Workers: 2, Names: h.Names, Kinds: []string{"split"}, History: h,
+		Topology: "redlock", Seed: 42, Asked: 10 * time.Second, Nodes: 3, Workers: 2, Names: h.Names, Locks: 1, Kinds: []string{"split"}, History: h,
 		Findings: &judge.Findings{
 			Acquisitions: 20, ByName: map[string]int{h.Names[0]: 20},
 			Linearizable: judge.Linearizability{Locks: judge.Linearizable, Registers: judge.Linearizable},

@@ -1,0 +1,86 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+// gate is an Observer that has each release wait until it is open.
+type gate struct {
+	inside atomic.Int64
+	open   chan struct{}
+}
+
+func (g *gate) Observe(_ context.Context, event redlatch.Event) {
+	if _, ok := event.(redlatch.LockReleased); ok {
+		g.inside.Add(1)
+		<-g.open
+	}
+}
+
+// holdMany has a client hold n locks.
+func holdMany(t *testing.T, client *redlatchtest.Client, n int) []*redlatch.Lock {
+	t.Helper()
+	locks := make([]*redlatch.Lock, n)
+	for i := range locks {
+		var err error
+		if locks[i], err = client.TryLock(t.Context(), fmt.Sprint("name-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return locks
+}
+
+// Of many locks Close releases some at a time, and all in the end.
+func TestCloseOfMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		client := redlatchtest.New(t, redlatch.Config{Observer: g})
+		locks := holdMany(t, client, 3*redlatch.MaxReleases+1)
+		closed := make(chan error)
+		go func() { closed <- client.Close() }()
+		synctest.Wait()
+		if inside := g.inside.Load(); inside != redlatch.MaxReleases {
+			t.Errorf("%d are released at once, want %d", inside, redlatch.MaxReleases)
+		}
+		close(g.open)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if released := g.inside.Load(); released != int64(len(locks)) {
+			t.Errorf("%d of %d were released", released, len(locks))
+		}
+	})
+}
+
+// Where no node answers Close takes no longer for many locks than for a few. All are over.
+func TestCloseOfManyWithoutNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const nodeTimeout = 50 * time.Millisecond
+		client := redlatchtest.New(t, redlatch.Config{NodeTimeout: nodeTimeout})
+		locks := holdMany(t, client, 10*redlatch.MaxReleases)
+		client.Delay(time.Minute) // longer than anybody waits for an answer
+		start := time.Now()
+		if err := client.Close(); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 12*nodeTimeout {
+			t.Errorf("it took %v", took)
+		}
+		for _, l := range locks {
+			if !errors.Is(l.Err(), redlatch.ErrReleased) {
+				t.Fatalf("%s: %v", l.Name(), l.Err())
+			}
+		}
+	})
+}

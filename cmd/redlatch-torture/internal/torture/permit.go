@@ -1,0 +1,22 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/torture/worker"
+)
+
+// acquire takes a permit.
+func (l locker) acquire(ctx context.Context, w worker.Want) (*redlatch.Lock, error) {
+	return l.client.Acquire(ctx, w.Names[0], w.Permits)
+}
+
+// slotKey is the key of one permit of a name.
+func slotKey(name string, slot int) string { return node.SlotKey(node.PermitsKey(name), slot) }
+
+// permitKeys are what permits of a name have beside the keys of their slots.
+func permitKeys(name string) []string { return node.SideKeys(node.PermitsKey(name)) }

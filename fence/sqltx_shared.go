@@ -1,0 +1,119 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// What readers need in SQL are two columns beside the token's, which is the largest of all and which Enter alone knows:
+// writer, the largest writer's token, and reader, the largest of all as a reader left it. Writer counts only as long as
+// reader is the token: an Enter, of any version, raises the token and so makes it void.
+
+// written is the expression for the largest writer's token in a row, 0 if none. Of is the row's name with a dot, or empty.
+func written(of, token, writer, reader string) string {
+	// rule: resource-refuses-reader
+	return fmt.Sprintf("CASE WHEN %[1]s%[4]s = %[1]s%[2]s THEN %[1]s%[3]s ELSE COALESCE(%[1]s%[2]s, 0) END", of, token, writer, reader)
+}
+
+// sharedEnter is Statements.EnterShared. All its expressions read the row as it was.
+func sharedEnter(name string) string {
+	const largest = "CASE WHEN guard.token > excluded.token THEN guard.token ELSE excluded.token END"
+	writer := written("guard.", "token", "writer", "reader")
+	return "INSERT INTO " + name + " AS guard (resource, token, writer, reader) VALUES ($1, $2, 0, $2) " +
+		"ON CONFLICT (resource) DO UPDATE SET writer = " + writer + ", token = " + largest + ", reader = " + largest +
+		" WHERE " + writer + " <= excluded.token"
+}
+
+// AddShared adds the columns that EnterShared needs to a guard table that was made by a version without it; one that
+// Create makes has them. Several processes may do so at once, and clients of that version may go on using the table.
+// It is a change of the table's definition, for which PostgreSQL waits until no transaction uses the table.
+func (t Table) AddShared(ctx context.Context, db *sql.DB) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	if _, err := largestBy(ctx, db, stmts.Written, ""); err == nil {
+		return nil // they are there
+	}
+	var errs []error
+	for _, add := range stmts.AddShared {
+		_, err := db.ExecContext(ctx, add)
+		errs = append(errs, err)
+	}
+	// Of two at once, one fails although the columns are there.
+	if _, err := largestBy(ctx, db, stmts.Written, ""); err != nil {
+		return fmt.Errorf("fence: adding the readers' columns to the guard table: %w", errors.Join(append(errs, err)...))
+	}
+	return nil
+}
+
+// EnterShared announces a reader's token at resource as part of tx, see [SharedStore]; all else is as for [Table.Enter].
+// It too holds the guard row until tx ends, so that readers' transactions on one resource run one after the other. Where
+// they are to overlap, announce the token by the EnterShared of [Table.Store], and read in a transaction that begins
+// after it: what is read there no earlier writer can change any more, and a later one may have.
+func (t Table) EnterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	return t.enterShared(ctx, tx, resource, token)
+}
+
+// DoShared is [Table.Do] for a reader: it begins a transaction, enters resource by [Table.EnterShared], runs fn and commits.
+func (t Table) DoShared(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
+	enter := func(tx *sql.Tx) error { return t.enterShared(ctx, tx, resource, token) }
+	return inTx(ctx, db, t.TxOptions, enter, fn)
+}
+
+func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
+	stmts, err := t.Statements()
+	if err != nil {
+		return err
+	}
+	err = announce(ctx, tx, stmts.EnterShared, stmts.Written, resource, token)
+	return explainColumn(err, "Table.AddShared adds them to a table of an earlier version")
+}
+
+// EnterShared announces a reader's token at the row with the given key as part of tx, see [SharedStore], and locks the row
+// until tx ends, as [Table.EnterShared] does; all else is as for [Column.Enter]. It needs two columns more:
+//
+//	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
+//	ALTER TABLE account ADD COLUMN fencing_reader BIGINT
+func (c Column) EnterShared(ctx context.Context, tx Tx, key any, token uint64) error {
+	if err := checkTx(tx); err != nil {
+		return err
+	}
+	return c.enterShared(ctx, tx, key, token)
+}
+
+// DoShared begins a transaction, enters the row by [Column.EnterShared], runs fn and commits.
+func (c Column) DoShared(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
+	enter := func(tx *sql.Tx) error { return c.enterShared(ctx, tx, key, token) }
+	return inTx(ctx, db, c.TxOptions, enter, fn)
+}
+
+func (c Column) enterShared(ctx context.Context, tx Tx, key any, token uint64) error {
+	c, err := c.complete()
+	if err != nil {
+		return err
+	}
+	writer := written("", c.Token, c.Writer, c.Reader)
+	largest := fmt.Sprintf("CASE WHEN COALESCE(%[1]s, 0) > $1 THEN %[1]s ELSE $1 END", c.Token)
+	update := fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[3]s, %[4]s = %[5]s, %[6]s = %[5]s WHERE %[7]s = $2 AND %[3]s <= $1",
+		c.Table, c.Writer, writer, c.Token, largest, c.Reader, c.Key)
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", writer, c.Table, c.Key)
+	err = c.announce(ctx, tx, update, query, key, token)
+	return explainColumn(err, "add them to the table, both BIGINT, or name them in Column.Writer and Column.Reader")
+}
+
+// explainColumn says what to do where the database, PostgreSQL by SQLSTATE 42703, knows no such column.
+func explainColumn(err error, remedy string) error {
+	if sqlState(err) == "42703" {
+		return fmt.Errorf("%w (readers need two columns more: %s)", err, remedy)
+	}
+	return err
+}

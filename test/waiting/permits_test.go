@@ -1,0 +1,117 @@
+package waiting
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/seed"
+)
+
+// awaitPermitsQueued waits until so many processes are queued for permits of name, on one node.
+func awaitPermitsQueued(t *testing.T, nodes []*redistest.Server, name string, n int) {
+	t.Helper()
+	key := "redlatch:{" + name + "}:queue:" + locktest.PermitsKey(name)
+	locktest.Await(t, fmt.Sprintf("%d are queued for %s", n, name), func() bool {
+		total := 0
+		for _, s := range nodes {
+			total += int(locktest.Do(t, s, "ZCARD", key).(int64))
+		}
+		return total == n
+	})
+}
+
+// Processes get permits in the order in which they came.
+func TestPermitsFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	const k, waiters = 2, 6
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3, 5} {
+			nodes := locktest.SharedOf(t, binary, n)
+			c := locktest.Config(redistest.URLs(nodes)...)
+			name, first := fmt.Sprintf("%s/%d", t.Name(), n), locktest.Open(t, c)
+			var held []*redlatch.Lock
+			for range k {
+				held = append(held, locktest.TryLock(t, first, name, redlatch.WithPermits(k)))
+			}
+			var mu sync.Mutex // guards order
+			var order []int
+			var all sync.WaitGroup
+			for i, client := range clientsOf(t, c, waiters) {
+				all.Go(func() {
+					lock, err := client.Acquire(locktest.Within(t, locktest.Patience), name, k)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+					locktest.Unlock(t, lock)
+				})
+				awaitPermitsQueued(t, nodes, name, i+1)
+			}
+			locktest.Unlock(t, held[0]) // the other is held on, so that they come one by one
+			all.Wait()
+			locktest.Unlock(t, held[1])
+			for i, who := range order {
+				if i != who {
+					t.Errorf("N=%d: the order was %v", n, order)
+					break
+				}
+			}
+			awaitPermitsQueued(t, nodes, name, 0)
+		}
+	})
+}
+
+// Calls for permits that are given up at any moment leave nothing behind, neither a slot nor a place in
+// the queue for which others would wait.
+func TestPermitsGivenUp(t *testing.T) {
+	t.Parallel()
+	const k = 2
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, n)
+			c, name, from := locktest.Config(redistest.URLs(nodes)...), t.Name(), seed.Of(t)
+			var all sync.WaitGroup
+			for i := range 4 {
+				client := locktest.Open(t, c)
+				for j := range 3 {
+					rng := rand.New(rand.NewPCG(from, uint64(3*i+j)))
+					all.Go(func() {
+						for range 60 {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(6000))*time.Microsecond)
+							if lock, err := client.Acquire(ctx, name, k); err == nil {
+								lock.Unlock(t.Context())
+							}
+							cancel()
+						}
+					})
+				}
+			}
+			all.Wait()
+			for _, s := range nodes {
+				for i := range k {
+					locktest.AwaitValue(t, s, locktest.SlotKey(name, i), "")
+				}
+			}
+			awaitPermitsQueued(t, nodes, name, 0)
+			last := locktest.Open(t, c)
+			for range k {
+				lock, err := last.Acquire(locktest.Within(t, locktest.Patience), name, k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer locktest.Unlock(t, lock)
+			}
+		})
+	}
+}
