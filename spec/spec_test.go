@@ -53,6 +53,10 @@ func TestModel(t *testing.T) {
 		{name: "shared, tokens are confirmed", model: "shared_token", defines: []string{"WHOLE", "SORTED"}},
 		{name: "shared, queue", model: "shared_queue", defines: []string{"WRITERS=3"}, cover: true},
 
+		{name: "permits of 2 clients", model: "permits", defines: []string{"CLIENTS=2"}, cover: true},
+		{name: "permits on 1 node", model: "permits", defines: []string{"N=1"}},
+
+		{name: "permits", model: "permits", large: true, memory: 8192, depth: 10_000_000},
 		{name: "names of 3 clients", model: "names", defines: []string{"CLIENTS=3"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "names, tokens, not sorted", model: "names_token", cover: true, large: true, memory: 8192, depth: 10_000_000},
 		{name: "names, tokens to 4", model: "names_token", defines: []string{"MAX=4", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
@@ -226,6 +230,11 @@ func TestMutations(t *testing.T) {
 		{"readers join those woken up", "shared_queue", []string{"BATCH_OPEN"}, "phase_fair"},
 		// All writers come before the readers.
 		{"writers preferred", "shared_queue", []string{"WRITER_PREFERENCE"}, "one_writer"},
+
+		// A node's yes counts whichever slot it gave.
+		{"slots mixed", "permits", []string{"MIXED"}, "few"},
+		// A repeat of a grant is given another slot.
+		{"repeat of a slot", "permits", []string{"REPEAT_BLIND"}, "once"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := search{model: tt.model, defines: tt.defines}
