@@ -75,6 +75,13 @@
 // writer. WithShared makes TryLock, Do and TryDo the same. Neither side starves: while a writer waits,
 // readers who come wait behind it, and those who wait when it leaves go in together.
 //
+// # Permits
+//
+// Acquire takes one of k permits of a name, for what k may do at once, and WithPermits makes
+// TryLock, Do and TryDo the same. Each permit is a slot from 0 to k-1, which one holder at a time
+// has, as a lock: Lock.Slot may name a port or a shard, and tokens grow for each slot. A permit
+// is not the lock of that name: neither excludes the other.
+//
 // # What is not
 //
 // A lock cannot stop a process that a garbage collector, a hypervisor or SIGSTOP pauses

@@ -42,6 +42,10 @@ func TestModel(t *testing.T) {
 		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}},
 		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}},
 
+		{name: "permits of 2 clients", model: "permits", defines: []string{"CLIENTS=2"}, cover: true},
+		{name: "permits on 1 node", model: "permits", defines: []string{"N=1"}},
+
+		{name: "permits", model: "permits", large: true, memory: 8192, depth: 10_000_000},
 		{name: "names of 3 clients", model: "names", defines: []string{"CLIENTS=3"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "names, tokens, not sorted", model: "names_token", cover: true, large: true, memory: 8192, depth: 10_000_000},
 		{name: "names, tokens to 4", model: "names_token", defines: []string{"MAX=4", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
@@ -178,6 +182,11 @@ func TestMutations(t *testing.T) {
 		{"each name its own counter", "names_token", []string{"EACH_OWN"}, "distinct"},
 		// A node stores the token though one of the names has changed hands since.
 		{"several names confirmed in part", "names_token", []string{"CONFIRM_SOME", "ONE_NAME"}, "distinct"},
+
+		// A node's yes counts whichever slot it gave.
+		{"slots mixed", "permits", []string{"MIXED"}, "few"},
+		// A repeat of a grant is given another slot.
+		{"repeat of a slot", "permits", []string{"REPEAT_BLIND"}, "once"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := search{model: tt.model, defines: tt.defines}

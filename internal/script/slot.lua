@@ -1,4 +1,5 @@
--- Grants one of k slots to this attempt, the first that is free, if one is.
+-- Grants one of k slots to this attempt, the first that is free, if one is. It is put together with
+-- the acquire step, as a function.
 -- KEYS  the queue's key, admission, next
 -- ARGV  as of the acquire step up to waiter, but for '='; k, and which slot to begin with
 -- Answers {counter, slot, 1 if others wait}; {holder, remaining ms} of the one that may expire

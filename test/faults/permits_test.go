@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,7 +173,17 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 				}
 				found()
 				awaitNoPermits(t, nodes, name, 3)
+				before := counts(wires, "slot")
 				lock = locktest.TryLock(t, client, name, redlatch.WithPermits(3))
+				if n > 1 {
+					locktest.Unlock(t, lock)
+					arbiter := slices.IndexFunc(wires, func(w *locktest.Wire) bool { return w.Count("slot") > before[w] })
+					wires[arbiter].Lose("slot", how)
+					lock = locktest.TryLock(t, client, name, redlatch.WithPermits(3))
+					found()
+					others := slices.Delete(slices.Clone(nodes), arbiter, arbiter+1)
+					locktest.AwaitValue(t, others[0], locktest.SlotKey(name, lock.Slot()), locktest.Value(t, others[1], locktest.SlotKey(name, lock.Slot())))
+				}
 				lose("release-slot", n/2+1)
 				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("unlock: %v", err)
@@ -185,6 +196,14 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+func counts(wires []*locktest.Wire, step string) map[*locktest.Wire]int {
+	of := make(map[*locktest.Wire]int)
+	for _, w := range wires {
+		of[w] = w.Count(step)
+	}
+	return of
 }
 
 // What holders that are killed have held is free after their TTL, for all who wait, and not before.

@@ -40,7 +40,7 @@ var (
 	mutationNames = regexp.MustCompile(`(?m)^\t([A-Z]\w+) +// .+$`)
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
-	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
+	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token|permits)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
 	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME"}
 )
 
