@@ -110,9 +110,7 @@ func TestHeldTellsOfTheHolder(t *testing.T) {
 			if d := holder.Since.Sub(start); d < -time.Second || d > locktest.Patience {
 				t.Errorf("held since %v, it is %v", holder.Since, time.Now())
 			}
-			if holder.ID != locktest.Value(t, nodes[0], t.Name()) {
-				t.Errorf("holder id %q", holder.ID)
-			}
+			locktest.AwaitValue(t, nodes[0], t.Name(), holder.ID)
 			if text := err.Error(); !strings.Contains(text, want) || !strings.Contains(text, t.Name()) || !strings.Contains(text, "held by another") {
 				t.Errorf("the text tells less: %s", text)
 			}
