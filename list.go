@@ -37,6 +37,8 @@ type Listed struct {
 	// Foreign: the value of the key is not of this library. It may be another library's
 	// lock, or no lock at all.
 	Foreign bool
+	// Readers are those who have it together where Holder is Shared, in the order of their coming.
+	Readers []Reader
 	// Waiting are the clients that are in the wait queue for it, in their order; of a permit, for any
 	// of that name.
 	Waiting []Waiter
@@ -46,6 +48,8 @@ type Listed struct {
 type Waiter struct {
 	// Label is its Config.Label.
 	Label string
+	// Shared: it waits as a reader (Client.RLock), each of its callers for itself.
+	Shared bool
 }
 
 // labelMark is between the random part of a waiter's name and its label.
@@ -156,6 +160,8 @@ type found struct {
 	holder string
 	left   time.Duration
 	queue  []string
+	// readers has what each of those has left who have it together.
+	readers map[string]time.Duration
 }
 
 // browse has look done to each node and puts together what they found. Where a quorum has
@@ -260,20 +266,18 @@ func together(on []map[listed]found) []Listed {
 				queue = lock.queue // but for a change of its arbiter, one node has it
 			}
 		}
-		l := Listed{Name: one.name, Permit: one.permit, Slot: one.slot}
+		l := Listed{Name: one.name, Permit: one.permit, Slot: one.slot, Readers: readersOf(on, one)}
 		if one.permit {
 			l.Name += "#" + strconv.Itoa(one.slot)
 		}
 		if len(lefts) > 0 {
 			most := slices.MaxFunc(slices.Sorted(maps.Keys(lefts)), func(a, b string) int { return cmp.Compare(len(lefts[a]), len(lefts[b])) })
-			left := lefts[most]
-			slices.Sort(left)
-			l.Holder, l.Nodes = parseHolder(most), len(left)
-			l.Left = left[len(left)-min(len(left), quorum.Majority(len(on)))]
+			l.Holder, l.Nodes = parseHolder(most), len(lefts[most])
+			l.Left = kept(lefts[most], len(on))
 			l.Foreign = isForeign(most)
 		}
 		for _, waiter := range queue {
-			l.Waiting = append(l.Waiting, Waiter{Label: labelOf(waiter)})
+			l.Waiting = append(l.Waiting, Waiter{labelOf(waiter), strings.HasPrefix(waiter, vote.Reader)})
 		}
 		all = append(all, l)
 	}
@@ -285,22 +289,28 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, places []place, locks map
 	if len(places) == 0 {
 		return nil
 	}
-	const each = 3
-	commands := make([][]string, 0, each*len(places))
+	const each = 4
+	commands := make([][]string, 0, each*len(places)+1)
 	for _, p := range places {
 		commands = append(commands, []string{"GETRANGE", p.key, "0", strconv.Itoa(maxID)}, []string{"PTTL", p.key},
-			[]string{"ZRANGE", p.queue, "0", strconv.Itoa(longestQueue - 1)})
+			[]string{"ZRANGE", p.queue, "0", strconv.Itoa(longestQueue - 1)},
+			[]string{"ZRANGE", node.ReadersKey(p.key), "0", strconv.Itoa(longestQueue - 1), "WITHSCORES"})
 	}
+	commands = append(commands, []string{"TIME"})
 	replies, err := ask(ctx, conn, commands...)
 	if err != nil {
 		return err
 	}
+	now := readTime(replies[len(replies)-1])
 	for i, p := range places {
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := found{left: time.Duration(left) * time.Millisecond}
 		// One that never expires and is not ours is data.
 		if len(value) <= maxID && (left >= 0 || !isForeign(vote.HolderIn(value))) {
 			lock.holder = vote.HolderIn(value)
+		}
+		if lock.holder == vote.SharedMark {
+			lock.readers = readersIn(replies[each*i+3].Array, now)
 		}
 		for _, waiter := range queue {
 			lock.queue = append(lock.queue, waiter.Text)

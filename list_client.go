@@ -94,7 +94,7 @@ func (c *Client) look(ctx context.Context, s store, choose func(context.Context)
 			case holder.Verdict != vote.Held && holder.Verdict != vote.NotOurs:
 				answer = holder
 			case holder.Holder != "" || len(waiting) > 0:
-				locks[listed{name: name}] = found{holder.Holder, holder.Left, waiting}
+				locks[listed{name: name}] = found{holder: holder.Holder, left: holder.Left, queue: waiting}
 			}
 		})
 	}

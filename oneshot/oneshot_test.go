@@ -63,7 +63,7 @@ func TestOneShotArguments(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", strings.Repeat("x", 513)} {
+	for _, id := range []string{"", strings.Repeat("x", 513), "redlatch:shared 7"} {
 		if ok, err := client.Take(ctx, name, id, time.Second); ok || !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("id %.10q: %t, %v", id, ok, err)
 		}

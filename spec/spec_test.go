@@ -42,6 +42,17 @@ func TestModel(t *testing.T) {
 		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}},
 		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}},
 
+		{name: "shared", model: "shared", cover: true},
+		{name: "shared, 2 readers", model: "shared", defines: []string{"READERS=2", "TTL=2", "SORTED"}},
+		{name: "shared, 2 writers", model: "shared", defines: []string{"WRITERS=2", "TTL=2", "SORTED"}},
+		{name: "shared, 5 nodes", model: "shared", defines: []string{"N=5", "TTL=2", "SORTED"}},
+		{name: "shared, what is left of a reader", model: "shared", defines: []string{"MORTAL", "READERS=2", "TTL=2", "SORTED"}},
+		{name: "shared, tokens", model: "shared_token", defines: []string{"SORTED"}},
+		{name: "shared, tokens of 2 readers", model: "shared_token", defines: []string{"READERS=2", "MAX=2", "SORTED"}, cover: true},
+		{name: "shared, tokens of 2 writers", model: "shared_token", defines: []string{"WRITERS=2", "MAX=2", "SORTED"}},
+		{name: "shared, tokens are confirmed", model: "shared_token", defines: []string{"WHOLE", "SORTED"}},
+		{name: "shared, queue", model: "shared_queue", defines: []string{"WRITERS=3"}, cover: true},
+
 		{name: "permits of 2 clients", model: "permits", defines: []string{"CLIENTS=2"}, cover: true},
 		{name: "permits on 1 node", model: "permits", defines: []string{"N=1"}},
 
@@ -58,6 +69,14 @@ func TestModel(t *testing.T) {
 		{name: "token 3 nodes 2 attempts to 6", model: "token", defines: []string{"MAX=6", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "token 3 nodes 3 attempts", model: "token", defines: []string{"ATTEMPTS=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "token 5 nodes 2 attempts to 3", model: "token", defines: []string{"N=5", "MAX=3", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, TTLs of 3 and 2", model: "shared", defines: []string{"READERS=2", "TTL_OF_LAST=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, 2 readers, not sorted", model: "shared", defines: []string{"READERS=2", "TTL=2"}, cover: true, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, 2 writers, TTL 3", model: "shared", defines: []string{"WRITERS=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, 5 nodes, TTL 3", model: "shared", defines: []string{"N=5", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, tokens to 4", model: "shared_token", defines: []string{"MAX=4", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, tokens of 2 writers to 3", model: "shared_token", defines: []string{"WRITERS=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, tokens of 2 readers are confirmed", model: "shared_token", defines: []string{"WHOLE", "READERS=2", "MAX=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, queue of 3 and 3", model: "shared_queue", defines: []string{"WRITERS=3", "READERS=3"}, large: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.large && size != "large" {
@@ -183,6 +202,35 @@ func TestMutations(t *testing.T) {
 		// A node stores the token though one of the names has changed hands since.
 		{"several names confirmed in part", "names_token", []string{"CONFIRM_SOME", "ONE_NAME"}, "distinct"},
 
+		// A writer is granted what readers have.
+		{"writer ignores readers", "shared", []string{"WRITER_IGNORES_READERS"}, "exclusive"},
+		// One node's word is enough to read.
+		{"one node to read", "shared", []string{"READ_ONE"}, "exclusive"},
+		// A node that restarts without its readers votes again at once.
+		{"no quarantine, readers", "shared", []string{"NO_FENCE"}, "exclusive"},
+		// A reader relies on the whole TTL.
+		{"no drift, readers", "shared", []string{"NO_DRIFT"}, "exclusive"},
+		// A reader with a short TTL ends what one with a longer TTL has.
+		{"marker of the last who came", "shared", []string{"MARKER_OWN_TTL", "READERS=2", "TTL_OF_LAST=2", "PROPERTY=exclusive"}, "exclusive"},
+		// A release that is executed twice takes another reader's place.
+		{"readers counted", "shared", []string{"COUNTED", "READERS=2", "TTL=2"}, "exclusive"},
+		// Of a reader that died something is left as long as others renew.
+		{"one TTL for all readers", "shared", []string{"SHARED_TTL", "MORTAL", "READERS=2", "TTL=2"}, "gone"},
+		// The first reader has the token of the writer before it.
+		{"readers' token not raised", "shared_token", []string{"OPEN_NOT_RAISING"}, "distinct"},
+		// A grant executed twice makes the entry anew after a writer came and went.
+		{"readers confirmed by the entry", "shared_token", []string{"CONFIRM_BY_MEMBER"}, "distinct"},
+		// The largest answer is the token, and a quorum of grants is enough.
+		{"write-back off, readers", "shared_token", []string{"NO_WRITE_BACK"}, "distinct"},
+		// Readers refuse each other's tokens, though no writer is there.
+		{"every reader raises", "shared_token", []string{"READER_ALWAYS_RAISES", "WHOLE", "READERS=2"}, "confirmed"},
+		// Who comes to read passes a writer that waits.
+		{"readers barge", "shared_queue", []string{"BARGE"}, "phase_fair"},
+		// Who comes while the readers are woken up comes in with them.
+		{"readers join those woken up", "shared_queue", []string{"BATCH_OPEN"}, "phase_fair"},
+		// All writers come before the readers.
+		{"writers preferred", "shared_queue", []string{"WRITER_PREFERENCE"}, "one_writer"},
+
 		// A node's yes counts whichever slot it gave.
 		{"slots mixed", "permits", []string{"MIXED"}, "few"},
 		// A repeat of a grant is given another slot.
@@ -252,6 +300,33 @@ func TestSearchCutShort(t *testing.T) {
 				t.Fatalf("a search cut short by %s passes: %v", tt.name, f)
 			}
 			t.Logf("%v, cut: %s", f, f.cut)
+		})
+	}
+}
+
+// TestReached wants states to be reached in which the models are not trivial:
+// what holds in none of them holds by itself.
+func TestReached(t *testing.T) {
+	needSpin(t)
+	for _, tt := range []struct {
+		name  string
+		model string
+		size  []string
+	}{
+		{"readers at once", "shared", []string{"READERS=2", "TTL=2"}},
+		{"tokens of readers at once", "shared_token", []string{"READERS=2", "MAX=2"}},
+		{"readers come in together", "shared_queue", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := search{model: tt.model, defines: append(slices.Clone(tt.size), "PROPERTY=alone")}
+			f := s.run(t)
+			t.Log(f)
+			if f.violated != "alone" {
+				t.Fatalf("this is never so (%s%s)", f.violated, f.cut)
+			}
+			if size == "story" {
+				t.Logf("\n%s", shortest(t, s))
+			}
 		})
 	}
 }

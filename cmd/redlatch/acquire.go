@@ -33,6 +33,8 @@ type acquisition struct {
 	Name string
 	// Also are further names, which are locked with Name, all or none.
 	Also []string
+	// Permits, if any, is how many permits Name has, one of which is taken.
+	Permits *int
 }
 
 // addTo adds them.
@@ -91,6 +93,9 @@ func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Confi
 	var ours []held
 	for _, name := range r.names() {
 		one := ourHold(name, on)
+		if r.Permits != nil {
+			one.place += permitPlace
+		}
 		if err := refuseNested(one); err != nil {
 			return cfg, nil, err
 		}
@@ -175,6 +180,8 @@ func (r *acquisition) acquireFailure(err error) *outcome {
 		end.err = nil
 	} else if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok && len(r.Also) > 0 {
 		end.err = fmt.Errorf("cannot lock %s: %s", r.quoted(), r.heldText(quorum))
+	} else if ok && r.Permits != nil {
+		end.err = fmt.Errorf("no permit of %q is free: %s", r.Name, r.holderText(quorum))
 	} else if ok {
 		end.err = fmt.Errorf("%q is held by another: %s", r.Name, r.holderText(quorum))
 	}

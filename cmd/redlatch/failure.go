@@ -94,7 +94,9 @@ func (c *connection) holderText(quorum *redlatch.QuorumError) string {
 
 func (c *connection) holdingText(holder redlatch.Holder, left time.Duration) string {
 	who := printable.Text(holder.Label)
-	if who == "" {
+	if holder.Shared {
+		who = "readers"
+	} else if who == "" {
 		who = "a client that gives no name (" + printable.Text(holder.ID) + ")"
 	}
 	text := who

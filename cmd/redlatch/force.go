@@ -35,6 +35,10 @@ func (u *unlockCmd) force(out *printer) error {
 			handles[node.Holder.ID] = node
 		}
 	}
+	if holding.Holder.Shared {
+		return usage("redlatch show says who they are: end their processes; what one that was killed has ends with its TTL",
+			"cannot unlock %q: readers have it, and there is no handle for all of them", u.Name)
+	}
 	if len(handles) == 0 {
 		return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: nobody holds it", u.Name)}
 	}

@@ -21,6 +21,8 @@ const (
 	envName = "REDLATCH_NAME"
 	// envNames has all its names, one a line.
 	envNames = "REDLATCH_NAMES"
+	// envSlot is which permit it is, of one that is a permit.
+	envSlot = "REDLATCH_SLOT"
 	// envToken is its fencing token, in decimal.
 	envToken = "REDLATCH_TOKEN"
 	// envDeadline is the time until which it is certainly held, as far as was
@@ -30,6 +32,9 @@ const (
 	// envHeld lists the locks of every redlatch run around COMMAND.
 	envHeld = "REDLATCH_HELD"
 )
+
+// permitPlace ends the place of a permit: it is in the way of another of its name, and not of the lock.
+const permitPlace = "#"
 
 // deadlineFormat is RFC 3339 with all nine digits, so that texts compare as
 // times do.
@@ -109,10 +114,13 @@ func environment(inherited []string, lock *redlatch.Lock, ours []held) []string 
 		if name == envHeld {
 			list = value
 		}
-		return slices.Contains([]string{envName, envNames, envToken, envDeadline, envHeld}, name)
+		return slices.Contains([]string{envName, envNames, envSlot, envToken, envDeadline, envHeld}, name)
 	})
 	for _, one := range ours {
 		list = strings.TrimPrefix(list+" "+one.String(), " ")
+	}
+	if slot := lock.Slot(); slot >= 0 {
+		env = append(env, envSlot+"="+strconv.Itoa(slot))
 	}
 	return append(env,
 		envName+"="+lock.Name(),

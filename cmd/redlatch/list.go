@@ -37,7 +37,7 @@ func (l *listCmd) line() *cobra.Command {
 		Short: "List the locks there are.",
 		Long: `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
 
-A lock of several names is on a line for each, under one handle.
+A lock of several names is on a line for each, under one handle. Of readers it says how many there are, and with --json who. Permits are listed as NAME#3; who waits for one is counted on each of the name's.
 
 Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed. In ZooKeeper and etcd all are redlatch's, and each is on 1 of 1.
 
@@ -185,9 +185,10 @@ func (l *listCmd) table(listed []redlatch.Listed, of int) string {
 			holder = "nobody"
 		case lock.Foreign:
 			holder = "foreign: " + shortened(printable.Text(lock.Holder.ID))
+		case lock.Holder.Shared:
+			holder = readersText(lock.Readers)
 		default:
-			holder = printable.Text(lock.Holder.Label)
-			since = lock.Holder.Since.Local().Format(time.DateTime)
+			holder, since = printable.Text(lock.Holder.Label), sinceText(lock.Holder.Since)
 		}
 		if lock.Holder.ID != "" {
 			if left = short(lock.Left).String(); lock.Left < 0 {
@@ -223,14 +224,19 @@ func (l *listCmd) json(listed []redlatch.Listed, of int) string {
 		Name string `json:"name"`
 		Held bool   `json:"held"`
 		holderJSON
-		Foreign bool     `json:"foreign"`
-		Waiting []string `json:"waiting"`
-		Nodes   int      `json:"nodes"`
-		Of      int      `json:"of"`
+		Slot    *int         `json:"slot,omitempty"`
+		Readers []holderJSON `json:"readers,omitempty"`
+		Foreign bool         `json:"foreign"`
+		Waiting []string     `json:"waiting"`
+		Nodes   int          `json:"nodes"`
+		Of      int          `json:"of"`
 	}
 	locks := make([]lock, len(listed))
 	for i, found := range listed {
-		locks[i] = lock{found.Name, 2*found.Nodes > of, holderAsJSON(found.Holder, found.Left), found.Foreign, labels(found.Waiting), found.Nodes, of}
+		locks[i] = lock{found.Name, 2*found.Nodes > of, holderAsJSON(found.Holder, found.Left), nil, readersAsJSON(found.Readers), found.Foreign, labels(found.Waiting), found.Nodes, of}
+		if found.Permit {
+			locks[i].Slot, locks[i].Handle = &found.Slot, ""
+		}
 	}
 	if l.Watch {
 		return mustJSON(json.Marshal(locks))

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -80,6 +81,13 @@ Exit codes:
 	commandline.Bool(flags, &l.JSON, "json", "", "Print name, handle, token, until, ttl and nodes as JSON.")
 	commandline.Bool(flags, &l.Keep, "keep", "", "Leave a process behind that renews the lock until it is unlocked, or until --parent ends.")
 	flags.Var(commandline.Optional(&l.Parent, commandline.Int), "parent", "Release the lock when this process, `PID`, ends; $$ is the shell itself. Needs --keep.")
+	for _, name := range []string{"shared", "permits"} {
+		flags.Func(name, "", func(string) error {
+			return errors.New("a handle is a lock's, which one holder has: use redlatch run --" + name)
+		})
+		flags.Lookup(name).NoOptDefVal = "1" // whatever may follow
+		flags.Lookup(name).Hidden = true
+	}
 	commandline.Bool(flags, &l.Keeper, "keeper", "", "")
 	flags.Lookup("keeper").Hidden = true
 	fromEnvironment(flags, "ttl")

@@ -29,6 +29,9 @@ type runCmd struct {
 
 	OwnGroup bool
 
+	// Shared: as a reader.
+	Shared bool
+
 	Shell *string
 
 	Command []string
@@ -41,7 +44,9 @@ func (r *runCmd) line() *cobra.Command {
 		Short: "Run a command while holding a lock.",
 		Long: `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
 
-Several NAMEs are one lock: it is held on all of them or on none, with one token, which is larger than each name's earlier ones, and is lost as soon as one name is lost. Runs for several names do not deadlock, whatever the order of the names; REDLATCH_NAME is the first, and REDLATCH_NAMES has all, one a line. In a Redis Cluster the names must be in one slot, as {shop}/a and {shop}/b are. ZooKeeper and etcd lock one name at a time.
+Several NAMEs are one lock: it is held on all of them or on none, with one token, which is larger than each name's earlier ones, and is lost as soon as one name is lost. Runs for several names do not deadlock, whatever the order of the names; REDLATCH_NAME is the first, and REDLATCH_NAMES has all, one a line. In a Redis Cluster the names must be in one slot, as {shop}/a and {shop}/b are.
+
+With --shared any number of runs have the lock together, and a run without it has it alone: readers and a writer. A writer who waits goes before readers who come later. With --permits K as many as K runs have one of K permits of NAME each: COMMAND finds in REDLATCH_SLOT which, from 0 to K-1, and no two have the same. Permits and the lock of the same name do not exclude each other. ZooKeeper and etcd lock one name at a time, without readers and permits.
 
 COMMAND stays in the process group that redlatch is in, as with flock: Ctrl-C and Ctrl-Z reach both. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH that are sent to redlatch alone are passed on to COMMAND and what it started in that group; signals that were ignored as redlatch started stay so. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group COMMAND leads a group of its own. What COMMAND leaves running when it ends by itself goes on without the lock.
 
@@ -63,6 +68,11 @@ Exit codes:
   redlatch run -w 60 deploy -- ./deploy.sh production
   # two things at once, or neither
   redlatch run stock payment -- ./settle.sh
+  # any number of reports, and never while the shop is rebuilt
+  redlatch run --shared shop -- ./report.sh
+  redlatch run shop -- ./rebuild.sh
+  # four downloads at a time, each on a port of its own
+  redlatch run --permits 4 download -- sh -c './download --port $((9000 + REDLATCH_SLOT))'
   # as flock does it
   redlatch run -n -E 1 backup -c 'pg_dump shop | gzip > shop.gz'
   # three servers: a majority of them decides
@@ -77,6 +87,8 @@ Exit codes:
 	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it.")
 	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit.")
 	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL.")
+	commandline.Bool(flags, &r.Shared, "shared", "", "Have the lock together with others who give --shared, and not while somebody has it without.")
+	flags.Var(commandline.Optional(&r.Permits, commandline.Int), "permits", "Have one of `K` permits of NAME, 256 at most. All should give the same K; of several the largest counts.")
 	commandline.Bool(flags, &r.OwnGroup, "own-group", "", "Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it is in ours, as with flock.")
 	flags.FuncP("command", "c", "Have the shell ($SHELL, or /bin/sh) run `STRING`, instead of a COMMAND after --.", func(text string) error {
 		r.Shell = &text
@@ -167,11 +179,24 @@ func (r *runCmd) check() error {
 	if err := r.checkNames(); err != nil {
 		return err
 	}
+	switch several := len(r.Also) > 0; {
+	case r.Shared && r.Permits != nil:
+		return usage("give one of them: readers are not counted, and each permit has one holder", "both --shared and --permits")
+	case r.Shared && several:
+		return usage("run one inside the other, always in the same order", "--shared with several NAMEs")
+	case r.Permits != nil && several:
+		return usage("run one inside the other, always in the same order", "--permits with several NAMEs")
+	case r.Permits != nil && (*r.Permits < 1 || *r.Permits > mostPermits):
+		return usage(fmt.Sprintf("from 1 to %d", mostPermits), "--permits %d is out of range", *r.Permits)
+	}
 	if err := r.acquisition.check(r.TTL); err != nil {
 		return err
 	}
 	return checkRenewed(r.TTL)
 }
+
+// mostPermits is how many the library has of a name.
+const mostPermits = 256
 
 // leastRenewed is the shortest TTL that is of use for a lock that is renewed. It
 // leaves a third of it for the round of a renewal, and less is lost whenever the
@@ -204,6 +229,12 @@ func (r *runCmd) options(out *printer) []redlatch.Option {
 	}
 	if len(r.Also) > 0 {
 		options = append(options, redlatch.WithAlso(r.Also...))
+	}
+	if r.Shared {
+		options = append(options, redlatch.WithShared())
+	}
+	if r.Permits != nil {
+		options = append(options, redlatch.WithPermits(*r.Permits))
 	}
 	if r.Label != "" {
 		options = append(options, redlatch.WithLabel(r.Label))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,7 +31,7 @@ func (s *showCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show <name>",
 		Short: "Say who holds a lock.",
-		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. It changes nothing. The handle that it shows unlocks the lock. Of a lock of several names it says what is known of this one; who unlocks that ends the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
+		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. Of readers it says who each is and for how long; of permits, which is held by whom, as NAME#3. In a Redis Cluster it says neither, nor who waits. It changes nothing. The handle that it shows unlocks the lock. Of a lock of several names it says what is known of this one; who unlocks that ends the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
 
 Arguments:
 
@@ -40,7 +39,7 @@ Arguments:
 
 Exit codes:
 
-	0   somebody holds it
+	0   somebody holds it, or a permit of it
 	1   nobody holds it
 	64  usage
 	69  no quorum: too few nodes answered to tell
@@ -69,12 +68,9 @@ func (s *showCmd) Run(out *printer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
-	line := make(chan []redlatch.Waiter, 1)
+	beside := make(chan beside, 1)
 	if s.ensemble == nil {
-		go func() {
-			waiting, _ := redlatch.Waiters(ctx, cfg, s.Name) // as far as nodes answer
-			line <- waiting
-		}()
+		go func() { beside <- lookBeside(ctx, cfg, s.Name) }()
 	}
 	client, err := s.open(cfg, out)
 	if err != nil {
@@ -87,28 +83,33 @@ func (s *showCmd) Run(out *printer) error {
 	}
 	if s.ensemble != nil {
 		waiting, _ := client.Waiters(ctx, s.Name)
-		line <- waiting
+		beside <- newBeside(waiting)
 	}
-	waiting := <-line
-	text := s.text(holding, waiting)
+	others := <-beside
+	text := s.text(holding, others)
 	if s.JSON {
-		text = s.json(holding, waiting)
+		text = s.json(holding, others)
 	}
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		return &outcome{code: exitSystem, err: err}
 	}
-	if holding.Holder.ID == "" {
+	if holding.Holder.ID == "" && len(others.permits) == 0 {
 		return &outcome{code: exitFree}
 	}
 	return nil
 }
 
-func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
+func (s *showCmd) text(h oneshot.Holding, others beside) string {
 	var text strings.Builder
 	name := printable.Text(s.Name)
-	if h.Holder.ID == "" {
+	switch {
+	case h.Holder.ID == "" && len(others.permits) > 0 && len(others.waiting) == 0:
+		h.Nodes = nil // it is used for permits alone
+	case h.Holder.ID == "":
 		fmt.Fprintf(&text, "%s: nobody holds it\n", name)
-	} else {
+	case h.Holder.Shared:
+		fmt.Fprintf(&text, "%s: held by %s\n", name, s.holdingText(h.Holder, h.Left))
+	default:
 		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, s.holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
 	}
 	for _, node := range h.Nodes {
@@ -125,9 +126,7 @@ func (s *showCmd) text(h oneshot.Holding, waiting []redlatch.Waiter) string {
 		}
 		fmt.Fprintf(&text, "  %s: %s\n", node.Node, said)
 	}
-	for i, waiter := range waiting {
-		fmt.Fprintf(&text, "  waiting %d: %s\n", i+1, cmp.Or(printable.Text(waiter.Label), "a client that gives no name"))
-	}
+	others.write(&text, &s.connection)
 	return text.String()
 }
 
@@ -145,13 +144,14 @@ func (c *connection) forHowLong(left time.Duration) string {
 // holderJSON is a holder in the output of --json. Times are in seconds; left is
 // missing where the lock never expires.
 type holderJSON struct {
+	Shared bool     `json:"shared,omitempty"`
 	Handle string   `json:"handle,omitempty"`
 	Label  string   `json:"label,omitempty"`
 	Since  string   `json:"since,omitempty"`
 	Left   *float64 `json:"left,omitempty"`
 }
 
-func (s *showCmd) json(h oneshot.Holding, waiting []redlatch.Waiter) string {
+func (s *showCmd) json(h oneshot.Holding, others beside) string {
 	type nodeAnswer struct {
 		Node string `json:"node"`
 		Says string `json:"says"`
@@ -163,8 +163,10 @@ func (s *showCmd) json(h oneshot.Holding, waiting []redlatch.Waiter) string {
 		Held bool   `json:"held"`
 		holderJSON
 		Nodes   []nodeAnswer `json:"nodes"`
+		Readers []holderJSON `json:"readers,omitempty"`
 		Waiting []string     `json:"waiting"`
-	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left), Waiting: labels(waiting)}
+		Permits []permitJSON `json:"permits,omitempty"`
+	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left), Readers: readersAsJSON(others.readers), Waiting: labels(others.waiting), Permits: permitsAsJSON(others.permits)}
 	for _, node := range h.Nodes {
 		says := node.Verdict.String()
 		switch node.Verdict {
@@ -184,6 +186,9 @@ func (s *showCmd) json(h oneshot.Holding, waiting []redlatch.Waiter) string {
 
 func holderAsJSON(h redlatch.Holder, left time.Duration) holderJSON {
 	j := holderJSON{Handle: h.ID, Label: h.Label}
+	if h.Shared {
+		j.Shared, j.Handle = true, ""
+	}
 	if !h.Since.IsZero() {
 		j.Since = h.Since.UTC().Format(time.RFC3339Nano)
 	}

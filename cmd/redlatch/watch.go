@@ -27,7 +27,7 @@ func (w *watchCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch <name>",
 		Short: "Say who holds a lock, and again when that changes.",
-		Long: `Says who holds a lock on a quorum of nodes, or that nobody does, and again whenever that changes, a line each time, until it is interrupted. The servers tell it of changes; where they do not, as in a Redis Cluster, it looks every 1.5 s. It changes nothing. Holders that come and go within a moment may be missing, and an earlier one never comes after a later one.
+		Long: `Says who holds a lock on a quorum of nodes, or that nobody does, and again whenever that changes, a line each time, until it is interrupted. The servers tell it of changes; where they do not, as in a Redis Cluster, it looks every 1.5 s. It changes nothing. Of readers it says that they have the lock, not who they are; of permits nothing: redlatch show does. Holders that come and go within a moment may be missing, and an earlier one never comes after a later one.
 
 While too few nodes answer, that is said once on standard error, and then who holds the lock when they do again.
 
@@ -93,7 +93,9 @@ func (w *watchCmd) text(h redlatch.Holder) string {
 	if h.ID == "" {
 		return name + ": nobody holds it\n"
 	}
-	if who == "" {
+	if h.Shared {
+		who = "readers"
+	} else if who == "" {
 		who = "a client that gives no name (" + printable.Text(h.ID) + ")"
 	}
 	if !h.Since.IsZero() {

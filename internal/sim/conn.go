@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -262,8 +261,13 @@ func stepOf(args []string) []string {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
-	if slices.Contains([]string{script.Releasing.SHA, script.Releasing.Text, script.ReleasingAll.SHA, script.ReleasingAll.Text}, args[1]) {
-		return append([]string{release}, args[3+n:]...)
+	for _, releasing := range []script.Script{script.Releasing, script.ReleasingAll, script.ReleasingShared} {
+		if args[1] == releasing.SHA || args[1] == releasing.Text {
+			return append([]string{release}, args[3+n:]...)
+		}
+	}
+	if step := args[3+n:]; len(step) > 0 && ofReader[step[0]] != "" {
+		return append([]string{ofReader[step[0]]}, step[1:]...)
 	}
 	return args[3+n:]
 }

@@ -29,7 +29,7 @@ func (p *Plan) kinds() []func() {
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
 	case Alone:
 		return slices.Concat(network, network, servers, roles, processes, processes, clocks)
-	case Storm, Sets:
+	case Storm, Sets, Readers:
 		return slices.Concat(network, servers, roles, processes, clocks)
 	case Roles:
 		return slices.Concat(roles, roles, []func(){p.crash, p.flushScripts, p.hang, p.promote, p.sever})

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
 )
 
 // maxHistory bounds the events that are kept: the last ones.
@@ -55,4 +57,31 @@ func (h *History) Print(out io.Writer) {
 		e := h.events[i%maxHistory]
 		fmt.Fprintf(out, "%14.9f  %-10s %s\n", e.at.Seconds(), e.actor, fmt.Sprintf(e.format, e.args...))
 	}
+}
+
+// exchangeText is a command and its reply, for people to read.
+type exchangeText struct {
+	args, step []string
+	reply      driver.Reply
+	err        error
+}
+
+func (t exchangeText) String() string {
+	name, step := "", t.step
+	if len(t.args) > 3 && t.args[2] != "0" {
+		name = t.args[3]
+	}
+	if len(step) == 0 {
+		return "inspect"
+	}
+	if t.err != nil {
+		return fmt.Sprintf("%s %q → %v", name, step, t.err)
+	}
+	switch t.reply.Kind {
+	case driver.Int:
+		return fmt.Sprintf("%s %q → %d", name, step, t.reply.Int)
+	case driver.Array:
+		return fmt.Sprintf("%s %q → %v", name, step, t.reply.Array)
+	}
+	return fmt.Sprintf("%s %q → %+v", name, step, t.reply)
 }

@@ -42,13 +42,14 @@ type story struct {
 	excused, forgot time.Duration
 	given           time.Duration     // up by a holder, last
 	past            []tenure          // by acquisition, the last ones
-	tokens          map[uint64]string // who was given each
+	tokens          map[uint64]tenure // who was given each, last
 }
 
 type tenure struct {
 	token    uint64
 	acquired time.Duration
 	label    string
+	reader   bool
 }
 
 // Holding is one acquisition, from the moment its caller learns of it.
@@ -58,6 +59,7 @@ type Holding struct {
 	name     string
 	label    string
 	lease    hook.Lease
+	reader   bool
 	token    uint64
 	acquired time.Duration
 	left     time.Duration // of the validity, when it was acquired
@@ -77,8 +79,17 @@ func newJudge(w *World) *Judge { return &Judge{world: w, names: make(map[string]
 
 // Acquired tells that m's process holds name. label is that of the Lock call.
 func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding {
+	return j.acquired(m, name, label, l, false)
+}
+
+// AcquiredShared tells that it does so as a reader.
+func (j *Judge) AcquiredShared(m *Machine, name, label string, l hook.Lease) *Holding {
+	return j.acquired(m, name, label, l, true)
+}
+
+func (j *Judge) acquired(m *Machine, name, label string, l hook.Lease, reader bool) *Holding {
 	w := j.world
-	h := &Holding{judge: j, machine: m, name: name, label: label, lease: asked{l}, token: l.Token(), acquired: w.Now()}
+	h := &Holding{judge: j, machine: m, name: name, label: label, lease: asked{l}, reader: reader, token: l.Token(), acquired: w.Now()}
 	began := w.lastAttempt(label)
 	left := m.Clock().Now().Until(l.Deadline())
 	h.left = left
@@ -98,20 +109,21 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 	if left <= 0 && max(stopped, time.Duration(w.stalledUntil.Load())) < began {
 		j.condemn("a holder knows: %s gets %s, whose validity ran out %v ago", label, name, -left)
 	}
-	if other, ok := s.tokens[h.token]; ok {
-		j.condemn("token order: %s and %s both hold %s with token %d", other, label, name, h.token)
+	this := tenure{h.token, h.acquired, label, reader}
+	if other, ok := s.tokens[h.token]; ok && this.excludes(other) {
+		j.condemn("token order: %s and %s both hold %s with token %d", other.label, label, name, h.token)
 	}
 	if s.forgot > 0 && began <= s.forgot {
-		s.past, s.tokens = nil, make(map[uint64]string)
+		s.past, s.tokens = nil, make(map[uint64]tenure)
 	}
-	s.tokens[h.token] = label
+	s.tokens[h.token] = this
 	for _, past := range s.past {
 		switch {
-		case past.token > h.token && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) <= began):
+		case past.token > h.token && this.excludes(past) && (past.acquired < began || !j.Outlaw && time.Duration(w.stalledUntil.Load()) <= began):
 			j.condemn("token order: %s holds %s with token %d, after %s held it with token %d", label, name, h.token, past.label, past.token)
 		}
 	}
-	s.past = append(s.past, tenure{h.token, h.acquired, label})
+	s.past = append(s.past, this)
 	if len(s.past) > 64 {
 		s.past = s.past[1:]
 	}
@@ -127,7 +139,7 @@ func (j *Judge) Acquired(m *Machine, name, label string, l hook.Lease) *Holding 
 func (j *Judge) open(name string) *story {
 	s := j.names[name]
 	if s == nil {
-		s = &story{tokens: make(map[uint64]string)}
+		s = &story{tokens: make(map[uint64]tenure)}
 		j.names[name] = s
 	}
 	return s
@@ -163,7 +175,7 @@ func (j *Judge) forget(name string, until time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.open(name)
-	s.past, s.tokens, s.forgot = nil, make(map[uint64]string), until
+	s.past, s.tokens, s.forgot = nil, make(map[uint64]tenure), until
 }
 
 // ForeignHolds tells that a client of another library holds the lock from now on.
@@ -295,7 +307,7 @@ func (j *Judge) Look(name string) {
 
 // check says when more than one validity runs. The caller holds j.mu.
 func (j *Judge) check(name string, s *story) {
-	var first *Holding
+	var before *Holding // the last one looked at whose validity runs
 	deadlines := deadlines(s.running)
 	var lapsed []*Holding
 	for i, h := range s.running {
@@ -315,11 +327,12 @@ func (j *Judge) check(name string, s *story) {
 		if s.foreign != "" && !j.Outlaw {
 			j.condemn("mutual exclusion: %s and %s (for %v still) hold %s", s.foreign, h.label, left, name)
 		}
-		if first != nil && !j.Outlaw {
+		// Of several with a writer among them, the writer is next to one.
+		if before != nil && (!h.reader || !before.reader) && !j.Outlaw {
 			j.condemn("mutual exclusion: %s (for %v still) and %s (for %v still) hold %s",
-				first.label, first.machine.clock.Now().Until(first.lease.Deadline()), h.label, left, name)
+				before.label, before.machine.clock.Now().Until(before.lease.Deadline()), h.label, left, name)
 		}
-		first = h
+		before = h
 	}
 	for _, h := range lapsed {
 		// A stopped holder asks nothing, and asking is not without effect.
@@ -412,41 +425,41 @@ func granted(reply driver.Reply) bool {
 	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3 && reply.Array[0].Kind == driver.Int
 }
 
-// holder is whose the record is that a step is about.
-func (n *Node) holder(r *request, step []string) string {
+// holders is who has the key that a step is about.
+func (n *Node) holders(r *request, step []string) holders {
 	if step == nil || len(r.args) < 4 || r.args[2] == "0" {
-		return ""
+		return holders{}
 	}
-	value, _ := n.server.Value(r.args[3])
-	return value
+	return n.holdersOf(r.args[3])
 }
 
 // handed checks that a step has not made a record another's that was somebody's
 // before: a record changes hands by its release, its expiry or a hand-over.
-func (n *Node) handed(r *request, step []string, before string, reply driver.Reply, err error) {
-	after := n.holder(r, step)
+func (n *Node) handed(r *request, step []string, before holders, reply driver.Reply, err error) {
+	after := n.holders(r, step)
 	if len(r.args) > 3 && r.args[2] != "0" {
 		n.occupy(r.args[3])
 	}
 	if err == nil && len(step) > 1 && len(r.args) > 3 {
 		n.follow(r.args[3], step, before, after)
 		if untruthful(step[0], step[1], before, granted(reply)) {
-			n.world.Judge.Condemn("a release says what it found: on %s, %s of %s is told %t, and the node had %q", n.Name, step[0], step[1], granted(reply), before)
+			n.world.Judge.Condemn("a release says what it found: on %s, %s of %s is told %t, and the node had %v", n.Name, step[0], step[1], granted(reply), before)
 		}
+		n.handedByReaders(step, before, after)
 	}
-	if before == "" || after == "" || after == before || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before {
+	if before.value == "" || before.readers != nil || after.value == "" || after.value == before.value || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before.value {
 		return
 	}
-	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s replaced %s", n.Name, step[0], after, before)
+	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %v replaced %v", n.Name, step[0], after, before)
 }
 
 // untruthful reports that a step of id was answered other than what the node had before.
-func untruthful(step, id, before string, granted bool) bool {
+func untruthful(step, id string, before holders, granted bool) bool {
 	switch step {
 	case release:
-		return granted != (before == id)
+		return granted != before.has(id)
 	case script.Extend:
-		return granted && before != id // else it may be not admitted
+		return granted && !before.has(id) // else it may be not admitted
 	}
 	return false
 }
@@ -469,31 +482,4 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}
-}
-
-// exchangeText is a command and its reply, for people to read.
-type exchangeText struct {
-	args, step []string
-	reply      driver.Reply
-	err        error
-}
-
-func (t exchangeText) String() string {
-	name, step := "", t.step
-	if len(t.args) > 3 && t.args[2] != "0" {
-		name = t.args[3]
-	}
-	if len(step) == 0 {
-		return "inspect"
-	}
-	if t.err != nil {
-		return fmt.Sprintf("%s %q → %v", name, step, t.err)
-	}
-	switch t.reply.Kind {
-	case driver.Int:
-		return fmt.Sprintf("%s %q → %d", name, step, t.reply.Int)
-	case driver.Array:
-		return fmt.Sprintf("%s %q → %v", name, step, t.reply.Array)
-	}
-	return fmt.Sprintf("%s %q → %+v", name, step, t.reply)
 }

@@ -59,9 +59,9 @@ func (m *made) grant(label string, ttl time.Duration, nodes ...int) string {
 		if len(nodes) > 0 && !slices.Contains(nodes, i) {
 			continue
 		}
-		before, _ := n.server.Value("lock-a")
+		before := n.holdersOf("lock-a")
 		n.server.Exec([]string{"SET", "lock-a", id, "PX", strconv.FormatInt(ttl.Milliseconds(), 10)})
-		n.follow("lock-a", []string{script.Acquire, id}, before, id)
+		n.follow("lock-a", []string{script.Acquire, id}, before, holders{value: id})
 		n.occupy("lock-a")
 	}
 	return id
@@ -95,6 +95,11 @@ func (m *made) lose() {
 // hold has a machine hold lock-a for left from now.
 func (m *made) hold(on *Machine, label string, token uint64, left time.Duration) *Holding {
 	return m.Judge.Acquired(on, "lock-a", label, m.lease(on, label, token, left))
+}
+
+// read has it do so as a reader.
+func (m *made) read(on *Machine, label string, token uint64, left time.Duration) *Holding {
+	return m.Judge.AcquiredShared(on, "lock-a", label, m.lease(on, label, token, left))
 }
 
 func (m *made) lease(on *Machine, label string, token uint64, left time.Duration) *leaseMade {
@@ -159,6 +164,31 @@ func TestJudge(t *testing.T) {
 			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
 			m.hold(m.b, "client2-0-0-1", 2, time.Second)
 		}},
+		{"readers together", "", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 1, time.Second)
+			m.read(m.b, "client2-0-0-1", 1, time.Second)
+		}},
+		{"a writer beside a reader", "mutual exclusion", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 1, time.Second)
+			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+		{"a reader beside a writer and another reader", "mutual exclusion", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 2, time.Second).Ended()
+			m.hold(m.a, "client1-0-0-2", 3, time.Second)
+			m.read(m.b, "client2-0-0-1", 4, time.Second)
+		}},
+		{"a reader with a writer's token", "token order", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
+			m.read(m.b, "client2-0-0-1", 1, time.Second)
+		}},
+		{"a writer with a smaller token than a reader's", "token order", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 7, time.Second).Ended()
+			m.hold(m.b, "client2-0-0-1", 6, time.Second)
+		}},
+		{"a reader with a smaller token than a reader's", "", func(m *made) {
+			m.read(m.a, "client1-0-0-1", 7, time.Second).Ended()
+			m.read(m.b, "client2-0-0-1", 6, time.Second)
+		}},
 
 		{"a token twice, long after", "token order", func(m *made) {
 			for i := range uint64(100) {
@@ -187,7 +217,7 @@ func TestJudge(t *testing.T) {
 			m.mu.Lock()
 			for _, n := range m.nodes[:2] {
 				n.server.Exec([]string{"DEL", "lock-a"})
-				n.follow("lock-a", []string{script.Extend, id}, id, "")
+				n.follow("lock-a", []string{script.Extend, id}, holders{value: id}, holders{})
 			}
 			m.mu.Unlock()
 			h.Lost()
@@ -301,7 +331,7 @@ func TestJudgeOfAnswers(t *testing.T) {
 		{script.Extend, "other", "mine", true, true},
 		{script.Extend, "other", "mine", false, false},
 	} {
-		if got := untruthful(test.step, test.want, test.before, test.granted); got != test.broken {
+		if got := untruthful(test.step, test.want, holders{value: test.before}, test.granted); got != test.broken {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}

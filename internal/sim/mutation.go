@@ -40,6 +40,14 @@ const (
 	ConfirmSome        // a token is written back for several names where the first is whole
 	HalfReleased       // of several names the first is released
 	CounterUnbounded   // a counter may be so large that the next is equal
+	ReaderOverwrites   // a reader takes the key of a writer
+	WriterOverReaders  // a writer takes the key of readers
+	ReaderNotRaising   // the first reader is granted under the counter as it is
+	ConfirmByMember    // a reader's token is written back wherever it is one of the readers
+	MarkerOwnTTL       // the readers' key lives as long as who came last has it
+	ReaderOthersTTL    // what a reader has ends with the last of them
+	ReadersCounted     // a release takes out any reader
+	ReaderUnadmitted   // a reader's step does not read the admission key
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
@@ -88,6 +96,14 @@ var mutationNames = [Mutations]string{
 	ConfirmSome:        "several names confirmed in part",
 	HalfReleased:       "several names released in part",
 	CounterUnbounded:   "counter not bounded",
+	ReaderOverwrites:   "a reader overwrites",
+	WriterOverReaders:  "a writer overwrites readers",
+	ReaderNotRaising:   "first reader does not raise the counter",
+	ConfirmByMember:    "reader confirmed by being one",
+	MarkerOwnTTL:       "readers' key as long as the last comer",
+	ReaderOthersTTL:    "a reader as long as the others",
+	ReadersCounted:     "release of any reader",
+	ReaderUnadmitted:   "admission key not read for readers",
 	DriftIgnored:       "drift 0",
 	OneHolderID:        "one holder id for all tries of a call",
 	ReplyCountedTwice:  "a repeated reply counted twice",
@@ -123,11 +139,18 @@ func (m Mutation) weather() (Weather, bool) {
 		return Storm, true
 	case ReachableQuorum:
 		return Lossy, true
+	case ReaderOverwrites, WriterOverReaders, ReaderNotRaising, MarkerOwnTTL, ReaderOthersTTL, ReadersCounted:
+		return Readers, true
+	case ReaderUnadmitted:
+		return Servers, true
 	case HalfGranted, EachOwnCounter, ConfirmSome, HalfReleased:
 		return Sets, true
 	}
 	return 0, false
 }
+
+// reads reports whether it is of a step of readers.
+func (m Mutation) reads() bool { return ofReaders[m] }
 
 // Within is the number of worlds in which the mutation is to be found.
 func (m Mutation) Within() int {
@@ -153,6 +176,8 @@ func (m Mutation) Survives() string {
 		return "no command is executed twice; and one that is takes the key for another's, so that the attempt fails and is undone"
 	case ConfirmSome:
 		return "a node must lose one name of a lock and keep the others, which have the same TTL: the model finds it"
+	case ConfirmByMember:
+		return "no command is executed twice: an entry that has ended does not come back before the token is stored; the model finds it"
 	case CounterUnbounded:
 		return "the client refuses what the script lets through: they are found together, as a breach"
 	}
@@ -220,6 +245,21 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	ConfirmSome:      {"confirm_all.lua", `  if seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3] then`, `  if i == 1 and (seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3]) then`},
 	HalfReleased:     {"release_all.lua", `  if seen[i] == ARGV[1] then`, `  if i == 1 and seen[i] == ARGV[1] then`},
 	CounterUnbounded: {"acquire.lua", `if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then`, `if false then`},
+
+	ReaderOverwrites:  {"acquire_shared.lua", `if seen[1] and not under and (seen[1] ~= from or from == '') then`, `if false then`},
+	WriterOverReaders: {"acquire.lua", `if seen[1] and seen[1] ~= from then`, `if seen[1] and seen[1] ~= from and string.sub(seen[1], 1, 16) ~= 'redlatch:shared ' then`},
+	ReaderNotRaising:  {"acquire_shared.lua", `counter = math.max(counter, tonumber(seen[2]) + 1)`, `counter = tonumber(seen[2])`},
+	ConfirmByMember:   {"confirm_shared.lua", `if not under or under > tonumber(ARGV[3]) or`, `if not under or`},
+	MarkerOwnTTL:      {"readers.lua", `redis.call('PEXPIRE', key, ttl, 'GT')`, `redis.call('PEXPIRE', key, ttl)`},
+	ReaderOthersTTL:   {"readers.lua", `math.max(ends(readers, id), now + ttl), id)`, `math.max(ends(readers, id), now + math.max(ttl, redis.call('PTTL', key))), id)`},
+	ReadersCounted:    {"release_shared.lua", `redis.call('ZREM', readers, ARGV[1])`, `redis.call('ZREM', readers, redis.call('ZRANGE', readers, 0, 0)[1])`},
+	ReaderUnadmitted:  {"acquire_shared.lua", `if not admitted(KEYS[3], seen[3], ARGV[7], time) then`, `if false then`},
+}
+
+// ofReaders are the mutations of a step of readers.
+var ofReaders = map[Mutation]bool{
+	ReaderOverwrites: true, WriterOverReaders: true, ReaderNotRaising: true, ConfirmByMember: true,
+	MarkerOwnTTL: true, ReaderOthersTTL: true, ReadersCounted: true, ReaderUnadmitted: true,
 }
 
 // edit returns what the mutation does to the text of a script that a server is sent, nil

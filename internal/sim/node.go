@@ -214,7 +214,7 @@ func (n *Node) execute(s *stream, r *request) {
 			reply, err = n.executeApart(s, r)
 		}
 	} else {
-		before := n.holder(r, step)
+		before := n.holders(r, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
 			n.handed(r, step, before, reply, err)

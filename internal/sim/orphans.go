@@ -41,13 +41,11 @@ func (w *World) Orphans(names []string, longest time.Duration) []string {
 			continue
 		}
 		for _, name := range names {
-			id, ok := n.server.Value(name)
-			if !ok || w.late[id] {
-				continue
-			}
-			over, ok := w.over(id)
-			if since := w.Now() - max(over, n.prolonged[id]); ok && since > longest {
-				found = append(found, n.Name+" has "+name+" of "+labelOf(id)+", for "+since.String()+" longer than it is of use")
+			for _, id := range n.holdersOf(name).ids() {
+				over, ok := w.over(id)
+				if since := w.Now() - max(over, n.prolonged[id]); ok && !w.late[id] && since > longest {
+					found = append(found, n.Name+" has "+name+" of "+labelOf(id)+", for "+since.String()+" longer than it is of use")
+				}
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func (n *Node) Delete(name string) {
 	w.History.Add(n.Name, "from outside: DEL %q", name)
 	w.Judge.excuse(name)
 	n.disturb(w.Now())
-	before := n.holderOf(name)
+	before := n.holdersOf(name)
 	n.command("DEL", name)
 	n.touched(name, before)
 }
@@ -104,7 +104,7 @@ func (w *World) Foreign(name string, ttl, d time.Duration) {
 	var on []*Node
 	admitted := 0
 	for _, n := range w.nodes {
-		before := n.holderOf(name)
+		before := n.holdersOf(name)
 		if n.command("SET", name, id, "PX", strconv.FormatInt(ttl.Milliseconds(), 10), "NX") {
 			on = append(on, n)
 			if n.admitted() {
@@ -118,7 +118,7 @@ func (w *World) Foreign(name string, ttl, d time.Duration) {
 		for _, n := range on {
 			if n.holderOf(name) == id {
 				n.command("DEL", name)
-				n.touched(name, id)
+				n.touched(name, holders{value: id})
 			}
 		}
 	}
@@ -149,10 +149,10 @@ func (n *Node) holderOf(name string) string {
 }
 
 // touched notes what became of the lock's key by somebody from outside.
-func (n *Node) touched(name, before string) {
+func (n *Node) touched(name string, before holders) {
 	if n.server == nil {
 		return
 	}
 	n.occupy(name)
-	n.follow(name, []string{"outside", ""}, before, n.holderOf(name))
+	n.follow(name, []string{"outside", ""}, before, n.holdersOf(name))
 }

@@ -29,9 +29,10 @@ const (
 	Silent                   // nodes cannot be reached when they have just told a waiter that it is its turn
 	Replaced                 // hosts stand still, their masters are replaced, and answer when they go on
 	Sets                     // most calls are for several names at once, in a storm
+	Readers                  // most calls are readers', in a storm
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets", "readers"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -56,6 +57,8 @@ type Plan struct {
 	// Abandon is how many of a hundred locks that nobody extends are left to run out, and Patient how
 	// many of a hundred calls wait for as long as a quarantine.
 	Abandon, Patient int
+	// Reads is how many of a hundred calls are a reader's.
+	Reads int
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
@@ -81,8 +84,8 @@ func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
 	p := &Plan{world: w, rng: r, Brief: 30, Abandon: 15, Patient: 10, burst: make(chan struct{})}
 	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
-	if lot := w.Rand("weather").IntN(20); lot < 3 { // which leaves the worlds of the others as they are
-		p.Weather = []Weather{Silent, Replaced, Sets}[lot]
+	if lot := w.Rand("weather").IntN(20); lot < 4 { // which leaves the worlds of the others as they are
+		p.Weather = []Weather{Silent, Replaced, Sets, Readers}[lot]
 	}
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
@@ -102,6 +105,13 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	if p.Weather == Sets {
 		p.Names, p.Brief = []string{"lock-a", "lock-b", "lock-c"}, 60
+	}
+	if p.Weather == Readers {
+		p.Names, p.Brief = p.Names[:min(2, len(p.Names))], 60
+		p.Workers++
+	}
+	if p.Weather == Readers || w.Mutation.reads() {
+		p.Reads = 65
 	}
 	p.MaxTTL = between(r, 2*time.Second, 8*time.Second).Truncate(time.Millisecond)
 	if p.Weather == Outlaw || p.Weather == Replaced {
@@ -218,7 +228,7 @@ func NewPlan(w *World, weather string) *Plan {
 			networks[i].Delay = between(r, like.Delay/2, 2*like.Delay)
 		}
 		m := w.NewMachine(rate(-1), off, networks)
-		if p.Weather == Stalls || p.Weather == Storm {
+		if p.Weather == Stalls || p.Weather == Storm || p.Weather == Readers {
 			m.Stalls(0.02*r.Float64(), between(r, p.NodeTimeout/10, p.TTL))
 		}
 	}

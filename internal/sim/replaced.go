@@ -79,9 +79,9 @@ func (n *Node) votes() bool {
 // so, whatever the one has that took its place. The caller holds world.mu.
 func (w *World) lostOn(old *server.Server) {
 	for name, traces := range w.current {
-		id, _ := old.Value(name)
+		there := holdersIn(old.Data(), name, old.Clock())
 		for _, t := range traces {
-			t.broken = t.broken || t.id != id
+			t.broken = t.broken || !there.has(t.id)
 		}
 	}
 }

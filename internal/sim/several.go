@@ -63,11 +63,11 @@ func apart(args []string) (commands [][]string) {
 // executeApart runs a command that puts several steps together, and has each that was
 // executed judged. The caller holds world.mu.
 func (n *Node) executeApart(s *stream, r *request) (driver.Reply, error) {
-	ones, befores := make([]*request, len(r.steps)), make([]string, len(r.steps))
+	ones, befores := make([]*request, len(r.steps)), make([]holders, len(r.steps))
 	for i, args := range r.steps {
 		ones[i] = newRequest(args)
 		ones[i].sent = r.sent
-		befores[i] = n.holder(ones[i], ones[i].step)
+		befores[i] = n.holders(ones[i], ones[i].step)
 	}
 	reply, err := n.server.Exec(r.args)
 	for i, one := range ones {

@@ -22,6 +22,7 @@ var (
 	simFor    = flag.Duration("sim.for", 0, "TestSim: go on with new worlds for so long")
 	simFirst  = flag.Uint64("sim.first", 1, "TestSim: the first seed")
 	simSky    = flag.String("sim.weather", "", "TestSim: the weather by its name in package sim, not drawn")
+	simReads  = flag.Int("sim.reads", 0, "TestSim: how many of a hundred calls are a reader's, 0 for as many as drawn")
 	simFail   = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
 	simBreak  = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
 	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
@@ -58,6 +59,9 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		}
 		w := sim.New(seed, m)
 		clients := &simClients{world: w, plan: sim.NewPlan(w, *simSky)}
+		if *simReads > 0 {
+			clients.plan.Reads = *simReads
+		}
 		if *simStand {
 			defer w.Anywhere(clients.plan)()
 		}

@@ -46,22 +46,22 @@ func together(args []string) (commands [][]string) {
 // executeTogether runs a command that does the steps of several locks, and has each judged. The caller
 // holds world.mu.
 func (n *Node) executeTogether(s *stream, r *request) (driver.Reply, error) {
-	ones, befores := make([]*request, len(r.steps)), make([]string, len(r.steps))
+	ones, befores := make([]*request, len(r.steps)), make([]holders, len(r.steps))
 	for i, args := range r.steps {
 		ones[i] = newRequest(args)
 		ones[i].sent = r.sent
-		befores[i] = n.holder(ones[i], ones[i].step)
+		befores[i] = n.holders(ones[i], ones[i].step)
 	}
 	id := ones[0].step[1]
 	reply, err := n.server.Exec(r.args)
 	yes := granted(reply)
-	all := !slices.ContainsFunc(befores, func(before string) bool { return before != id })
+	all := !slices.ContainsFunc(befores, func(before holders) bool { return !before.has(id) })
 	if ones[0].step[0] == release && err == nil && yes != all {
-		n.world.Judge.Condemn("a release says what it found: on %s, %s is told %t of all its names, and the node had %q", n.Name, id, yes, befores)
+		n.world.Judge.Condemn("a release says what it found: on %s, %s is told %t of all its names, and the node had %v", n.Name, id, yes, befores)
 	}
 	for i, one := range ones {
 		did := driver.Reply{Kind: driver.Int}
-		if yes || one.step[0] == release && befores[i] == id {
+		if yes || one.step[0] == release && befores[i].has(id) {
 			did.Int = 1
 		}
 		n.handed(one, one.step, befores[i], did, err)

@@ -30,15 +30,15 @@ const (
 	given                   // the holder released it, or left it to another, who took it
 )
 
-// follow takes in that a step has been run on n, where before was the holder of name,
-// and after is. The caller holds world.mu.
-func (n *Node) follow(name string, step []string, before, after string) {
+// follow takes in that a step has been run on n, where before were the holders of name,
+// and after are. The caller holds world.mu.
+func (n *Node) follow(name string, step []string, before, after holders) {
 	w := n.world
-	if after == step[1] {
-		t := w.traces[after]
+	if id := step[1]; after.has(id) {
+		t := w.traces[id]
 		if t == nil {
-			t = &trace{id: after, on: make([]presence, len(w.nodes))}
-			w.traces[after] = t
+			t = &trace{id: id, on: make([]presence, len(w.nodes))}
+			w.traces[id] = t
 		}
 		if !slices.Contains(w.current[name], t) {
 			w.current[name] = append(w.current[name], t)
@@ -53,8 +53,8 @@ func (n *Node) follow(name string, step []string, before, after string) {
 }
 
 // stepped takes in what a step has done to the record on node i.
-func (t *trace) stepped(i int, step []string, before, after string) {
-	was, is := before == t.id, after == t.id
+func (t *trace) stepped(i int, step []string, before, after holders) {
+	was, is := before.has(t.id), after.has(t.id)
 	own := step[1] == t.id
 	taken := step[0] == script.Acquire && len(step) > 8 && step[8] == t.id // by one to whom it was left
 	switch p := &t.on[i]; {
@@ -67,13 +67,13 @@ func (t *trace) stepped(i int, step []string, before, after string) {
 	}
 }
 
-// look finds out what the nodes have by now of name. holder has it on node at.
-func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
+// look finds out what the nodes have by now of name. On node at these have it.
+func (t *trace) look(nodes []*Node, name string, at *Node, there holders) {
 	having := 0
 	for i, n := range nodes {
 		has := n.has(name, t.id)
 		if n == at {
-			has = holder == t.id
+			has = there.has(t.id)
 		}
 		if t.on[i] == present && !has {
 			t.on[i] = gone
@@ -90,12 +90,7 @@ func (t *trace) look(nodes []*Node, name string, at *Node, holder string) {
 // has reports whether id has the record of name on the node, or will have when it is up
 // again.
 func (n *Node) has(name, id string) bool {
-	if n.server != nil {
-		holder, ok := n.server.Value(name)
-		return ok && holder == id
-	}
-	holder, ok := n.disk.data.Value(name, n.clock())
-	return ok && holder == id
+	return n.holdersOf(name).has(id)
 }
 
 // clock is the node's wall clock.
@@ -121,7 +116,7 @@ func (w *World) lost(name, id string, m *Machine, since, validity time.Duration)
 	if t == nil {
 		return true, 0
 	}
-	t.look(w.nodes, name, nil, "")
+	t.look(w.nodes, name, nil, holders{})
 	for i, p := range m.paths {
 		// The library tries each twelfth, from the first third on.
 		if t.on[i] == present && (p.troubled() == 0 || p.troubled() < since) && p.quick(min(validity/24, w.Judge.NodeTimeout/2)) {

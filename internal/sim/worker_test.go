@@ -70,6 +70,8 @@ func (w *simWorker) work(over <-chan struct{}) {
 			w.acquireTogether()
 		case plan.Weather == sim.Sets && chance < 70:
 			w.acquireSet(over)
+		case chance >= 10 && chance < 10+plan.Reads:
+			w.acquireShared(over)
 		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw && plan.Weather != sim.Replaced:
 			w.operate() // not where clocks are so far apart that tokens rest on the whole quarantine
 		case chance < 7: // idle for longer than all that is kept of it

@@ -129,9 +129,10 @@ func (w *World) LeftBehind(names []string) []string {
 	var found []string
 	for _, n := range w.nodes {
 		for _, name := range names {
-			id, ok := n.server.Value(name)
-			if ok && !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && !n.restored.Has(name, id) {
-				found = append(found, n.Name+" has "+name+" of "+labelOf(id))
+			for _, id := range n.holdersOf(name).ids() {
+				if !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && !n.cameUpWith(name, id) {
+					found = append(found, n.Name+" has "+name+" of "+labelOf(id))
+				}
 			}
 		}
 	}

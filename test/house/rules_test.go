@@ -40,8 +40,8 @@ var (
 	mutationNames = regexp.MustCompile(`(?m)^\t([A-Z]\w+) +// .+$`)
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
-	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token|permits)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
-	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME"}
+	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token|shared|shared_token|shared_queue|permits)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
+	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME", "MAX", "READERS", "TTL", "TTL_OF_LAST", "MORTAL", "WHOLE"}
 )
 
 // parseRules reads the page's tables.

@@ -80,8 +80,8 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// Several names of one slot are one lock, also beside their waiters; those of several slots are refused
-// before anything is sent.
+// Several names of one slot are one lock, also beside their waiters, and readers have one together; names
+// of several slots are refused before anything is sent.
 func TestClusterSeveralNames(t *testing.T) {
 	t.Parallel()
 	servers := redistest.NewCluster(t, 3)
@@ -106,6 +106,20 @@ func TestClusterSeveralNames(t *testing.T) {
 	locktest.Unlock(t, lock)
 	if o := <-next; o.Err != nil || o.Lock.Token() <= lock.Token() {
 		t.Errorf("who waits: %+v", o)
+	} else {
+		locktest.Unlock(t, o.Lock)
+	}
+	readers := []*redlatch.Lock{locktest.TryLock(t, holder, first, redlatch.WithShared()), locktest.TryLock(t, other, first, redlatch.WithShared())}
+	if _, err := locktest.TryInTime(t, other, first); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("beside readers: %v", err)
+	}
+	writer := locktest.LockIn(locktest.Within(t, locktest.Patience), other, first)
+	for _, reader := range readers {
+		locktest.Extend(t, reader, conf.TTL)
+		locktest.Unlock(t, reader)
+	}
+	if o := <-writer; o.Err != nil || o.Lock.Token() <= readers[1].Token() {
+		t.Errorf("the writer: %+v", o)
 	} else {
 		locktest.Unlock(t, o.Lock)
 	}

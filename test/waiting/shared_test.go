@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -31,12 +32,14 @@ func queuedAs(t *testing.T, nodes []*redistest.Server, name string, readers bool
 // With readers always in, a writer waits for those who came before it: of those who come when it is in
 // the queue none goes in first.
 func TestReadersLetAWriterIn(t *testing.T) {
-	for _, n := range []int{1, 3, 5} {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+	for n, delay := range map[int]time.Duration{1: 0, 3: 5 * time.Millisecond, 5: 0} {
+		t.Run(fmt.Sprintf("N=%d arbiter late by %v", n, delay), func(t *testing.T) {
 			t.Parallel()
 			const clients, callers, writes = 3, 10, 15
 			nodes := locktest.Shared(t, n)
-			c := locktest.Config(redistest.URLs(nodes)...)
+			proxies := redistest.Proxies(t, nodes)
+			c := locktest.Config(locktest.ProxyURLs(proxies)...)
+			slowDownArbiter(t, nodes, proxies, c, delay)
 			ctx, stop := context.WithCancel(t.Context())
 			gate := &locktest.Readers{T: t}
 			var queued atomic.Int64 // the number of the writer that is in the queue
@@ -91,6 +94,13 @@ func TestReadersLetAWriterIn(t *testing.T) {
 			}
 			stop()
 			all.Wait()
+			for _, s := range nodes {
+				for i, key := range append(node.SideKeys(t.Name()), t.Name()) {
+					if i > 0 { // but for the counter
+						locktest.Await(t, key+" is gone", func() bool { return locktest.Do(t, s, "EXISTS", key) == int64(0) })
+					}
+				}
+			}
 			t.Logf("%d readers, %d together, passed %d of %d writers", reads.Load(), gate.Together(), passed.Load(), writes)
 			// Over several nodes one who has not heard that others wait may be let in by a quorum without the
 			// arbiter, where that is late.
@@ -99,6 +109,20 @@ func TestReadersLetAWriterIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowDownArbiter has the replies of the node that keeps the queue for the test's name come later.
+func slowDownArbiter(t *testing.T, nodes []*redistest.Server, proxies []*redistest.Proxy, c redlatch.Config, by time.Duration) {
+	client := locktest.Open(t, c)
+	lock := locktest.TryLock(t, client, t.Name())
+	ctx, cancel := context.WithCancel(t.Context())
+	next := locktest.LockIn(ctx, client, t.Name())
+	other := locktest.LockIn(ctx, locktest.Open(t, c), t.Name())
+	proxies[awaitQueued(t, nodes, t.Name(), 1)].Delay(redistest.Replies, by, 0)
+	cancel()
+	<-next
+	<-other
+	locktest.Unlock(t, lock)
 }
 
 // With writers always waiting, a reader waits for one of them: who holds when it comes, or is woken up.

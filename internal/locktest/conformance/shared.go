@@ -271,6 +271,7 @@ func readersRefused(t *testing.T, s Stage) {
 		"a writer inside a reader": locktest.ErrorOf(client.Lock(inside, t.Name())),
 		"WithoutQueue":             locktest.ErrorOf(client.RLock(t.Context(), t.Name(), redlatch.WithoutQueue())),
 		"WithAlso":                 locktest.ErrorOf(client.RLock(t.Context(), t.Name(), redlatch.WithAlso("another"))),
+		"WithPermits":              locktest.ErrorOf(client.RLock(t.Context(), t.Name(), redlatch.WithPermits(2))),
 		"LockAll":                  locktest.ErrorOf(client.LockAll(t.Context(), []string{t.Name()}, shared)),
 		"Campaign":                 client.Campaign(t.Context(), t.Name(), func(context.Context) error { return nil }, shared),
 	} {

@@ -42,8 +42,9 @@ func (e Engine) NoMeaning(t *testing.T) {
 	held := Lock(t, client, "name")
 	_, take := oneshot.New(client).Take(t.Context(), "name", "id", TTL)
 	_, several := client.LockAll(t.Context(), []string{"one", "two"})
+	_, reader := client.RLock(t.Context(), "one")
 	for name, err := range map[string]error{
-		"Take": take, "LockAll": several, "Admit": client.Admit(t.Context(), e.Common(t)[0]),
+		"Take": take, "LockAll": several, "RLock": reader, "Admit": client.Admit(t.Context(), e.Common(t)[0]),
 	} {
 		if !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -50,6 +50,22 @@ func (d Data) Value(key string, at time.Time) (string, bool) {
 	return e.value, ok && e.kind == stringValue
 }
 
+// Scores are the members of the sorted set at key, with their scores, at that time.
+func (d Data) Scores(key string, at time.Time) map[string]float64 {
+	e, ok := d.live(key, at.UnixMilli())
+	if !ok || e.kind != sortedSet {
+		return nil
+	}
+	scores := make(map[string]float64, len(e.members))
+	for _, m := range e.members {
+		scores[m.name] = m.score
+	}
+	return scores
+}
+
+// Expires is when the key expires, long ago for one that is not there or does not.
+func (d Data) Expires(key string) time.Time { return time.UnixMilli(d[key].expires) }
+
 // Has reports whether key has that string, expired or not.
 func (d Data) Has(key, value string) bool {
 	e, ok := d[key]

@@ -100,7 +100,10 @@ func (s *Server) Has(key string) bool {
 
 // Expires is when the key expires by the server's clock, long ago for one that is not there
 // or does not.
-func (s *Server) Expires(key string) time.Time { return time.UnixMilli(s.data[key].expires) }
+func (s *Server) Expires(key string) time.Time { return s.data.Expires(key) }
+
+// Data is what the server has now. It does not change it.
+func (s *Server) Data() Data { return s.data }
 
 // Endless lists the keys that do not expire, in order.
 func (s *Server) Endless() []string {
