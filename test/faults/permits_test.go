@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,8 +142,8 @@ func TestSlotStepExecutedTwice(t *testing.T) {
 	})
 }
 
-// The reply of the node that chooses the slot is lost: another chooses, where there is one, and what the
-// first has given away is taken back, whichever slot it was. So it is with the reply to the release.
+// The replies of the nodes that choose the slot are lost: what they have given away is taken back,
+// whichever slot it was. So it is with the reply to the release.
 func TestRepliesOfPermitsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -167,23 +166,14 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 					}
 				}
 				lose("slot", n)
-				lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(3))
+				// The TTL does not end it while it is waited for.
+				lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(3), redlatch.WithTTL(30*time.Second))
 				if lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("held %t, %v", lock != nil, err)
 				}
 				found()
 				awaitNoPermits(t, nodes, name, 3)
-				before := counts(wires, "slot")
 				lock = locktest.TryLock(t, client, name, redlatch.WithPermits(3))
-				if n > 1 {
-					locktest.Unlock(t, lock)
-					arbiter := slices.IndexFunc(wires, func(w *locktest.Wire) bool { return w.Count("slot") > before[w] })
-					wires[arbiter].Lose("slot", how)
-					lock = locktest.TryLock(t, client, name, redlatch.WithPermits(3))
-					found()
-					others := slices.Delete(slices.Clone(nodes), arbiter, arbiter+1)
-					locktest.AwaitValue(t, others[0], locktest.SlotKey(name, lock.Slot()), locktest.Value(t, others[1], locktest.SlotKey(name, lock.Slot())))
-				}
 				lose("release-slot", n/2+1)
 				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("unlock: %v", err)
@@ -196,14 +186,6 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-func counts(wires []*locktest.Wire, step string) map[*locktest.Wire]int {
-	of := make(map[*locktest.Wire]int)
-	for _, w := range wires {
-		of[w] = w.Count(step)
-	}
-	return of
 }
 
 // What holders that are killed have held is free after their TTL, for all who wait, and not before.
