@@ -14,7 +14,7 @@ import (
 // undone, and no grant.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
-	keys = shared(shared(n.together(keys, args, r.With), args, r.Shared), args, r.Shared)
+	keys = shared(n.together(keys, args, r.With), args, r.Shared)
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := granted(reply, ofAnotherKind(err))
 	switch {
