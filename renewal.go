@@ -62,7 +62,10 @@ func (l *Lock) tick() {
 	case lost:
 		l.afterLoss(now)
 	default: // an extension has come just before its end
-		l.ring(0)
+		l.mu.Lock()
+		next := l.nextTick(now)
+		l.mu.Unlock()
+		l.ring(next)
 	}
 }
 
