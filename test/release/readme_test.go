@@ -28,6 +28,9 @@ var said = map[string]struct {
 	"export REDLATCH_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3": {`^$`, 0},
 	"redlatch admit --all":                                {`(?m)(^redlatch: 127.* votes\n?){3}$`, 0},
 	"redlatch run --wait 0 nightly-report -- ./report.sh": {`^the report$`, 3},
+	"redlatch run stock payment -- ./settle.sh":           {`^stock\npayment$`, 0},
+	"redlatch run --shared shop -- ./read.sh":             {`^shop$`, 0},
+	"redlatch run --permits 4 pool -- ./fetch.sh":         {`^slot [0-3]$`, 0},
 	"h=$(redlatch lock --keep job)":                       {`^$`, 0},
 	"redlatch show job":                                   {`held by .*:\d+ since`, 0},
 	"redlatch list":                                       {`(?m)^job +.*of 3$`, 0},
@@ -62,9 +65,14 @@ func TestReadme(t *testing.T) {
 	user, bin := t.TempDir(), t.TempDir()
 	o.env = append(o.env, "GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	write(t, filepath.Join(user, "go.mod"), "module example.com/user\n\ngo 1.26\n")
-	write(t, filepath.Join(user, "report.sh"), "#!/bin/sh\necho the report\nexit 3\n")
-	if err := os.Chmod(filepath.Join(user, "report.sh"), 0o755); err != nil {
-		t.Fatal(err)
+	for name, does := range map[string]string{
+		"report": "echo the report\nexit 3", "settle": `echo "$REDLATCH_NAMES"`, "read": `echo "$REDLATCH_NAME"`, "fetch": `echo "slot $REDLATCH_SLOT"`,
+	} {
+		path := filepath.Join(user, name+".sh")
+		write(t, path, "#!/bin/sh\n"+does+"\n")
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	commands := runBlocks(t, o, user)
 	for command := range said {
