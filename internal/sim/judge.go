@@ -212,7 +212,10 @@ func (h *Holding) Ended() {
 }
 
 // runOut reports whether the lock counts as lost by the clock. The caller holds judge.mu.
-func (h *Holding) runOut() bool { return h.machine.clock.Now().Reached(h.lease.End()) }
+func (h *Holding) runOut() bool {
+	end := h.lease.End() // which waits for a goroutine that stands still while it holds a mutex
+	return h.machine.clock.Now().Reached(end)
+}
 
 // Lost tells that the holder is told that it lost the lock, at this moment, or by the call
 // that gave it up. That is to be true: the lock had run out by the machine's own clocks, or
