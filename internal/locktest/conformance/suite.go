@@ -5,6 +5,8 @@ package conformance
 import (
 	"context"
 	"iter"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +119,12 @@ func Tests() []Test {
 		{"permits/without the queue", permitsWithoutQueue},
 		{"permits/refused", permitsRefused},
 	}
+}
+
+// OfMutex reports whether the test is of one name that has one holder, which is what every engine locks.
+func (t Test) OfMutex() bool {
+	of, _, _ := strings.Cut(t.Name, "/")
+	return !slices.Contains([]string{"several", "shared", "permits"}, of)
 }
 
 // awaitGone waits until no node has anything at the key.
