@@ -45,6 +45,11 @@ func (m *Memory) Enter(ctx context.Context, resource string, token uint64) error
 // context.Cause(ctx), and fn has not run. ctx is not looked at while fn runs. A fn that enters its own resource again
 // waits for itself. Other errors: a *StaleError ([ErrStale]) or [ErrInvalid], and fn has not run.
 func (m *Memory) Do(ctx context.Context, resource string, token uint64, fn func() error) error {
+	return m.access(ctx, resource, token, false, fn)
+}
+
+// access is Do, or DoShared for a reader.
+func (m *Memory) access(ctx context.Context, resource string, token uint64, reads bool, fn func() error) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
@@ -54,38 +59,43 @@ func (m *Memory) Do(ctx context.Context, resource string, token uint64, fn func(
 	if ctx.Err() != nil {
 		return fmt.Errorf("fence: entering %q: %w", resource, context.Cause(ctx))
 	}
-	c, err := m.join(resource, token)
+	c, err := m.join(resource, token, reads)
 	if err != nil {
 		return err
 	}
 	defer m.leave(resource, c)
 
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("fence: waiting for an earlier access to %q to end: %w", resource, context.Cause(ctx))
+	enter, leave := c.takeTurn, c.giveTurn
+	if reads {
+		enter, leave = c.enterRoom, c.leaveRoom
 	}
-	defer func() { <-c.turn }()
+	if err := enter(ctx); err != nil {
+		return fmt.Errorf("fence: waiting for an earlier access to %q to end: %w", resource, err)
+	}
+	defer leave()
 
 	// A larger token may have been announced while this call stood in line. Its holder waits behind us, so it would see
 	// our write, but to refuse is what the guard has promised from that moment on.
-	if err := m.compare(resource, c, token); err != nil {
+	if err := m.compare(resource, c, token, reads); err != nil {
 		return err
 	}
 	return fn()
 }
 
 // join announces the token and counts the caller in.
-func (m *Memory) join(resource string, token uint64) (*cell, error) {
+func (m *Memory) join(resource string, token uint64, reads bool) (*cell, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.cells[resource]
-	// rule: resource-refuses-smaller
-	if largest := m.largest(c); token < largest {
-		return nil, &StaleError{Resource: resource, Token: token, Largest: largest}
+	if least := m.least(c, reads); token < least {
+		return nil, &StaleError{Resource: resource, Token: token, Largest: least}
 	}
 	c = m.add(resource, c)
-	c.token, c.writer = token, token
+	if reads {
+		c.read(token)
+	} else {
+		c.token, c.writer = token, token
+	}
 	c.users++
 	return c, nil
 }
@@ -104,14 +114,26 @@ func (m *Memory) add(resource string, c *cell) *cell {
 }
 
 // compare refuses a token that has become too small.
-func (m *Memory) compare(resource string, c *cell, token uint64) error {
+func (m *Memory) compare(resource string, c *cell, token uint64, reads bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if largest := m.largest(c); token < largest {
-		return &StaleError{Resource: resource, Token: token, Largest: largest}
+	if least := m.least(c, reads); token < least {
+		return &StaleError{Resource: resource, Token: token, Largest: least}
 	}
 	return nil
 }
+
+// takeTurn waits for the cell's turn.
+func (c *cell) takeTurn(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *cell) giveTurn() { <-c.turn }
 
 // leave counts the caller out. A cell forgotten in the meantime goes with its last user, not before: a second cell for
 // the same resource would let two fns run at once.
@@ -122,12 +144,18 @@ func (m *Memory) leave(resource string, c *cell) {
 	m.drop(resource, c)
 }
 
-// largest returns the smallest token that is still accepted; m.mu is held, and c may be nil.
-func (m *Memory) largest(c *cell) uint64 {
-	if c == nil {
+// least returns the smallest token that is still accepted; m.mu is held, and c may be nil.
+func (m *Memory) least(c *cell, reads bool) uint64 {
+	switch {
+	case c == nil:
 		return m.floor
+	case reads:
+		// rule: resource-refuses-reader
+		return max(c.writer, m.floor)
+	default:
+		// rule: resource-refuses-smaller
+		return max(c.token, m.floor)
 	}
-	return max(c.token, m.floor)
 }
 
 // drop removes a cell that says no more than its absence would; m.mu is held.

@@ -1,9 +1,6 @@
 package fence
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // EnterShared announces a reader's token at resource, see [SharedStore]. It waits until a call of [Memory.Do] that is
 // running on resource has returned, and not for other readers.
@@ -15,66 +12,15 @@ func (m *Memory) EnterShared(ctx context.Context, resource string, token uint64)
 // The token counts from the moment of the call. Errors are those of Do; what a *StaleError names is then the largest
 // writer's token.
 func (m *Memory) DoShared(ctx context.Context, resource string, token uint64, fn func() error) error {
-	if err := checkContext(ctx); err != nil {
-		return err
-	}
-	if err := check(resource, token); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("fence: entering %q: %w", resource, context.Cause(ctx))
-	}
-	c, err := m.joinShared(resource, token)
-	if err != nil {
-		return err
-	}
-	defer m.leave(resource, c)
-
-	if err := c.enterRoom(ctx); err != nil {
-		return fmt.Errorf("fence: waiting for an earlier access to %q to end: %w", resource, err)
-	}
-	defer c.leaveRoom()
-
-	if err := m.compareShared(resource, c, token); err != nil { // as in Do
-		return err
-	}
-	return fn()
+	return m.access(ctx, resource, token, true, fn)
 }
 
-// joinShared announces the token and counts the caller in.
-func (m *Memory) joinShared(resource string, token uint64) (*cell, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.cells[resource]
-	if written := m.written(c); token < written {
-		return nil, &StaleError{Resource: resource, Token: token, Largest: written}
-	}
-	c = m.add(resource, c)
+// read announces a reader's token; Memory.mu is held.
+func (c *cell) read(token uint64) {
 	if c.room == nil {
 		c.room = make(chan struct{}, 1)
 	}
 	c.token = max(c.token, token)
-	c.users++
-	return c, nil
-}
-
-// compareShared refuses a reader's token that has become too small.
-func (m *Memory) compareShared(resource string, c *cell, token uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if written := m.written(c); token < written {
-		return &StaleError{Resource: resource, Token: token, Largest: written}
-	}
-	return nil
-}
-
-// written returns the smallest reader's token that is still accepted; m.mu is held, and c may be nil.
-func (m *Memory) written(c *cell) uint64 {
-	// rule: resource-refuses-reader
-	if c == nil {
-		return m.floor
-	}
-	return max(c.writer, m.floor)
 }
 
 // enterRoom takes the cell's turn, unless other readers have it. The one element of room is held for as long as that
@@ -87,10 +33,8 @@ func (c *cell) enterRoom(ctx context.Context) error {
 	}
 	defer func() { <-c.room }()
 	if c.readers == 0 {
-		select {
-		case c.turn <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := c.takeTurn(ctx); err != nil {
+			return err
 		}
 	}
 	c.readers++
@@ -102,7 +46,7 @@ func (c *cell) enterRoom(ctx context.Context) error {
 func (c *cell) leaveRoom() {
 	c.room <- struct{}{}
 	if c.readers--; c.readers == 0 {
-		<-c.turn
+		c.giveTurn()
 	}
 	<-c.room
 }
