@@ -1,6 +1,9 @@
 package redlatch
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // RLock acquires the lock name for reading: any number of readers hold it together, or one writer, who is
 // Lock, TryLock or another library's lock of that name. Each reader has a lock of its own, with its own
@@ -21,7 +24,7 @@ import "context"
 // WithoutQueue, WithAlso, Detach, and in ZooKeeper and etcd. Else errors, and what is left after one, are
 // those of Lock; Holder.Shared says that readers are in the way.
 func (c *Client) RLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
-	return c.lock(ctx, detached, name, true, append(options[:len(options):len(options)], WithShared()))
+	return c.lock(ctx, detached, name, true, append(slices.Clip(options), WithShared()))
 }
 
 // WithShared has the call lock as a reader: it makes TryLock, Do and TryDo what RLock is to Lock. TryLock

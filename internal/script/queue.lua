@@ -33,6 +33,21 @@ local function leave(key, next, waiter)
   return redis.call('ZREM', side(key, next, 'queue:'), waiter) == 1
 end
 
+-- quit is what a release does of the place of its attempt's waiter, if it was a waiter's: with a
+-- ticket of 0 it is given up, else kept. said is what next has.
+local function quit(key, next, said, waiter, ticket, now)
+  mend(side(key, next, 'queue:'))
+  mend(side(key, next, 'heartbeats:'))
+  if waiter and ticket == '0' then
+    leave(key, next, waiter)
+    if said == '=' .. waiter then
+      redis.call('SET', next, '-', 'PX', PATIENCE)
+    end
+  elseif waiter then
+    enqueue(key, next, waiter, ticket, now)
+  end
+end
+
 -- clock is what TIME has answered, in ms and in µs.
 local function clock(time)
   local microseconds = time[1] * 1000000 + time[2]
@@ -54,11 +69,15 @@ local function reads(who)
   return who and string.sub(who, 1, 2) == '-+'
 end
 
+-- marked reports whether a key that has this value is the readers'.
+local function marked(holder)
+  return string.sub(holder, 1, 16) == 'redlatch:shared '
+end
+
 -- free reports whether the key is for the first in the queue to take: nobody has it, or readers have
 -- and the first is one, too.
 local function free(key, next, holder)
-  return not holder or string.sub(holder, 1, 16) == 'redlatch:shared '
-    and reads(redis.call('ZRANGE', side(key, next, 'queue:'), 0, 0)[1])
+  return not holder or marked(holder) and reads(redis.call('ZRANGE', side(key, next, 'queue:'), 0, 0)[1])
 end
 
 -- wakeReaders wakes up the readers before the first writer, and reports whether there are any. Those

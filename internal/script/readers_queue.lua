@@ -18,7 +18,7 @@ end
 -- placeOf is the ticket of a reader who comes to the queue: before all where a writer has the
 -- key, else behind the first writer.
 local function placeOf(queue, holder)
-  if holder and string.sub(holder, 1, 16) ~= 'redlatch:shared ' then
+  if holder and not marked(holder) then
     return 1
   end
   for from = 0, 768, 256 do

@@ -23,16 +23,7 @@ for i = 1, #KEYS, 3 do
     gone = i
   end
   if said or waiter then
-    mend(side(key, next, 'queue:'))
-    mend(side(key, next, 'heartbeats:'))
-    if waiter and ticket == '0' then
-      leave(key, next, waiter)
-      if said == '=' .. waiter then
-        redis.call('SET', next, '-', 'PX', PATIENCE)
-      end
-    elseif waiter then
-      enqueue(key, next, waiter, ticket, now)
-    end
+    quit(key, next, said, waiter, ticket, now)
     if free(key, next, seen[i]) then
       woken = wake(key, next, said, now, nil, nil, true) or woken
     end

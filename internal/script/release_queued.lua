@@ -4,16 +4,7 @@ local key, next, ticket = KEYS[1], KEYS[3], ARGV[5]
 local woken
 if seen[2] or waiter then
   local now = clock(redis.call('TIME'))
-  mend(side(key, next, 'queue:'))
-  mend(side(key, next, 'heartbeats:'))
-  if waiter and ticket == '0' then
-    leave(key, next, waiter)
-    if seen[2] == '=' .. waiter then
-      redis.call('SET', next, '-', 'PX', PATIENCE)
-    end
-  elseif waiter then
-    enqueue(key, next, waiter, ticket, now)
-  end
+  quit(key, next, seen[2], waiter, ticket, now)
   if ours or free(key, next, seen[1]) then
     woken = wake(key, next, seen[2], now, nil, from, true)
   end

@@ -28,13 +28,7 @@ if till > 0 then
   end
 end
 if seen[2] or waiter then
-  mend(side(key, next, 'queue:'))
-  mend(side(key, next, 'heartbeats:'))
-  if waiter and ticket == '0' then
-    leave(key, next, waiter)
-  elseif waiter then
-    enqueue(key, next, waiter, ticket, now)
-  end
+  quit(key, next, seen[2], waiter, ticket, now)
   if free(key, next, seen[1]) then
     woken = wake(key, next, seen[2], now, nil, nil, true)
   end

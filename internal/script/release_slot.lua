@@ -24,17 +24,8 @@ if ours then
 end
 if said or waiter then
   local now = clock(redis.call('TIME'))
-  mend(side(key, next, 'queue:'))
-  mend(side(key, next, 'heartbeats:'))
   local turn = waiter and string.match(said or '', '^(%S+) %d+') == waiter
-  if waiter and ticket == '0' then
-    leave(key, next, waiter)
-    if said == '=' .. waiter then
-      redis.call('SET', next, '-', 'PX', PATIENCE)
-    end
-  elseif waiter then
-    enqueue(key, next, waiter, ticket, now)
-  end
+  quit(key, next, said, waiter, ticket, now)
   if ours or turn then
     wake(key, next, said, now, nil, nil, true)
   end

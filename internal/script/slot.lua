@@ -57,7 +57,7 @@ if who and who == waiter then
   leave(key, next, who)
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   if head and more then
-    -- One is woken up at a time: whoever takes a slot wakes up the next while another is free.
+    -- One is woken up at a time: who takes a slot wakes up the next while another is free.
     -- rule: wakes-next-while-free
     said = wake(key, next, nil, ms)
   elseif head then
