@@ -97,8 +97,15 @@ lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	go run $(REVIVE) -config revive.toml -set_exit_status ./...
 	go run $(MISSPELL) -error -i proces $$(git ls-files '*.go' '*.lua' '*.md' '*.pml' '*.sh' Makefile)
 
-bench: ## side by side with other libraries and with the floor
-	cd bench && go test -run=NONE -bench=. -benchtime=5x .
+# What contestants do in turns has rounds; what grows is measured once, as it takes long.
+BENCH := SideBySide|Distant|Degraded|Contention/./clients=16|Contention/./clients=1$$/callers=128|HandOff|Engines|GrowthNodes
+BENCH_ONCE := Growth(Names|Waiters|Clients)|Held/nodes=3/locks=(100|10000|100000)$$/alone
+bench: ## side by side with other libraries and with the floor, and what grows: docs/benchmarks.md; some 20 minutes of an idle machine
+	$(call needs,redis-server java etcd,redis-server redis-tools default-jre-headless libzookeeper-java etcd-server)
+	@figures=$$(mktemp) && trap 'rm -f $$figures' EXIT && set -x && cd bench && \
+	go test -run=NONE -bench='$(BENCH)' -benchtime=5x -timeout 0 . -figures=$$figures -write-costs && \
+	go test -run=NONE -bench='$(BENCH_ONCE)' -benchtime=1x -timeout 0 . -figures=$$figures && \
+	go run ./report -figures $$figures && cp $$figures ../docs/benchmarks/figures.jsonl
 
 engine-costs: ## what a lock costs by engine: the table of docs/engines.md
 	$(call needs,redis-server java etcd,redis-server redis-tools default-jre-headless libzookeeper-java etcd-server)
@@ -107,7 +114,9 @@ engine-costs: ## what a lock costs by engine: the table of docs/engines.md
 bench-once: ## every benchmark once, so that none rots
 	go test -run=NONE -bench=. -benchtime=1x ./internal/... ./test/...
 	cd goredis && go test -run=NONE -bench=. -benchtime=1x .
-	cd bench && go test -run=NONE -bench=. -benchtime=1x -short .
+	@figures=$$(mktemp -d) && trap 'rm -rf $$figures' EXIT && set -x && cd bench && \
+	go test -run=NONE -bench=. -benchtime=1x -short . -figures=$$figures/figures.jsonl && \
+	go run ./report -figures $$figures/figures.jsonl -docs $$figures
 
 # FUZZ is how long each fuzz test runs.
 FUZZ ?= 3s

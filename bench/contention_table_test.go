@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"testing"
 	"text/tabwriter"
 )
 
@@ -35,14 +36,16 @@ func middle(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// median is the middle one over all rounds.
-func (c *rivals) median(of func(j *outcome) float64) float64 {
-	var values []float64
+// inEach is what of says of each round.
+func (c *rivals) inEach(of func(j *outcome) float64) (values []float64) {
 	for _, j := range c.rounds {
 		values = append(values, of(j))
 	}
-	return middle(values)
+	return values
 }
+
+// median is the middle one over all rounds.
+func (c *rivals) median(of func(j *outcome) float64) float64 { return middle(c.inEach(of)) }
 
 // against is the middle one over all rounds of a ratio to other rivals in the
 // same round.
@@ -52,6 +55,16 @@ func (c *rivals) against(other *rivals, of func(j, other *outcome) float64) floa
 		values = append(values, of(j, other.rounds[i]))
 	}
 	return middle(values)
+}
+
+// recordContention notes all rounds as figures of b.
+func recordContention(b *testing.B, all []*rivals) {
+	b.Helper()
+	for _, c := range all {
+		for _, column := range contentionColumns {
+			record(b, c.name, column.title, c.inEach(column.of))
+		}
+	}
 }
 
 // writeContention prints what the rivals did, the first of which is compared with the others.

@@ -223,6 +223,7 @@ func BenchmarkContention(b *testing.B) {
 			}
 			writeContention(os.Stdout, fmt.Sprintf("%d nodes, %d clients, %d callers each, %d of %d rounds",
 				shape.nodes, shape.clients, shape.callers, counted, rounds), all)
+			recordContention(b, all)
 			for _, other := range all[1:] {
 				b.ReportMetric(all[0].against(other, xLocks), "x-"+other.name+"-rate")
 				b.ReportMetric(all[0].against(other, xHandOffs), "x-"+other.name+"-handoffs")

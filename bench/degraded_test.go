@@ -69,6 +69,7 @@ func degraded(b *testing.B, callers int) {
 
 	r := contest(b, entrants, callers, on)
 	r.write(os.Stdout, fmt.Sprintf("5 nodes, %d callers", callers))
+	r.record(b)
 	b.ReportMetric(r.median(1, xMedian), "stopped-x-up-median")
 	b.ReportMetric(r.median(3, xMedian), "slow-x-up-median")
 }

@@ -31,6 +31,7 @@ func distant(b *testing.B, nodes int) {
 	}
 	r := contest(b, enterAll(b, addrs), 1, on)
 	r.write(os.Stdout, fmt.Sprintf("%d nodes %v away, 1 caller", nodes, away))
+	r.record(b)
 	for k, name := range r.names[1:] {
 		b.ReportMetric(r.median(k+1, xMedian), name+"-x-floor-median")
 	}

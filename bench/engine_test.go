@@ -151,16 +151,17 @@ func compareEngines(b *testing.B, on *ensembles, cost cost) {
 	}
 	b.ReportMetric(0, "ns/op") // a round is as long as it was made
 	writeEngines(os.Stdout, cost.title, took)
-	var ratios, beside []float64
+	recordEngines(b, took)
+	var toRedlock, beside []float64
 	for k, e := range engines {
-		ratios = append(ratios, ratio(took[k], took[engineOf(redlock)]))
+		toRedlock = append(toRedlock, ratio(took[k], took[engineOf(redlock)]))
 		if e.redlatch != "" {
 			beside = append(beside, ratio(took[engineOf(e.redlatch)], took[k]))
 			b.ReportMetric(beside[len(beside)-1], "x-"+e.redlatch+"-library")
 		}
 	}
 	if *writeCosts {
-		if err := writeCost(cost.title, append(ratios, beside...)); err != nil {
+		if err := writeCost(cost.title, append(toRedlock, beside...)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -170,13 +171,29 @@ func engineOf(name string) int {
 	return slices.IndexFunc(engines, func(e engine) bool { return e.name == name })
 }
 
-// ratio is the middle one over all rounds.
-func ratio(took, other []time.Duration) float64 {
+// ratios are those of each round.
+func ratios(took, other []time.Duration) []float64 {
 	values := make([]float64, len(took))
 	for i := range took {
 		values[i] = float64(took[i]) / float64(other[i])
 	}
-	return middle(values)
+	return values
+}
+
+// ratio is the middle one over all rounds.
+func ratio(took, other []time.Duration) float64 { return middle(ratios(took, other)) }
+
+// recordEngines notes all rounds as figures of b.
+func recordEngines(b *testing.B, took [][]time.Duration) {
+	b.Helper()
+	for k, e := range engines {
+		each := make([]float64, len(took[k]))
+		for i, d := range took[k] {
+			each[i] = micro(d)
+		}
+		record(b, e.name, "µs", each)
+		record(b, e.name, "x Redlock", ratios(took[k], took[engineOf(redlock)]))
+	}
 }
 
 func writeEngines(to io.Writer, title string, took [][]time.Duration) {

@@ -80,6 +80,11 @@ func handOffs(b *testing.B, n int) {
 		b.Fatalf("%d of %d hand-offs of %s failed", failed[0], len(took[0]), all[0].name)
 	}
 
+	recordHandOffs(b, "PING of one node", trips, trips)
+	recordHandOffs(b, "PING of a quorum", quorums, trips)
+	for k, c := range all {
+		recordHandOffs(b, c.name, took[k], trips)
+	}
 	trip, quorum := quantileOf(trips, .5), quantileOf(quorums, .5)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\n%d nodes, hand-off to one waiter\tmedian µs\tp99 µs\tround trips\tx redlatch\t\n", n)
@@ -97,6 +102,19 @@ func handOffs(b *testing.B, n int) {
 	for k := 1; k < len(all); k++ {
 		b.ReportMetric(micro(quantileOf(took[0], .5))/micro(quantileOf(took[k], .5)), "x-"+all[k].name+"-median")
 	}
+}
+
+// recordHandOffs notes the medians of an iteration's hand-offs, in the order in which they were.
+func recordHandOffs(b *testing.B, row string, took, trips []time.Duration) {
+	b.Helper()
+	var medians, ratios []float64
+	trip := slices.Collect(slices.Chunk(trips, handOffsEach))
+	for i, each := range slices.Collect(slices.Chunk(took, handOffsEach)) {
+		median := micro(quantileOf(slices.Clone(each), .5))
+		medians, ratios = append(medians, median), append(ratios, median/micro(quantileOf(slices.Clone(trip[i]), .5)))
+	}
+	record(b, row, "median µs", medians)
+	record(b, row, "round trips", ratios)
 }
 
 // quantileOf sorts the durations.

@@ -47,14 +47,16 @@ func BenchmarkHeld(b *testing.B) {
 	}
 	for _, h := range cases {
 		b.Run(h.String(), func(b *testing.B) {
+			var g grid
 			for b.Loop() {
-				h.run(b)
+				h.run(b, &g)
 			}
+			g.write(b)
 		})
 	}
 }
 
-func (h held) run(b *testing.B) {
+func (h held) run(b *testing.B, g *grid) {
 	on := servers(b, h.nodes)
 	l, err := openRedlatchWith(redlatch.Config{TTL: 30 * time.Second, NoQuarantine: true, Deployment: fmt.Sprintf("held-%d", h.nodes)}, addresses(on))
 	if err != nil {
@@ -78,7 +80,8 @@ func (h held) run(b *testing.B) {
 		return
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "taking-s")
-	b.ReportMetric(float64(heapInUse()-heap)/float64(h.locks), "B/lock")
+	perLock := float64(heapInUse()-heap) / float64(h.locks)
+	b.ReportMetric(perLock, "B/lock")
 	up := on
 	if h.hung {
 		last := on[len(on)-1]
@@ -112,9 +115,14 @@ func (h held) run(b *testing.B) {
 			lost++
 		}
 	}
-	b.ReportMetric(100*cpu.Seconds()/lasted.Seconds(), "%client")
-	b.ReportMetric(100*(after.cpu-before.cpu).Seconds()/lasted.Seconds(), "%servers")
+	ours, all := 100*cpu.Seconds()/lasted.Seconds(), 100*(after.cpu-before.cpu).Seconds()/lasted.Seconds()
+	b.ReportMetric(ours, "%client")
+	b.ReportMetric(all, "%servers")
 	b.ReportMetric(float64(lost), "lost")
+	g.add("redlatch", "client, % of a processor", ours)
+	g.add("redlatch", "servers, % of a processor", all)
+	g.add("redlatch", "client's memory, B/lock", perLock)
+	g.add("redlatch", "lost", float64(lost))
 	b.ReportMetric(0, "ns/op")
 	atOnce(64, h.locks, func(i int) { locks[i].Unlock(context.WithoutCancel(b.Context())) })
 }

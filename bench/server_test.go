@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -22,9 +23,22 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	end, err := recording()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	code := m.Run()
 	for _, s := range shared.servers {
 		s.Close()
+	}
+	if code == 0 { // else the run has no end, and nothing is made of it
+		err = end()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 2
 	}
 	os.Exit(code)
 }

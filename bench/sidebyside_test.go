@@ -35,6 +35,7 @@ func sideBySide(b *testing.B, nodes, callers int) {
 	r := contest(b, entrants, callers, on)
 	r.sent = sent
 	r.write(os.Stdout, fmt.Sprintf("%d nodes, %d callers", nodes, callers))
+	r.record(b)
 	for k, name := range r.names[1:] {
 		b.ReportMetric(r.median(k+1, xMedian), name+"-x-floor-median")
 		b.ReportMetric(r.median(k+1, xRate), name+"-x-floor-rate")

@@ -3,7 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
-	"slices"
+	"testing"
 	"text/tabwriter"
 	"time"
 )
@@ -42,14 +42,18 @@ type result struct {
 	rounds [][]*sample
 }
 
-// median is the middle one over all rounds of what of says of contestant k.
-func (r *result) median(k int, of func(s, base *sample) float64) float64 {
+// each is what of says of contestant k in each round.
+func (r *result) each(k int, of func(s, base *sample) float64) []float64 {
 	values := make([]float64, len(r.rounds))
 	for i, round := range r.rounds {
 		values[i] = of(round[k], round[r.base[k]])
 	}
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return values
+}
+
+// median is the middle one over all rounds.
+func (r *result) median(k int, of func(s, base *sample) float64) float64 {
+	return middle(r.each(k, of))
 }
 
 func (r *result) failed(k int) (n int, err error) {
@@ -60,6 +64,21 @@ func (r *result) failed(k int) (n int, err error) {
 		}
 	}
 	return n, err
+}
+
+// record notes all rounds as figures of b.
+func (r *result) record(b *testing.B) {
+	b.Helper()
+	for k, name := range r.names {
+		for _, c := range columns {
+			record(b, name, c.title, r.each(k, c.of))
+		}
+		if r.sent != nil {
+			record(b, name, "sent", []float64{r.sent[k]})
+		}
+		n, _ := r.failed(k)
+		record(b, name, "failed", []float64{float64(n)})
+	}
 }
 
 func (r *result) write(to io.Writer, title string) {
