@@ -123,7 +123,7 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	case call.settings.shared:
 		err = c.waitqueue.WaitShared(ctx, call)
 	case call.several != nil:
-		err = c.waitqueue.WaitAll(ctx, call)
+		err = call.lockAll()
 	case call.permits != nil:
 		err = c.waitqueue.WaitPermit(ctx, call)
 	default:

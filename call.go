@@ -19,6 +19,8 @@ type call struct {
 	key     string
 	// several is nil unless the lock has several names: then key is that of one of them.
 	several *several
+	// whole is the call for several names that this one takes one of the names for, if it does.
+	whole *call
 	// permits is nil unless a permit is wanted: then key is that of the queue for all of them.
 	permits  *permits
 	settings settings
@@ -98,6 +100,11 @@ func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 	} else {
 		lease, votes = c.tryPermit(request)
 	}
+	return c.tried(request, lease, votes)
+}
+
+// tried is how the attempt for request ended, as the wait queue is told.
+func (c *call) tried(request vote.Acquire, lease *quorum.Lease, votes []vote.Answer) (*quorum.Lease, waitqueue.Failure) {
 	if lease != nil {
 		return lease, waitqueue.Failure{}
 	}
@@ -138,20 +145,20 @@ func (c *Client) pause(failure *QuorumError, try int) time.Duration {
 // Hold makes the call's lock held by lease, and has it renewed.
 func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client, l := c.client, &c.lock
-	client.counters.acquired.Add(1)
 	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c}
 	if c.settings.leading {
 		l.beginTerm()
 	}
 	c.acquired()
+	lease.Limit(c.settings.maxHold)
 	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.ttl/3))
 
 	client.observers.changed(c.key)
 	client.mu.Lock()
 	closed := client.closed
 	watch := false
-	if !closed {
+	if !closed && c.whole == nil {
 		client.held[l] = struct{}{}
 		watch, client.watching = !client.watching, true
 	}

@@ -29,13 +29,15 @@ type Client struct {
 	observers observers
 	engine    *quorum.Engine
 	waitqueue *waitqueue.Queue
+	// singly: who waits for several names takes them one by one at once.
+	singly bool
 	// renewals is nil where each lock is renewed by itself.
 	renewals renewer
 
 	// draw returns a random duration below d, which is positive.
 	draw func(d time.Duration) time.Duration
-	// random fills b with random bytes.
-	random   func(b []byte)
+	// random returns random bytes.
+	random   func() [16]byte
 	counters counters
 	// contacted is how many nodes have answered the first contact. patience is until when one that
 	// has not is waited for at all.
@@ -70,6 +72,8 @@ type member interface {
 	// Watch and Read say who has a key. Watch may have its next change told, before until ends.
 	Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool)
 	Read(ctx context.Context, key string) vote.Answer
+	// ReadAll is Read for many keys.
+	ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.Answer, vote.Answer)
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
 	// Reached reports whether it has ever answered: to one that has not, nothing was sent that
@@ -118,7 +122,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	for i, e := range endpoints {
 		names[i] = e.name
 	}
-	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{})}
+	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{}), singly: around.Singly}
 	c.opened = c.clock.Mono()
 	c.life, c.end = context.WithCancelCause(context.Background())
 	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)
@@ -162,7 +166,7 @@ func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 		s.Draw = randv2.N[time.Duration]
 	}
 	if s.Random == nil {
-		s.Random = func(b []byte) { rand.Read(b) }
+		s.Random = func() (b [16]byte) { rand.Read(b[:]); return b }
 	}
 	return s
 }

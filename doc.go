@@ -21,8 +21,8 @@
 // the lock long enough for machines whose clocks differ.
 //
 // Campaign runs a function for as long as it leads, without MaxHold, and again after a
-// loss; Observe tells others who holds a lock, and of each change. Held has the lock that
-// a ctx carries.
+// loss; Observe tells others who holds a lock, and of each change, and ObservePermits the same
+// of permits. Held has the lock that a ctx carries.
 //
 // # What is promised
 //
@@ -66,8 +66,8 @@
 //
 // LockAll acquires several names or none of them, as one lock with one token, so that those who
 // need the same things in another order do not wait for each other for ever. WithAlso makes
-// TryLock, Do and TryDo the same. It is not for many names that are in great demand: who
-// waits for them holds none, and can be passed by those who want one.
+// TryLock, Do and TryDo the same. Who waits for them is not starved by those who want one: where it
+// loses turn after turn it takes the names one by one, and others wait behind it meanwhile.
 //
 // # Readers
 //
@@ -150,8 +150,8 @@
 //	+client|tracking +client|caching +client|id +client|kill
 //
 // The last two are for one node alone. Beside these, Config.Replicas needs +wait, or +waitaof for
-// Fsync; a URL with a database number, +select; a Cluster, +cluster and +asking; List and Waiters,
-// +scan and +getrange; package oneshot with CommandsWatch, +watch, +unwatch, +multi and +exec.
+// Fsync; a URL with a database number, +select; a Cluster, +cluster, +asking, +spublish and +ssubscribe, and neither
+// +publish nor +subscribe; List and Waiters, +scan and +getrange; package oneshot with CommandsWatch, +watch, +unwatch, +multi and +exec.
 // Package doctor tells more with +config|get, +acl|whoami and +type.
 //
 // # Other packages

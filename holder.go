@@ -42,8 +42,7 @@ var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // appendSecret appends 128 random bits, as 26 characters.
 func (c *Client) appendSecret(text []byte) []byte {
-	var secret [16]byte
-	c.random(secret[:])
+	secret := c.random()
 	return secretText.AppendEncode(text, secret[:])
 }
 

@@ -89,7 +89,7 @@ const (
 // few nodes answered to tell who holds what; the locks are then those that these nodes
 // have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
-	return browse(ctx, config, true, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[listed]found, error) {
+	return browse(ctx, config, true, func(ctx context.Context, config Config, conn driver.Batcher) (map[listed]found, error) {
 		before, after, _ := strings.Cut(config.KeyTemplate, nameMark)
 		keys, locks := escapeGlob(before)+pattern+escapeGlob(after), make(map[listed]found)
 		err := scan(ctx, conn, keys, func(page []string) error {
@@ -119,7 +119,7 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 }
 
 // scan calls look with the keys that match, some at a time.
-func scan(ctx context.Context, conn *redisconn.Conn, match string, look func(keys []string) error) error {
+func scan(ctx context.Context, conn driver.Batcher, match string, look func(keys []string) error) error {
 	for cursor := "0"; ; {
 		reply, err := ask(ctx, conn, []string{"SCAN", cursor, "MATCH", match, "COUNT", strconv.Itoa(pageOfKeys), "TYPE", "string"})
 		if err != nil {
@@ -141,18 +141,24 @@ func scan(ctx context.Context, conn *redisconn.Conn, match string, look func(key
 	}
 }
 
-// Waiters returns the clients that are in the wait queue for the lock name, in their order.
-// Its errors are those of List. When a quorum has answered it waits a quarter as long again
+// Waiters returns the clients that are in the wait queue for the lock name, in their order, also in a
+// Cluster. Its errors are those of List. When a quorum has answered it waits a quarter as long again
 // for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
-	listed, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn *redisconn.Conn) (map[listed]found, error) {
+	lock, err := lookUp(ctx, config, name)
+	return lock.Waiting, err
+}
+
+// lookUp returns what there is of the lock name, the zero Listed for nothing.
+func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
+	all, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn driver.Batcher) (map[listed]found, error) {
 		locks := make(map[listed]found)
 		return locks, lookAt(ctx, conn, []place{placeOf(config, name)}, locks)
 	})
-	for _, lock := range listed {
-		return lock.Waiting, err
+	for _, lock := range all {
+		return lock, err
 	}
-	return nil, err
+	return Listed{}, err
 }
 
 // found is what one node has of a lock.
@@ -165,8 +171,9 @@ type found struct {
 }
 
 // browse has look done to each node and puts together what they found. Where a quorum has
-// answered it waits for the others a little, and for longer if it is to be thorough.
-func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, *redisconn.Conn) (map[listed]found, error)) ([]Listed, []NodeAnswer, error) {
+// answered it waits for the others a little, and for longer if it is to be thorough: then look goes
+// through all keys, and else asks for those of one name.
+func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, driver.Batcher) (map[listed]found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -187,11 +194,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	for i, e := range endpoints {
 		answers[i].Node, answers[i].Err = e.name, errNotInTime // until it has answered
 		go func() {
-			if e.cluster || e.attached != nil {
-				results <- result{i: i, err: driver.NotSent(errNotListed)}
-				return
-			}
-			conn, err := redisconn.New(e.options)
+			conn, err := e.dialToBrowse(thorough)
 			if err != nil {
 				results <- result{i: i, err: err}
 				return
@@ -234,6 +237,18 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 		return listed, answers, newQuorumError("list", "", answers)
 	}
 	return listed, answers, nil
+}
+
+// dialToBrowse connects to the node at e, which lists all its locks or says what there is of one name. A
+// Cluster's masters have some locks each.
+func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
+	switch {
+	case e.attached != nil, e.cluster && all:
+		return nil, driver.NotSent(errNotListed)
+	case e.cluster:
+		return redisconn.NewCluster(e.options), nil
+	}
+	return redisconn.New(e.options)
 }
 
 var (
@@ -285,7 +300,7 @@ func together(on []map[listed]found) []Listed {
 }
 
 // lookAt adds to locks what the node has at each of places that can be a lock.
-func lookAt(ctx context.Context, conn *redisconn.Conn, places []place, locks map[listed]found) error {
+func lookAt(ctx context.Context, conn driver.Batcher, places []place, locks map[listed]found) error {
 	if len(places) == 0 {
 		return nil
 	}
@@ -323,7 +338,7 @@ func lookAt(ctx context.Context, conn *redisconn.Conn, places []place, locks map
 }
 
 // ask sends commands together. A key of another type is as good as none.
-func ask(ctx context.Context, conn *redisconn.Conn, commands ...[]string) ([]driver.Reply, error) {
+func ask(ctx context.Context, conn driver.Batcher, commands ...[]string) ([]driver.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	replies, errs := conn.Batch(ctx, commands...)

@@ -95,12 +95,10 @@ func (l *Lock) lose(reason error) error {
 	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
 		l.tell(why)
-		l.client.counters.lost.Add(1)
 		// Work may go on until the end of the guard, so what is left of the
 		// keys is released after it.
 		l.ring(max(0, l.client.clock.Now().Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
-		l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.Token(), "reason", reason)
 		l.lost(why, reason)
 	}
 	return why
@@ -154,9 +152,6 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if l.client.clock.Now().Since(l.lease.Since()) >= l.call.settings.maxHold {
-		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
-	}
 	if err := l.client.enter(); err != nil {
 		return err
 	}
@@ -182,6 +177,8 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	case end == quorum.Over:
 		_, why := l.lease.Held()
 		return why
+	case end == quorum.Overlong:
+		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
 	case ctx.Err() != nil:
 		err = fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	default:

@@ -9,15 +9,23 @@ import (
 // and is lost as soon as any of its names is lost on too many nodes. While it is held nobody holds
 // any of the names, by Lock, LockAll or another library. The token is larger than all earlier ones of
 // each name, and smaller than all later ones. Calls for several names do not deadlock with each
-// other, nor with calls for one of them, whatever the order of the names: who waits holds none.
-// Nested calls can, as with any lock.
+// other, nor with calls for one of them, whatever the order of the names. Nested calls can, as with
+// any lock.
 //
 // It waits as Lock does, in the wait queue for one of the names that are held, and tries for all when
-// its turn has come. If another is held then it goes to the queue for that one, with the place
-// that its age gives it there. Others may take the names meanwhile, one or several at a time: where
-// they are in great demand a call for many can wait for long, and only its ctx bounds that. For all of
-// 8 names, beside 16 clients each of which locks one of them all the time, a call waits for ten to
-// thirty times as long as a lock is held, on one server, and for a hundred times and more over three.
+// its turn has come; it holds none while it waits. If another is held then it goes to the queue for
+// that one, with the place that its age gives it there. Others may take the names meanwhile, one or
+// several at a time, and never leave all of them free. So a call that has lost three turns takes
+// the names one by one, in sorted order and each in its queue, and with the last of them makes one
+// attempt for all, which is the lock. It waits for those who are ahead of it in the queue for
+// each name, and is not starved.
+//
+// While it takes them one by one, others wait for the names that it has, and are told that this
+// client holds them. These are no locks of the program's: Held, Stats, but for Tries, and Config.Observer
+// do not know of them. It gives them back when ctx is done or the client is closed, for which it waits as
+// Unlock does; and to begin anew when one is lost, when the attempt for all fails, or when it has not got
+// all in 10 s, then 20 s and so on up to MaxHold, as who holds one of the names may be waiting for
+// another. With WithoutQueue it never does this.
 //
 // A name that is given twice is one. There are 64 at most; each costs a node a few µs in a
 // step. In a Redis Cluster all must be in one slot: give them one hash tag, as in {order-7}/stock

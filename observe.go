@@ -46,8 +46,14 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 		defer context.AfterFunc(c.life, cancel)()
 		changed, stop := c.observers.add(key)
 		defer stop()
-		o := &observation{client: c, ctx: ctx, name: name, key: key, changed: changed, arbiter: c.waitqueue.Arbiter(key)}
-		for o.next(yield) {
+		o := &lockObservation{observation: observation{client: c, ctx: ctx, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(key)}, key: key}
+		tell := func(err error) bool {
+			if err != nil {
+				return yield(Holder{}, err)
+			}
+			return yield(o.holder, nil)
+		}
+		for o.next(o.look, tell) {
 		}
 	}
 }
@@ -59,24 +65,16 @@ const (
 	lookSoon  = 10 * time.Millisecond
 )
 
-// observation is one range over Observe.
+// observation is one range over Observe or ObservePermits.
 type observation struct {
-	client    *Client
-	ctx       context.Context // ends with the client, too
-	name, key string
-	changed   <-chan struct{}
+	client  *Client
+	ctx     context.Context // ends with the client, too
+	name    string
+	changed <-chan struct{}
 	// arbiter is the node that is looked at.
 	arbiter int
-	// told is the holder id that was yielded last, "" for nobody, while known.
-	told  string
-	known bool
 	// failing: that no quorum answers was yielded.
 	failing bool
-	// latest is the holder id of the latest leader of this library, token its token, as far as that is
-	// known, and seen when it was seen last.
-	latest string
-	token  uint64
-	seen   clock.Instant
 	// left is how long the key stays on the arbiter, 0 where that is not known; apart, how many
 	// looks in a row have found that the arbiter and the quorum do not say the same.
 	left  time.Duration
@@ -84,44 +82,63 @@ type observation struct {
 }
 
 // next looks once, yields what is new and rests. It reports false when the range is over.
-func (o *observation) next(yield func(Holder, error) bool) bool {
+func (o *observation) next(look func() (news bool, err error), yield func(error) bool) bool {
 	c := o.client
 	if err := c.enter(); err != nil {
-		yield(Holder{}, err)
+		yield(err)
 		return false
 	}
 	unusable := c.usable()
-	holder, news, err := Holder{}, true, unusable
+	news, err := true, unusable
 	if err == nil {
-		holder, news, err = o.look()
+		select {
+		case <-o.changed: // what is asked from now on tells as much
+		default:
+		}
+		news, err = look()
 	}
 	c.calls.Done() // before yield, as Close may be called there
 	switch {
 	case o.ctx.Err() != nil:
-	case news && !yield(holder, err), unusable != nil:
+	case news && !yield(err), unusable != nil:
 		return false
 	}
 	return o.rest()
 }
 
-// look asks the arbiter, and the other nodes where that has something new. news: holder or err is
+// few is what a look tells that no quorum has answered, once.
+func (o *observation) few(answers []vote.Answer) (news bool, err error) {
+	news, o.failing = !o.failing, true
+	return news, newQuorumError("observe", o.name, o.client.answers(answers))
+}
+
+// lockObservation is one range over Observe.
+type lockObservation struct {
+	observation
+	key string
+	// holder is what is to be yielded.
+	holder Holder
+	// told is the holder id that was yielded last, "" for nobody, while known.
+	told   string
+	known  bool
+	latest latestHolder
+}
+
+// look asks the arbiter, and the other nodes where that has something new. news: the holder or err is
 // to be yielded.
-func (o *observation) look() (holder Holder, news bool, err error) {
-	select {
-	case <-o.changed: // what is asked from now on tells as much
-	default:
-	}
+func (o *lockObservation) look() (news bool, err error) {
 	c := o.client
+	o.holder = Holder{}
 	step, cancel := context.WithTimeout(o.ctx, c.config.stepTimeout())
 	a, _ := c.nodes[o.arbiter].Watch(step, o.ctx, o.key)
 	cancel()
 	now := c.clock.Now()
 	o.left = a.Left
 	if a.Verdict == vote.Held && o.known && a.Holder == o.told {
-		if o.apart = 0; o.told == o.latest {
-			o.seen = now
+		if o.apart = 0; o.told == o.latest.id {
+			o.latest.seen = now
 		}
-		return Holder{}, false, nil
+		return false, nil
 	}
 	_, answers := c.engine.Put(o.ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Read(ctx, o.key) },
@@ -134,35 +151,43 @@ func (o *observation) look() (holder Holder, news bool, err error) {
 	}
 	switch {
 	case !decided:
-		news, o.failing, o.known = !o.failing, true, false
-		return Holder{}, news, newQuorumError("observe", o.name, c.answers(answers))
-	case o.outdated(id, token, now):
-		return Holder{}, false, nil
+		o.known = false
+		return o.few(answers)
+	case o.latest.after(id, token, now, c.config.MaxTTL):
+		o.apart++ // until its key has expired
+		return false, nil
 	}
 	news = !o.known || o.told != id
 	o.told, o.known, o.failing = id, true, false
 	if id != "" {
-		holder = parseHolder(id)
+		o.holder = parseHolder(id)
 	}
-	return holder, news, nil
+	return news, nil
 }
 
-// outdated reports whether a holder is an earlier one than was seen before, and notes a later one.
+// latestHolder is the latest holder of this library that an observer has seen.
+type latestHolder struct {
+	id string
+	// token is its token, as far as that is known; seen is when it was seen last.
+	token uint64
+	seen  clock.Instant
+}
+
+// after reports whether it came after a holder that is seen now, and else takes that for the latest.
 // Who has no counter any more was granted the lock more than MaxTTL ago, before another that was
 // seen since.
-func (o *observation) outdated(id string, token uint64, now clock.Instant) bool {
+func (l *latestHolder) after(id string, token uint64, now clock.Instant, maxTTL time.Duration) bool {
 	if id == "" || isForeign(id) {
 		return false
 	}
 	// rule: observer-not-back
-	if id != o.latest && token < o.token && now.Since(o.seen) <= o.client.config.MaxTTL {
-		o.apart++ // until its key has expired
+	if id != l.id && token < l.token && now.Since(l.seen) <= maxTTL {
 		return true
 	}
-	if id != o.latest {
-		o.latest, o.token = id, 0
+	if id != l.id {
+		l.id, l.token = id, 0
 	}
-	o.token, o.seen = max(token, o.token), now
+	l.token, l.seen = max(token, l.token), now
 	return false
 }
 

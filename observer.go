@@ -175,11 +175,19 @@ func (o *observed) try() {
 	}
 }
 
-// observe tells the Observer, which there is.
-func (c *call) observe(e Event) { c.client.config.Observer.Observe(c.ctx, e) }
+// observe tells the Observer, which there is. What a call for several names takes one by one is no lock
+// of the program's.
+func (c *call) observe(e Event) {
+	if c.whole == nil {
+		c.client.config.Observer.Observe(c.ctx, e)
+	}
+}
 
-// acquired tells of the lock that the call got.
+// acquired counts the lock that the call got, and tells of it.
 func (c *call) acquired() {
+	if c.whole == nil {
+		c.client.counters.acquired.Add(1)
+	}
 	if c.observed == nil {
 		return
 	}
@@ -210,8 +218,13 @@ func (l *Lock) extended(err error) {
 	}
 }
 
-// lost tells that the lock is lost, because of reason, which err wraps.
+// lost counts and tells that the lock is lost, because of reason, which err wraps.
 func (l *Lock) lost(err, reason error) {
+	if l.call.whole != nil {
+		return
+	}
+	l.client.counters.lost.Add(1)
+	l.client.config.Logger.Warn("lock lost", "name", l.call.name, "token", l.lease.Token(), "reason", reason)
 	if l.call.observed != nil {
 		l.call.observe(LockLost{Name: l.call.name, Token: l.lease.Token(), Err: err, Gone: errors.Is(reason, errImpossible), Held: l.heldFor()})
 	}

@@ -3,9 +3,11 @@ package redlatch
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/node"
 )
 
-// observers are the loops over Client.Observe that are told when their key may have changed. The zero
+// observers are the loops over Client.Observe and ObservePermits that are told when their key may have changed. The zero
 // value has none.
 type observers struct {
 	// some is how many there are, so that who has none pays nothing.
@@ -37,10 +39,14 @@ func (o *observers) add(key string) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// changed tells that key may have changed, or any where key is "". It does not block.
+// changed tells that key may have changed, or any where key is "". That of a permit is told to those
+// who observe all of its name. It does not block.
 func (o *observers) changed(key string) {
 	if o.some.Load() == 0 {
 		return
+	}
+	if queue, _, _, ok := node.CutSlot(key); ok {
+		key = queue
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -87,7 +88,7 @@ func (l *Lock) renewed(err error) {
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
-	l.renewing, l.failing = false, err != nil
+	l.renewing, l.failing = false, err != nil && !errors.Is(err, ErrMaxHold)
 	l.renewal = l.renewAt(now, next)
 	tick := l.nextTick(now)
 	l.mu.Unlock()

@@ -93,10 +93,13 @@ func (c *call) wanted() string {
 
 // Number implements waitqueue.Caller.
 func (c *call) Number() uint64 {
-	if c.several == nil {
-		return 0
+	switch {
+	case c.several != nil:
+		return c.several.number
+	case c.whole != nil:
+		return c.whole.several.number
 	}
-	return c.several.number
+	return 0
 }
 
 // follow takes in which of several names was in the way of the try for request: the one that most nodes

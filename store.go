@@ -64,6 +64,11 @@ func (s store) Read(ctx context.Context, key string) vote.Answer {
 	return a
 }
 
+// ReadAll is for the permits that a store has not.
+func (store) ReadAll(context.Context, []string, bool) ([]vote.Answer, vote.Answer) {
+	return nil, vote.Answer{Verdict: vote.Refused, Err: errNoPermits}
+}
+
 // over is a ctx that is done.
 var over = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

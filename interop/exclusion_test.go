@@ -106,15 +106,14 @@ func (m *match) theyRelease(t *testing.T) (held bool) {
 
 // oursWaits starts a Lock and returns, when its first try has failed, where its
 // outcome will be.
-func (m *match) oursWaits(t *testing.T, ctx context.Context) <-chan outcome {
+func (m *match) oursWaits(t *testing.T, ctx context.Context, options ...redlatch.Option) <-chan outcome {
 	t.Helper()
 	waits := make(chan struct{})
 	var once sync.Once
 	out := make(chan outcome, 1)
 	go func() {
-		lock, err := m.ours.Lock(ctx, m.name, redlatch.WithWaitReport(func(err error) {
-			once.Do(func() { close(waits) })
-		}))
+		report := redlatch.WithWaitReport(func(error) { once.Do(func() { close(waits) }) })
+		lock, err := m.ours.Lock(ctx, m.name, append(options, report)...)
 		out <- outcome{lock, err}
 	}()
 	select {

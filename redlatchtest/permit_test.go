@@ -1,6 +1,8 @@
 package redlatchtest_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +50,33 @@ func TestPermitsThatAreFreeTogether(t *testing.T) {
 	})
 }
 
+// Who waits for a permit while all are taken makes no further tries.
+func TestPermitIsWaitedForWithoutTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.Acquire(t.Context(), "pool", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer := client.Peer(redlatch.Config{})
+		got := make(chan error, 1)
+		go func() {
+			_, err := peer.Acquire(t.Context(), "pool", 1)
+			got <- err
+		}()
+		time.Sleep(5 * time.Second)
+		if tries := peer.Stats().Tries; tries != 1 {
+			t.Errorf("it made %d tries while the permit was taken, want 1", tries)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Who waits gets the permit that expires first as soon as it has. Without looking at that one it would
 // come by chance, so it is tried some times.
 func TestPermitThatExpires(t *testing.T) {
@@ -67,4 +96,55 @@ func TestPermitThatExpires(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An observer of permits, which is told of nothing here, looks every 1.5 s, and ends with its ctx, its client and
+// an argument that is refused.
+func TestPermitsAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		peer := client.Peer(redlatch.Config{})
+		lock, err := peer.Acquire(t.Context(), "pool", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		start, looks := time.Now(), 0
+		for held, err := range client.ObservePermits(ctx, "pool") {
+			switch looks++; {
+			case err != nil:
+				t.Fatal(err)
+			case looks == 1:
+				if len(held) != 1 || held[0].Slot != lock.Slot() {
+					t.Errorf("at first %+v", held)
+				}
+				if err := lock.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				if took := time.Since(start); len(held) != 0 || took > 1600*time.Millisecond {
+					t.Errorf("after %v %+v", took, held)
+				}
+				cancel()
+			}
+		}
+		if looks != 2 {
+			t.Errorf("%d were yielded", looks)
+		}
+		var last error
+		for _, last = range client.ObservePermits(t.Context(), "") {
+		}
+		if !errors.Is(last, redlatch.ErrInvalid) {
+			t.Errorf("of no name: %v", last)
+		}
+		for range client.ObservePermits(t.Context(), "pool") {
+			client.Close()
+		}
+		for _, last = range client.ObservePermits(t.Context(), "pool") {
+		}
+		if !errors.Is(last, redlatch.ErrClosed) {
+			t.Errorf("closed: %v", last)
+		}
+	})
 }

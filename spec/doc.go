@@ -4,7 +4,8 @@
 // is about mutual exclusion; token.pml has none of these, and is about the
 // order of fencing tokens; admission.pml is about whether a node may vote that was
 // restarted, promoted or emptied; names.pml and names_token.pml are about
-// several names at once; shared.pml, shared_token.pml and shared_queue.pml are about
+// several names at once, names_singly.pml about names that are taken one by one;
+// shared.pml, shared_token.pml and shared_queue.pml are about
 // readers beside writers. README.md maps them to the code.
 //
 // There is nothing here to import. The package's tests run spin over the

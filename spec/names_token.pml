@@ -78,6 +78,7 @@ inline claim() {
 #define EMPTY(n, x, a, v)   (RECORD(n, x) == NOBODY)
 #define OWN(n, x, a, v)     (RECORD(n, x) == OF(a))
 #define BELOW(n, x, a, v)   (COUNTER(n, x) < (v))
+#define UP_TO_NOW(n, x, a, v) (COUNTER(n, x) <= (v))
 #define RIGHT_BELOW(n, x, a, v) (COUNTER(n, x) == (v) - 1)
 #define SET_TO(n, x, a, v)  (COUNTER(n, x) == (v))
 #define UNBROKEN(n, x, a, v) (RECORD(n, x) == OF(a) && COUNTER(n, x) == (v))
@@ -88,7 +89,11 @@ inline claim() {
 #define RAISES(n, a, v) (ALL(BELOW, n, a, v) && SOME(RIGHT_BELOW, n, a, v))
 #define RAISED(n, x, v) (COUNTER(n, x) + 1)
 #else
+#ifdef NOT_ABOVE /* the counter may be as large as before */
+#define RAISES(n, a, v) ALL(UP_TO_NOW, n, a, v)
+#else
 #define RAISES(n, a, v) ALL(BELOW, n, a, v)
+#endif
 #define RAISED(n, x, v) (v)
 #endif
 

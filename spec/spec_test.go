@@ -39,6 +39,8 @@ func TestModel(t *testing.T) {
 		{name: "token 3 nodes 2 attempts to 6 in blocks", model: "token", defines: []string{"MAX=6", "BLOCK=2", "SORTED"}},
 		{name: "names", model: "names", cover: true},
 		{name: "names on 1 node", model: "names", defines: []string{"N=1", "CLIENTS=3"}},
+		{name: "names one by one", model: "names_singly", cover: true},
+		{name: "names one by one, who waits for whom", model: "names_singly", defines: []string{"N=1", "CLIENTS=3", "CIRCLES"}},
 		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}},
 		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}},
 
@@ -197,8 +199,16 @@ func TestMutations(t *testing.T) {
 		{"several names granted in part", "names", []string{"HALF_GRANTED", "PROPERTY=whole"}, "whole"},
 		// Then two hold one name.
 		{"several names granted in part, two holders", "names", []string{"HALF_GRANTED", "PROPERTY=exclusive"}, "exclusive"},
+		// Who takes its names one by one takes the second from another who has it.
+		{"names one by one, replacing any", "names_singly", []string{"REPLACE_ANY"}, "exclusive"},
+		// What it has of each name may end before it has the last.
+		{"names one by one, without an attempt for all", "names_singly", []string{"NO_ATTEMPT", "PROPERTY=exclusive"}, "exclusive"},
+		// Each has a name that the next waits for.
+		{"names one by one, in any order", "names_singly", []string{"N=1", "CLIENTS=3", "CIRCLES", "UNSORTED"}, "moves"},
 		// The counter of each name goes up by itself, and the largest is the token.
 		{"each name its own counter", "names_token", []string{"EACH_OWN"}, "distinct"},
+		// All of them go to a number that is no larger than each was, as when one attempt replaces those of others.
+		{"several names under a counter as it was", "names_token", []string{"NOT_ABOVE"}, "distinct"},
 		// A node stores the token though one of the names has changed hands since.
 		{"several names confirmed in part", "names_token", []string{"CONFIRM_SOME", "ONE_NAME"}, "distinct"},
 

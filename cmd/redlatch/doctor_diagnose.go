@@ -181,7 +181,7 @@ func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 var speedRules = []string{"+client|id", "+client|kill"}
 
 // waitingRules are permissions that only the waiting line needs.
-var waitingRules = []string{"&redlatch:wake:*", "+client|caching", "+client|tracking", "+publish", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
+var waitingRules = []string{"&redlatch:wake:*", "+client|caching", "+client|tracking", "+publish", "+spublish", "+ssubscribe", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
 
 func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}") }
 

@@ -31,7 +31,7 @@ func (s *showCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show <name>",
 		Short: "Say who holds a lock.",
-		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. Of readers it says who each is and for how long; of permits, which is held by whom, as NAME#3. In a Redis Cluster it says neither, nor who waits. It changes nothing. The handle that it shows unlocks the lock. Of a lock of several names it says what is known of this one; who unlocks that ends the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
+		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. Of readers it says who each is and for how long; of permits, which is held by whom, as NAME#3. It changes nothing. The handle that it shows unlocks the lock. Of a lock of several names it says what is known of this one; who unlocks that ends the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
 
 Arguments:
 

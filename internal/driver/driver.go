@@ -93,6 +93,14 @@ type Listener interface {
 	OnChange(changed func(key string))
 }
 
+// ShardListener is a Conn of a Cluster whose masters can speak first.
+type ShardListener interface {
+	// SubscribeShard is Subscribe of a Listener, for a sharded channel (Redis documentation,
+	// "Redis Pub/Sub": sharded Pub/Sub), at the master that has the channel's slot. It ends
+	// also when that master says that it has the slot no more.
+	SubscribeShard(ctx context.Context, channel string, ready func(), heard func(message string)) error
+}
+
 // Commander is a Conn that sends commands of its own, beside those that it is given. Commands has
 // a form of each that changes nothing, by which one can tell whether it is permitted.
 type Commander interface{ Commands() [][]string }

@@ -26,11 +26,13 @@ type Surroundings struct {
 	Clock clock.Clock
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
-	// Random fills b with random bytes, by which ids differ.
-	Random func(b []byte)
+	// Random returns random bytes, by which ids differ.
+	Random func() [16]byte
 	// Batches has the steps of a single caller go the way of those of many, which are
 	// put together.
 	Batches bool
+	// Singly has who waits for several names take them one by one, though no turn was lost.
+	Singly bool
 }
 
 // Node is a node that a client was brought for.

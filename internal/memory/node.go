@@ -205,8 +205,12 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 		return n.admit(args[3:6], args[6:], now), nil
 	case args[0] == "GET" && len(args) == 2:
 		return n.get(args[1], now), nil
-	case args[0] == "MGET" && len(args) == 3:
-		return array(n.get(args[1], now), n.get(args[2], now)), nil
+	case args[0] == "MGET":
+		values := make([]driver.Reply, len(args)-1)
+		for i, key := range args[1:] {
+			values[i] = n.get(key, now)
+		}
+		return array(values...), nil
 	case args[0] == "PTTL" && len(args) == 2:
 		l := n.at(args[1], now)
 		if l.holder == "" {

@@ -19,12 +19,18 @@ func (n *Node) together(keys []string, now instant) (names []string, locks []*lo
 
 // acquireAll is acquire_all.lua.
 func (n *Node) acquireAll(keys, args []string, now instant) driver.Reply {
-	id, waiter, from, ticket := args[1], args[7], args[8], uint64(integer(args[9]))
+	id, waiter, ticket := args[1], args[7], uint64(integer(args[9]))
 	if !n.admitted(keys[len(keys)-1], args[6]) {
 		return number(0)
 	}
 	_, locks := n.together(keys, now)
 	first := locks[0]
+	from := func(i int) string {
+		if i == 0 {
+			return args[8]
+		}
+		return at(args, 9+i)
+	}
 	answer := func(counter uint64, transferred, others bool) driver.Reply {
 		yes := map[bool]int64{true: 1}
 		return array(number(int64(counter)), number(yes[transferred]), number(yes[others]))
@@ -33,7 +39,7 @@ func (n *Node) acquireAll(keys, args []string, now instant) driver.Reply {
 		return answer(first.counter, false, first.next.noted(now))
 	}
 	for i, l := range locks {
-		if l.holder != "" && (l.holder != from || from == "") {
+		if l.holder != "" && l.holder != from(i) {
 			return array(text(l.holder), number(l.expires-now.ms), number(int64(i)))
 		}
 	}
@@ -46,7 +52,7 @@ func (n *Node) acquireAll(keys, args []string, now instant) driver.Reply {
 		switch left := woken.until - now.ms; {
 		case i == 0 && woken.waiter == waiter:
 			turn = true
-		case i == 0 && waiter == "*":
+		case waiter == "*" && (i == 0 || from(i) != ""):
 		case left >= 0 && left <= grace && (i == 0 || !l.later(woken.waiter, ticket)):
 			return array(text(""), number(left), number(int64(i)))
 		}

@@ -257,8 +257,9 @@ func (b *Batched) limited() context.Context {
 // by a step of its own. After an error reply it may have executed this one; asked
 // again it says so, and its first answer is not used.
 func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
-	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
-	counter, next := sideKeys(r.Key)
+	words := r.Words()
+	ttl, proposed := words.Numbers()
+	counter, next := words.SideKeys(r.Key)
 	executed, err := b.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
 	switch {
 	case err != nil:
@@ -278,7 +279,8 @@ func (b *Batched) isSimple(r *vote.Acquire) bool {
 // releaseInBatch is release for one of many: ok is false when the node is to be asked
 // by a step of its own, which it is also when it is asked for no votes.
 func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
-	executed, err := b.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
+	_, next := r.Made.SideKeys(r.Key)
+	executed, err := b.batcher.join(releasing, []string{r.Key, next}, []string{r.ID})
 	if errors.Is(err, driver.ErrNotSent) {
 		return reply, false, nil
 	}

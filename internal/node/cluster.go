@@ -44,7 +44,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 		c.options.view = c.newView()
 	}
 	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
-	c.options.quarantines = new(quarantines)
+	c.options.quarantines, c.options.subscriptions = new(quarantines), new(subscriptions)
 	if o.Reachable != nil {
 		c.options.reach = &reach{tell: o.Reachable, lost: c.Unreachable}
 	}
@@ -140,8 +140,12 @@ func (c *Cluster) Watch(ctx, until context.Context, key string) (a vote.Answer, 
 // Read answers who has the key, and with which counter.
 func (c *Cluster) Read(ctx context.Context, key string) vote.Answer { return c.of(key).Read(ctx, key) }
 
-// Enqueue takes a ticket in the wait queue for the key. A Cluster wakes nobody up: waiters
-// ask again and again.
+// ReadAll is Read for many keys in one slot.
+func (c *Cluster) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.Answer, vote.Answer) {
+	return c.of(keys[0]).ReadAll(ctx, keys, watch)
+}
+
+// Enqueue takes a ticket in the wait queue for the key.
 func (c *Cluster) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return c.of(r.Key).Enqueue(ctx, r)
 }

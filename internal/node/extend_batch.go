@@ -23,7 +23,8 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	args[0], args[1] = script.ExtendBatch, n.counterTTL
 	for _, r := range batch {
 		ttl, token := decimals(uint64(r.TTL.Milliseconds()), r.Token)
-		keys = append(keys, r.Key, CounterKey(r.Key))
+		counter, _ := r.Made.SideKeys(r.Key)
+		keys = append(keys, r.Key, counter)
 		args = append(args, r.ID, ttl, token)
 	}
 	reply, err := n.voteAdmitted(ctx, keys, args, 2, -1)

@@ -1,36 +1,23 @@
 package node
 
-import "github.com/redlatch/redlatch/internal/hashslot"
+import "github.com/redlatch/redlatch/internal/vote"
 
 // KeyPrefix begins every key that is not a lock.
-const KeyPrefix = "redlatch:"
+const KeyPrefix = vote.KeyPrefix
 
-// CounterKey names the side key that holds a lock's token counter. It lies in
-// the key's Cluster hash slot, so that one script may touch both.
-func CounterKey(key string) string { return side("token", key) }
+// CounterKey names the side key that holds a lock's token counter.
+func CounterKey(key string) string { return vote.SideKey("token", key) }
 
 // NextKey names the side key that says who was woken up from the lock's wait queue. The
 // scripts name the queue's other keys after it.
-func NextKey(key string) string { return side("next", key) }
+func NextKey(key string) string { return vote.SideKey("next", key) }
 
 // ReadersKey names the side key that says who has a lock that readers have, and until when.
-func ReadersKey(key string) string { return side("readers", key) }
+func ReadersKey(key string) string { return vote.SideKey("readers", key) }
 
 // SideKeys names all keys that a lock may have beside its key.
 func SideKeys(key string) []string {
-	return []string{CounterKey(key), NextKey(key), side("queue", key), side("heartbeats", key), ReadersKey(key)}
-}
-
-// sideKeys are CounterKey and NextKey, named in one go.
-func sideKeys(key string) (counter, next string) {
-	tag := hashslot.Tag(key)
-	both := KeyPrefix + "{" + tag + "}:token:" + key + KeyPrefix + "{" + tag + "}:next:" + key
-	end := (len(both) + len("token") - len("next")) / 2
-	return both[:end], both[end:]
-}
-
-func side(kind, key string) string {
-	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
+	return []string{CounterKey(key), NextKey(key), vote.SideKey("queue", key), vote.SideKey("heartbeats", key), ReadersKey(key)}
 }
 
 // wakeUpChannel is where a waiter listens.

@@ -56,7 +56,9 @@ type Options struct {
 	inFlight *mastersInFlight
 	// quarantines are those that were met, of all slots together.
 	quarantines *quarantines
-	view        *view
+	// subscriptions counts those of all slots.
+	subscriptions *subscriptions
+	view          *view
 	// reach is nil when nobody is told of it.
 	reach *reach
 }

@@ -58,14 +58,13 @@ type try struct {
 
 // try sends the command, and takes back what it did to the connection.
 func (n *Node) try(ctx context.Context, t try) error {
-	l, ok := n.conn.(driver.Listener)
-	if t.command[0] != "SUBSCRIBE" || !ok {
+	if !strings.HasSuffix(t.command[0], "SUBSCRIBE") {
 		_, err := n.conn.Do(ctx, t.command...)
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := l.Subscribe(ctx, t.command[1], cancel, func(string) {})
+	err := n.subscriber()(ctx, t.command[1], cancel, func(string) {})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -102,9 +101,11 @@ func rules(tries, denied []try) []string {
 	}
 	delete(tried, "")
 	for _, t := range denied {
-		if t.command[0] == "PUBLISH" || t.command[0] == "SUBSCRIBE" {
+		if kind, _, ok := strings.Cut(t.command[0], "PUBLISH"); ok {
 			// Either the command or the channel: both are needed, and to subscribe.
-			missing = append(missing, "+subscribe", "&"+wakeUpChannel("*"))
+			missing = append(missing, "+"+strings.ToLower(kind)+"subscribe", "&"+wakeUpChannel("*"))
+		} else if strings.HasSuffix(t.command[0], "SUBSCRIBE") {
+			missing = append(missing, "&"+wakeUpChannel("*"))
 		}
 		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
 			missing = append(missing, "+"+strings.ToLower(t.name()))
@@ -148,7 +149,9 @@ var forms = map[string]struct {
 	"ZRANGE":  {absentKey, []string{"0", "0"}},
 	"ZRANK":   {absentKey, []string{""}},
 	"ZSCORE":  {absentKey, []string{""}},
-	"PUBLISH": {noKey, []string{wakeUpChannel("nobody"), ""}},
+	// On a channel that nobody listens on, in the place of the key.
+	"PUBLISH":  {noKey, []string{""}},
+	"SPUBLISH": {noKey, []string{""}},
 }
 
 // scope is the keys that a harmless form may be tried on.
@@ -172,8 +175,12 @@ func (n *Node) harmless(lockKeys []string) []try {
 		{"", []string{"CLIENT", "TRACKING", "OFF"}},
 		{"", []string{"CLIENT", "CACHING", "YES"}}, // answers that tracking is off
 	}
-	if _, ok := n.conn.(driver.Listener); ok {
-		tries = append(tries, try{"", []string{"SUBSCRIBE", wakeUpChannel("nobody")}})
+	channel, publish, subscribe := wakeUpChannel(n.inSlot("nobody")), "PUBLISH", "SUBSCRIBE"
+	if n.isSlot() {
+		publish, subscribe = "SPUBLISH", "SSUBSCRIBE"
+	}
+	if n.subscriber() != nil {
+		tries = append(tries, try{"", []string{subscribe, channel}})
 	}
 	if c, ok := n.conn.(driver.Commander); ok {
 		for _, command := range c.Commands() {
@@ -188,6 +195,12 @@ func (n *Node) harmless(lockKeys []string) []try {
 		tries = append(tries, try{"", command})
 	}
 	for _, name := range append(script.Commands(), "EVAL", "EVALSHA", "PING") {
+		if strings.HasSuffix(name, "PUBLISH") {
+			if name == publish {
+				tries = append(tries, try{"", append([]string{name, channel}, forms[name].words...)})
+			}
+			continue
+		}
 		switch form := forms[name]; form.keys {
 		case noKey:
 			tries = append(tries, try{"", append([]string{name}, form.words...)})

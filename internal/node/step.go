@@ -34,10 +34,11 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 // acquireCommand has the keys and arguments of the acquire script.
 func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
-	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed+uint64(r.More))
+	words := r.Words()
+	ttl, proposed := words.Numbers()
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 14
-	counter, next := sideKeys(r.Key)
+	counter, next := words.SideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
 		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
 	switch {
@@ -56,6 +57,9 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	switch {
 	case r.With != nil:
 		command = append(command, strconv.FormatUint(r.Ticket.Number, 10))
+		if r.Froms != nil {
+			command = append(command, *r.Froms...)
+		}
 	case r.More > 0:
 		command = append(command, strconv.FormatUint(r.Proposed, 10))
 	}
@@ -65,21 +69,24 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 // Extend prolongs the key. A node that is kept out extends nothing either: the key of a
 // client with other settings may outlast its quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
-	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
+	counter, _ := r.Made.SideKeys(r.Key)
+	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
-	keys := []string{r.Key, CounterKey(r.Key)}
+	counter, _ := r.Made.SideKeys(r.Key)
+	keys := []string{r.Key, counter}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
 	return n.unlessScriptIsGone(n.vote(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 0))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
-	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
+	counter, _ := r.Made.SideKeys(r.Key)
+	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
 }
@@ -96,7 +103,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
-		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued, Shared: r.Shared}
+		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued, Shared: r.Shared, Made: r.Made}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.background.Go(n.workOff)
@@ -107,8 +114,8 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 
 // release runs the release script.
 func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error) {
-	const nkeys, usual = 3, 6
-	counter, next := sideKeys(r.Key)
+	const nkeys, usual = 3, 8
+	counter, next := r.Made.SideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, next,
 		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
 	queue, _, _, slot := CutSlot(r.Key)

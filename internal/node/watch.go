@@ -49,9 +49,43 @@ func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 		}
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	token, err := strconv.ParseUint(reply.Array[1].Text, 10, 53)
+	return holderIn(reply.Array[0], reply.Array[1])
+}
+
+// ReadAll is Read for many keys, which lie in one hash slot: an answer for each, in one command, and
+// Granted if there are any. A key of another type is as good as none. With watch the first change of
+// one of them after that is told to Options.Changed, where the server tells of any.
+func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.Answer, vote.Answer) {
+	command := append(make([]string, 0, 1+2*len(keys)), "MGET")
+	command = append(command, keys...)
+	for _, key := range keys {
+		command = append(command, CounterKey(key))
+	}
+	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) {
+		if l, ok := n.conn.(driver.Listener); ok && watch {
+			reply, _, err := l.DoWatching(ctx, command...)
+			return reply, err
+		}
+		return n.conn.Do(ctx, command...)
+	})
+	if err != nil || len(reply.Array) != 2*len(keys) {
+		return nil, answer(reply, err)
+	}
+	answers := make([]vote.Answer, len(keys))
+	for i := range answers {
+		answers[i] = holderIn(reply.Array[i], reply.Array[len(keys)+i])
+	}
+	return answers, vote.Answer{Verdict: vote.Granted}
+}
+
+// holderIn is who has a key, by its value and its counter's.
+func holderIn(value, counter driver.Reply) vote.Answer {
+	if value.Kind == driver.Null {
+		return vote.Answer{Verdict: vote.NotOurs}
+	}
+	token, err := strconv.ParseUint(counter.Text, 10, 53)
 	if err != nil {
 		token = 0 // no client has written it
 	}
-	return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[0].Text), Token: token}
+	return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(value.Text), Token: token}
 }

@@ -220,7 +220,7 @@ func (k *keys) ask(step step) chan stepAnswer {
 
 // askToConfirm has node i, which granted under another, store token.
 func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared}
+	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared, Made: k.request.Made}
 	k.engine.workers.run(func() {
 		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
 	})

@@ -22,6 +22,9 @@ const (
 	Lapsed
 	// Over: the lease was given up.
 	Over
+	// Overlong: the round would have begun when the lease was held for longer than Limit says. The
+	// validity is what it was.
+	Overlong
 )
 
 // Extend makes one round that prolongs the keys to ttl from now. It never
@@ -42,8 +45,8 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 	e := k.engine
 	// rule: extension-from-send
 	start := e.clock.Now()
-	if start.Reached(k.KeptUntil()) {
-		return Lapsed, nil
+	if end, late := k.late(start); late {
+		return end, nil
 	}
 	round := new(roundContext)
 	// It is left to ring: it ends the steps that the decision does not wait for.
@@ -71,6 +74,19 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 	return x.end(), x.answers
 }
 
+// late reports that no extension may begin at start, and how it ends instead.
+func (k *keys) late(start clock.Instant) (end Extension, late bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch l := k.holder; {
+	case start.Reached(k.until):
+		return Lapsed, true
+	case l.limit > 0 && start.Since(l.since) >= l.limit:
+		return Overlong, true
+	}
+	return Extended, false
+}
+
 // extension is a round that extends one lease.
 type extension struct {
 	keys *keys
@@ -90,7 +106,8 @@ func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duratio
 	k.extending, k.ttl = round, max(k.ttl, ttl)
 	return extension{
 		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
-		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared},
+		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared,
+			Made: k.request.Made},
 	}
 }
 

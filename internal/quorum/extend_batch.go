@@ -37,13 +37,14 @@ func (e *Engine) ExtendBatch(batch []Renewal, limit time.Duration) {
 		r := &batch[i]
 		k := r.Lease.keys
 		before, gone := k.turn(over)
+		end, late := k.late(start)
 		switch {
 		case gone:
 			r.End = Over
 		case before != nil:
 			r.End = Missed
-		case start.Reached(k.KeptUntil()):
-			r.End = Lapsed
+		case late:
+			r.End = end
 			k.endExtension()
 		default:
 			x := k.extend(round, start, r.TTL)

@@ -303,3 +303,30 @@ func TestExtendCountsGrantsOnly(t *testing.T) {
 		})
 	}
 }
+
+// A lease is not extended any more when it was held for as long as its limit says, however early the
+// extension was decided: what counts is when it is sent.
+func TestExtensionBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, e, leases := shelves(t, 3)
+		for _, l := range leases[1:] {
+			l.Limit(3 * time.Second)
+		}
+		time.Sleep(time.Until(leases[1].Since().Add(3*time.Second).Mono) - time.Nanosecond)
+		if end, _ := leases[1].Extend(t.Context(), 5*time.Second); end != Extended {
+			t.Errorf("just before: %v", end)
+		}
+		until := leases[1].Until()
+		time.Sleep(2 * time.Second) // the process stalls
+		batch := []Renewal{{Lease: leases[0], TTL: 5 * time.Second}, {Lease: leases[1], TTL: 5 * time.Second}}
+		e.ExtendBatch(batch, 0)
+		alone, _ := leases[2].Extend(t.Context(), 5*time.Second)
+		if batch[0].End != Extended || batch[1].End != Overlong || alone != Overlong {
+			t.Errorf("without a limit %v, beyond it %v, alone %v", batch[0].End, batch[1].End, alone)
+		}
+		if leases[1].Until() != until {
+			t.Errorf("it ends at %v, which was %v", leases[1].Until(), until)
+		}
+	})
+}

@@ -1,6 +1,10 @@
 package quorum
 
-import "github.com/redlatch/redlatch/internal/clock"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+)
 
 // Lease is what one holder has: the keys that an attempt left on the nodes, and whether it may
 // rely on them. It is safe for concurrent use.
@@ -14,6 +18,8 @@ type Lease struct {
 	// reason is why it is held no more, and final the end of the validity that it had then.
 	reason error
 	final  clock.Instant
+	// limit is for how long it may be held when an extension begins; 0 for any.
+	limit time.Duration
 }
 
 // state is what became of a lease.
@@ -59,6 +65,14 @@ func (l *Lease) Token() uint64 { return l.token }
 
 // Since returns when the holder got it.
 func (l *Lease) Since() clock.Instant { return l.since }
+
+// Limit has no extension begin when the lease was held for d. What is decided before may be sent
+// much later, where the process stalls.
+func (l *Lease) Limit(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = d
+}
 
 // Until returns the end of the validity; of a lease that is held no more, of that which it
 // had: an extension whose answers came afterwards does not count.

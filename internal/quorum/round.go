@@ -26,6 +26,7 @@ type roundContext struct {
 	alarm  clock.Alarm
 	over   chan struct{} // for who waits for the end; nil before anybody does
 	follow []func()      // what is called when it ends; nil where that was stopped
+	first  [1]func()     // room for the usual follow
 }
 
 // begin has the round context end limit after start, on the monotonic clock, or when it is told to.
@@ -115,6 +116,9 @@ func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
 	}
 	s.await()
 	i := len(s.follow)
+	if i == 0 {
+		s.follow = s.first[:0]
+	}
 	s.follow = append(s.follow, f)
 	s.mu.Unlock()
 	return func() bool {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -24,7 +25,10 @@ type Cluster struct {
 	client atomic.Pointer[rueidis.Client]
 }
 
-var _ driver.Batcher = (*Cluster)(nil)
+var (
+	_ driver.Batcher       = (*Cluster)(nil)
+	_ driver.ShardListener = (*Cluster)(nil)
+)
 
 // NewCluster prepares connections to the Cluster of which o names some nodes.
 // Nothing is sent before the first command.
@@ -88,6 +92,40 @@ func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error)
 	}
 	// The pipeline ends what gets no answer: until then it is not over.
 	return redirected(outcome(client.Do(context.WithoutCancel(ctx), keyed(client, args))))
+}
+
+// unsubscribeTime bounds the end of a subscription, after which the server may go on sending to
+// nobody until the connection breaks.
+const unsubscribeTime = time.Second
+
+var errSlotGone = errors.New("the server has the channel's slot no more")
+
+// SubscribeShard implements driver.ShardListener, on the connection that the commands for the slot
+// go by.
+func (c *Cluster) SubscribeShard(ctx context.Context, channel string, ready func(), heard func(message string)) error {
+	client, err := c.ready(ctx)
+	if err != nil {
+		return c.unreached(err)
+	}
+	listening := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "ssubscribe" {
+			ready()
+		}
+	})
+	// Who listens no more has to say so, on the same connection, or is counted as a listener.
+	listening = rueidis.WithOnReceiveReturnHook(listening, func(err error, one rueidis.CommandClient) error {
+		if ctx.Err() != nil {
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
+			defer cancel()
+			one.Do(leaving, one.B().Sunsubscribe().Channel(channel).Build())
+		}
+		return err
+	})
+	err = client.Receive(listening, client.B().Ssubscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { heard(m.Message) })
+	if err == nil {
+		return errSlotGone
+	}
+	return refusal(err)
 }
 
 // unreached is why there is no client: a refusal is a server's own word.

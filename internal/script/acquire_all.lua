@@ -2,17 +2,24 @@
 -- than every one before it of each; else none.
 -- KEYS  of each: key, counter, next; then the admission
 -- ARGV  as of the acquire step, but for '=': waiter and holder are for the first key; then, in place
---       of a block, the attempt's ticket in any queue, or 0
+--       of a block, the attempt's ticket in any queue, or 0; and, if any are transferred, the
+--       holders of the further keys who transfer them
 -- Answers {counter, 1 if the first was transferred, 1 if others wait for it};
 -- {holder, remaining ms, which} of the first that is in the way, counted from 0, the holder ''
 -- when a waiter was woken up to take it; 0 when not admitted.
-local id, waiter, from = ARGV[2], ARGV[8] or '', ARGV[9] or ''
+local id, waiter = ARGV[2], ARGV[8] or ''
 local last = #KEYS - 3
 local seen = redis.call('MGET', unpack(KEYS))
 local now = redis.call('TIME')
 -- rule: admission-read
 if not admitted(KEYS[#KEYS], seen[#KEYS], ARGV[7], now) then
   return 0
+end
+
+-- from is the holder who transfers the i'th of KEYS, if one does.
+local function from(i)
+  local holder = i == 1 and ARGV[9] or i > 1 and ARGV[10 + (i - 1) / 3]
+  return holder ~= '' and holder or nil
 end
 
 -- later reports whether who came to the queue for a key later than the attempt to the first queue
@@ -40,7 +47,8 @@ for i = 1, last, 3 do
   -- together, and this step is a late repeat.
   -- rule: acquire-only-free
   -- rule: all-or-none
-  if seen[i] and (seen[i] ~= from or from == '') then
+  -- rule: replaced-by-an-attempt
+  if seen[i] and seen[i] ~= from(i) then
     return {seen[i], redis.call('PTTL', KEYS[i]), (i - 1) / 3}
   end
 end
@@ -50,7 +58,7 @@ for i = 1, last, 3 do
   local who, deadline = string.match(seen[i + 2] or '', '^(%S+) (%d+)')
   if who and i == 1 and who == waiter then
     woken = who
-  elseif who and not (i == 1 and waiter == '*') then
+  elseif who and not (waiter == '*' and (i == 1 or from(i))) then
     local left = deadline - ms
     -- Nobody is woken up for longer than GRACE. Of two who are woken up to take keys that both
     -- want, the one who came first takes them.

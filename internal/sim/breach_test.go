@@ -25,6 +25,10 @@ type breach struct {
 	mutation string
 	// anywhere: goroutines stand still at any statement, too.
 	anywhere bool
+	// permits: most calls are for permits.
+	permits bool
+	// where is the test that finds it, "" where it is TestSim.
+	where string
 	// survives is why no world can show it, "" where one does.
 	survives string
 }
@@ -70,6 +74,11 @@ var breaches = []breach{
 		rule: "a failure is undone", file: "internal/quorum/keys.go", within: 1000,
 		was: "	k.giveUp()\n",
 		now: "	if broken != RULE {\n		k.giveUp()\n	}\n",
+	},
+	{
+		rule: "what was not replaced is released", file: "internal/quorum/take_over.go", within: 1000, weather: "sets",
+		was: "				e.workers.run(func() { l.releaseStep(i) })\n",
+		now: "				if broken != RULE {\n					e.workers.run(func() { l.releaseStep(i) })\n				}\n",
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
@@ -177,11 +186,42 @@ var breaches = []breach{
 		now:      "	t.forget()\n	t.from = \"\"\n	if broken == RULE {\n		t.from = t.attempt\n	}\n",
 		anywhere: true,
 	},
+	{
+		rule: "votes are for one slot", file: "internal/node/step.go", within: 1000, weather: "permits",
+		was: "	a := granted(reply, ofAnotherKind(err))\n",
+		now: "	a := granted(reply, ofAnotherKind(err))\n	if broken == RULE && r.Slots > 0 && a.Verdict == vote.Held {\n		r.Key, _, _, _ = CutSlot(r.Key)\n		return n.Choose(ctx, r)\n	}\n",
+	},
+	{
+		rule: "validity runs from before a slot was chosen", file: "internal/quorum/accept.go", within: 1000, weather: "alone", permits: true,
+		was: "	return newKeys(e, request, e.clock.Now())",
+		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	return newKeys(e, request, e.clock.Now())",
+	},
+	{
+		rule: "a slot that may have been granted is released", file: "internal/node/slot.go", within: 1000, weather: "permits",
+		was: "	case a.MayHold():\n",
+		now: "	case a.MayHold() && broken != RULE:\n",
+	},
+	{
+		rule: "the vote in hand is undone with the others", file: "internal/quorum/accept.go", within: 1000, weather: "permits",
+		was: "given.Token, true })",
+		now: "given.Token, broken != RULE })",
+	},
+	{
+		rule: "the next node is asked for a slot under another id", file: "slot.go", within: 1000, weather: "permits",
+		was: "		request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)\n",
+		now: "		if broken != RULE {\n			request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)\n		}\n",
+	},
 }
 
 // TestSimBreaches builds the library with its rules broken, one in each run. A
 // simulation that does not notice is of no use.
 func TestSimBreaches(t *testing.T) {
+	eachBreach(t, breaches, func(t *testing.T, b breach, binary, id string) { b.look(t, binary, id) })
+}
+
+// eachBreach builds the library with each of the rules broken, several in one binary, and runs look for each.
+func eachBreach(t *testing.T, all []breach, look func(t *testing.T, b breach, binary, id string)) {
+	t.Helper()
 	if testing.Short() || simWorlds < 1000 {
 		t.Skip("builds the library anew, and many worlds")
 	}
@@ -190,13 +230,13 @@ func TestSimBreaches(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := rulesOf(t)
-	for i, l := range layers(t, root) {
+	for i, l := range layers(t, root, all) {
 		binary := l.build(t, root)
 		t.Run(fmt.Sprint("layer ", i), func(t *testing.T) {
 			for _, b := range l.breaches {
 				t.Run(b.rule, func(t *testing.T) {
 					t.Parallel()
-					b.look(t, binary, rules[b.rule])
+					look(t, b, binary, rules[b.rule])
 				})
 			}
 		})
@@ -206,7 +246,7 @@ func TestSimBreaches(t *testing.T) {
 // look runs worlds in which the rule of that id is broken.
 func (b *breach) look(t *testing.T, binary, id string) {
 	h := hunt{
-		binary: binary, mutation: cmp.Or(b.mutation, "none"), weather: b.weather, anywhere: b.anywhere,
+		binary: binary, mutation: cmp.Or(b.mutation, "none"), weather: b.weather, permits: b.permits, anywhere: b.anywhere,
 		name: b.rule, env: []string{"REDLATCH_BROKEN=" + b.rule}, within: b.within,
 	}
 	world, verdict, out, err := h.run(t)
@@ -229,7 +269,7 @@ type layer struct {
 }
 
 // layers parts the breaches, with the files as they are under root.
-func layers(t *testing.T, root string) (all []*layer) {
+func layers(t *testing.T, root string, breaches []breach) (all []*layer) {
 	t.Helper()
 	for _, b := range breaches {
 		fits := func(l *layer) bool { return l.anywhere == b.anywhere && l.add(t, root, b) }
@@ -287,7 +327,10 @@ func rulesOf(t *testing.T) map[string]string {
 }
 
 // What a breach replaces occurs once, so that it breaks what it says.
-func TestBreachesFit(t *testing.T) { layers(t, filepath.Join("..", "..")) }
+func TestBreachesFit(t *testing.T) {
+	layers(t, filepath.Join("..", ".."), breaches)
+	layers(t, filepath.Join("..", ".."), breachesElsewhere)
+}
 
 // packageClause is where a file says which package it is of.
 var packageClause = regexp.MustCompile("(?m)^package .*$")

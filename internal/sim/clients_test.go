@@ -64,7 +64,7 @@ func (w *simClients) leftBehind() {
 	// The background pauses for a second at most between two tries, and
 	// connecting takes as long.
 	time.Sleep(w.world.StallsFor() + 2*time.Second + 4*w.plan.NodeTimeout)
-	for _, left := range w.world.LeftBehind(w.plan.Names) {
+	for _, left := range w.world.LeftBehind(w.plan.Keys()) {
 		w.world.Judge.Condemn("left behind: %s", left)
 	}
 }
@@ -77,7 +77,7 @@ func (w *simClients) orphans() {
 			return
 		case <-time.After(3 * time.Second):
 		}
-		for _, orphan := range w.world.Orphans(w.plan.Names, w.plan.MaxTTL) {
+		for _, orphan := range w.world.Orphans(w.plan.Keys(), w.plan.MaxTTL) {
 			w.world.Judge.Condemn("no orphan: %s", orphan)
 		}
 	}
@@ -117,9 +117,10 @@ func (w *simClients) afterwards() {
 		if err := try(name, 500*time.Millisecond+4*w.plan.NodeTimeout); err != nil {
 			j.Condemn("a free lock is taken: %s is not: %v", name, err)
 		}
+		p.takeAll(name)
 	}
 	time.Sleep(4 * w.plan.NodeTimeout)
-	for _, left := range w.world.LeftBehind(w.plan.Names) {
+	for _, left := range w.world.LeftBehind(w.plan.Keys()) {
 		j.Condemn("left behind in the end: %s", left)
 	}
 	if w.plan.Weather == sim.Outside {
@@ -224,7 +225,7 @@ func openOn(config redlatch.Config, w *sim.World, m *sim.Machine, nodes []*sim.N
 		index[address] = n.Index()
 	}
 	client, err := hook.Open(config, hook.Surroundings{
-		Clock: m.Clock(), Draw: m.Draw, Random: m.Random, Batches: batches,
+		Clock: m.Clock(), Draw: m.Draw, Random: m.Random, Batches: batches, Singly: w.Seed%3 > 0,
 		Dial: func(node string) (driver.Conn, error) { return m.Dial(index[node]), nil },
 	})
 	if err != nil {

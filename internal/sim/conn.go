@@ -261,13 +261,13 @@ func stepOf(args []string) []string {
 		return nil
 	}
 	n, _ := strconv.Atoi(args[2])
-	for _, releasing := range []script.Script{script.Releasing, script.ReleasingAll, script.ReleasingShared} {
+	for _, releasing := range []script.Script{script.Releasing, script.ReleasingAll, script.ReleasingShared, script.ReleasingSlot} {
 		if args[1] == releasing.SHA || args[1] == releasing.Text {
 			return append([]string{release}, args[3+n:]...)
 		}
 	}
-	if step := args[3+n:]; len(step) > 0 && ofReader[step[0]] != "" {
-		return append([]string{ofReader[step[0]]}, step[1:]...)
+	if step := args[3+n:]; len(step) > 0 && alike[step[0]] != "" {
+		return append([]string{alike[step[0]]}, step[1:]...)
 	}
 	return args[3+n:]
 }

@@ -25,8 +25,15 @@
 //     nothing: it is not judged as a holder.
 //   - A client with other settings that comes first where most nodes have forgotten the deployment:
 //     it is its deployment then, until an operator changes that.
+//   - A release that a node was sent and did not execute for a second, and then could not for want of its
+//     script: who sent it has gone, and what it was to release has its TTL.
 //   - A replica promoted, a node restarted, a role changed: nobody is blamed for what is slow or
 //     refused while it lasts, and for as long as a quarantine and the places in the queue need.
+//
+// # Executed twice
+//
+// A step for one of several slots is executed twice in a row now and then, as if somebody on the way had
+// sent it again. No other command is.
 //
 // # Standing still
 //

@@ -29,7 +29,7 @@ func (p *Plan) kinds() []func() {
 		return slices.Concat(network, []func(){p.hang, p.hang, p.pause, p.pause, p.pause, p.pause, p.suspend})
 	case Alone:
 		return slices.Concat(network, network, servers, roles, processes, processes, clocks)
-	case Storm, Sets, Readers:
+	case Storm, Sets, Readers, Permits:
 		return slices.Concat(network, servers, roles, processes, clocks)
 	case Roles:
 		return slices.Concat(roles, roles, []func(){p.crash, p.flushScripts, p.hang, p.promote, p.sever})
@@ -205,9 +205,24 @@ func (p *Plan) rename() { p.node().Rename() }
 
 func (p *Plan) name() string { return p.Names[p.rng.IntN(len(p.Names))] }
 
-func (p *Plan) tamper() { p.node().Tamper(p.rng, p.name()) }
+// key draws what somebody deletes or overwrites.
+func (p *Plan) key() string {
+	keys := p.Keys()
+	return keys[p.rng.IntN(len(keys))]
+}
 
-func (p *Plan) delete() { p.node().Delete(p.name()) }
+// queue draws whose wait queue somebody touches.
+func (p *Plan) queue() string {
+	name := p.name()
+	if p.Permits > 0 && p.rng.IntN(2) == 0 {
+		return permitsKey(name)
+	}
+	return name
+}
+
+func (p *Plan) tamper() { p.node().Tamper(p.rng, p.queue()) }
+
+func (p *Plan) delete() { p.node().Delete(p.key()) }
 
 func (p *Plan) foreign() {
 	ttl := between(p.rng, 10*time.Millisecond, p.MaxTTL).Truncate(time.Millisecond)
@@ -215,7 +230,7 @@ func (p *Plan) foreign() {
 }
 
 func (p *Plan) fakeCounter() {
-	p.world.FakeCounter(p.name(), between(p.rng, 10*time.Millisecond, p.MaxTTL))
+	p.world.FakeCounter(p.key(), between(p.rng, 10*time.Millisecond, p.MaxTTL))
 }
 
 func (p *Plan) flushAll() {

@@ -19,6 +19,7 @@ type hunt struct {
 	binary, name      string
 	mutation, weather string
 	env               []string // what else breaks it
+	permits           bool     // most calls are for permits
 	anywhere          bool     // goroutines stand still at any statement
 	within            int      // worlds
 }
@@ -40,6 +41,9 @@ func (h *hunt) run(t *testing.T) (world uint64, verdict, out string, err error) 
 			fmt.Sprint("-sim.first=", first), fmt.Sprint("-sim.count=", count), "-sim.fail=1",
 			"-sim.weather=" + h.weather, "-sim.mutation=" + h.mutation, fmt.Sprint("-sim.anywhere=", h.anywhere),
 		}}
+		if h.permits {
+			p.args = append(p.args, "-sim.permits=65")
+		}
 		out, err = p.run(t, func(string) {})
 		if match := finding.FindStringSubmatch(out); match != nil && err != nil {
 			world, _ = strconv.ParseUint(match[1], 10, 64)

@@ -31,6 +31,7 @@ type Judge struct {
 	held     int
 	inTurn   int
 	losses   int // of locks that no quorum had
+	replaced int // grants of several names in the place of those of one
 }
 
 // story is all that is known of one name.
@@ -470,6 +471,9 @@ func untruthful(step, id string, before holders, granted bool) bool {
 // order checks that nothing of a holder comes after its release, but for what a
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
+	if len(step) > 1 && step[0] == release && err != nil && n.world.Now()-r.sent > connectTimeout {
+		n.world.late[step[1]] = true // the node lacks the script, and nobody waits any more who would send it
+	}
 	if err != nil || len(step) < 2 || step[0] != release && !granted(reply) {
 		return
 	}

@@ -190,6 +190,23 @@ func TestJudge(t *testing.T) {
 			m.read(m.b, "client2-0-0-1", 6, time.Second)
 		}},
 
+		{"two holders of two slots, and of the lock", "", func(m *made) {
+			m.Judge.AcquiredPermit(m.a, "lock-a", 0, 2, "client1-0-0-1", m.lease(m.a, "client1-0-0-1", 1, time.Second))
+			m.Judge.AcquiredPermit(m.b, "lock-a", 1, 2, "client2-0-0-1", m.lease(m.b, "client2-0-0-1", 1, time.Second))
+			m.hold(m.b, "client2-0-0-2", 1, time.Second)
+		}},
+		{"two holders of one slot", "mutual exclusion", func(m *made) {
+			m.Judge.AcquiredPermit(m.a, "lock-a", 1, 2, "client1-0-0-1", m.lease(m.a, "client1-0-0-1", 1, time.Second))
+			m.Judge.AcquiredPermit(m.b, "lock-a", 1, 3, "client2-0-0-1", m.lease(m.b, "client2-0-0-1", 2, time.Second))
+		}},
+		{"a slot with a smaller token than before", "token order", func(m *made) {
+			m.Judge.AcquiredPermit(m.a, "lock-a", 1, 2, "client1-0-0-1", m.lease(m.a, "client1-0-0-1", 7, time.Second)).Ended()
+			m.Judge.AcquiredPermit(m.b, "lock-a", 1, 2, "client2-0-0-1", m.lease(m.b, "client2-0-0-1", 6, time.Second))
+		}},
+		{"a slot that is none of k", "a permit is one of k", func(m *made) {
+			m.Judge.AcquiredPermit(m.a, "lock-a", 2, 2, "client1-0-0-1", m.lease(m.a, "client1-0-0-1", 1, time.Second))
+		}},
+
 		{"a token twice, long after", "token order", func(m *made) {
 			for i := range uint64(100) {
 				m.hold(m.a, "client1-0-0-1", 1+i, time.Second).Ended()

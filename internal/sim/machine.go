@@ -81,13 +81,14 @@ func (m *Machine) Draw(d time.Duration) time.Duration {
 	return time.Duration(rand.New(r).Int64N(int64(d)))
 }
 
-// Random fills b with bytes that no id of another has.
-func (m *Machine) Random(b []byte) {
+// Random returns bytes that no id of another has.
+func (m *Machine) Random() (b [16]byte) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	for i := range b {
 		b[i] = byte(m.ids.Uint32())
 	}
+	return b
 }
 
 // Dial returns a connection to node i.

@@ -198,7 +198,11 @@ func (s *twoServers) together() {
 	switch s.rng.IntN(5) {
 	case 0, 1:
 		args := []string{script.AcquireAll, s.id(), s.ttl(), counter, counter[:len(counter)-6], endless, pick(s, s.expected(), s.expected(), s.expected(), "")}
-		s.vote(voting, append(args, pick(s, "*", "", s.waiter(), s.waiter()), pick(s, "", s.id()), pick(s, "0", "1", "1764000000000001", counter))...)
+		args = append(args, pick(s, "*", "", s.waiter(), s.waiter()), pick(s, "", s.id()), pick(s, "0", "1", "1764000000000001", counter))
+		if s.rng.IntN(2) == 0 {
+			args = append(args, pick(s, "", s.id()), s.id()) // who transfer the further keys
+		}
+		s.vote(voting, args...)
 	case 2:
 		s.vote(voting, script.ExtendAll, s.id(), s.ttl(), counter, endless, pick(s, s.expected(), "other"))
 	default:

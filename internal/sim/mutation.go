@@ -39,6 +39,7 @@ const (
 	EachOwnCounter     // the counters of several names go up each by itself
 	ConfirmSome        // a token is written back for several names where the first is whole
 	HalfReleased       // of several names the first is released
+	ReplacesAny        // of several names that were taken one by one the first alone is looked at
 	CounterUnbounded   // a counter may be so large that the next is equal
 	ReaderOverwrites   // a reader takes the key of a writer
 	WriterOverReaders  // a writer takes the key of readers
@@ -48,6 +49,13 @@ const (
 	ReaderOthersTTL    // what a reader has ends with the last of them
 	ReadersCounted     // a release takes out any reader
 	ReaderUnadmitted   // a reader's step does not read the admission key
+	ReaderRepaired     // a reader is given its key back though a later holder has been there
+	SlotTwice          // a step for a slot that is executed again grants a second one
+	SlotOverTurn       // a slot is granted though another was woken up to take one
+	SlotWakesNobody    // who takes a slot has nobody woken up while another is free
+	SlotReleaseBlind   // a slot is released without comparing the holder
+	SlotUnadmitted     // a step for a slot does not read the admission key
+	SlotOverwrites     // a slot is granted though another has it
 
 	// In a connection, as if the driver or the vote did so.
 	DriftIgnored      // a record lives no longer than the validity
@@ -95,6 +103,7 @@ var mutationNames = [Mutations]string{
 	EachOwnCounter:     "each name its own counter",
 	ConfirmSome:        "several names confirmed in part",
 	HalfReleased:       "several names released in part",
+	ReplacesAny:        "several names replace any",
 	CounterUnbounded:   "counter not bounded",
 	ReaderOverwrites:   "a reader overwrites",
 	WriterOverReaders:  "a writer overwrites readers",
@@ -104,6 +113,13 @@ var mutationNames = [Mutations]string{
 	ReaderOthersTTL:    "a reader as long as the others",
 	ReadersCounted:     "release of any reader",
 	ReaderUnadmitted:   "admission key not read for readers",
+	ReaderRepaired:     "reader repaired after a later holder",
+	SlotTwice:          "a repeat takes a second slot",
+	SlotOverTurn:       "a slot out of turn",
+	SlotWakesNobody:    "a slot wakes nobody up",
+	SlotReleaseBlind:   "release of a slot without compare",
+	SlotUnadmitted:     "admission key not read for slots",
+	SlotOverwrites:     "a slot that another has",
 	DriftIgnored:       "drift 0",
 	OneHolderID:        "one holder id for all tries of a call",
 	ReplyCountedTwice:  "a repeated reply counted twice",
@@ -141,9 +157,11 @@ func (m Mutation) weather() (Weather, bool) {
 		return Lossy, true
 	case ReaderOverwrites, WriterOverReaders, ReaderNotRaising, MarkerOwnTTL, ReaderOthersTTL, ReadersCounted:
 		return Readers, true
-	case ReaderUnadmitted:
+	case ReaderUnadmitted, SlotUnadmitted:
 		return Servers, true
-	case HalfGranted, EachOwnCounter, ConfirmSome, HalfReleased:
+	case SlotTwice, SlotOverTurn, SlotWakesNobody, SlotReleaseBlind, SlotOverwrites:
+		return Permits, true
+	case HalfGranted, EachOwnCounter, ConfirmSome, HalfReleased, ReplacesAny:
 		return Sets, true
 	}
 	return 0, false
@@ -151,6 +169,9 @@ func (m Mutation) weather() (Weather, bool) {
 
 // reads reports whether it is of a step of readers.
 func (m Mutation) reads() bool { return ofReaders[m] }
+
+// permits reports whether it is of a step for one of several slots.
+func (m Mutation) permits() bool { return SlotTwice <= m && m <= SlotOverwrites }
 
 // Within is the number of worlds in which the mutation is to be found.
 func (m Mutation) Within() int {
@@ -176,6 +197,8 @@ func (m Mutation) Survives() string {
 		return "no command is executed twice; and one that is takes the key for another's, so that the attempt fails and is undone"
 	case ConfirmSome:
 		return "a node must lose one name of a lock and keep the others, which have the same TTL: the model finds it"
+	case ReaderRepaired:
+		return "a reader's quorum must stand on a node that lost its key and has had a later holder since, as good as never: TestReadersSteps finds it"
 	case ConfirmByMember:
 		return "no command is executed twice: an entry that has ended does not come back before the token is stored; the model finds it"
 	case CounterUnbounded:
@@ -229,8 +252,8 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	RepeatRefused:    {"acquire.lua", `if seen[1] == id and waiter ~= '=' then`, `if false then`},
 	BatchAnySecond:   {"batch.lua", ` and string.sub(proposed, 1, -7) == now[1]`, ``},
 	BatchAnyCounter:  {"batch.lua", `(not last or #last == #proposed and last < proposed)`, `true`},
-	HalfGranted: {"acquire_all.lua", `  if seen[i] and (seen[i] ~= from or from == '') then
-    return`, `  if seen[i] and (seen[i] ~= from or from == '') then
+	HalfGranted: {"acquire_all.lua", `  if seen[i] and seen[i] ~= from(i) then
+    return`, `  if seen[i] and seen[i] ~= from(i) then
     for k = 1, last, 3 do
       if redis.call('SET', KEYS[k], id, 'PX', ARGV[3], 'NX') then
         redis.call('SET', KEYS[k + 1], now[1] .. '000000', 'PX', ARGV[6])
@@ -244,6 +267,7 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
     reply = redis.pcall('SET', KEYS[i + 1], string.format('%.0f', own), 'PX', ARGV[6], 'GET')`},
 	ConfirmSome:      {"confirm_all.lua", `  if seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3] then`, `  if i == 1 and (seen[i] ~= ARGV[2] or seen[i + 1] ~= ARGV[3]) then`},
 	HalfReleased:     {"release_all.lua", `  if seen[i] == ARGV[1] then`, `  if i == 1 and seen[i] == ARGV[1] then`},
+	ReplacesAny:      {"acquire_all.lua", `if seen[i] and seen[i] ~= from(i) then`, `if seen[i] and seen[i] ~= from(i) and (i == 1 or not from(i)) then`},
 	CounterUnbounded: {"acquire.lua", `if not string.find(seen[2], '^%d+$') or #seen[2] > 16 or tonumber(seen[2]) >= COUNTERS - room then`, `if false then`},
 
 	ReaderOverwrites:  {"acquire_shared.lua", `if seen[1] and not under and (seen[1] ~= from or from == '') then`, `if false then`},
@@ -254,12 +278,24 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	ReaderOthersTTL:   {"readers.lua", `math.max(ends(readers, id), now + ttl), id)`, `math.max(ends(readers, id), now + math.max(ttl, redis.call('PTTL', key))), id)`},
 	ReadersCounted:    {"release_shared.lua", `redis.call('ZREM', readers, ARGV[1])`, `redis.call('ZREM', readers, redis.call('ZRANGE', readers, 0, 0)[1])`},
 	ReaderUnadmitted:  {"acquire_shared.lua", `if not admitted(KEYS[3], seen[3], ARGV[7], time) then`, `if false then`},
+	ReaderRepaired:    {"repair_shared.lua", `(under or tonumber(seen[2]) or 0) > token`, `(under or 0) > token`},
+
+	SlotTwice:        {"slot.lua", `if seen[i] == id then`, `if false then`},
+	SlotOverTurn:     {"slot.lua", `if who and who ~= waiter and waiter ~= '*' then`, `if false then`},
+	SlotWakesNobody:  {"slot.lua", `if head and more then`, `if false then`},
+	SlotReleaseBlind: {"release_slot.lua", `local ours, said = seen[1] == id, seen[3]`, `local ours, said = seen[1] and true, seen[3]`},
+	SlotUnadmitted: {"slot.lua", `if not admitted(KEYS[2], values[1], ARGV[7], now) then`, `admitted = function() return true end
+if false then`},
+	SlotOverwrites: {"slot.lua", `  if not seen[i] then
+    more`, `  if true then
+    redis.call('DEL', keys[i])
+    more`},
 }
 
 // ofReaders are the mutations of a step of readers.
 var ofReaders = map[Mutation]bool{
 	ReaderOverwrites: true, WriterOverReaders: true, ReaderNotRaising: true, ConfirmByMember: true,
-	MarkerOwnTTL: true, ReaderOthersTTL: true, ReadersCounted: true, ReaderUnadmitted: true,
+	MarkerOwnTTL: true, ReaderOthersTTL: true, ReadersCounted: true, ReaderUnadmitted: true, ReaderRepaired: true,
 }
 
 // edit returns what the mutation does to the text of a script that a server is sent, nil

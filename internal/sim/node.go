@@ -206,19 +206,23 @@ func (n *Node) execute(s *stream, r *request) {
 	recorded, writes := record(n.server), n.server.Writes
 	settled := s.conn.machine.Stranger && w.settled()
 	reply, err := driver.Reply{}, error(nil)
-	if r.steps != nil {
+	switch {
+	case r.steps != nil:
 		step = nil // they are judged one by one
 		if r.allOrNone {
 			reply, err = n.executeTogether(s, r)
 		} else {
 			reply, err = n.executeApart(s, r)
 		}
-	} else {
-		before := n.holders(r, step)
+	case len(step) > 0 && step[0] == script.Slot:
+		reply, err = n.executeSlot(s, r)
+	default:
+		one := n.forSlot(r)
+		before := n.holders(one, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
-			n.handed(r, step, before, reply, err)
-			w.executed(n, s, r, step, reply, err)
+			n.handed(one, step, before, reply, err)
+			w.executed(n, s, one, step, reply, err)
 		}
 	}
 	n.watchRecord(s.conn.machine, r.step, recorded, settled, writes)
@@ -238,7 +242,7 @@ func (n *Node) execute(s *stream, r *request) {
 			})
 		}
 	}
-	if len(step) > 0 && step[0] == release && n.server.Has(r.args[5]) {
+	if len(step) > 0 && step[0] == release && n.server.Has(nextOf(r.args)) {
 		s.strand()
 	}
 	if err == nil && len(step) > 0 && step[0] == script.Enqueue && turn(reply) {

@@ -14,7 +14,8 @@ type simObserver struct {
 	process *simProcess
 
 	mu sync.Mutex // guards what follows
-	// locks are those acquired, by name and token, and how many have not ended: readers may have equal tokens.
+	// locks are those acquired, by name and token, and how many have not ended: readers may have equal tokens, and
+	// the holders of two slots.
 	locks map[string]int
 	// away has the nodes that cannot be reached, met the runs in quarantine.
 	away, met map[string]bool
@@ -33,7 +34,7 @@ func (o *simObserver) Observe(_ context.Context, event redlatch.Event) {
 	case redlatch.LockAcquired:
 		lock := fmt.Sprint(e.Name, e.Token)
 		_, known := o.locks[lock]
-		shared := o.process.clients.plan.Reads > 0
+		shared := o.process.clients.plan.Reads+o.process.clients.plan.Permits > 0
 		o.expect((!known || shared) && e.Waited >= e.RoundTrip && (e.Tries > 0) == (e.RoundTrip > 0), e)
 		o.locks[lock]++
 	case redlatch.LockFailed:

@@ -30,9 +30,10 @@ const (
 	Replaced                 // hosts stand still, their masters are replaced, and answer when they go on
 	Sets                     // most calls are for several names at once, in a storm
 	Readers                  // most calls are readers', in a storm
+	Permits                  // most calls are for permits, in a storm
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets", "readers"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets", "readers", "permits"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -57,8 +58,11 @@ type Plan struct {
 	// Abandon is how many of a hundred locks that nobody extends are left to run out, and Patient how
 	// many of a hundred calls wait for as long as a quarantine.
 	Abandon, Patient int
-	// Reads is how many of a hundred calls are a reader's.
-	Reads int
+	// Reads is how many of a hundred calls are a reader's, and Permits how many are for one of several
+	// permits: of the least slots, and of up to as many as there are.
+	Reads, Permits int
+	LeastSlots     int
+	Slots          int
 	// Length is how long faults come: in bursts, between which it is quiet.
 	Length time.Duration
 
@@ -84,8 +88,8 @@ func NewPlan(w *World, weather string) *Plan {
 	r := w.Rand("plan")
 	p := &Plan{world: w, rng: r, Brief: 30, Abandon: 15, Patient: 10, burst: make(chan struct{})}
 	p.Weather = []Weather{Calm, Lossy, Servers, Servers, Processes, Clocks, Tight, Torn, Storm, Outlaw, Alone, Roles, Roles, Durable, Outside, Outside, Stalls}[r.IntN(17)]
-	if lot := w.Rand("weather").IntN(20); lot < 4 { // which leaves the worlds of the others as they are
-		p.Weather = []Weather{Silent, Replaced, Sets, Readers}[lot]
+	if lot := w.Rand("weather").IntN(20); lot < 5 { // which leaves the worlds of the others as they are
+		p.Weather = []Weather{Silent, Replaced, Sets, Readers, Permits}[lot]
 	}
 	if fixed, ok := w.Mutation.weather(); ok {
 		p.Weather = fixed
@@ -112,6 +116,13 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	if p.Weather == Readers || w.Mutation.reads() {
 		p.Reads = 65
+	}
+	if p.Weather == Permits {
+		p.Names, p.Brief = p.Names[:min(2, len(p.Names))], 60
+		p.Workers++
+	}
+	if p.Weather == Permits || w.Mutation.permits() {
+		p.TakePermits(65)
 	}
 	p.MaxTTL = between(r, 2*time.Second, 8*time.Second).Truncate(time.Millisecond)
 	if p.Weather == Outlaw || p.Weather == Replaced {
@@ -228,7 +239,7 @@ func NewPlan(w *World, weather string) *Plan {
 			networks[i].Delay = between(r, like.Delay/2, 2*like.Delay)
 		}
 		m := w.NewMachine(rate(-1), off, networks)
-		if p.Weather == Stalls || p.Weather == Storm || p.Weather == Readers {
+		if p.Weather == Stalls || p.Weather == Storm || p.Weather == Readers || p.Weather == Permits {
 			m.Stalls(0.02*r.Float64(), between(r, p.NodeTimeout/10, p.TTL))
 		}
 	}
@@ -237,6 +248,23 @@ func NewPlan(w *World, weather string) *Plan {
 		p.Stranger, p.Neighbour = w.NewVisitor("stranger", true, ways), w.NewVisitor("neighbour", false, ways)
 	}
 	return p
+}
+
+// TakePermits has so many of a hundred calls be for permits: of 2 to 4, or in half of the worlds, each of
+// another number than others are.
+func (p *Plan) TakePermits(percent int) {
+	r := p.world.Rand("permits")
+	p.Permits, p.LeastSlots = percent, 2+r.IntN(3)
+	p.Slots = p.LeastSlots + max(0, r.IntN(4)-1)
+}
+
+// Keys are those of the locks, and of all slots.
+func (p *Plan) Keys() []string {
+	keys := slices.Clone(p.Names)
+	for _, name := range p.Names {
+		keys = append(keys, slotKeys(name, p.Slots)...)
+	}
+	return keys
 }
 
 // network draws how messages fare.

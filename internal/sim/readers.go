@@ -12,10 +12,11 @@ import (
 	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
-// ofReader are the steps of readers, and those of writers that they are like.
-var ofReader = map[string]string{
+// alike are the steps of readers, and of who waits for a permit, and those of locks that they are like.
+var alike = map[string]string{
 	script.AcquireShared: script.Acquire, script.ConfirmShared: script.Confirm,
 	script.ExtendShared: script.Extend, script.RepairShared: script.Repair,
+	script.EnqueueSlot: script.Enqueue,
 }
 
 // marker begins what a lock's key has while readers have it.

@@ -23,6 +23,7 @@ var (
 	simFirst  = flag.Uint64("sim.first", 1, "TestSim: the first seed")
 	simSky    = flag.String("sim.weather", "", "TestSim: the weather by its name in package sim, not drawn")
 	simReads  = flag.Int("sim.reads", 0, "TestSim: how many of a hundred calls are a reader's, 0 for as many as drawn")
+	simTake   = flag.Int("sim.permits", 0, "TestSim: how many of a hundred calls are for permits, 0 for as many as drawn")
 	simFail   = flag.Int("sim.fail", 10, "TestSim: stop when so many worlds have failed")
 	simBreak  = flag.String("sim.mutation", "none", "TestSim: with this rule broken, by its name in package sim")
 	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
@@ -44,6 +45,7 @@ type outcome struct {
 	held      int
 	inTurn    int // of these, those that mostly hold by one attempt with the one before
 	losses    int // and those that lost their quorum before their time ran out
+	replaced  int // grants of several names in the place of those of one
 	events    int // scripts executed, faults, calls and what they came to
 	faults    int
 }
@@ -62,6 +64,9 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		if *simReads > 0 {
 			clients.plan.Reads = *simReads
 		}
+		if *simTake > 0 {
+			clients.plan.TakePermits(*simTake)
+		}
 		if *simStand {
 			defer w.Anywhere(clients.plan)()
 		}
@@ -69,7 +74,7 @@ func simulate(t *testing.T, seed uint64, m sim.Mutation, detailed bool) (o outco
 		w.End()
 		o.verdicts = w.Judge.Verdicts()
 		o.simulated, o.held, o.events, o.faults = w.Now(), w.Judge.Held(), w.History.Count(), clients.plan.Faults()
-		o.inTurn, o.losses = w.Judge.InTurn(), w.Judge.Losses()
+		o.inTurn, o.losses, o.replaced = w.Judge.InTurn(), w.Judge.Losses(), w.Judge.Replaced()
 		if detailed || len(o.verdicts) > 0 {
 			var b strings.Builder
 			fmt.Fprintf(&b, "world %d: %s\n", seed, clients.plan)
@@ -108,9 +113,9 @@ type simRun struct {
 
 // totals is what worlds came to.
 type totals struct {
-	Worlds, Failed                       int
-	Events, Faults, Held, InTurn, Losses int
-	Simulated, Used                      time.Duration
+	Worlds, Failed                                 int
+	Events, Faults, Held, InTurn, Losses, Replaced int
+	Simulated, Used                                time.Duration
 }
 
 func (t *totals) add(o totals) {
@@ -121,6 +126,7 @@ func (t *totals) add(o totals) {
 	t.Held += o.Held
 	t.InTurn += o.InTurn
 	t.Losses += o.Losses
+	t.Replaced += o.Replaced
 	t.Simulated += o.Simulated
 	t.Used += o.Used
 }
@@ -130,8 +136,8 @@ func (r *simRun) String() string {
 	if r.total.Used > 0 {
 		used = fmt.Sprintf(" and %v of processors", r.total.Used.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d lost, in %v%s",
-		r.total.Worlds, r.total.Failed, r.total.Simulated.Hours(), r.total.Events, r.total.Faults, r.total.Held, r.total.InTurn, r.total.Losses,
+	return fmt.Sprintf("%d worlds, %d failed, %.1f simulated hours, %d events, %d faults, %d acquisitions, %d in turn, %d lost, %d in the place of single names, in %v%s",
+		r.total.Worlds, r.total.Failed, r.total.Simulated.Hours(), r.total.Events, r.total.Faults, r.total.Held, r.total.InTurn, r.total.Losses, r.total.Replaced,
 		time.Since(r.start).Round(time.Millisecond), used)
 }
 
@@ -159,7 +165,7 @@ func (r *simRun) serve(t *testing.T) {
 func (r *simRun) add(t *testing.T, seed uint64, o outcome) (goOn bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := totals{Worlds: 1, Simulated: o.simulated, Held: o.held, InTurn: o.inTurn, Losses: o.losses, Events: o.events, Faults: o.faults}
+	one := totals{Worlds: 1, Simulated: o.simulated, Held: o.held, InTurn: o.inTurn, Losses: o.losses, Replaced: o.replaced, Events: o.events, Faults: o.faults}
 	if len(o.verdicts) > 0 {
 		one.Failed = 1
 		replay := ""
@@ -279,6 +285,7 @@ func (r *simRun) provesSomething() {
 		{"acquisitions", per(r.total.Held), 25},
 		{"acquisitions in turn", per(r.total.InTurn), 1},
 		{"hundredths of a lost quorum", 100 * per(r.total.Losses), 3},
+		{"tenths of a grant in the place of single names", 10 * per(r.total.Replaced), 1},
 	} {
 		if least.per < least.least {
 			r.t.Errorf("%.1f %s in a world are too few: at least %.0f are wanted", least.per, least.what, least.least)

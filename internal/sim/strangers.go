@@ -4,12 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
 // The keys of a lock and of the deployment on a node, as package node names them.
-func sideKey(kind, name string) string { return "redlatch:{" + name + "}:" + kind + ":" + name }
+func sideKey(kind, key string) string {
+	tag := key
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		tag, _, _ = strings.Cut(rest, "}")
+	}
+	return "redlatch:{" + tag + "}:" + kind + ":" + key
+}
 
 const (
 	recordKey   = "redlatch:{default}:deployment"

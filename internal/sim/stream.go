@@ -46,7 +46,7 @@ func newRequest(args []string) *request {
 // acquiring returns the holder ids for which the request runs the acquire step.
 func (r *request) acquiring() (ids []string) {
 	id := func(step []string) {
-		if len(step) > 1 && step[0] == script.Acquire {
+		if len(step) > 1 && (step[0] == script.Acquire || step[0] == script.Slot) {
 			ids = append(ids, step[1])
 		}
 	}

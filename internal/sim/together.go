@@ -37,6 +37,9 @@ func together(args []string) (commands [][]string) {
 		step := append([]string{ofOne[argv[0]]}, argv[1:]...)
 		if argv[0] == script.AcquireAll && i > 0 {
 			step = step[:7] // waiter and holder are for the first key
+			if further := 9 + i/3; further < len(argv) {
+				step = append(step, argv[7], argv[further])
+			}
 		}
 		commands = append(commands, append(one, step...))
 	}
@@ -68,7 +71,24 @@ func (n *Node) executeTogether(s *stream, r *request) (driver.Reply, error) {
 		n.world.executed(n, s, one, one.step, did, err)
 	}
 	if yes && err == nil && ones[0].step[0] == script.Acquire {
+		if len(ones[1].step) > 8 {
+			n.world.Judge.inPlace()
+		}
 		s.snag()
 	}
 	return reply, err
+}
+
+// inPlace notes that a node has granted several names in the place of locks of one.
+func (j *Judge) inPlace() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.replaced++
+}
+
+// Replaced returns how often a node has done so.
+func (j *Judge) Replaced() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.replaced
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Waiting is one call that waits for a lock.
+// Waiting is one call that waits for a lock, or for one of several slots.
 type Waiting struct {
 	judge       *Judge
 	name, label string
+	keys        []string // of which it waits for one
 	began       time.Duration
 }
 
@@ -24,8 +25,16 @@ const recovery = script.Patience + 4*script.Grace + 2*connectTimeout
 func (j *Judge) longestWait() time.Duration { return script.Grace + 4*j.NodeTimeout }
 
 // Waits tells that a call begins which waits for a lock.
-func (j *Judge) Waits(name, label string) *Waiting {
-	return &Waiting{judge: j, name: name, label: label, began: j.world.Now()}
+func (j *Judge) Waits(name, label string) *Waiting { return j.waits(name, label, []string{name}) }
+
+// WaitsForPermit tells that one begins which waits for a permit. Nobody who is ahead of it wants fewer than
+// least.
+func (j *Judge) WaitsForPermit(name, label string, least int) *Waiting {
+	return j.waits(name, label, slotKeys(name, least))
+}
+
+func (j *Judge) waits(name, label string, keys []string) *Waiting {
+	return &Waiting{judge: j, name: name, label: label, keys: keys, began: j.world.Now()}
 }
 
 // Over tells that the call has the lock, or has given up. It is not to have waited for longer
@@ -33,7 +42,7 @@ func (j *Judge) Waits(name, label string) *Waiting {
 func (w *Waiting) Over() {
 	j := w.judge
 	now, trouble := j.world.Now(), j.world.troubled()
-	since := max(w.began, j.world.occupied(w.name))
+	since := max(w.began, j.world.occupied(w.keys))
 	if trouble > 0 {
 		since = max(since, trouble+recovery)
 	}
@@ -59,8 +68,17 @@ func (j *Judge) heldWithin(name string, d time.Duration) bool {
 // few nodes could be asked or may vote. Once all quarantines are over and all nodes can be reached,
 // none does that had the time to ask them since the lock was free.
 func (j *Judge) Failed(name, label string, began time.Duration, err error) {
+	j.failed(name, label, began, err, []string{name})
+}
+
+// FailedPermit tells that one for a permit of k did.
+func (j *Judge) FailedPermit(name, label string, k int, began time.Duration, err error) {
+	j.failed(name, label, began, err, slotKeys(name, k))
+}
+
+func (j *Judge) failed(name, label string, began time.Duration, err error, keys []string) {
 	w := j.world
-	if j.heldWithin(name, j.Decent()) {
+	if slices.ContainsFunc(keys, func(key string) bool { return j.heldWithin(key, j.Decent()) }) {
 		return
 	}
 	if trouble := w.troubled(); (trouble == 0 || began > trouble+recovery) && w.quick(j.NodeTimeout/2) {
@@ -68,14 +86,19 @@ func (j *Judge) Failed(name, label string, began time.Duration, err error) {
 	}
 }
 
-// occupied is the last moment at which there was a key of the lock on a node.
-func (w *World) occupied(name string) (last time.Duration) {
+// occupied is the last moment at which each of the keys was on a node.
+func (w *World) occupied(keys []string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range w.nodes {
-		last = max(last, n.occupied(name))
+	all := w.Now()
+	for _, key := range keys {
+		last := time.Duration(0)
+		for _, n := range w.nodes {
+			last = max(last, n.occupied(key))
+		}
+		all = min(all, last)
 	}
-	return last
+	return all
 }
 
 // occupancy is what a node had of a lock after the last step that was about it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,8 @@ func (w *simWorker) work(over <-chan struct{}) {
 			w.acquireSet(over)
 		case chance >= 10 && chance < 10+plan.Reads:
 			w.acquireShared(over)
+		case chance >= 10 && chance < 10+plan.Permits:
+			w.acquirePermit(over)
 		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw && plan.Weather != sim.Replaced:
 			w.operate() // not where clocks are so far apart that tokens rest on the whole quarantine
 		case chance < 7: // idle for longer than all that is kept of it
@@ -199,12 +202,12 @@ func (w *simWorker) acquireTogether() {
 	w.run()
 }
 
-// failed looks at the error of a call that got no lock.
-func (w *simWorker) failed(label, name string, began time.Duration, err error) {
+// failed looks at the error of a call that got no lock, nor any of the slots with these keys.
+func (w *simWorker) failed(label, name string, began time.Duration, err error, slots ...string) {
 	h := w.process.clients.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
 	world := w.process.clients.world
-	known := errors.Is(err, redlatch.ErrRefused) && (world.Faked(name, began) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
+	known := errors.Is(err, redlatch.ErrRefused) && (slices.ContainsFunc(append(slots, name), func(key string) bool { return world.Faked(key, began) }) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
 	if !known && (errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid)) {
 		w.process.clients.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}

@@ -1,6 +1,9 @@
 package vote
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // What is asked of a node, a type for each step. Key is the lock's key, from which the node
 // makes the names of the keys beside it, and ID the holder id under which it is or is to be
@@ -27,6 +30,8 @@ type Acquire struct {
 	Proposed uint64
 	// From is the holder who transfers its keys to this attempt, if any.
 	From string
+	// Froms, if any, are the holders who transfer the keys of With, one each.
+	Froms *[]string
 	// Ticket is the attempt's place in the wait queue for Key, if it has one; an attempt without
 	// leaves the key to a waiter that was woken up, unless it may barge.
 	Ticket Ticket
@@ -41,6 +46,8 @@ type Acquire struct {
 	Shared bool
 	// Slots, if not 0, asks for one of so many slots, from First on: Key is that of their queue.
 	Slots, First uint16
+	// Made is what Words has returned, if it was called before.
+	Made Words
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger.
@@ -49,6 +56,7 @@ type Confirm struct {
 	With           *Keys
 	Granted, Token uint64
 	Shared         bool
+	Made           Words // the acquire step's
 }
 
 // Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
@@ -59,6 +67,7 @@ type Extend struct {
 	// Token is stored where the node remembers less.
 	Token  uint64
 	Shared bool
+	Made   Words // the acquire step's
 }
 
 // Release asks a node to delete the key if it is held under ID, and to wake up who is next.
@@ -77,6 +86,7 @@ type Release struct {
 	// Queued: others were in the wait queue for the key on the node.
 	Queued bool
 	Shared bool
+	Made   Words // the acquire step's
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still
@@ -95,7 +105,7 @@ const Reader = "-+"
 // Ticket is a waiter's place in the wait queue for a key.
 type Ticket struct {
 	// Waiter is who has it; one whose name begins with a dash, behind Reader if it is one, hears no
-	// messages.
+	// messages. One that hears them in a Cluster has a tag of the key's slot there, in braces.
 	Waiter string
 	// Number orders the queue; 0 for a new one, at its end.
 	Number uint64
@@ -103,7 +113,22 @@ type Ticket struct {
 	Node int
 }
 
-// WakeUp is a node's message to a waiter that the key is its to take.
+// Waiter is the name that a waiter has in its own process: that by which a node knows it, without
+// what the node added of how it hears, which is a dash or, in a Cluster, the slot's tag in braces.
+func Waiter(name string) string {
+	name, reads := strings.CutPrefix(name, Reader)
+	name = strings.TrimPrefix(name, "-")
+	if tag, rest, ok := strings.Cut(name, "}"); ok && strings.HasPrefix(tag, "{") {
+		name = rest
+	}
+	if reads {
+		name = Reader + name
+	}
+	return name
+}
+
+// WakeUp is a node's message to a waiter that the key is its to take. Waiter is the name by
+// which the node knows it.
 type WakeUp struct {
 	Waiter, Key string
 	// From is the holder who leaves its keys on other nodes to the waiter, if any.

@@ -86,7 +86,7 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 			return nil, false, failure.Err
 		}
 		if failure.Elsewhere {
-			return nil, false, errElsewhere
+			return nil, false, ErrElsewhere
 		}
 		q.fail(l, failure.Err)
 		c.Report()

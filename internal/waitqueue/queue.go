@@ -155,11 +155,11 @@ func mix(h uint64) uint64 {
 // Wake tells that the i-th node has woken up a waiter of this process. It does not block.
 func (q *Queue) Wake(i int, w vote.WakeUp) {
 	q.mu.Lock()
-	t := q.tickets[w.Key]
-	if strings.HasPrefix(w.Waiter, vote.Reader) {
-		t = q.readers[w.Key][w.Waiter]
+	t, name := q.tickets[w.Key], vote.Waiter(w.Waiter)
+	if strings.HasPrefix(name, vote.Reader) {
+		t = q.readers[w.Key][name]
 	}
-	ours := t != nil && t.waiter == w.Waiter
+	ours := t != nil && t.waiter == name
 	if ours {
 		t.signal(notice{turn: true, from: w.From})
 	}

@@ -28,20 +28,25 @@ func (s sight) String() string {
 
 // observe observes the lock of the test's name until the test is over.
 func observe(t *testing.T, client *redlatch.Client) <-chan sight {
-	ctx, cancel := context.WithCancel(t.Context())
-	sights := make(chan sight, 1000)
-	var over sync.WaitGroup
-	over.Go(func() {
+	return follow(t, func(ctx context.Context, sights chan<- sight) {
 		for holder, err := range client.Observe(ctx, t.Name()) {
 			sights <- sight{holder, err}
 		}
 	})
+}
+
+// follow has watch send what is seen until the test is over.
+func follow[Seen any](t *testing.T, watch func(context.Context, chan<- Seen)) <-chan Seen {
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := make(chan Seen, 1000)
+	var over sync.WaitGroup
+	over.Go(func() { watch(ctx, seen) })
 	t.Cleanup(func() { cancel(); over.Wait() })
-	return sights
+	return seen
 }
 
 // awaitSight waits for one that is as wanted, and returns those before it.
-func awaitSight(t *testing.T, sights <-chan sight, what string, wanted func(sight) bool) (before []sight) {
+func awaitSight[Seen any](t *testing.T, sights <-chan Seen, what string, wanted func(Seen) bool) (before []Seen) {
 	t.Helper()
 	for deadline := time.After(locktest.Patience); ; {
 		select {

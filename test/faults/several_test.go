@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +189,102 @@ func TestSeveralBesidePlainClients(t *testing.T) {
 		locktest.Unlock(t, o.Lock)
 		awaitNone(t, nodes, names)
 	})
+}
+
+// A call for several names takes them one by one, and the replies to the attempt that takes the places
+// of these are lost: what it has left goes, and in the end the call holds.
+func TestReplacingIsLost(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		for name, how := range locktest.Losses() {
+			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
+				t.Parallel()
+				nodes, names := locktest.Shared(t, n), severalNames(t)
+				c := locktest.Config(redistest.URLs(nodes)...)
+				proxies := redistest.Proxies(t, nodes)
+				set, wires := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
+				last, out := takenSingly(t, nodes, set, locktest.Open(t, c), names)
+				var struck []<-chan struct{}
+				for _, w := range wires[:n/2+1] {
+					struck = append(struck, w.Lose("acquire-all", how))
+				}
+				locktest.Unlock(t, last)
+				for _, done := range struck {
+					<-done
+				}
+				for _, p := range proxies { // a connection that lost a reply stays silent
+					p.DropReplies(true)
+					p.DropReplies(false)
+				}
+				o := <-out
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				if o.Lock.Token() <= last.Token() {
+					t.Errorf("token %d follows %d", o.Lock.Token(), last.Token())
+				}
+				locktest.Unlock(t, o.Lock)
+				awaitNone(t, nodes, names)
+				for _, w := range wires {
+					w.CheckOnce(t, "acquire", "acquire-all")
+				}
+			})
+		}
+	}
+}
+
+// With one of three nodes down, those who take their names one by one hold all of them by the others.
+func TestReplacingWithANodeDown(t *testing.T) {
+	t.Parallel()
+	nodes, names := redistest.Nodes(t, 3), severalNames(t)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	other := locktest.Open(t, c)
+	last, out := takenSingly(t, nodes, locktest.Open(t, c), other, names)
+	nodes[1].Kill()
+	last.Unlock(t.Context()) // which a busy machine's nodes may not say in time
+	o := <-out
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	if o.Lock.Token() <= last.Token() {
+		t.Errorf("token %d follows %d", o.Lock.Token(), last.Token())
+	}
+	for _, name := range names {
+		if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	locktest.Unlock(t, o.Lock)
+	awaitNone(t, []*redistest.Server{nodes[0], nodes[2]}, names)
+}
+
+// takenSingly has set lose turns until it takes names one by one and has the first; other has the last.
+func takenSingly(t *testing.T, nodes []*redistest.Server, set, other *redlatch.Client, names []string) (last *redlatch.Lock, out <-chan locktest.Outcome) {
+	t.Helper()
+	ctx := locktest.Within(t, 2*locktest.Patience)
+	wait := func(name string) *redlatch.Lock {
+		lock, err := other.Lock(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	last = wait(names[len(names)-1])
+	out = locktest.LockIn(ctx, set, names[1], redlatch.WithAlso(names...), redlatch.WithLabel("set"))
+	locktest.Await(t, "the first of the names is taken", func() bool {
+		if a, err := other.TryLock(ctx, names[0]); err == nil {
+			locktest.Unlock(t, last)
+			last = wait(names[len(names)-1])
+			locktest.Unlock(t, a)
+			return false
+		}
+		has := 0
+		for _, s := range nodes {
+			if strings.HasSuffix(locktest.Value(t, s, names[0]), ".set") {
+				has++
+			}
+		}
+		return has > len(nodes)/2 // which an attempt for all cannot have
+	})
+	return last, out
 }

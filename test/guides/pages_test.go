@@ -178,12 +178,6 @@ func TestNamesExist(t *testing.T) {
 func TestFigures(t *testing.T) {
 	texts := everyPage(t)
 	for _, tt := range []struct{ page, says, source, has string }{
-		{"engines.md", "23 November 2026, two cores, Redis 7.0.15", "bench/README.md", "23 November 2026, two cores (a virtual machine's, Intel Xeon), Redis 7.0.15"},
-		{"engines.md", "1.07 of that over one node", "bench/README.md", "| 1 node, 1 caller | 1.07 "},
-		{"engines.md", "1.75 over five", "bench/README.md", "| 5 nodes, 1 caller | 1.75 "},
-		{"engines.md", "1.05 over one and 1.10 over five", "bench/README.md", "it is 1.05 on one node and 1.10 on five"},
-		{"five-nodes.md", "took 1.10 of the time that the bare commands need", "bench/README.md", "and 1.10 on five"},
-		{"five-nodes.md", "0.94 of the time with all five up", "bench/README.md", "| one stopped, 1 caller · 64 callers | 0.94 "},
 		{"the-argument.md", "18.4 % of them, of 18.6 %", "docs/fencing.md", "unguarded 18.6 % of acknowledged updates lost; guarded on writes only, the textbook picture, still 18.4 %"},
 		{"the-argument.md", "4555 of 84 796", "docs/torture.md", "4555 of 84 796 without"},
 		{"the-argument.md", "0 of 84 639", "docs/torture.md", "0 of 84 639 behind a token"},

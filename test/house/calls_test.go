@@ -21,7 +21,7 @@ import (
 // from its own file and from higher ones.
 var order = []string{
 	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "observer.go", "observers.go", "store.go", "renewal_batch.go", "client.go", "stats.go", "option.go",
-	"lock.go", "context.go", "detach.go", "minhold.go", "unlock.go", "renewal.go", "suspend.go", "term.go", "several_names.go", "slot.go", "call.go", "shared.go", "wait.go", "acquire.go", "lockall.go", "rlock.go", "permit.go", "campaign.go", "observe.go", "close.go", "hook.go",
+	"lock.go", "context.go", "detach.go", "minhold.go", "unlock.go", "renewal.go", "suspend.go", "term.go", "several_names.go", "slot.go", "call.go", "shared.go", "wait.go", "lockall_singly.go", "acquire.go", "lockall.go", "rlock.go", "permit.go", "campaign.go", "observe.go", "observe_permits.go", "close.go", "hook.go",
 	"locker.go", "admin.go", "list_place.go", "list_readers.go", "list.go", "list_shared.go", "list_permits.go", "list_client.go",
 }
 

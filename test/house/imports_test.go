@@ -74,6 +74,8 @@ var allowed = map[string][]string{
 	"otel/examples/prometheus":                      {".", "otel"},
 	"examples/testing":                              {"."},
 	"bench":                                         {},
+	"bench/figures":                                 {},
+	"bench/report":                                  {"bench/figures"},
 	"interop":                                       {},
 	"fence/guardtest":                               {},
 	"bench/torture":                                 {},

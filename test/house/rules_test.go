@@ -20,6 +20,7 @@ const rulesPage = "docs/rules.md"
 const (
 	mutationsFile = "internal/sim/mutation.go"
 	breachesFile  = "internal/sim/breach_test.go"
+	elsewhereFile = "internal/sim/breach_elsewhere_test.go"
 	modelTests    = "spec/spec_test.go"
 	scriptsFolder = "internal/script/"
 )
@@ -40,8 +41,8 @@ var (
 	mutationNames = regexp.MustCompile(`(?m)^\t([A-Z]\w+) +// .+$`)
 	breachNames   = regexp.MustCompile(`(?m)^\t\trule: "([^"]+)"`)
 	// modelMacros are what the tests of the models define, but for sizes.
-	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_token|shared|shared_token|shared_queue|permits)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
-	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME", "MAX", "READERS", "TTL", "TTL_OF_LAST", "MORTAL", "WHOLE"}
+	modelMacros = regexp.MustCompile(`"(?:lock|token|admission|names|names_singly|names_token|shared|shared_token|shared_queue|permits)", \[\]string\{([^}]*)\}(?:, "\w+")?\}`)
+	sizes       = []string{"N", "BLOCK", "PROPERTY", "SORTED", "ALIKE", "EVENTS", "ONE_NAME", "MAX", "READERS", "TTL", "TTL_OF_LAST", "MORTAL", "WHOLE", "CIRCLES", "CLIENTS"}
 )
 
 // parseRules reads the page's tables.
@@ -186,7 +187,7 @@ func readProject(files fs.FS) (*project, error) {
 					p.simulations = append(p.simulations, found[1])
 				}
 			}
-		case breachesFile:
+		case breachesFile, elsewhereFile:
 			for _, found := range breachNames.FindAllStringSubmatch(text, -1) {
 				p.simulations = append(p.simulations, `"`+found[1]+`"`)
 			}

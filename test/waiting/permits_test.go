@@ -28,6 +28,28 @@ func awaitPermitsQueued(t *testing.T, nodes []*redistest.Server, name string, n 
 	})
 }
 
+// inOrder expects that so many are queued in the order in which they came, by their labels.
+func inOrder(t *testing.T, c redlatch.Config, name string, n int) {
+	t.Helper()
+	var queued []string
+	locktest.Await(t, "all nodes that have a queue have answered", func() bool {
+		permits, _, err := redlatch.Permits(t.Context(), c, name)
+		if err != nil || len(permits) == 0 || len(permits[0].Waiting) != n {
+			return false
+		}
+		queued = nil
+		for _, waiter := range permits[0].Waiting {
+			queued = append(queued, waiter.Label)
+		}
+		return true
+	})
+	for i, label := range queued {
+		if label != fmt.Sprint(i) {
+			t.Fatalf("in the queue are, first to last, %q", queued)
+		}
+	}
+}
+
 // permitOrder is the order in which processes got permits that came one after the other.
 func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, name string) (order []int) {
 	t.Helper()
@@ -43,7 +65,10 @@ func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, nam
 	}
 	var mu sync.Mutex // guards order
 	var all sync.WaitGroup
-	for i, client := range clientsOf(t, c, waiters) {
+	for i := range waiters {
+		labelled := c
+		labelled.Label = fmt.Sprint(i)
+		client := locktest.Open(t, labelled)
 		all.Go(func() {
 			lock, err := client.Acquire(locktest.Within(t, locktest.Patience), name, k)
 			if err != nil {
@@ -56,6 +81,7 @@ func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, nam
 			locktest.Unlock(t, lock)
 		})
 		awaitPermitsQueued(t, nodes, name, i+1)
+		inOrder(t, c, name, i+1)
 	}
 	locktest.Unlock(t, held[0]) // the other is held on, so that they come one by one
 	all.Wait()
@@ -64,8 +90,8 @@ func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, nam
 	return order
 }
 
-// Processes get permits in the order in which they came. On a busy machine one may miss its turn, which the
-// next then has.
+// Processes stand in the queue for permits in the order in which they came, always, and get them in that order. On
+// a busy machine one may miss its turn, which the next then has: TestSimPermitsInOrder is the same where none does.
 func TestPermitsFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	const tries = 4

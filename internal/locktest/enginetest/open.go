@@ -44,8 +44,11 @@ func (e Engine) NoMeaning(t *testing.T) {
 	_, several := client.LockAll(t.Context(), []string{"one", "two"})
 	_, reader := client.RLock(t.Context(), "one")
 	_, permit := client.Acquire(t.Context(), "one", 2)
+	var observed error
+	for _, observed = range client.ObservePermits(t.Context(), "one") {
+	}
 	for name, err := range map[string]error{
-		"Take": take, "LockAll": several, "RLock": reader, "Acquire": permit, "Admit": client.Admit(t.Context(), e.Common(t)[0]),
+		"Take": take, "LockAll": several, "RLock": reader, "Acquire": permit, "ObservePermits": observed, "Admit": client.Admit(t.Context(), e.Common(t)[0]),
 	} {
 		if !errors.Is(err, redlatch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -1,0 +1,69 @@
+package sim_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+)
+
+// breachesElsewhere break rules of the readers' wait queue and of leading, for which there are worlds of their own:
+// the test that is to fail is where.
+var breachesElsewhere = []breach{
+	{
+		rule: "a reader hears the arbiter", where: "TestSimReadersAreFair", file: "internal/quorum/shared.go",
+		was: `for k.request.Shared && t.held() && k.unheard(t) {`,
+		now: `for k.request.Shared && t.held() && k.unheard(t) && broken != RULE {`,
+	},
+	{
+		rule: "a writer hands nothing on where a reader waits", where: "TestSimReadersAreFair", file: "internal/waitqueue/local.go",
+		was: `|| len(q.readers[l.key]) > 0 {`,
+		now: `|| len(q.readers[l.key]) > 0 && broken != RULE {`,
+	},
+	{
+		rule: "a reader does not pass a writer who waits", where: "TestSimReadersAreFair", file: "internal/script/script.go",
+		was: scriptNew, now: scriptWithout("  if behind(queue, waiter) then\n", "  if false then\n"),
+	},
+	{
+		rule: "readers who wait are before the next writer", where: "TestSimReadersAreFair", file: "internal/script/script.go",
+		was: scriptNew, now: scriptWithout("  if holder and not marked(holder) then\n    return 1\n", "  if false then\n    return 1\n"),
+	},
+	{
+		rule: "readers who wait are woken up together", where: "TestSimReadersAreFair", file: "internal/script/script.go",
+		was: scriptNew, now: scriptWithout("      woken = true\n", "      woken = true\n      break\n"),
+	},
+	{
+		rule: "Close waits for the work of a lead", where: "TestSimLeading", file: "term.go",
+		was: "	if l.work == nil {\n",
+		now: "	if l.work == nil || broken == RULE {\n",
+	},
+	{
+		rule: "a lead whose ctx is done is kept until its work has returned", where: "TestSimLeading", file: "campaign.go",
+		was: "	return false, fn(lock.Context())\n",
+		now: "	if broken == RULE {\n		defer context.AfterFunc(ctx, func() { lock.Unlock(context.WithoutCancel(ctx)) })()\n	}\n	return false, fn(lock.Context())\n",
+	},
+}
+
+// scriptNew is where each script gets its text, and scriptWithout the same with a part of it replaced.
+const scriptNew = "func New(text string) Script {\n"
+
+func scriptWithout(was, now string) string {
+	return fmt.Sprintf("%s	if broken == RULE {\n		text = strings.ReplaceAll(text, %q, %q)\n	}\n", scriptNew, was, now)
+}
+
+// condemned is what a test says of the first world in which something is wrong.
+var condemned = regexp.MustCompile(`(?:seed|world) (\d+)[:,] ([^\n]*)`)
+
+// TestSimBreachesElsewhere builds the library with rules broken that other worlds than TestSim's are to find.
+func TestSimBreachesElsewhere(t *testing.T) {
+	eachBreach(t, breachesElsewhere, func(t *testing.T, b breach, binary, id string) {
+		hunters <- struct{}{}
+		defer func() { <-hunters }()
+		p := worlds{binary: binary, test: b.where, env: []string{"REDLATCH_BROKEN=" + b.rule}}
+		out, err := p.run(t, func(string) {})
+		match := condemned.FindStringSubmatch(out)
+		if err == nil || match == nil {
+			t.Fatalf("%s did not notice that it does not hold: %v\n%s", b.where, err, out)
+		}
+		t.Logf("%-28s %-58s found in world %4s of %s: %s", id, b.rule, match[1], b.where, match[2])
+	})
+}

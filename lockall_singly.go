@@ -1,0 +1,117 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/waitqueue"
+)
+
+// A call for several names waits with none of them, and tries for all when its turn has come for one. It
+// may never find all of them free, where others take them in turns, one or some at a time. So a
+// call that has lost some turns takes them one by one, each in its queue as Lock does, and has those
+// renewed that it has. When it has all, one attempt for all of them takes their places: from that come the
+// one holder id, validity and token. The locks of one name are this file's: none is counted, observed or
+// in a ctx that the program has, and nothing that is promised rests on them.
+
+// firstPatience is how long a call keeps others from names that it has, at first: who holds one that is
+// missing may wait for one that it has. Then it gives them back and begins anew, with twice the time,
+// up to MaxHold.
+const firstPatience = 10 * time.Second
+
+var errPatience = errors.New("the other names took too long")
+
+// lockAll waits until the call holds all of its names.
+func (c *call) lockAll() error {
+	for patience := firstPatience; ; patience = min(2*patience, max(patience, c.settings.maxHold)) {
+		if !c.client.singly {
+			if err := c.client.waitqueue.WaitAll(c.ctx, c); !errors.Is(err, waitqueue.ErrElsewhere) {
+				return err
+			}
+		}
+		if holds, err := c.lockSingly(patience); holds || err != nil {
+			return err
+		}
+	}
+}
+
+// lockSingly takes the names one by one, and then the place of all. It holds none where one was lost
+// meanwhile, patience is over, or the last attempt failed; an error is what waiting does not cure.
+func (c *call) lockSingly(patience time.Duration) (holds bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	var singles []*call
+	// Deferred: a report may panic or end this goroutine.
+	defer func() { c.client.releaseSingles(singles) }()
+	// Who waits has none but those that sort before, so that such calls do not wait in a circle.
+	// rule: taken-in-order
+	for _, key := range slices.Sorted(slices.Values(c.several.keys)) {
+		one := c.single(ctx, key)
+		err := c.client.waitqueue.Wait(ctx, one)
+		c.reported, c.waited = one.reported, one.waited
+		if err != nil {
+			if ctx.Err() != nil && c.ctx.Err() == nil {
+				err = nil
+			}
+			return false, err
+		}
+		singles = append(singles, one)
+		ctx = one.lock.Context() // done when this one is lost, or one before
+	}
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	lease, failure := c.replace(singles)
+	switch {
+	case lease != nil:
+		c.client.waitqueue.Acquired(c.Hold(lease))
+		return true, nil
+	case failure.Final:
+		return false, failure.Err
+	}
+	return false, nil
+}
+
+// single is a call for one of the names.
+func (c *call) single(ctx context.Context, key string) *call {
+	one := &call{
+		client: c.client, ctx: ctx, binding: bound, name: c.several.nameOf(key), key: key, whole: c, settings: c.settings,
+		observed: c.observed, reported: c.reported, waited: c.waited, site: c.site,
+	}
+	s := &one.settings
+	s.also, s.leading, s.renewal, s.maxHold = nil, false, true, endless
+	s.minHold, s.firstTTL, s.guard = 0, s.ttl, s.ttl/10
+	return one
+}
+
+// replace makes the attempt for all names, which has a lock of each in singles, in the order of their keys.
+func (c *call) replace(singles []*call) (*quorum.Lease, waitqueue.Failure) {
+	c.key = singles[0].key
+	request := c.Request()
+	leases, holders := make([]*quorum.Lease, len(singles)), make([]string, len(singles))
+	for i, one := range singles {
+		one.lock.unlock(ErrReleased)
+		one.lock.end()
+		leases[i], holders[i] = one.lock.lease, one.lock.lease.ID()
+	}
+	request.From, holders = holders[0], holders[1:]
+	request.Froms = &holders
+	lease, votes := c.client.engine.TakeOver(c.ctx, request, leases)
+	return c.tried(request, lease, votes)
+}
+
+// releaseSingles gives back what is held of singles, and waits for the nodes as Unlock does.
+func (c *Client) releaseSingles(singles []*call) {
+	var releases sync.WaitGroup
+	for _, one := range singles {
+		releases.Go(func() {
+			one.lock.release()
+			c.waitqueue.LetGo(&one.lock.holder) // where another took its place
+		})
+	}
+	releases.Wait()
+}

@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// choices notes which nodes are asked to choose a slot, for which attempts, in their order.
+type choices struct {
+	mu  sync.Mutex // guards of
+	of  []choice
+	act func(node int) redistest.Action // nil to let all pass
+}
+
+type choice struct {
+	node int
+	id   string
+}
+
+// noteChoices watches the proxies.
+func noteChoices(proxies []*redistest.Proxy) *choices {
+	all := new(choices)
+	for i, p := range proxies {
+		p.OnCommand(func(c redistest.Command) redistest.Action {
+			step, id := locktest.StepOf(c)
+			if step != "slot" {
+				return redistest.Pass
+			}
+			all.mu.Lock()
+			defer all.mu.Unlock()
+			all.of = append(all.of, choice{i, id})
+			if all.act != nil {
+				return all.act(i)
+			}
+			return redistest.Pass
+		})
+	}
+	return all
+}
+
+// begin has act done to what comes from now on, and take returns what came since.
+func (c *choices) begin(act func(node int) redistest.Action) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of, c.act = nil, act
+}
+
+func (c *choices) take() []choice {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of
+}
+
+// The arbiter grants a slot and its reply is lost, or it is down: another node chooses, in the same call, and
+// the permit is held by those that answer. What the arbiter has granted is taken back there, before its TTL is
+// over and while the permit is held.
+func TestAnotherNodeChoosesTheSlot(t *testing.T) {
+	t.Parallel()
+	faults := locktest.Losses()
+	faults["down"] = redistest.Pass
+	for kind, how := range faults {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			const k = 4
+			nodes := redistest.Nodes(t, 3)
+			proxies := redistest.Proxies(t, nodes)
+			client, name := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...)), t.Name()
+			// The TTL ends nothing while it is waited for.
+			acquire := func() *redlatch.Lock {
+				return locktest.TryLock(t, client, name, redlatch.WithPermits(k), redlatch.WithTTL(30*time.Second))
+			}
+			seen := noteChoices(proxies)
+			locktest.Unlock(t, acquire())
+			awaitNoPermits(t, nodes, name, k)
+			arbiter := seen.take()[0].node
+			granted := func() (slots []string) {
+				for i := range k {
+					slots = append(slots, locktest.Value(t, nodes[arbiter], "redlatch:{"+name+"}:token:"+locktest.SlotKey(name, i)))
+				}
+				return slots
+			}
+			before := granted()
+			if kind == "down" {
+				nodes[arbiter].Kill()
+				seen.begin(nil)
+			} else {
+				struck := false
+				seen.begin(func(node int) redistest.Action {
+					if node != arbiter || struck {
+						return redistest.Pass
+					}
+					struck = true
+					return how
+				})
+			}
+			lock := acquire()
+			last := seen.take()
+			if chose := last[len(last)-1]; chose.node == arbiter {
+				t.Errorf("node %d is the arbiter, and these chose: %v", arbiter, last)
+			}
+			for i, s := range nodes {
+				if i != arbiter {
+					if v := locktest.Value(t, s, locktest.SlotKey(name, lock.Slot())); v == "" && lock.Err() != nil {
+						t.Errorf("node %d does not have slot %d: %v", i, lock.Slot(), lock.Err())
+					}
+				}
+			}
+			if kind == "down" {
+				locktest.Unlock(t, lock)
+				return
+			}
+			if last[0].node != arbiter {
+				t.Fatalf("node %d is the arbiter, and these were asked: %v", arbiter, last)
+			}
+			locktest.Await(t, "the arbiter has granted a slot", func() bool { return fmt.Sprint(granted()) != fmt.Sprint(before) })
+			proxies[arbiter].DropReplies(true) // a connection that lost a reply stays silent
+			proxies[arbiter].DropReplies(false)
+			locktest.Await(t, "the slot whose grant nobody heard of is taken back", func() bool {
+				for _, v := range slotValues(t, nodes[arbiter], name, k) {
+					if strings.HasPrefix(v, last[0].id) {
+						return false
+					}
+				}
+				return true
+			})
+			if err := lock.Err(); err != nil {
+				t.Error(err)
+			}
+			locktest.Unlock(t, lock)
+			awaitNoPermits(t, nodes, name, k)
+		})
+	}
+}
