@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,7 +123,15 @@ func severalSinglyGivenUp(t *testing.T, s Stage) {
 	for _, end := range []error{context.Canceled, redlatch.ErrClosed} {
 		client, other := s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{})
 		names := namesOf(t, 2)
-		b, out, giveUp := singly(t, s, client, other, names)
+		var has atomic.Bool
+		second, once := make(chan struct{}), sync.Once{}
+		b, out, giveUp := singly(t, s, client, other, names, redlatch.WithWaitReport(func(err error) {
+			if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok && has.Load() && failure.Name == names[1] {
+				once.Do(func() { close(second) })
+			}
+		}))
+		has.Store(true)
+		<-second // it knows by now that it has the first
 		report, waits := locktest.WhenWaiting(nil)
 		behind := locktest.LockIn(locktest.Within(t, locktest.Patience), other, names[0], report)
 		<-waits
