@@ -20,7 +20,7 @@ import (
 // still carries it. Locks that were lost, released or detached are in nobody's way.
 //
 // Errors: when ctx is done first, errors.Is finds its cause and what stood in
-// the way, ErrHeld, ErrNoQuorum or ErrNotAdmitted, and errors.As a *QuorumError
+// the way, ErrHeld, ErrNoQuorum, ErrNotAdmitted or ErrOverloaded, and errors.As a *QuorumError
 // with each node's answer. What waiting cannot cure is returned at once:
 // ErrRefused, ErrInvalid, ErrClosed. After any error nothing is held, and what
 // a failed try may have left on a node is being removed.

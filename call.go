@@ -93,6 +93,10 @@ func (c *call) Request() vote.Acquire {
 
 // Try makes one attempt.
 func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
+	if r := c.renewer(); r != nil && r.overloaded() {
+		c.failure = newOverloadError(c.name, c.client.answers(nil))
+		return nil, waitqueue.Failure{Err: c.failure}
+	}
 	var lease *quorum.Lease
 	var votes []vote.Answer
 	if c.permits == nil {
@@ -154,6 +158,9 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	lease.Limit(c.settings.maxHold)
 	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.ttl/3))
 
+	if r := c.renewer(); r != nil {
+		r.hold(c.settings.ttl)
+	}
 	client.observers.changed(c.key)
 	client.mu.Lock()
 	closed := client.closed

@@ -87,6 +87,17 @@ type member interface {
 	Close()
 }
 
+// renewer renews leases together: newRenewals.
+type renewer interface {
+	// hold and drop tell of a lock that it renews from now on, and does no more.
+	hold(ttl time.Duration)
+	drop(ttl time.Duration)
+	// overloaded reports whether it could not renew more locks in time.
+	overloaded() bool
+	// renew calls ended when that is over. It does not block.
+	renew(l *quorum.Lease, ttl time.Duration, ended func(quorum.Extension, []vote.Answer))
+}
+
 // Open returns a client for the nodes of config. It connects to all of them at
 // once and returns when all have answered or refused, a little after a quorum
 // has or so many have refused that none can, or after a second. A node that

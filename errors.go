@@ -27,6 +27,9 @@ var (
 	// ErrNotAdmitted: nodes that may have forgotten locks do not vote yet, and
 	// the others are too few.
 	ErrNotAdmitted = errors.New("nodes not admitted")
+	// ErrOverloaded: the client holds as many locks as it can renew in time, and acquires no more
+	// until it can keep them. Nothing was sent.
+	ErrOverloaded = errors.New("this client holds as many locks as it can renew in time")
 	// ErrRefused: servers answered with errors that waiting does not cure.
 	ErrRefused = errors.New("refused by the server")
 	// ErrClosed: the client was closed.
@@ -92,7 +95,7 @@ func (a NodeAnswer) String() string {
 
 // QuorumError is the outcome of a vote that did not get its quorum. errors.Is
 // finds what it amounts to: ErrNoQuorum or ErrRefused; ErrNotAdmitted where a vote was
-// asked for; ErrHeld where a lock was. errors.As finds the nodes' own errors.
+// asked for; ErrHeld or ErrOverloaded where a lock was. errors.As finds the nodes' own errors.
 type QuorumError struct {
 	// Op is "lock", "extend", "unlock" or "observe", or that of a one-shot call: "take",
 	// "extend", "release" or "query".
@@ -128,6 +131,9 @@ func (e *QuorumError) Error() string {
 		if left >= 0 {
 			fmt.Fprintf(&b, ", expires in %v", left)
 		}
+		return b.String()
+	}
+	if e.kind == ErrOverloaded {
 		return b.String()
 	}
 	yes := 0
@@ -227,6 +233,14 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 		e.kind = ErrNoQuorum
 	}
 	return e
+}
+
+// newOverloadError is the outcome of an attempt that was not begun.
+func newOverloadError(name string, nodes []NodeAnswer) *QuorumError {
+	for i := range nodes {
+		nodes[i].Verdict = VoteNotSent
+	}
+	return &QuorumError{Op: "lock", Name: name, Need: quorum.Majority(len(nodes)), Of: len(nodes), Nodes: nodes, kind: ErrOverloaded}
 }
 
 // invalid is ErrInvalid with what is wrong, and how to mend it.

@@ -198,7 +198,19 @@ func (l *Lock) end() (first bool) {
 	l.client.mu.Lock()
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
+	if r := l.call.renewer(); r != nil && first {
+		r.drop(l.call.settings.ttl)
+	}
 	return first
+}
+
+// renewer is what renews the call's lock together with others, nil where it is renewed by itself or not
+// at all.
+func (c *call) renewer() renewer {
+	if !c.settings.renewal || c.several != nil || c.settings.shared {
+		return nil
+	}
+	return c.client.renewals
 }
 
 // drop deletes the keys of a lock that is over, or hands them on where the lock was

@@ -9,12 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// renewer renews leases together: newRenewals.
-type renewer interface {
-	// renew calls ended when that is over. It does not block.
-	renew(l *quorum.Lease, ttl time.Duration, ended func(quorum.Extension, []vote.Answer))
-}
-
 // ticker is a lock whose alarm rings.
 type ticker Lock
 
@@ -36,7 +30,7 @@ func (t *ticker) Ring() {
 		return
 	}
 	ttl := l.call.settings.ttl
-	if r := l.client.renewals; r != nil && l.call.several == nil && !l.call.settings.shared {
+	if r := l.call.renewer(); r != nil {
 		r.renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
 			defer l.client.calls.Done()
 			l.renewed(l.afterExtension(l.client.life, end, votes))

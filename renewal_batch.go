@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -21,6 +22,9 @@ const (
 // renewal by itself costs more than the lock did.
 type renewals struct {
 	client *Client
+	// hourly is how many renewals an hour the locks that are held need, and took how long a round
+	// takes, a mean of the last ones.
+	hourly, took atomic.Int64
 
 	mu  sync.Mutex // guards what follows; nothing is called while it is held
 	due []renewal
@@ -57,6 +61,19 @@ func (r *renewals) renew(l *quorum.Lease, ttl time.Duration, ended func(quorum.E
 	if start {
 		r.client.clock.AfterFunc(renewalJoin, r.run)
 	}
+}
+
+// hold implements renewer.
+func (r *renewals) hold(ttl time.Duration) { r.hourly.Add(int64(3 * time.Hour / ttl)) }
+
+// drop implements renewer.
+func (r *renewals) drop(ttl time.Duration) { r.hourly.Add(-int64(3 * time.Hour / ttl)) }
+
+// overloaded implements renewer. As many renewals are under way, on average, as begin while one is
+// (Little's law); where that comes near to what may be, those that are due begin to wait. It is said
+// when a lock is asked for, as what is acquired now is due only when a third of its TTL is over.
+func (r *renewals) overloaded() bool {
+	return float64(r.hourly.Load())*time.Duration(r.took.Load()).Hours() > 0.8*maxRenewals*maxRenewalRounds
 }
 
 // another reports whether the caller is to have a round begin for what is due: it does not wait for a
@@ -106,7 +123,10 @@ func (r *renewals) round(due []renewal) {
 		batch[i] = due[i].Renewal
 		limit = min(limit, batch[i].TTL)
 	}
+	start := r.client.clock.Mono()
 	r.client.engine.ExtendBatch(batch, limit/12)
+	took := r.took.Load()
+	r.took.Store(took + (int64(r.client.clock.Mono().Sub(start))-took)/8)
 	for i := range due {
 		due[i].ended(batch[i].End, batch[i].Answers)
 	}

@@ -77,7 +77,7 @@ func failure(ctx context.Context, err error) string {
 		word string
 	}{
 		{redlatch.ErrClosed, "closed"}, {redlatch.ErrInvalid, "invalid"}, {redlatch.ErrRefused, "refused"},
-		{redlatch.ErrNotAdmitted, "not_admitted"}, {redlatch.ErrNoQuorum, "no_quorum"}, {redlatch.ErrHeld, heldByAnother},
+		{redlatch.ErrNotAdmitted, "not_admitted"}, {redlatch.ErrNoQuorum, "no_quorum"}, {redlatch.ErrOverloaded, "overloaded"}, {redlatch.ErrHeld, heldByAnother},
 		{context.DeadlineExceeded, timeout}, {context.Canceled, canceled}, {redlatch.ErrLost, gone},
 	} {
 		if errors.Is(err, kind.err) || kind.err == ctx.Err() {

@@ -17,8 +17,8 @@
 //	redlatch.node.unreachable         gauge, {node}      1 while a node cannot be reached
 //
 // Attributes have few values. error.type is left out where all went well. Of a call that failed it is
-// what stood in the way: held, no_quorum, not_admitted, refused, closed, invalid, or, where no try
-// was made, timeout or canceled. Of a hold it says that the lock was lost: expired, max_hold or
+// what stood in the way: held, no_quorum, not_admitted, overloaded, refused, closed, invalid, or, where no
+// try was made, timeout or canceled. Of a hold it says that the lock was lost: expired, max_hold or
 // gone (no quorum of nodes had it any more); or why its release failed, with the words of a call. Of
 // an extension it is why it failed. Anything else is _OTHER. redlatch.node.name is a node's
 // address, or its #name; a node is reported from the first event on.

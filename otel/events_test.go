@@ -31,6 +31,7 @@ func TestFailures(t *testing.T) {
 		"held":         {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrHeld), false},
 		"no_quorum":    {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrNoQuorum), true},
 		"not_admitted": {t.Context(), redlatch.ErrNotAdmitted, true},
+		"overloaded":   {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrOverloaded), true},
 		"refused":      {t.Context(), redlatch.ErrRefused, true},
 		"invalid":      {t.Context(), redlatch.ErrInvalid, true},
 		"closed":       {t.Context(), fmt.Errorf("%w; %w", redlatch.ErrClosed, redlatch.ErrHeld), true},
