@@ -109,8 +109,8 @@ func (p *Proxy) Hangup() {
 }
 
 // Refuse closes the listener, so that connecting is refused, and opens it again
-// on the same port. Present connections go on: see [Proxy.Cut]. The error is
-// one of listening again.
+// on the same port, for which it waits for two seconds at most. Present connections go on: see
+// [Proxy.Cut]. The error is one of listening again.
 func (p *Proxy) Refuse(on bool) error {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()

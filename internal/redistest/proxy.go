@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -25,7 +26,7 @@ type ProxyOptions struct {
 // one direction of one connection are never reordered.
 //
 // All methods are safe for concurrent use, take effect on present and on new
-// connections, and, but for Close and Await, do not block.
+// connections, and, but for Close, Await and Refuse, do not block.
 type Proxy struct {
 	port int
 	seed uint64
@@ -161,6 +162,11 @@ func (p *Proxy) listen() error {
 		return nil
 	}
 	l, err := net.Listen("tcp4", p.Addr())
+	// A process that is being started has all that is open here until it begins, the former listener too.
+	for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 400 && p.ctx.Err() == nil; tries++ {
+		waitFor(p.ctx, nil, 5*time.Millisecond)
+		l, err = net.Listen("tcp4", p.Addr())
+	}
 	if err != nil {
 		return err
 	}

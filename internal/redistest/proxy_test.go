@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -305,6 +306,23 @@ func TestProxyRefuse(t *testing.T) {
 		if err := p.Refuse(false); err != nil {
 			t.Fatal(err)
 		}
+	}
+	ask(t, dial(t, p.Addr()), "PONG", "PING")
+}
+
+// A process that is being started may have the listener for a moment after it was closed here.
+func TestProxyRefuseWaitsForItsPort(t *testing.T) {
+	_, p := behind(t, Options{})
+	if err := p.Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.Listen("tcp4", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { other.Close() })
+	if err := p.Refuse(false); err != nil {
+		t.Fatal(err)
 	}
 	ask(t, dial(t, p.Addr()), "PONG", "PING")
 }

@@ -15,7 +15,7 @@ var seams = map[string]struct {
 	files      []string
 	file       string // with the line
 	line, then string
-	skip       string // what is about nothing else
+	run, skip  string // what is about nothing else is skipped
 	tests      []string
 }{
 	"batches": {
@@ -23,13 +23,15 @@ var seams = map[string]struct {
 		file:  "client.go",
 		line:  "	return node.Batch(node.New(conn, o), c.config.batchAbove), nil\n",
 		then:  "	return node.New(conn, o), nil\n",
-		skip:  "TestTimeOfTryLock/batch_stuck",
+		run:   "Conformance|OneShot",
+		skip:  "^$",
 		tests: []string{"./test/locking", "./oneshot"},
 	},
 	"direct connection": {
 		files: []string{"internal/redisconn/direct.go", "internal/redisconn/wire.go"},
 		file:  "endpoint.go",
 		line:  "		return redisconn.NewDirect(conn), nil\n",
+		run:   "Conformance|OneShot",
 		skip:  "^$",
 		tests: []string{"./test/locking", "./oneshot"},
 	},
@@ -37,6 +39,7 @@ var seams = map[string]struct {
 		files: []string{"renewal_batch.go", "internal/quorum/extend_batch.go", "internal/node/extend_batch.go"},
 		file:  "client.go",
 		line:  "	c.renewals = newRenewals(c)\n",
+		run:   "Conformance|Renew|Extend",
 		skip:  "TestManyAreRenewedTogether",
 		tests: []string{"./test/locking"},
 	},
@@ -44,6 +47,7 @@ var seams = map[string]struct {
 		files: []string{"internal/quorum/succeed.go", "succeed.go"},
 		file:  "client.go",
 		line:  "		Succeed: succeed,\n",
+		run:   ".",
 		skip:  "^$",
 		tests: []string{"./test/waiting"},
 	},
@@ -51,13 +55,14 @@ var seams = map[string]struct {
 		files: []string{"internal/quorum/transfer.go", "internal/quorum/release_queued.go"},
 		file:  "client.go",
 		line:  "	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))\n",
+		run:   ".",
 		// Who is next then waits for all that was left to be released, an answer of the arbiter too.
 		skip:  "Transfer|ArbiterIsNotHeard|TestArbiterIsSlow",
 		tests: []string{"./test/waiting"},
 	},
 }
 
-// The tests of locking and of waiting pass without each of them.
+// The conformance suite passes without each of them, and what else it could change.
 func TestSeams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the library anew, and locks on real servers")
@@ -92,7 +97,7 @@ func TestSeams(t *testing.T) {
 			if err := os.WriteFile(path, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-overlay="+path, "-skip="+seam.skip)
+			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-overlay="+path, "-run="+seam.run, "-skip="+seam.skip)
 			tests.Args = append(tests.Args, seam.tests...)
 			tests.Dir = top
 			if out, err := tests.CombinedOutput(); err != nil {
