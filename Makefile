@@ -104,7 +104,7 @@ bench: ## side by side with other libraries and with the floor, and what grows: 
 	$(call needs,redis-server java etcd,redis-server redis-tools default-jre-headless libzookeeper-java etcd-server)
 	@figures=$$(mktemp) && trap 'rm -f $$figures' EXIT && set -x && cd bench && \
 	go test -run=NONE -bench='$(BENCH)' -benchtime=5x -timeout 0 . -figures=$$figures -write-costs && \
-	go test -run=NONE -bench='$(BENCH_ONCE)' -benchtime=1x -timeout 0 . -figures=$$figures && \
+	go test -run=NONE -bench='$(BENCH_ONCE)' -benchtime=1x -timeout 0 . -figures=$$figures -growth.waiters=100000 && \
 	go run ./report -figures $$figures && cp $$figures ../docs/benchmarks/figures.jsonl
 
 engine-costs: ## what a lock costs by engine: the table of docs/engines.md
