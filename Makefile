@@ -99,7 +99,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 
 # What contestants do in turns has rounds; what grows is measured once, as it takes long.
 BENCH := SideBySide|Distant|Degraded|Contention/./clients=16|Contention/./clients=1$$/callers=128|HandOff|Engines|GrowthNodes
-BENCH_ONCE := Growth(Names|Waiters|Clients)|Overload|Held/nodes=3/locks=(100|10000|100000)$$/alone
+BENCH_ONCE := Growth(Names|Waiters|Clients)|Overload|Held/nodes=3/locks=(100|10000|100000)$$
 bench: ## side by side with other libraries and with the floor, and what grows: docs/benchmarks.md; some 20 minutes of an idle machine
 	$(call needs,redis-server java etcd,redis-server redis-tools default-jre-headless libzookeeper-java etcd-server)
 	@figures=$$(mktemp) && trap 'rm -f $$figures' EXIT && set -x && cd bench && \
