@@ -53,11 +53,12 @@ func (n *Node) demote(d time.Duration, lost bool) {
 }
 
 // Demoted reports whether a server was a replica at that time or a moment before. Replicas do not
-// vote, and a client that finds one says so at once.
+// vote, and a client that has found one says so until it has heard from it again: it may be cut off,
+// or stand still.
 func (w *World) Demoted(at time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.demoted > 0 && at < w.demoted+2*time.Second
+	return w.demoted > 0 && at < w.demoted+5*time.Second
 }
 
 // promoted has a process go on as a master. The caller holds world.mu.
