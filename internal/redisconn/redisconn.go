@@ -60,6 +60,9 @@ func (o Options) Place() string {
 const (
 	replyTimeout = 10 * time.Second
 	probeEvery   = 5 * time.Second
+	// refreshEvery is how often a Cluster is asked which master has which slot: one that hangs does not
+	// say that another has its place.
+	refreshEvery = 5 * time.Second
 	bufferSize   = 64 << 10
 	// maxRedirections is how often a command is passed on between a Cluster's nodes, of
 	// which each may say that another has the slot.
@@ -191,7 +194,7 @@ func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Con
 		DisableRetry:  true,
 		DisableCache:  true,
 		ClientSetInfo: rueidis.DisableClientSetInfo,
-		ClusterOption: rueidis.ClusterOption{MaxMovedRedirections: maxRedirections},
+		ClusterOption: rueidis.ClusterOption{MaxMovedRedirections: maxRedirections, ShardsRefreshInterval: refreshEvery},
 	}
 }
 

@@ -55,3 +55,25 @@ func TestClusterTakeover(t *testing.T) {
 		return r.chase(t, held, c.d)
 	})
 }
+
+// A replica takes the place of a master that hangs. No connection breaks by which the client would hear
+// of it.
+func TestClusterTakeoverFromAHungMaster(t *testing.T) {
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 1, fixTTL)
+		client := locktest.Open(t, c.config)
+		c.admit(t, client)
+		name := storm.NameAt(0)
+		locktest.Unlock(t, locktest.TryLock(t, client, name))
+		must(t, c.Masters[0].Pause())
+		t.Cleanup(func() { c.Masters[0].Resume() })
+		must(t, c.TakeOver(locktest.Within(t, locktest.Patience), c.Replicas[0]))
+		start := time.Now()
+		lock, err := client.Lock(locktest.Within(t, 10*locktest.Patience), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("locked %v after the takeover; the quarantine is %v", time.Since(start), c.d)
+		locktest.Unlock(t, lock)
+	})
+}
