@@ -231,7 +231,7 @@ func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 		return nil, err
 	}
 	if len(masters) == 0 {
-		return nil, errors.New("no master of the Cluster has a slot yet")
+		return nil, errNoMasters
 	}
 	slots := make([]uint16, len(masters))
 	for i, m := range masters {
