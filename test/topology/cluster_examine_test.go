@@ -103,6 +103,23 @@ func TestExamineClusterForetellsTheVote(t *testing.T) {
 // nameIn returns a name in the slot.
 func nameIn(slot int) string { return "{" + hashslot.TagOf(uint16(slot)) + "}" }
 
+// A Cluster under two names is one, which clients refuse.
+func TestExamineOneClusterTwice(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewCluster(t, 3)
+	reports := locktest.Examine(t, locktest.WithQuarantine(servers[0].URL()+"?cluster", servers[1].URL()+"?cluster"))
+	for i, r := range reports {
+		if r.Err != nil || r.Status != doctor.StatusUnfit || !strings.Contains(r.Reason.Error(), "are one Cluster") {
+			t.Errorf("%s: %v because of %v (%v)", r.Node, r.Status, r.Reason, r.Err)
+		}
+		for _, m := range r.Cluster.Masters {
+			if (m.SameAs == "n0") != (i == 1) {
+				t.Errorf("%s of %s is the same as %q", m.Node, r.Node, m.SameAs)
+			}
+		}
+	}
+}
+
 // A master that hangs is said not to answer, and the others are judged beside it, be it the one
 // that is asked for the masters first. The keys of a lock are looked at where they are.
 func TestExamineClusterBesideAMasterThatHangs(t *testing.T) {
