@@ -89,7 +89,7 @@ func TestDiagnoseClusters(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var reports []doctor.Report
-			for _, name := range strings.Split(cmp.Or(c.nodes, "a"), "") {
+			for name := range strings.SplitSeq(cmp.Or(c.nodes, "a"), "") {
 				node := soundCluster(name)
 				for i := range node.Cluster.Masters {
 					m := &node.Cluster.Masters[i]

@@ -364,7 +364,7 @@ func TestClusterMistaken(t *testing.T) {
 		if report.Status != doctor.StatusUnclear || report.Err == nil {
 			t.Errorf("a server examined as a Cluster: %+v", report)
 		}
-		if err := locktest.Open(t, locktest.Config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {
+		if err := locktest.Open(t, locktest.Config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "second holder: use another Deployment once no lock is held") {
 			t.Errorf("reset: %v, want an error that says what to do", err)
 		}
 	})
