@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,48 @@ func TestExamineClusterForetellsTheVote(t *testing.T) {
 
 // nameIn returns a name in the slot.
 func nameIn(slot int) string { return "{" + hashslot.TagOf(uint16(slot)) + "}" }
+
+// The rights that package redlatch names for a Cluster are enough, and what a user lacks at one
+// master is found there, be it for a lock that another master has.
+func TestExamineClusterFindsMissingPermissions(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+		rights := strings.Fields("~job/* ~redlatch:* &redlatch:wake:* +eval +evalsha +info +ping +time +get +mget +set +psetex +del +pttl +pexpire " +
+			"+zadd +zrem +zrange +zrank +zscore +client|tracking +client|caching +cluster +asking +spublish +ssubscribe")
+		const name = "job/1"
+		has := storm.SlotOf(name) * 3 / hashslot.Slots // the master of its slot
+		for i, c := range []struct {
+			without string
+			at      int
+			missing []string
+		}{
+			{"nothing", 0, nil},
+			{"~job/*", has, []string{"~" + name}},
+			{"~job/*", (has + 1) % 3, []string{"~" + name}},
+			{"~redlatch:*", (has + 2) % 3, []string{"~redlatch:*"}},
+			{"+zadd", 1, []string{"+zadd"}},
+			{"+spublish", 2, []string{"&redlatch:wake:*", "+spublish", "+ssubscribe"}},
+			{"+ssubscribe", 0, []string{"&redlatch:wake:*", "+ssubscribe"}},
+			{"+cluster", 2, []string{"+cluster|nodes"}},
+		} {
+			user := fmt.Sprint("u", i)
+			for k, s := range servers {
+				has := slices.DeleteFunc(slices.Clone(rights), func(rule string) bool { return k == c.at && rule == c.without })
+				locktest.Do(t, s, append([]string{"ACL", "SETUSER", user, "on", ">p"}, has...)...)
+			}
+			for _, m := range locktest.Examine(t, locktest.Config(servers[(c.at+1)%3].URLAs(user, "p")+"?cluster"), name)[0].Cluster.Masters {
+				want := c.missing
+				if m.Node != servers[c.at].Addr() {
+					want = nil
+				}
+				if m.Err != nil || m.User != user || !slices.Equal(m.Missing, want) || m.Refusal != nil {
+					t.Errorf("without %s at %s: %s is missing %q, want %q (%v, %v)", c.without, servers[c.at].Addr(), m.Node, m.Missing, want, m.Refusal, m.Err)
+				}
+			}
+		}
+	})
+}
 
 // A Cluster under two names is one, which clients refuse.
 func TestExamineOneClusterTwice(t *testing.T) {
