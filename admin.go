@@ -44,7 +44,8 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 // Reset waits for the node, or for ctx. The error wraps ErrInvalid when the
 // client has no such node; else it says why the node was not reset, and nothing
 // was changed unless no answer came. It may be repeated, which begins the quarantine
-// anew. A Cluster cannot be reset.
+// anew. A Cluster is not reset, which could not be done safely: use another Deployment once no
+// lock is held.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "reset", member.Reset)
 }

@@ -41,6 +41,13 @@ func (e endpoint) dial() (driver.Conn, error) {
 	return conn, nil
 }
 
+// member connects to one server of the Cluster at e.
+func (e endpoint) member(address string) (driver.Conn, error) {
+	o := e.options
+	o.Cluster, o.Address, o.More = false, address, nil
+	return redisconn.New(o)
+}
+
 // endpoints reads Config.Nodes.
 func (c Config) endpoints() ([]endpoint, error) {
 	if len(c.attached) > 0 {

@@ -110,18 +110,18 @@ func patients(config Config, names []string) (patients []hook.Patient, keys []st
 	census := node.NewCensus(nodeNames)
 	for i, e := range endpoints {
 		p := hook.Patient{Name: e.name, User: e.options.Username}
-		if !e.cluster {
-			conn, err := e.dial()
-			if err != nil {
-				for _, p := range patients {
-					if p.Node != nil {
-						p.Node.Close()
-					}
-				}
-				return nil, nil, 0, invalid("Config.Nodes[%d]: %w", i, err)
+		conn, err := e.dial()
+		if err != nil {
+			for _, p := range patients {
+				p.Close()
 			}
-			o := config.nodeOptions(i, e, census)
-			o.Replicas = config.Replicas.ofNode()
+			return nil, nil, 0, invalid("Config.Nodes[%d]: %w", i, err)
+		}
+		o := config.nodeOptions(i, e, census)
+		o.Replicas = config.Replicas.ofNode()
+		if e.cluster {
+			p.Cluster, p.Seeds, p.Dial = node.NewCluster(conn, o), e.options.Addresses(), e.member
+		} else {
 			p.Node = node.New(conn, o)
 		}
 		patients = append(patients, p)

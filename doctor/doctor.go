@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,7 +26,7 @@ const examineTimeout = 5 * time.Second
 // tried with commands that cannot have an effect, such as SET XX on a key that
 // nobody has; those denied appear in the server's ACL LOG.
 //
-// A Cluster is not looked at: its report has an Err that says so.
+// Of a Cluster every master is looked at as a server is: see Report.Cluster.
 //
 // It waits for all nodes, some seconds at most, or for ctx: what cannot be had
 // is in the reports. The error wraps redlatch.ErrInvalid when config or a name cannot
@@ -43,50 +42,79 @@ func Examine(ctx context.Context, config redlatch.Config, names ...string) ([]Re
 	ctx, cancel := context.WithTimeout(ctx, connect+examineTimeout)
 	defer cancel()
 
-	found := make([]*node.Examination, len(patients))
-	recorded := make([]*node.Record, len(patients))
+	found := make([]patient, len(patients))
 	var all sync.WaitGroup
 	for i, p := range patients {
-		if p.Node == nil {
-			found[i] = &node.Examination{Err: errCluster, Reason: errCluster}
-			continue
-		}
-		all.Go(func() { found[i] = p.Node.Look(ctx, keys) })
+		found[i].Patient = p
+		all.Go(func() { found[i].look(ctx, keys) })
 	}
 	all.Wait()
 	// Which set of nodes this is shows only when all have been looked at.
-	for i, p := range patients {
-		if p.Node == nil {
-			continue
-		}
-		all.Go(func() {
-			p.Node.Judge(ctx, found[i])
-			recorded[i] = p.Node.JudgeRecord(ctx, found[i])
-		})
+	for i := range found {
+		all.Go(func() { found[i].judge(ctx) })
 	}
 	all.Wait()
 	for _, p := range patients { // each has read the others' records
-		if p.Node != nil {
-			all.Go(p.Node.Close)
-		}
+		all.Go(p.Close)
 	}
 	all.Wait()
 
 	reports := make([]Report, len(patients))
 	first := make(map[string]string)
-	for i, x := range found {
-		reports[i] = report(patients[i].Name, x, recorded[i])
-		reports[i].User = x.User
-		if x.Err == nil { // else what the URL has may be a password in the user's place
-			reports[i].User = cmp.Or(x.User, patients[i].User, "default")
+	// compare notes that the server of r, which is name or one of its masters, is one that
+	// was seen before.
+	compare := func(r *Report, name string) {
+		if same, ok := first[r.RunID]; ok && r.RunID != "" {
+			r.SameAs = same
+			return
 		}
-		if same, ok := first[x.RunID]; ok && x.RunID != "" {
-			reports[i].SameAs = same
-			continue
+		first[r.RunID] = name
+	}
+	for i, p := range found {
+		r := p.report()
+		compare(&r, r.Node)
+		if r.Cluster != nil {
+			for k := range r.Cluster.Masters {
+				compare(&r.Cluster.Masters[k].Report, r.Node)
+			}
 		}
-		first[x.RunID] = patients[i].Name
+		reports[i] = r
 	}
 	return reports, nil
 }
 
-var errCluster = errors.New("a Cluster is not examined as a whole, and its servers are not judged by themselves")
+// patient is a node and what was found of it: of a server, or of a Cluster.
+type patient struct {
+	hook.Patient
+	server  *node.Examination
+	record  *node.Record
+	cluster *node.ClusterExamination
+}
+
+func (p *patient) look(ctx context.Context, keys []string) {
+	if p.Cluster != nil {
+		p.cluster = p.Cluster.Look(ctx, p.Seeds, p.Dial, keys)
+		return
+	}
+	p.server = p.Node.Look(ctx, keys)
+}
+
+func (p *patient) judge(ctx context.Context) {
+	if p.Cluster != nil {
+		p.Cluster.Judge(ctx, p.cluster)
+		return
+	}
+	p.Node.Judge(ctx, p.server)
+	p.record = p.Node.JudgeRecord(ctx, p.server)
+}
+
+func (p *patient) report() Report {
+	if p.Cluster != nil {
+		return reportCluster(p.Name, p.User, p.cluster)
+	}
+	r := report(p.Name, p.server, p.record)
+	if r.Err == nil { // else what the URL has may be a password in the user's place
+		r.User = cmp.Or(r.User, p.User, "default")
+	}
+	return r
+}

@@ -87,6 +87,12 @@ type Report struct {
 	Refusal error
 	// ForeignKeys are keys of the locks named to Examine which no client can have written.
 	ForeignKeys []ForeignKey
+
+	// Cluster is nil where the node is a server. Of a Cluster, Status, Reason, Latency, Left,
+	// Unreadable and Recorded are the worst of its masters', Replicas their sum, Evicting says
+	// that one does, and Durable that none can lose what it answered. What else there is of a
+	// server is in the reports of the masters.
+	Cluster *Cluster
 }
 
 // Recorded is what a node has recorded of its deployment. Clients vote there only with the
@@ -128,7 +134,7 @@ func report(name string, x *node.Examination, r *node.Record) Report {
 		Role: x.Role, RunID: x.RunID, Uptime: x.Uptime,
 		Status: x.Status, Reason: x.Reason, Left: x.Left, OtherSet: x.OtherSet,
 		Recorded: recordedOf(r), Unreadable: x.Unreadable(),
-		Persistence: x.Persistence, Durable: x.Durable, Replicas: x.Replicas(),
+		Persistence: x.Persistence, Durable: x.Durable, Replicas: x.Replicas(), User: x.User,
 		MaxMemory: x.MaxMemory, Policy: x.Policy, Evicting: x.Evicting,
 		ClockOffset: x.Offset, ClockError: x.OffsetError, ClockKnown: x.ClockKnown,
 		Missing: x.Missing, Refusal: x.Refusal, ForeignKeys: foreignKeys(x.Foreign),

@@ -32,6 +32,8 @@ func (s *deploymentSetCmd) line() *cobra.Command {
 
 Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-quarantine, at once. Clients with the old settings are refused from then on.
 
+A Redis Cluster is refused: its masters would change one by one, and each votes for its slots alone. Use another --deployment for all clients, once no lock is held.
+
 A node that has just these settings is left alone. Where some could not be reached, repeat the command when they can be: a majority must have the settings.
 
 Exit codes:
@@ -59,7 +61,8 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 	}
 	for _, node := range cfg.Nodes {
 		if options, name, err := redisconn.Parse(strings.TrimSpace(node)); err == nil && options.Cluster {
-			return usage("use another --deployment", "%s is a Cluster, which has a record for each slot, and these are not changed", name)
+			return usage("use another --deployment for all clients, once no lock is held",
+				"%s is a Cluster, whose settings are not changed: its masters would change one by one, each with a vote that needs no other's, and one that forgot meanwhile could give a lock to a second holder", name)
 		}
 	}
 	client, err := s.open(cfg, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,11 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 	case 0:
 		fmt.Fprintln(&text, "they agree")
 	case exitDiffers:
-		fmt.Fprintf(&text, "they differ, or not every node has a record: the first client that votes writes one where there is none\nto have all nodes record these: %s\n", s.setCommand())
+		change := "to have all nodes record these: " + s.setCommand()
+		if slices.ContainsFunc(reports, func(node doctor.Report) bool { return node.Cluster != nil }) {
+			change = clusterRemedy
+		}
+		fmt.Fprintf(&text, "they differ, or not every node has a record: the first client that votes writes one where there is none\n%s\n", change)
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
 	}

@@ -28,6 +28,8 @@ func (d *doctorCmd) line() *cobra.Command {
 		Short: "Look at the nodes and say what is wrong with them.",
 		Long: `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
 
+Of a Redis Cluster it looks at every master, at the address that the Cluster gives for it: one row for the Cluster, and below it what is wrong with a master, named by its address, or with all, named as the Cluster. --json has each master.
+
 Of ZooKeeper and etcd it says whether a majority answers, which servers do not, and what keeps clients from having locks; clocks do not matter there.
 
 Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.

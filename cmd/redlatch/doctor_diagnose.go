@@ -25,9 +25,9 @@ const (
 func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	var f findings
 	d.diagnoseSet(&f, reports)
-	d.diagnoseClocks(&f, reports)
+	d.diagnoseClocks(&f, servers(reports))
 	twice := make(map[string]bool)
-	for _, node := range reports {
+	for _, node := range servers(reports) {
 		twice[node.SameAs] = true
 	}
 	waiting := 0
@@ -38,8 +38,11 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	}
 	for _, node := range reports {
 		if node.Err != nil {
-			f.add(warning, node.Node, "it cannot be asked: "+strings.TrimPrefix(node.Err.Error(), "not sent: "),
-				"see that it runs, that this machine may connect to it, and that its URL has the right scheme and password")
+			d.diagnoseUnreached(&f, node, "see that it runs, that this machine may connect to it, and that its URL has the right scheme and password")
+			continue
+		}
+		if node.Cluster != nil {
+			d.diagnoseCluster(&f, node, twice[node.Node], len(reports) == 1)
 			continue
 		}
 		d.diagnoseSpeed(&f, &node)
@@ -47,6 +50,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 			d.diagnoseVote(&f, node, waiting)
 		}
 		d.diagnoseServer(&f, node)
+		d.diagnoseRestart(&f, node)
 		d.diagnoseDurable(&f, node)
 		d.diagnoseKeys(&f, node)
 		d.diagnoseUser(&f, node)
@@ -55,34 +59,17 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	return f
 }
 
+func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, remedy string) {
+	f.add(warning, node.Node, "it cannot be asked: "+strings.TrimPrefix(node.Err.Error(), "not sent: "), remedy)
+}
+
 // diagnoseSet looks at the nodes together.
 func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
+	diagnoseQuorum(f, reports)
 	of := len(reports)
 	need := of/2 + 1
-	reached, vote, waiting := 0, 0, 0
-	for _, node := range reports {
-		if node.Err == nil {
-			reached++
-		}
-		switch node.Status {
-		case doctor.StatusAdmitted, doctor.StatusAdmissible:
-			vote++
-		case doctor.StatusWaiting:
-			waiting++
-		}
-	}
 	switch {
-	case reached < need:
-		f.add(danger, "", fmt.Sprintf("only %d of %d nodes can be asked, and it takes %d: no lock can be acquired", reached, of, need),
-			"bring back nodes of those that are said below not to answer")
-	case vote < need && vote+waiting < need:
-		f.add(danger, "", fmt.Sprintf("only %d of %d nodes vote, and it takes %d: no lock can be acquired, and waiting does not cure it", vote, of, need),
-			"mend what is said of the nodes below")
-	case vote < need:
-		f.add(warning, "", fmt.Sprintf("only %d of %d nodes vote yet, and it takes %d: no lock can be acquired until more are admitted", vote, of, need),
-			"wait, or vouch for nodes as said below")
-	}
-	switch {
+	case of == 1 && reports[0].Cluster != nil: // what each master costs is said of it
 	case of == 1:
 		f.add(note, "", "one node: there are no locks while it is down, and after each of its restarts until it is admitted", "name 3 or 5 independent masters")
 	case of%2 == 0:
@@ -102,9 +89,7 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
 // diagnoseVote says why a node does not vote. waiting is how many do not yet.
 func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 	switch {
-	case node.SameAs != "":
-		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
-			"name each server once")
+	case d.diagnoseTwice(f, node):
 	case node.Role != "" && node.Role != "master":
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
@@ -121,6 +106,15 @@ func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 	}
 }
 
+// diagnoseTwice reports whether the server is one that was seen before, which it says.
+func (d *doctorCmd) diagnoseTwice(f *findings, node doctor.Report) bool {
+	if node.SameAs != "" {
+		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
+			"name each server once")
+	}
+	return node.SameAs != ""
+}
+
 // diagnoseServer looks at how the server is set up.
 func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 	if node.Evicting {
@@ -134,6 +128,10 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
 			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
 	}
+}
+
+// diagnoseRestart says what a restart costs.
+func (d *doctorCmd) diagnoseRestart(f *findings, node doctor.Report) {
 	if d.NoQuarantine || d.Durable || node.Role != "master" {
 		return
 	}

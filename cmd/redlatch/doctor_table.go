@@ -18,7 +18,11 @@ func writeTable(w io.Writer, reports []doctor.Report, found findings) error {
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tANSWERS\tLATENCY\tSERVER\tROLE\tUP\tVOTES\tKEEPS\tMAXMEMORY\tCLOCK\tLACKS\tSAME AS")
 	for _, node := range reports {
-		fmt.Fprintln(table, strings.Join(row(node), "\t"))
+		cells := row
+		if node.Cluster != nil {
+			cells = clusterRow
+		}
+		fmt.Fprintln(table, strings.Join(cells(node), "\t"))
 	}
 	table.Flush()
 	fmt.Fprintln(&text)
@@ -150,6 +154,9 @@ type nodeJSON struct {
 	Void       string    `json:"durable_void,omitempty"`
 	Replicas   int       `json:"replicas"`
 	Foreign    []keyJSON `json:"foreign_keys,omitempty"`
+
+	Masters  []masterJSON `json:"masters,omitempty"`
+	Unserved int          `json:"unserved_slots,omitempty"`
 }
 
 // keyJSON is a key that no client can have written.
@@ -202,6 +209,9 @@ func asJSON(node doctor.Report) nodeJSON {
 	}
 	if node.Recorded != nil {
 		n.Void = node.Recorded.Void
+	}
+	if node.Cluster != nil {
+		n.Masters, n.Unserved = mastersJSON(node), node.Cluster.Unserved
 	}
 	for _, k := range node.ForeignKeys {
 		n.Foreign = append(n.Foreign, keyJSON(k))

@@ -17,14 +17,16 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// node is a server and the proxy through which redlatch sees it.
+// node is a server and the proxy through which redlatch sees it, nil of a Cluster's master.
 type node struct {
 	server *redistest.Server
 	proxy  *redistest.Proxy
 }
 
 func (n *node) close() {
-	n.proxy.Close()
+	if n.proxy != nil {
+		n.proxy.Close()
+	}
 	n.server.Close()
 }
 
@@ -42,8 +44,10 @@ func cluster(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	servers, err := redistest.StartCluster(context.Background(), count, redistest.Options{})
 	ts.Check(err)
-	for _, server := range servers {
-		ts.Defer(func() { _ = server.Close() })
+	for i, server := range servers {
+		name := fmt.Sprintf("c%d", i+1)
+		worldOf(ts).nodes[name] = &node{server: server}
+		ts.Setenv(name, server.URL())
 	}
 	ts.Setenv("REDLATCH_NODES", servers[0].URL()+"?cluster")
 }
@@ -84,8 +88,11 @@ func resume(ts *testscript.TestScript, neg bool, args []string) {
 
 func killNode(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
-		nodeOf(ts, name).server.Kill()
-		nodeOf(ts, name).proxy.Cut()
+		n := nodeOf(ts, name)
+		n.server.Kill()
+		if n.proxy != nil {
+			n.proxy.Cut()
+		}
 	}
 }
 

@@ -152,8 +152,21 @@ type Patient struct {
 	Name string
 	// User is that of the node's URL.
 	User string
-	// Node is to be closed; it is nil for a Cluster.
-	Node *node.Node
+	// Node is to be closed. It is nil for a Cluster, as Cluster is for a server.
+	Node    *node.Node
+	Cluster *node.Cluster
+	// Seeds are addresses of some servers of the Cluster, and Dial connects to one of them.
+	Seeds []string
+	Dial  func(address string) (driver.Conn, error)
+}
+
+// Close closes the node.
+func (p Patient) Close() {
+	if p.Cluster != nil {
+		p.Cluster.Close()
+		return
+	}
+	p.Node.Close()
 }
 
 // Patients returns the nodes of a redlatch.Config, the keys of the locks names, and how long

@@ -173,8 +173,9 @@ func (c *Cluster) Vouch(ctx context.Context) error {
 	return err
 }
 
-// errNoReset says what to do instead.
-var errNoReset = errors.New("each slot of a Cluster has an admission of its own, and is not reset: use another Deployment")
+// errNoReset says why, and what to do instead.
+var errNoReset = errors.New("the settings of a Cluster are not changed, as its masters would change one by one, each with a vote that needs no other's, " +
+	"and one that forgot meanwhile would hear the former from the others, and could give a lock to a second holder: use another Deployment once no lock is held")
 
 // Reset is refused.
 func (c *Cluster) Reset(context.Context) error { return errNoReset }
@@ -231,7 +232,7 @@ func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 		return nil, err
 	}
 	if len(masters) == 0 {
-		return nil, errors.New("no master of the Cluster has a slot yet")
+		return nil, errNoMasters
 	}
 	slots := make([]uint16, len(masters))
 	for i, m := range masters {

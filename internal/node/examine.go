@@ -146,7 +146,7 @@ func (n *Node) lookAtInfo(ctx context.Context, x *Examination) error {
 	x.Version = cmp.Or(f[x.Server+"_version"], f["redis_version"])
 	x.Role, x.RunID, x.Uptime = f["role"], f["run_id"], f.uptime()
 	x.MaxMemory, x.Policy, x.Evicting = f.number("maxmemory"), f["maxmemory_policy"], f.evicting()
-	n.options.Census.report(n.options.Index, x.RunID)
+	n.reportRun(x.RunID)
 	return nil
 }
 

@@ -104,11 +104,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	if err != nil {
 		return nil, connection, err
 	}
-	if n.isSlot() {
-		n.options.Census.reportSlot(n.options.Index, n.options.slotTag, e.run())
-	} else {
-		n.options.Census.report(n.options.Index, e.run())
-	}
+	n.reportRun(e.run())
 	if err := n.options.Census.Err(); err != nil {
 		return nil, connection, fmt.Errorf("%w: %w", errUnfit, err)
 	}
@@ -123,6 +119,15 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	}
 	n.warn(e)
 	return e, connection, nil
+}
+
+// reportRun says which server process answers.
+func (n *Node) reportRun(run string) {
+	if n.isSlot() {
+		n.options.Census.reportSlot(n.options.Index, n.options.slotTag, run)
+	} else {
+		n.options.Census.report(n.options.Index, run)
+	}
 }
 
 // meet looks at the node behind a new connection. Whether it may vote is not asked yet: the

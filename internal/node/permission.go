@@ -41,6 +41,7 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys [
 		case forbidden(err), tries[i].name() != "CLIENT|CACHING" && tries[i].command[0] == "CLIENT":
 			denied = append(denied, tries[i]) // or a server that does not know it
 		case refusal.Code() == "WRONGTYPE": // said of the key by name already
+		case n.isSlot() && refusal.Redirects(): // another master has the key, and the user may use it
 		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX", tries[i].command[0] == "CLIENT":
 		case x.Refusal == nil && x.Role != "slave": // a replica refuses all writes
 			x.Refusal = err
@@ -73,7 +74,7 @@ func (n *Node) try(ctx context.Context, t try) error {
 
 // name is what an ACL calls the command.
 func (t try) name() string {
-	if t.command[0] == "CLIENT" {
+	if t.command[0] == "CLIENT" || t.command[0] == "CLUSTER" {
 		return t.command[0] + "|" + t.command[1]
 	}
 	return t.command[0]
@@ -170,7 +171,7 @@ func (n *Node) harmless(lockKeys []string) []try {
 	for _, key := range lockKeys {
 		keys = append(keys, key, CounterKey(key))
 	}
-	absent := CounterKey(rand.Text())
+	absent := CounterKey(n.inSlot(rand.Text()))
 	tries := []try{
 		{"", []string{"CLIENT", "TRACKING", "OFF"}},
 		{"", []string{"CLIENT", "CACHING", "YES"}}, // answers that tracking is off
@@ -178,6 +179,7 @@ func (n *Node) harmless(lockKeys []string) []try {
 	channel, publish, subscribe := wakeUpChannel(n.inSlot("nobody")), "PUBLISH", "SUBSCRIBE"
 	if n.isSlot() {
 		publish, subscribe = "SPUBLISH", "SSUBSCRIBE"
+		tries = append(tries, try{"", []string{"CLUSTER", "NODES"}})
 	}
 	if n.subscriber() != nil {
 		tries = append(tries, try{"", []string{subscribe, channel}})

@@ -34,9 +34,13 @@ func askMasters(ctx context.Context, conn driver.Conn) ([]master, error) {
 	if err != nil {
 		return nil, err
 	}
-	masters, _, err := parseMasters(reply.Text)
+	masters, _, err := parseMasters(plain(reply.Text))
 	return masters, err
 }
+
+// plain is a text without what RESP3 puts before one that is for people (RESP3 specification,
+// "Verbatim string").
+func plain(text string) string { return strings.TrimPrefix(text, "txt:") }
 
 // parseMasters reads the reply of CLUSTER NODES: those masters that have slots. A line is
 // "id address flags master ping pong epoch link slots...", where a slot that is being moved is

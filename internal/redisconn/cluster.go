@@ -73,7 +73,7 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 		}
 		return &watched{Conn: conn, broke: func() {}}, nil
 	})
-	option.InitAddress, option.ForceSingleClient = o.addresses(), false
+	option.InitAddress, option.ForceSingleClient = o.Addresses(), false
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, err

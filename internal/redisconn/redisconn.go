@@ -44,14 +44,15 @@ type Options struct {
 	ConnectTimeout time.Duration
 }
 
-func (o Options) addresses() []string { return append([]string{o.Address}, o.More...) }
+// Addresses are those of the URL.
+func (o Options) Addresses() []string { return append([]string{o.Address}, o.More...) }
 
 // Place tells servers apart: Options with the same Place lead to the same.
 func (o Options) Place() string {
 	if o.Master == "" && !o.Cluster {
 		return o.Network + " " + o.Address
 	}
-	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.addresses())), " ")
+	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.Addresses())), " ")
 }
 
 // A connection that answers nothing is given up after replyTimeout, though no

@@ -44,7 +44,7 @@ type sentinels struct {
 // newSentinels prepares connections to the Sentinels that o names.
 func newSentinels(o Options) (*sentinels, error) {
 	s := &sentinels{master: o.Master}
-	for _, address := range o.addresses() {
+	for _, address := range o.Addresses() {
 		conn, err := New(Options{
 			Network: o.Network, Address: address,
 			Username: o.SentinelUsername, Password: o.SentinelPassword,

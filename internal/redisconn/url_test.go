@@ -62,7 +62,7 @@ func TestParseSentinels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"a:26379", "b:26380", "c:26381"}; !slices.Equal(o.addresses(), want) || o.Master != "main" || name != "main/2" {
+	if want := []string{"a:26379", "b:26380", "c:26381"}; !slices.Equal(o.Addresses(), want) || o.Master != "main" || name != "main/2" {
 		t.Errorf("%+v, name %q", o, name)
 	}
 	if o.Username != "alice" || o.Password != "secret" || o.SentinelUsername != "bob" || o.SentinelPassword != "s3cret" || o.Database != 2 {
@@ -71,7 +71,7 @@ func TestParseSentinels(t *testing.T) {
 	if o.TLS == nil || o.TLS.ServerName != "" {
 		t.Errorf("the certificate is to be for %q, whoever is the master", o.TLS.ServerName)
 	}
-	if o, _, err := Parse("redis://a:7?addr=b&addr=[::1]&master_set=m"); err != nil || !slices.Equal(o.addresses(), []string{"a:7", "b:6379", "[::1]:6379"}) {
+	if o, _, err := Parse("redis://a:7?addr=b&addr=[::1]&master_set=m"); err != nil || !slices.Equal(o.Addresses(), []string{"a:7", "b:6379", "[::1]:6379"}) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	other, _, err := Parse("redis://c:26381?addr=b:26380&addr=a:26379&master_set=main")

@@ -360,11 +360,11 @@ func TestClusterMistaken(t *testing.T) {
 			t.Fatalf("by one address of it: %v", err)
 		}
 		locktest.Unlock(t, lock)
-		reports, err := doctor.Examine(t.Context(), locktest.Config(clusterURL(servers)))
-		if err != nil || len(reports) != 1 || reports[0].Status != doctor.StatusUnclear || reports[0].Err == nil {
-			t.Errorf("examined: %+v, %v", reports, err)
+		report := locktest.Examine(t, locktest.Config(locktest.SharedOf(t, binary, 1)[0].URL()+"?cluster"))[0]
+		if report.Status != doctor.StatusUnclear || report.Err == nil {
+			t.Errorf("a server examined as a Cluster: %+v", report)
 		}
-		if err := locktest.Open(t, locktest.Config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "another Deployment") {
+		if err := locktest.Open(t, locktest.Config(clusterURL(servers))).Reset(t.Context(), "n0"); err == nil || !strings.Contains(err.Error(), "second holder: use another Deployment once no lock is held") {
 			t.Errorf("reset: %v, want an error that says what to do", err)
 		}
 	})
