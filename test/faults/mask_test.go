@@ -180,9 +180,7 @@ func TestMasks(t *testing.T) {
 func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	nodes := locktest.Shared(t, len(m))
 	proxies := redistest.Proxies(t, nodes)
-	c := locktest.Config(locktest.ProxyURLs(proxies)...)
-	c.TTL = 3 * locktest.Patience // what is left does not expire in time
-	client := locktest.Open(t, c)
+	client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
 	name := t.Name()
 	for i := range m { // open does not wait for a busy machine
 		locktest.Await(t, "the node is admitted", func() bool { return client.Admit(t.Context(), fmt.Sprint("n", i)) == nil })

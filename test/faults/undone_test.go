@@ -115,9 +115,8 @@ func (u *undoing) report(t *testing.T) {
 // fail makes one attempt against the mask, which fails. With cut its ctx ends before a node has answered.
 func (u *undoing) fail(t *testing.T, nodes []*redistest.Server, m mask, cut bool) {
 	proxies := redistest.Proxies(t, nodes)
-	c := locktest.Config(locktest.ProxyURLs(proxies)...)
+	c := locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...))
 	c.NodeTimeout = 300 * time.Millisecond // who says nothing is waited for
-	c.TTL = 3 * locktest.Patience          // what is left does not expire in time
 	client, name := locktest.Open(t, c), t.Name()
 	reached := func() {
 		for i := range m {
