@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
@@ -101,8 +102,13 @@ func TestRedsyncBesideReaders(t *testing.T) {
 func TestRedsyncRunsOutBeforeReaders(t *testing.T) {
 	t.Parallel()
 	eachRedsync(t, func(t *testing.T, m *match) {
+		began := time.Now()
 		m.theyAcquire(t, brief)
-		readers := []*redlatch.Lock{m.read(t, m.ours), m.read(t, m.another(t))}
+		readers := []*redlatch.Lock{m.read(t, m.ours)}
+		if waited := time.Since(began); waited < brief-brief/100 { // by which clocks may differ
+			t.Errorf("a reader has taken it from them: they had it for %v, and %v have passed", brief, waited)
+		}
+		readers = append(readers, m.read(t, m.another(t)))
 		m.theyRelease(t)
 		if !m.readersHave(t) {
 			t.Errorf("after their late release the nodes have %q", m.values(t))

@@ -148,3 +148,23 @@ func TestPermitsAreObserved(t *testing.T) {
 		}
 	})
 }
+
+// A permit is valid from before its slot was chosen, not from the answer that says which it is.
+func TestPermitCountsFromBeforeTheChoice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, late = 10 * time.Second, 40 * time.Millisecond
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: 50 * time.Millisecond})
+		client.Delay(late)
+		began := time.Now()
+		lock, err := client.Acquire(t.Context(), "pool", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if valid := lock.Until().Sub(began); valid != ttl-ttl/100-2*time.Millisecond || time.Since(began) != late {
+			t.Errorf("granted after %v, it is valid for %v from the call", time.Since(began), valid)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

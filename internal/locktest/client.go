@@ -68,6 +68,12 @@ func Config(urls ...string) redlatch.Config {
 	}
 }
 
+// Lasting is c with a TTL that is not over while something is waited for: what is gone by then was deleted.
+func Lasting(c redlatch.Config) redlatch.Config {
+	c.TTL = 3 * Patience
+	return c
+}
+
 // Through is c with other ways to the same nodes.
 func Through(c redlatch.Config, urls ...string) redlatch.Config {
 	c.Nodes = Config(urls...).Nodes

@@ -198,7 +198,7 @@ func (m Mutation) Survives() string {
 	case ConfirmSome:
 		return "a node must lose one name of a lock and keep the others, which have the same TTL: the model finds it"
 	case ReaderRepaired:
-		return "a reader's quorum must stand on a node that lost its key and has had a later holder since, as good as never: TestReadersSteps finds it"
+		return "a reader's quorum must stand on a node that lost its key and has had a later holder since, as good as never: TestReadersSteps and TestNoRepairAfterALaterHolder find it"
 	case ConfirmByMember:
 		return "no command is executed twice: an entry that has ended does not come back before the token is stored; the model finds it"
 	case CounterUnbounded:

@@ -22,7 +22,7 @@ func TestReplyToAcquireIsLost(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
 				proxies := redistest.Proxies(t, nodes)
-				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+				client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
 				wires := locktest.Taps(proxies)
 				for _, w := range wires[:n/2+1] {
 					w.Lose("acquire", how)
@@ -72,7 +72,7 @@ func TestReplyOfAMinorityIsLost(t *testing.T) {
 			t.Parallel()
 			nodes := locktest.Shared(t, 3)
 			proxies := redistest.Proxies(t, nodes)
-			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+			client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
 			w := locktest.Tap(proxies[1])
 			struck := w.Lose("acquire", how)
 			lock := locktest.TryLock(t, client, t.Name())

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -71,11 +70,8 @@ func TestAnotherNodeChoosesTheSlot(t *testing.T) {
 			const k = 4
 			nodes := redistest.Nodes(t, 3)
 			proxies := redistest.Proxies(t, nodes)
-			client, name := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...)), t.Name()
-			// The TTL ends nothing while it is waited for.
-			acquire := func() *redlatch.Lock {
-				return locktest.TryLock(t, client, name, redlatch.WithPermits(k), redlatch.WithTTL(30*time.Second))
-			}
+			client, name := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...))), t.Name()
+			acquire := func() *redlatch.Lock { return locktest.TryLock(t, client, name, redlatch.WithPermits(k)) }
 			seen := noteChoices(proxies)
 			locktest.Unlock(t, acquire())
 			awaitNoPermits(t, nodes, name, k)

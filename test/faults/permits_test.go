@@ -151,38 +151,43 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, kind), func(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
-				proxies := redistest.Proxies(t, nodes)
-				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-				name, wires := t.Name(), locktest.Taps(proxies)
-				lose := func(step string, nodes int) {
-					for _, w := range wires[:nodes] {
-						w.Lose(step, how)
+				c, name := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...)), t.Name()
+				// lossy is a client to which the replies of so many nodes to the next step are lost, once.
+				lossy := func(step string, of int) (client *redlatch.Client, lose, over func()) {
+					proxies := redistest.Proxies(t, nodes)
+					client, wires := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
+					lose = func() {
+						for _, w := range wires[:of] {
+							w.Lose(step, how)
+						}
+					}
+					return client, lose, func() {
+						for _, p := range proxies { // a connection that lost a reply stays silent
+							p.DropReplies(true)
+							p.DropReplies(false)
+						}
+						awaitNoPermits(t, nodes, name, 3)
+						for _, w := range wires {
+							w.CheckOnce(t, "slot", "acquire")
+						}
 					}
 				}
-				found := func() { // a connection that lost a reply stays silent
-					for _, p := range proxies {
-						p.DropReplies(true)
-						p.DropReplies(false)
-					}
-				}
-				lose("slot", n)
-				// The TTL does not end it while it is waited for.
-				lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(3), redlatch.WithTTL(30*time.Second))
+				client, lose, over := lossy("slot", n)
+				lose()
+				lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(3))
 				if lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("held %t, %v", lock != nil, err)
 				}
-				found()
-				awaitNoPermits(t, nodes, name, 3)
+				over()
+				locktest.Unlock(t, locktest.TryLock(t, client, name, redlatch.WithPermits(3)))
+				// Another client: that one may still make sure of its releases.
+				client, lose, over = lossy("release-slot", n/2+1)
 				lock = locktest.TryLock(t, client, name, redlatch.WithPermits(3))
-				lose("release-slot", n/2+1)
+				lose()
 				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("unlock: %v", err)
 				}
-				found()
-				awaitNoPermits(t, nodes, name, 3)
-				for _, w := range wires {
-					w.CheckOnce(t, "slot", "acquire")
-				}
+				over()
 			})
 		}
 	}

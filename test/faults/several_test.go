@@ -35,7 +35,7 @@ func TestRepliesOfSeveralAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes, names := locktest.Shared(t, n), severalNames(t)
-				c := locktest.Config(redistest.URLs(nodes)...)
+				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
 				// lossy is a client to which a majority's reply to the next step is lost, once.
 				lossy := func(step string) (client *redlatch.Client, lose, over func()) {
 					proxies := redistest.Proxies(t, nodes)
@@ -200,7 +200,7 @@ func TestReplacingIsLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes, names := locktest.Shared(t, n), severalNames(t)
-				c := locktest.Config(redistest.URLs(nodes)...)
+				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
 				proxies := redistest.Proxies(t, nodes)
 				set, wires := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
 				last, out := takenSingly(t, nodes, set, locktest.Open(t, c), names)

@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,30 +28,36 @@ func TestRepliesToReadersAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
-				proxies := redistest.Proxies(t, nodes)
-				c := locktest.Config(locktest.ProxyURLs(proxies)...)
-				client, other := locktest.Open(t, c), locktest.Open(t, locktest.Through(c, redistest.URLs(nodes)...))
-				wires := locktest.Taps(proxies)
-				lose := func(step string) {
-					for _, w := range wires[:n/2+1] {
-						w.Lose(step, how)
+				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+				// lossy is a client to which a majority's reply to the next step is lost, once.
+				lossy := func(step string) (client *redlatch.Client, wires []*locktest.Wire, lose, found func()) {
+					proxies := redistest.Proxies(t, nodes)
+					client, wires = locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
+					lose = func() {
+						for _, w := range wires[:n/2+1] {
+							w.Lose(step, how)
+						}
+					}
+					return client, wires, lose, func() { // a connection that lost a reply stays silent
+						for _, p := range proxies {
+							p.DropReplies(true)
+							p.DropReplies(false)
+						}
 					}
 				}
-				found := func() { // a connection that lost a reply stays silent
-					for _, p := range proxies {
-						p.DropReplies(true)
-						p.DropReplies(false)
-					}
-				}
-				reader := locktest.TryLock(t, other, t.Name(), redlatch.WithShared())
-				lose("acquire-shared")
+				reader := locktest.TryLock(t, locktest.Open(t, c), t.Name(), redlatch.WithShared())
+				client, first, lose, found := lossy("acquire-shared")
+				lose()
 				lock, err := client.TryLock(t.Context(), t.Name(), redlatch.WithShared())
 				if lock != nil || !errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("held %t, %v", lock != nil, err)
 				}
 				found()
+				locktest.Unlock(t, locktest.TryLock(t, client, t.Name(), redlatch.WithShared()))
+				// Another client: that one may still make sure of its releases.
+				client, second, lose, found := lossy("release-shared")
 				lock = locktest.TryLock(t, client, t.Name(), redlatch.WithShared())
-				lose("release-shared")
+				lose()
 				if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("unlock: %v", err)
 				}
@@ -64,7 +71,7 @@ func TestRepliesToReadersAreLost(t *testing.T) {
 				for _, s := range nodes {
 					locktest.AwaitValue(t, s, t.Name(), "")
 				}
-				for _, w := range wires {
+				for _, w := range slices.Concat(first, second) {
 					w.CheckOnce(t, "acquire-shared", "confirm-shared", "extend-shared", "repair-shared")
 				}
 			})

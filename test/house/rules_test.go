@@ -29,10 +29,12 @@ const (
 type rule struct {
 	id                  string
 	files               []string // where it is marked, in order
-	test                string   // a function, "" for none
-	pkg                 string   // its folder
+	tests               []ruleTest
 	macros, simulations []string
 }
+
+// ruleTest is a test of a rule.
+type ruleTest struct{ function, folder string }
 
 var (
 	marker   = regexp.MustCompile(`(?m)^\s*(?://|--) rule: (\S+)\s*$`)
@@ -63,12 +65,14 @@ func parseRules(page string) (rules []rule, err error) {
 			r.files = append(r.files, scriptsFolder+script)
 		}
 		slices.Sort(r.files)
-		if cells[6] != "–" {
-			found := testCell.FindStringSubmatch(cells[6])
-			if found == nil {
-				return nil, fmt.Errorf("%s names no test: %s", r.id, cells[6])
+		for test := range strings.SplitSeq(cells[6], "<br>") {
+			found := testCell.FindStringSubmatch(test)
+			switch {
+			case found != nil:
+				r.tests = append(r.tests, ruleTest{found[1], path.Clean(found[2])})
+			case cells[6] != "–":
+				return nil, fmt.Errorf("%s names no test: %s", r.id, test)
 			}
-			r.test, r.pkg = found[1], path.Clean(found[2])
 		}
 		rules = append(rules, r)
 	}
@@ -111,8 +115,10 @@ func checkRules(project fs.FS) (wrong []string, err error) {
 		if marked := p.marked[r.id]; !slices.Equal(marked, r.files) {
 			say("%s is listed for %q and marked in %q", r.id, r.files, marked)
 		}
-		if r.test != "" && !slices.Contains(p.tests[r.pkg], r.test) {
-			say("%s: there is no %s in %s", r.id, r.test, r.pkg)
+		for _, test := range r.tests {
+			if !slices.Contains(p.tests[test.folder], test.function) {
+				say("%s: there is no %s in %s", r.id, test.function, test.folder)
+			}
 		}
 		for _, name := range slices.Concat(r.macros, r.simulations) {
 			used[name] = true
@@ -253,6 +259,8 @@ func TestRulesCheck(t *testing.T) {
 		"no test":            {"b/b_test.go", "TestOne", "TestTwo", "one: there is no TestOne in b"},
 		"test elsewhere":     {rulesPage, "`TestOne` in `b`", "`TestOne`", "one: there is no TestOne in ."},
 		"a test in words":    {rulesPage, "`TestOne` in `b`", "many", "one names no test: many"},
+		"no second test":     {rulesPage, "`TestOne` in `b`", "`TestOne` in `b`<br>`TestTwo` in `b`", "one: there is no TestTwo in b"},
+		"a second in words":  {rulesPage, "`TestOne` in `b`", "`TestOne` in `b`<br>many", "one names no test: many"},
 		"no such macro":      {"spec/a.pml", "NO_ONE", "NO_TWO", "one: no model knows NO_ONE"},
 		"macro not defined":  {modelTests, "NO_ONE", "NO_TWO", "one: no test of a model defines NO_ONE"},
 		"a macro of no rule": {modelTests, `"NO_ONE"`, `"NO_ONE", "NO_TWO"`, "the mutation NO_TWO is of no rule"},

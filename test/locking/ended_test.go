@@ -203,8 +203,8 @@ func TestContextPanicsInAStep(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 1)
 	proxy := redistest.Proxies(t, nodes)[0]
-	c := locktest.Config(proxy.URL())
-	c.NodeTimeout, c.TTL = 100*time.Millisecond, 3*locktest.Patience // what is left does not expire in time
+	c := locktest.Lasting(locktest.Config(proxy.URL()))
+	c.NodeTimeout = 100 * time.Millisecond
 	client := locktest.Open(t, c)
 	panics := 0
 	for count := int32(1); count == int32(panics)+1; count++ {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // counterOf names the side key that holds a lock's token counter, as the wire
@@ -140,35 +142,60 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 }
 
 // Where a later holder has been its counter is larger, and the record is not
-// given back there. Where another is, it stays.
+// given back there. Where another is, it stays. So it is with readers, where later
+// readers may be, and with several names of which one is lost.
 func TestNoRepairAfterALaterHolder(t *testing.T) {
 	t.Parallel()
-	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		nodes := locktest.SharedOf(t, binary, 5)
-		proxies := redistest.Proxies(t, nodes)
-		client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-		w := locktest.Tap(proxies[0])
-		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-		for _, s := range nodes {
-			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-		}
-		locktest.Do(t, nodes[0], "DEL", t.Name())
-		locktest.Do(t, nodes[0], "SET", counterOf(t.Name()), fmt.Sprint(lock.Token()+1), "PX", "60000")
-		locktest.Do(t, nodes[1], "SET", t.Name(), "theirs", "PX", "60000")
-		// It is tried once more only after the first try has failed.
-		locktest.Await(t, "the repair was refused", func() bool {
-			if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
-				t.Fatal(err)
-			}
-			return w.Count("repair") >= 2
+	for kind, c := range map[string]struct {
+		option  redlatch.Option
+		step    string
+		another string // with a larger counter behind it
+	}{
+		"a lock":        {option: redlatch.WithLabel(""), step: "repair", another: "theirs "},
+		"several names": {option: redlatch.WithAlso(t.Name() + "/also"), step: "repair-all", another: "theirs "},
+		"a reader":      {option: redlatch.WithShared(), step: "repair-shared", another: "theirs "},
+		"among readers": {option: redlatch.WithShared(), step: "repair-shared", another: vote.SharedMark + " "},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) { noRepairAfter(t, binary, c.option, c.step, c.another) })
 		})
-		if v := locktest.Value(t, nodes[0], t.Name()); v != "" {
-			t.Errorf("repaired where a later holder has been: %q", v)
+	}
+}
+
+func noRepairAfter(t *testing.T, binary string, option redlatch.Option, step, another string) {
+	nodes := locktest.SharedOf(t, binary, 5)
+	proxies := redistest.Proxies(t, nodes)
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	wires := locktest.Taps(proxies)
+	name, readers := t.Name(), node.ReadersKey(t.Name())
+	lock := locktest.TryLock(t, client, name, option, redlatch.WithoutRenewal())
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+	}
+	later := fmt.Sprint(lock.Token() + 1)
+	for _, s := range nodes[:2] {
+		locktest.Do(t, s, "DEL", name, readers)
+		locktest.Do(t, s, "SET", counterOf(name), later, "PX", "60000")
+	}
+	locktest.Do(t, nodes[1], "SET", name, another+later, "PX", "60000")
+	// It is tried once more only after the first try has failed.
+	locktest.Await(t, "the repair was refused", func() bool {
+		if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
+			t.Fatal(err)
 		}
-		locktest.Unlock(t, lock)
-		if v := locktest.Value(t, nodes[1], t.Name()); v != "theirs" {
-			t.Errorf("another's record is now %q", v)
+		if v := locktest.Value(t, nodes[0], name); v != "" {
+			t.Fatalf("given back where a later holder has been: %q", v)
 		}
-		locktest.Do(t, nodes[1], "DEL", t.Name())
+		if n := locktest.Do(t, nodes[1], "EXISTS", readers); n != int64(0) {
+			t.Fatal("given back beside another")
+		}
+		// A node that says that another has the key is not asked to give it back; one that has readers may be.
+		return wires[0].Count(step) >= 2 && (another != vote.SharedMark+" " || wires[1].Count(step) >= 2)
 	})
+	locktest.Unlock(t, lock)
+	if v := locktest.Value(t, nodes[1], name); v != another+later {
+		t.Errorf("another's record is now %q", v)
+	}
+	locktest.Do(t, nodes[1], "DEL", name)
 }

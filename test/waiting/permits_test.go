@@ -121,7 +121,7 @@ func TestPermitsGivenUp(t *testing.T) {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			nodes := locktest.Shared(t, n)
-			c, name, from := locktest.Config(redistest.URLs(nodes)...), t.Name(), seed.Of(t)
+			c, name, from := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...)), t.Name(), seed.Of(t)
 			var all sync.WaitGroup
 			for i := range 4 {
 				client := locktest.Open(t, c)
