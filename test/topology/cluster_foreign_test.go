@@ -3,9 +3,11 @@ package topology
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,20 +189,15 @@ func TestClusterTellsObservers(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
-		client := locktest.Open(t, locktest.Config(clusterURL(servers)))
+		conf := locktest.Config(clusterURL(servers))
+		client, other := locktest.Open(t, conf), locktest.Open(t, conf)
 		name, at := storm.NameAt(2), servers[2]
 		ctx, cancel := context.WithCancel(t.Context())
-		holders := make(chan redlatch.Holder, 100)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for holder, err := range client.Observe(ctx, name) {
-				if err == nil {
-					holders <- holder
-				}
-			}
-		}()
-		defer func() { cancel(); <-ended }()
+		holders, permits := make(chan redlatch.Holder, 100), make(chan []redlatch.Permit, 100)
+		var observers sync.WaitGroup
+		defer func() { cancel(); observers.Wait() }()
+		observers.Go(func() { observe(client.Observe(ctx, name), holders) })
+		observers.Go(func() { observe(client.ObservePermits(ctx, name), permits) })
 		<-holders // nobody
 		inTime(t, func(round int) time.Duration {
 			since := time.Now()
@@ -218,5 +215,23 @@ func TestClusterTellsObservers(t *testing.T) {
 			<-holders
 			return time.Since(since)
 		})
+		<-permits // none
+		inTime(t, func(int) time.Duration {
+			since := time.Now()
+			permit := locktest.TryLock(t, other, name, redlatch.WithPermits(2))
+			<-permits
+			locktest.Unlock(t, permit)
+			<-permits
+			return time.Since(since)
+		})
 	})
+}
+
+// observe sends what is yielded.
+func observe[T any](seq iter.Seq2[T, error], to chan<- T) {
+	for v, err := range seq {
+		if err == nil {
+			to <- v
+		}
+	}
 }
