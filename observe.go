@@ -27,9 +27,9 @@ import (
 // next, and one who is slow sees the latest. It looks at the node that keeps the lock's wait queue,
 // and asks the others when that has something new, has nothing, or does not answer. Where the
 // server tells of a key that has changed, it waits for that, and a renewal costs one GET; where it
-// does not, as a Cluster, behind package goredis and in redlatchtest, it looks every 1.5 s and when
-// the lock can have expired. What its own client does it knows at once. Each range begins anew. It
-// is safe for concurrent use.
+// does not, as behind package goredis and in redlatchtest, it looks every 1.5 s and when the lock can
+// have expired. What its own client does it knows at once. Each range begins anew. It is safe for
+// concurrent use.
 func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := checkContext(ctx); err != nil {

@@ -28,8 +28,8 @@ type Permit struct {
 //
 // It changes nothing on the nodes, and has no goroutine. It reads the 256 slots that there can be on all
 // nodes by one MGET each, when the node that keeps the permits' wait queue tells that one has changed, and
-// else every 1.5 s; a Cluster, nodes behind package goredis and redlatchtest tell of no change. Each range
-// begins anew. It is safe for concurrent use.
+// else every 1.5 s; nodes behind package goredis and redlatchtest tell of no change. Each range begins
+// anew. It is safe for concurrent use.
 func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Permit, error] {
 	return func(yield func([]Permit, error) bool) {
 		err := checkContext(ctx)

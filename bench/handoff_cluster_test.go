@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -8,13 +9,20 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // BenchmarkHandOffCluster is the hand-off to one waiter in a Cluster, who is woken up, beside that
 // of a user who may not listen to sharded channels and so looks every 30 ms, and beside one server.
 // A hand-off begins at any moment between two looks.
-func BenchmarkHandOffCluster(b *testing.B) {
+func BenchmarkHandOffCluster(b *testing.B) { handOffsCluster(b, "-ssubscribe", false) }
+
+// BenchmarkHandOffClusterForeign is the same from a holder of another library, who wakes nobody up: the
+// server tells who waits, unless the user may not be told.
+func BenchmarkHandOffClusterForeign(b *testing.B) { handOffsCluster(b, "-client|tracking", true) }
+
+func handOffsCluster(b *testing.B, denied string, foreign bool) {
 	cluster, err := redistest.StartCluster(b.Context(), 3, redistest.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -25,19 +33,32 @@ func BenchmarkHandOffCluster(b *testing.B) {
 		}
 	})
 	for _, s := range cluster {
-		if _, err := s.Do("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-ssubscribe"); err != nil {
+		if _, err := s.Do("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", denied); err != nil {
 			b.Fatal(err)
 		}
 	}
-	ways := []struct{ name, addr string }{
-		{"one server", servers(b, 1)[0].Addr()},
-		{"Cluster", cluster[0].Addr() + "?cluster"},
-		{"Cluster, looking", "deaf:secret@" + cluster[0].Addr() + "?cluster"},
+	name := "handoff/" + b.Name()
+	alone, master := servers(b, 1)[0], cluster[int(hashslot.Of(name))*len(cluster)/hashslot.Slots]
+	ways := []struct {
+		name, addr string
+		on         *redistest.Server
+	}{
+		{"one server", alone.Addr(), alone},
+		{"Cluster", cluster[0].Addr() + "?cluster", master},
+		{"Cluster, looking", "deaf:secret@" + cluster[0].Addr() + "?cluster", master},
 	}
 	all, took := make([]*rivals, len(ways)), make([][]time.Duration, len(ways))
 	for i, way := range ways {
 		all[i] = &rivals{name: way.name}
-		for range 2 {
+		if foreign {
+			conn, err := way.on.Dial(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { conn.Close() })
+			all[i].clients = append(all[i].clients, foreignHolder{conn: conn})
+		}
+		for len(all[i].clients) < 2 {
 			l, err := openRedlatchWith(redlatch.Config{NoQuarantine: true, Deployment: "handoff"}, []string{way.addr})
 			if err != nil {
 				b.Fatalf("%s: %v", way.name, err)
@@ -46,7 +67,6 @@ func BenchmarkHandOffCluster(b *testing.B) {
 			all[i].clients = append(all[i].clients, l.(waiter))
 		}
 	}
-	name := "handoff/" + b.Name()
 	for _, c := range all {
 		var err error
 		for range 5 { // fills script caches; a busy machine's may fail
@@ -82,4 +102,20 @@ func BenchmarkHandOffCluster(b *testing.B) {
 	w.Flush()
 	b.ReportMetric(micro(quantileOf(took[1], .5))/one, "x-one-server")
 	b.ReportMetric(micro(quantileOf(took[2], .5))/micro(quantileOf(took[1], .5)), "x-looking")
+}
+
+// foreignHolder is another library's: it takes a key that is free and deletes it.
+type foreignHolder struct {
+	locker // none: it only holds
+	conn   *redistest.Conn
+}
+
+func (h foreignHolder) lock(_ context.Context, name string) (unlock func(context.Context) error, err error) {
+	if _, err := h.conn.Do("SET", name, "theirs", "NX", "PX", "60000"); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error {
+		_, err := h.conn.Do("DEL", name)
+		return err
+	}, nil
 }

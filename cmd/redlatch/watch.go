@@ -32,7 +32,7 @@ func (w *watchCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch <name>",
 		Short: "Say who holds a lock or its permits, and again when that changes.",
-		Long: `Says who holds a lock on a quorum of nodes, or that nobody does, and again whenever that changes, a line each time, until it is interrupted. The servers tell it of changes; where they do not, as in a Redis Cluster, it looks every 1.5 s. It changes nothing. Of readers it says that they have the lock, not who they are: redlatch show does. Of permits it says which is held by whom, as NAME#3, and that nobody holds one any more; that none is held it does not say. Holders that come and go within a moment may be missing, and an earlier one never comes after a later one.
+		Long: `Says who holds a lock on a quorum of nodes, or that nobody does, and again whenever that changes, a line each time, until it is interrupted. The servers tell it of changes; where they do not, as when the user may not use CLIENT TRACKING, it looks every 1.5 s. It changes nothing. Of readers it says that they have the lock, not who they are: redlatch show does. Of permits it says which is held by whom, as NAME#3, and that nobody holds one any more; that none is held it does not say. Holders that come and go within a moment may be missing, and an earlier one never comes after a later one.
 
 While too few nodes answer, that is said once on standard error, and then who holds the lock and its permits when they do again.
 

@@ -78,10 +78,15 @@ type Batcher interface {
 // Listener is a Conn whose server can speak first. Without it a waiter learns of
 // a change when it looks.
 type Listener interface {
+	Watcher
 	// Subscribe hands each message of channel to heard, in order, until the
 	// connection breaks or ctx is done; the error then says which. ready is
 	// called once messages come. Neither may block.
 	Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error
+}
+
+// Watcher is a Conn whose server tells of keys that change.
+type Watcher interface {
 	// EvalSHAWatching is EvalSHA, and has a change of a key that the script reads,
 	// its expiry too, told to the function of OnChange, once. watched is false
 	// where the server does not.

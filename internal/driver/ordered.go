@@ -74,13 +74,23 @@ func (o *Ordered) Close() {
 
 // EvalSHA implements Conn.
 func (o *Ordered) EvalSHA(ctx context.Context, sha string, keys, args []string) (Reply, error) {
+	return o.Do(ctx, EvalSHA(sha, keys, args)...)
+}
+
+// EvalSHA is the command that runs a script by its name.
+func EvalSHA(sha string, keys, args []string) []string {
 	command := make([]string, 0, 3+len(keys)+len(args))
 	command = append(command, "EVALSHA", sha, strconv.Itoa(len(keys)))
-	return o.Do(ctx, append(append(command, keys...), args...)...)
+	return append(append(command, keys...), args...)
 }
 
 // Do implements Conn.
 func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
+	return o.DoBy(ctx, o.call, args...)
+}
+
+// DoBy is Do, with another way to send than that of all others, in one order with them.
+func (o *Ordered) DoBy(ctx context.Context, call Call, args ...string) (Reply, error) {
 	if ctx.Err() != nil {
 		return Reply{}, NotSent(context.Cause(ctx))
 	}
@@ -92,7 +102,7 @@ func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
 	answered := make(chan struct{})
 	go func() {
 		defer o.leave(p)
-		reply, err = o.send(p, before, args)
+		reply, err = o.send(call, p, before, args)
 		close(answered)
 	}()
 	select {
@@ -107,7 +117,7 @@ func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
 }
 
 // send waits for the commands before p, and sends it unless its caller has left.
-func (o *Ordered) send(p *passage, before *passage, args []string) (Reply, error) {
+func (o *Ordered) send(call Call, p, before *passage, args []string) (Reply, error) {
 	if before != nil {
 		<-before.over
 	}
@@ -116,7 +126,7 @@ func (o *Ordered) send(p *passage, before *passage, args []string) (Reply, error
 	}
 	ctx, cancel := context.WithTimeout(o.life, orderedPatience)
 	defer cancel()
-	return o.call(ctx, args)
+	return call(ctx, args)
 }
 
 // enter adds a command, and returns those that it must wait for.

@@ -132,7 +132,7 @@ func (c *Cluster) Query(ctx context.Context, key string) vote.Answer {
 	return c.of(key).Query(ctx, key)
 }
 
-// Watch answers who has the key. A Cluster tells of no change.
+// Watch answers who has the key.
 func (c *Cluster) Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool) {
 	return c.of(key).Watch(ctx, until, key)
 }

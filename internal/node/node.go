@@ -102,7 +102,7 @@ func New(conn driver.Conn, o Options) *Node {
 	if o.Reachable != nil && o.reach == nil {
 		n.options.reach = &reach{tell: o.Reachable}
 	}
-	if l, ok := conn.(driver.Listener); ok && o.Changed != nil {
+	if l, ok := conn.(driver.Watcher); ok && o.Changed != nil {
 		l.OnChange(o.Changed)
 	}
 	n.life, n.end = context.WithCancel(context.Background())

@@ -14,7 +14,7 @@ import (
 // long the key stays. A node that is not admitted answers as any other.
 func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched bool) {
 	reply, _, err := n.cast(ctx, func(*sighting) (reply driver.Reply, err error) {
-		if l, ok := n.conn.(driver.Listener); ok {
+		if l, ok := n.conn.(driver.Watcher); ok {
 			reply, watched, err = l.DoWatching(ctx, "GET", key)
 			return reply, err
 		}
@@ -62,7 +62,7 @@ func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.A
 		command = append(command, CounterKey(key))
 	}
 	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) {
-		if l, ok := n.conn.(driver.Listener); ok && watch {
+		if l, ok := n.conn.(driver.Watcher); ok && watch {
 			reply, _, err := l.DoWatching(ctx, command...)
 			return reply, err
 		}

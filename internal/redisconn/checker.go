@@ -1,5 +1,7 @@
 package redisconn
 
+import "sync/atomic"
+
 // checker follows both directions of one connection and finds the first thing that
 // cannot be a reply to the commands that were sent. One goroutine writes at a time, and
 // one reads. After an error the connection is not to be used.
@@ -10,4 +12,7 @@ type checker struct {
 	requests requests
 	pending  pending
 	replies  replies
+	// redirections, if any, counts the replies that name another server. It counts one before
+	// the client sees it.
+	redirections *atomic.Uint64
 }

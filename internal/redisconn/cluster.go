@@ -19,7 +19,10 @@ import (
 // it has that of driver.Ordered.
 type Cluster struct {
 	*driver.Ordered
+	notices
 	options Options
+	// redirections counts the replies that sent a command to another server.
+	redirections atomic.Uint64
 	// turn has one token: who takes it may make the client.
 	turn   chan struct{}
 	client atomic.Pointer[rueidis.Client]
@@ -71,8 +74,9 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 		if err != nil {
 			return nil, driver.NotSent(err)
 		}
-		return &watched{Conn: conn, broke: func() {}}, nil
+		return &watched{Conn: conn, broke: func() {}, checker: checker{redirections: &c.redirections}}, nil
 	})
+	option.OnInvalidations = c.invalidated
 	option.InitAddress, option.ForceSingleClient = o.Addresses(), false
 	client, err := rueidis.NewClient(option)
 	if err != nil {
@@ -82,13 +86,22 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	return client, nil
 }
 
-func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error) {
+// usable is ready for a command, which is not sent after an error.
+func (c *Cluster) usable(ctx context.Context) (rueidis.Client, error) {
 	client, err := c.ready(ctx)
 	if err == nil {
 		err = ctx.Err() // closed meanwhile
 	}
 	if err != nil {
-		return driver.Reply{}, c.unreached(err)
+		return nil, c.unreached(err)
+	}
+	return client, nil
+}
+
+func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error) {
+	client, err := c.usable(ctx)
+	if err != nil {
+		return driver.Reply{}, err
 	}
 	// The pipeline ends what gets no answer: until then it is not over.
 	return redirected(outcome(client.Do(context.WithoutCancel(ctx), keyed(client, args))))

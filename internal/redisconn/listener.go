@@ -26,9 +26,7 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 	return refusal(err)
 }
 
-// EvalSHAWatching implements driver.Listener, by client tracking (Redis
-// documentation, "Client-side caching in Redis": OPTIN, NOLOOP). The three
-// commands are written together, so that no other comes between.
+// EvalSHAWatching implements driver.Watcher.
 func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (driver.Reply, bool, error) {
 	if err := c.ready(ctx); err != nil {
 		return driver.Reply{}, false, err
@@ -36,7 +34,7 @@ func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []str
 	return c.watching(ctx, c.evalSHA(sha, keys, args))
 }
 
-// DoWatching implements driver.Listener in the same way.
+// DoWatching implements driver.Watcher.
 func (c *Conn) DoWatching(ctx context.Context, args ...string) (driver.Reply, bool, error) {
 	if err := c.ready(ctx); err != nil {
 		return driver.Reply{}, false, err
@@ -46,31 +44,8 @@ func (c *Conn) DoWatching(ctx context.Context, args ...string) (driver.Reply, bo
 
 func (c *Conn) watching(ctx context.Context, cmd rueidis.Completed) (driver.Reply, bool, error) {
 	number := c.depart()
-	results := c.sendTogether(ctx,
-		c.client.B().Arbitrary("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP").Build(),
-		c.client.B().Arbitrary("CLIENT", "CACHING", "YES").Build(),
-		cmd,
-	)
+	results := c.sendTogether(ctx, watch(c.client, cmd)...)
 	reply, err := c.reply(results[2])
 	c.arrive(ctx, number, err)
-	return reply, results[0].Error() == nil && results[1].Error() == nil, err
-}
-
-// OnChange implements driver.Listener.
-func (c *Conn) OnChange(changed func(key string)) { c.changed.Store(&changed) }
-
-// invalidated hears of changed keys; of none when all tracking has ended.
-func (c *Conn) invalidated(keys []rueidis.RedisMessage) {
-	changed := c.changed.Load()
-	if changed == nil {
-		return
-	}
-	if len(keys) == 0 {
-		(*changed)("")
-	}
-	for _, key := range keys {
-		if name, err := key.ToString(); err == nil {
-			(*changed)(name)
-		}
-	}
+	return reply, isWatched(results), err
 }

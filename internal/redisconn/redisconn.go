@@ -87,6 +87,7 @@ var scarceAbove = int64(6 * runtime.GOMAXPROCS(0))
 // Conn is a driver.Conn over rueidis. It connects when a command needs it, and
 // again after the connection broke.
 type Conn struct {
+	notices
 	options  Options
 	client   rueidis.Client
 	sessions sessions
@@ -114,8 +115,6 @@ type Conn struct {
 	// asked: the server wanted a client certificate and there is none. answered:
 	// it answered a command all the same.
 	asked, answered atomic.Bool
-	// changed is told of keys that were watched.
-	changed atomic.Pointer[func(key string)]
 }
 
 var _ driver.Batcher = (*Conn)(nil)

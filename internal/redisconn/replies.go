@@ -170,8 +170,12 @@ func (c *checker) header(line []byte) error {
 			return malformed("%q is neither true nor false", text)
 		}
 	case '-':
-		if redirectsNowhere(text) {
+		redirects, somewhere := redirection(text)
+		switch {
+		case redirects && !somewhere:
 			return malformed("%q names no address", text)
+		case redirects && c.redirections != nil:
+			c.redirections.Add(1)
 		}
 	}
 	if r.depth == 0 {
@@ -317,9 +321,9 @@ func unanswerable(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("LOADING")) || bytes.HasPrefix(text, []byte("BUSY")) || bytes.Contains(text, []byte("'ping'"))
 }
 
-// redirectsNowhere reports that an error is one that has to name an address, after a
-// slot, and does not.
-func redirectsNowhere(text []byte) bool {
+// redirection reports that an error is one that has to name an address, after a slot, and
+// whether it does.
+func redirection(text []byte) (redirects, somewhere bool) {
 	text = bytes.TrimPrefix(text, []byte("ERR ")) // as the client does
 	spaces := 0
 	switch {
@@ -328,7 +332,7 @@ func redirectsNowhere(text []byte) bool {
 	case bytes.HasPrefix(text, []byte("REDIRECT")):
 		spaces = 1
 	}
-	return bytes.Count(text, []byte(" ")) < spaces
+	return spaces > 0, bytes.Count(text, []byte(" ")) >= spaces
 }
 
 // isNumbered reports that a value of that kind begins with a number.

@@ -11,8 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
-// In a Cluster, which tells of no change, leaders are seen all the same, one after the other, whichever
-// master has the slot.
+// In a Cluster leaders are seen one after the other, whichever master has the slot.
 func TestObserverOfACluster(t *testing.T) {
 	t.Parallel()
 	servers := redistest.NewCluster(t, 3)

@@ -146,38 +146,3 @@ func hearsUntilClose(t *testing.T, r *run) {
 		t.Error("a closed connection subscribed without an error")
 	}
 }
-
-// A script or a command that watches is answered as any is, and if the subject says that it watches, a change
-// is told.
-func watches(t *testing.T, r *run) {
-	l := r.listener(t)
-	changed := make(chan string, 100)
-	l.OnChange(func(key string) { changed <- key })
-	key := r.Key("k")
-	script := r.load(t, "return redis.call('GET', KEYS[1])")
-	for what, watch := range map[string]func() (driver.Reply, bool, error){
-		"a script": func() (driver.Reply, bool, error) {
-			return l.EvalSHAWatching(within(t, patience), script, []string{key}, nil)
-		},
-		"a command": func() (driver.Reply, bool, error) { return l.DoWatching(within(t, patience), "GET", key) },
-	} {
-		r.must(t, "SET", key, "v")
-		reply, watched, err := watch()
-		if err != nil || reply.Text != "v" {
-			t.Fatalf("%s: %+v, %v", what, reply, err)
-		}
-		if !watched {
-			t.Log("it does not watch")
-			continue
-		}
-		r.direct(t, "DEL", key)
-		select {
-		case name := <-changed:
-			if name != key && name != "" {
-				t.Errorf("%s: %q has changed", what, name)
-			}
-		case <-time.After(patience):
-			t.Errorf("%s: a change is not told", what)
-		}
-	}
-}

@@ -66,6 +66,7 @@ var parts = []struct {
 	{"messages are heard unless the user may not", hearsUnlessDenied},
 	{"messages are heard until close", hearsUntilClose},
 	{"a script watches what it reads", watches},
+	{"a script watches unless the user may not", watchesUnlessDenied},
 }
 
 // run is one test under way.

@@ -1,0 +1,78 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+)
+
+// watcher is the subject, and what it tells of.
+func (r *run) watcher(t *testing.T) (w driver.Watcher, changed <-chan string) {
+	t.Helper()
+	w, ok := r.conn.(driver.Watcher)
+	if !ok {
+		t.Skip("its server tells of no change")
+	}
+	told := make(chan string, 100)
+	w.OnChange(func(key string) { told <- key })
+	return w, told
+}
+
+// isTold expects a change of the key to be told, or that any key may have changed.
+func isTold(t *testing.T, what, key string, changed <-chan string) {
+	t.Helper()
+	select {
+	case name := <-changed:
+		if name != key && name != "" {
+			t.Errorf("%s: %q has changed", what, name)
+		}
+	case <-time.After(patience):
+		t.Errorf("%s: a change is not told", what)
+	}
+}
+
+// A script or a command that watches is answered as any is, and if the subject says that it watches, a change
+// is told, and that the connection broke by which it would be told.
+func watches(t *testing.T, r *run) {
+	w, changed := r.watcher(t)
+	key := r.Key("k")
+	script := r.load(t, "return redis.call('GET', KEYS[1])")
+	for what, watch := range map[string]func(context.Context) (driver.Reply, bool, error){
+		"a script": func(ctx context.Context) (driver.Reply, bool, error) {
+			return w.EvalSHAWatching(ctx, script, []string{key}, nil)
+		},
+		"a command": func(ctx context.Context) (driver.Reply, bool, error) { return w.DoWatching(ctx, "GET", key) },
+	} {
+		for end, change := range map[string]func(){"deleted": func() { r.direct(t, "DEL", key) }, "cut": r.Proxy.Cut} {
+			r.warmAgain(t)
+			r.direct(t, "SET", key, "v")
+			reply, watched, err := watch(within(t, patience))
+			if err != nil || reply.Text != "v" {
+				t.Fatalf("%s: %+v, %v", what, reply, err)
+			}
+			if !watched {
+				t.Log("it does not watch")
+				continue
+			}
+			for len(changed) > 0 {
+				<-changed // of the round before
+			}
+			change()
+			isTold(t, what+", "+end, key, changed)
+		}
+	}
+}
+
+// Where the user may not have keys watched, the answer comes all the same, and says so.
+func watchesUnlessDenied(t *testing.T, r *run) {
+	w, _ := r.watcher(t)
+	r.direct(t, "SET", r.Key("k"), "v")
+	r.direct(t, "ACL", "SETUSER", "default", "-client|tracking", "-client|caching")
+	for range 2 {
+		if reply, watched, err := w.DoWatching(within(t, patience), "GET", r.Key("k")); err != nil || reply.Text != "v" || watched {
+			t.Errorf("denied: %+v, %t, %v", reply, watched, err)
+		}
+	}
+}
