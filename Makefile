@@ -9,6 +9,10 @@ GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 
 .DEFAULT_GOAL := help
 
+# What is compiled then does not depend on the folder: another clone, and the tests of the published
+# modules, find it in the build cache.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -49,22 +53,24 @@ test: $(NPM) ## the tests, without the slowest
 # What computes in one goroutine, or has other programs compute: the race detector would find
 # nothing, in ten times the time.
 PLAIN := internal/admission|internal/hashslot|internal/printable|spec
+# What has other programs do it, beside servers.
+PROGRAMS := test/house|test/release
 # Of these a part is not tested under the race detector: zookeeper/race_test.go.
 BOTH := zookeeper
 # These take the processors, and nothing in them is ever late.
 COMPUTING := internal/sim(/.*)?
-# These take them, too, and count what happens in seconds: what runs beside them gives way. The others mostly wait.
+# These take them, too, and count what happens in seconds: only what gives way runs beside them. The others mostly wait.
 ALONE := cmd/redlatch-torture(/.*)?
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
-# match (-E) or do not match (-vE) the pattern. There must be some.
+# match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
-	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -timeout 1h $$some
+	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test -vet=off -count=1 $(1) -timeout 1h $$some
 
 race: race-waiting race-alone race-computing plain plain-waiting ## all tests, under the race detector where there is something to find
 
 race-waiting: $(NPM)
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
 
 race-alone:
 	$(call tested,-race -p 1,-E,$(ALONE))
@@ -77,7 +83,7 @@ plain:
 	$(call tested,,-E,$(PLAIN))
 
 plain-waiting: everything
-	$(call tested,,-E,$(BOTH))
+	$(call tested,-p 2,-E,$(PROGRAMS)|$(BOTH))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
 BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
@@ -155,11 +161,11 @@ spec: ## the model, at its larger size
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-# What only computes has the time that race-alone leaves, and says what it came to afterwards.
-side-by-side:
+# What only computes gives way, has the time that the others leave, and says what it came to afterwards.
+side-by-side: everything $(NPM)
 	@out=$$(mktemp); nice -n 19 $(MAKE) race-computing plain sim-once >$$out 2>&1 & computing=$$!; \
 	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
-	$(MAKE) race-alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
+	$(MAKE) race-waiting plain-waiting race-alone storm bench-once; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
 VERSION_FILE := cmd/internal/commandline/version.go
 VERSION = $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' $(VERSION_FILE))
@@ -184,7 +190,7 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-ci: setup lint race-waiting plain-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
+ci: setup lint side-by-side fuzz torture busy-once ## what every change must pass
 
 .PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci

@@ -135,7 +135,7 @@ func (l *simLeading) back() (before, after string) {
 // when its work has returned, and no observer is told an earlier leader after a later one.
 func TestSimLeading(t *testing.T) {
 	worlds := 220
-	if testing.Short() {
+	if testing.Short() || simWorlds < 1000 {
 		worlds = 44
 	}
 	skies := []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "alone", "roles", "durable"}
