@@ -65,12 +65,12 @@ ALONE := cmd/redlatch-torture(/.*)?
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
 # match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
-	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test -vet=off -count=1 $(1) -timeout 1h $$some
+	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -vet=off -count=1 -timeout 1h $$some
 
 race: race-waiting race-alone race-computing plain plain-waiting ## all tests, under the race detector where there is something to find
 
 race-waiting: $(NPM)
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 3,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
 
 race-alone:
 	$(call tested,-race -p 1,-E,$(ALONE))
