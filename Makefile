@@ -35,8 +35,8 @@ servers:
 everything:
 	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql php)
 
-race-alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
-test race-waiting: everything
+test race-alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
+test-all race-waiting: everything
 
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
 	$(call needs,redis-server,redis-server)
@@ -47,7 +47,12 @@ UNIT := ./cmd/internal/commandline ./fence ./internal/admission ./internal/clock
 unit: ## the tests that need no server, some seconds
 	go test -short $(UNIT)
 
-test: $(NPM) ## the tests, without the slowest
+# The library on one server and on several, and what it is made of.
+TEST := . ./doctor ./fence ./oneshot ./legacy ./internal/... ./redlatchtest ./test/faults ./test/guides ./test/house ./test/locking ./test/restart ./test/waiting
+test: ## the library's tests on servers, without the slowest; two minutes
+	go test -short -p 4 $(TEST)
+
+test-all: $(NPM) ## also those of the tool, Clusters, Sentinels, other engines, examples, without the slowest
 	go test -short -p 4 $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
 # What computes in one goroutine, or has other programs compute: the race detector would find
@@ -83,7 +88,7 @@ plain:
 	$(call tested,,-E,$(PLAIN))
 
 plain-waiting: everything
-	$(call tested,-p 2,-E,$(PROGRAMS)|$(BOTH))
+	$(call tested,-p 3,-E,$(PROGRAMS)|$(BOTH))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
 BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
@@ -192,5 +197,5 @@ release: ## build and publish what the tag of this commit names
 
 ci: setup lint side-by-side fuzz torture busy-once ## what every change must pass
 
-.PHONY: help setup servers everything demo unit test race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test test-all race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci
