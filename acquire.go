@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 )
 
 // Lock acquires the lock name, and waits in the wait queue until it holds it or ctx is done
@@ -61,6 +62,87 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // With WithMinHold, a job that several machines start at the same time runs once.
 func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
 	return c.do(ctx, name, fn, false, options)
+}
+
+// RLock acquires the lock name for reading: any number of readers hold it together, or one writer, who is
+// Lock, TryLock or another library's lock of that name. Each reader has a lock of its own, with its own
+// expiry, renewal, context and release. A reader's token is larger than that of every earlier writer, and
+// smaller than that of every later one; readers who hold at the same time may have equal tokens.
+//
+// It waits as Lock does, and is fair to both: while a writer waits, readers who come wait behind it; when a
+// writer leaves, those who wait at that moment go in together; when they have left, the next writer. So
+// a reader waits for one writer, and a writer for those who read and for one more phase of readers for
+// each writer ahead of it. Of one client's callers of Lock several in a row may count as one writer, as
+// they do for Lock in another client: eight, or some more before the client has heard that others wait.
+// 256 readers are woken up at once. What breaks an order among writers, an arbiter that is
+// out or a client that is slow, breaks this one.
+//
+// There is no way from reading to writing but to release and lock again: two readers who waited for each
+// other to leave would do so for ever. If ctx carries a lock of this client and name that is held, by Lock
+// or RLock, the error is ErrInvalid at once: a writer may be waiting between the two. It also is for
+// WithoutQueue, WithAlso, Detach, and in ZooKeeper and etcd. Else errors, and what is left after one, are
+// those of Lock; Holder.Shared says that readers are in the way.
+func (c *Client) RLock(ctx context.Context, name string, options ...Option) (*Lock, error) {
+	return c.lock(ctx, detached, name, true, append(slices.Clip(options), WithShared()))
+}
+
+// LockAll acquires all names, or none, as one lock: it has one validity, one context and one token,
+// and is lost as soon as any of its names is lost on too many nodes. While it is held nobody holds
+// any of the names, by Lock, LockAll or another library. The token is larger than all earlier ones of
+// each name, and smaller than all later ones. Calls for several names do not deadlock with each
+// other, nor with calls for one of them, whatever the order of the names. Nested calls can, as with
+// any lock.
+//
+// It waits as Lock does, in the wait queue for one of the names that are held, and tries for all when
+// its turn has come; it holds none while it waits. If another is held then it goes to the queue for
+// that one, with the place that its age gives it there. Others may take the names meanwhile, one or
+// several at a time, and never leave all of them free. So a call that has lost three turns takes
+// the names one by one, in sorted order and each in its queue, and with the last of them makes one
+// attempt for all, which is the lock. It waits for those who are ahead of it in the queue for
+// each name, and is not starved.
+//
+// While it takes them one by one, others wait for the names that it has, and are told that this
+// client holds them. These are no locks of the program's: Held, Stats, but for Tries, and Config.Observer
+// do not know of them. It gives them back when ctx is done or the client is closed, for which it waits as
+// Unlock does; and to begin anew when one is lost, when the attempt for all fails, or when it has not got
+// all in 10 s, then 20 s and so on up to MaxHold, as who holds one of the names may be waiting for
+// another. With WithoutQueue it never does this.
+//
+// A name that is given twice is one. There are 64 at most; each costs a node a few µs in a
+// step. In a Redis Cluster all must be in one slot: give them one hash tag, as in {order-7}/stock
+// and {order-7}/payment. ZooKeeper and etcd lock one name at a time. The error wraps ErrInvalid
+// then, and nothing was sent; else errors, and what is left after one, are those of Lock. The
+// Name of a *QuorumError is one that is held, if one is.
+func (c *Client) LockAll(ctx context.Context, names []string, options ...Option) (*Lock, error) {
+	if len(names) == 0 {
+		return nil, invalid("LockAll has no names: pass one or more")
+	}
+	return c.lock(ctx, detached, names[0], true, append(slices.Clip(options), WithAlso(names[1:]...)))
+}
+
+// Acquire takes one of k permits of name, and waits in the wait queue while all are taken. Permits and
+// the lock of the same name do not exclude each other: who holds the one is not in the way of who
+// wants the other. Nor do other libraries exclude permits.
+//
+// Each permit is a slot, from 0 to k-1, which one holder at a time has: Slot may name a port, a licence
+// or a shard. All that is said of a lock goes for the slot: it has a validity, is renewed, and may be
+// lost. Its token is larger than all earlier ones of the same slot, so what guards a resource by
+// tokens must guard each slot by itself.
+//
+// k is stored nowhere. Callers should agree on it; where they do not, the largest counts, and who gives
+// a smaller one waits until one of its slots is free. To change a limit, give another k: permits beyond
+// it end when they are released. k is from 1 to 256.
+//
+// Who waits gets a permit in the order of arrival. Of several nodes, the one that keeps the queue says
+// which slot, and then the others are asked for it: one step more than for a lock.
+//
+// If ctx carries a permit of this client and name that is held, Acquire returns ErrInvalid at once:
+// callers who each hold one and wait for another would wait for each other. TryLock with WithPermits
+// does not wait, and takes another if one is free. ZooKeeper and etcd have no permits: the error
+// wraps ErrInvalid. All else, errors and what is left after one, is as with Lock; the Holder of a
+// *QuorumError has the slot that may become free first.
+func (c *Client) Acquire(ctx context.Context, name string, k int, options ...Option) (*Lock, error) {
+	return c.lock(ctx, detached, name, true, append(slices.Clip(options), WithPermits(k)))
 }
 
 // do runs fn under the lock: after one try, or when it has waited for it.
@@ -181,3 +263,15 @@ func (c *call) insist(wait bool) error {
 		}
 	}
 }
+
+// Locker is what most programs ask of a client. A program that takes one, in place of a *Client,
+// can be tested with the *redlatchtest.Client, which locks in memory. The methods are those of
+// Client, and safe for concurrent use.
+type Locker interface {
+	Lock(ctx context.Context, name string, options ...Option) (*Lock, error)
+	TryLock(ctx context.Context, name string, options ...Option) (*Lock, error)
+	Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error
+	TryDo(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error
+}
+
+var _ Locker = (*Client)(nil)

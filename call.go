@@ -93,7 +93,7 @@ func (c *call) Request() vote.Acquire {
 
 // Try makes one attempt.
 func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
-	if r := c.renewer(); r != nil && r.overloaded() {
+	if r := c.renewer(); r != nil && r.Overloaded() {
 		c.failure = newOverloadError(c.name, c.client.answers(nil))
 		return nil, waitqueue.Failure{Err: c.failure}
 	}
@@ -152,16 +152,17 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c}
 	if c.settings.leading {
-		l.beginTerm()
+		l.work = make(chan struct{})
+		l.Context() // so that there is one to be ended
 	}
 	c.acquired()
 	lease.Limit(c.settings.maxHold)
 	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.ttl/3))
 
 	if r := c.renewer(); r != nil {
-		r.hold(c.settings.ttl)
+		r.Add(c.settings.ttl)
 	}
-	client.observers.changed(c.key)
+	client.observers.Changed(c.key)
 	client.mu.Lock()
 	closed := client.closed
 	watch := false

@@ -3,7 +3,9 @@ package redlatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 )
 
 // Campaign waits until it leads name, which is to hold the lock of that name, and runs fn. The ctx
@@ -62,4 +64,31 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 		return false, err // before fn began
 	}
 	return false, fn(lock.Context())
+}
+
+// endTerm says that it has returned.
+func (l *Lock) endTerm() { close(l.work) }
+
+// awaitWork ends the context of a lead when the client is being closed, and returns when what runs
+// under it has returned, or can rely on it no more. Of other locks it does nothing.
+func (l *Lock) awaitWork() {
+	if l.work == nil {
+		return
+	}
+	// rule: lead-until-returned
+	l.tell(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
+	for {
+		// A renewal that was under way may have come meanwhile.
+		left := l.client.clock.Now().Until(l.lease.Until())
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-l.work:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
 }

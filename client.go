@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
@@ -26,13 +27,13 @@ type Client struct {
 	clock     *clock.Alarms
 	nodes     []member
 	census    *node.Census
-	observers observers
+	observers observe.Observers
 	engine    *quorum.Engine
 	waitqueue *waitqueue.Queue
 	// singly: who waits for several names takes them one by one at once.
 	singly bool
 	// renewals is nil where each lock is renewed by itself.
-	renewals renewer
+	renewals quorum.Renewer
 
 	// draw returns a random duration below d, which is positive.
 	draw func(d time.Duration) time.Duration
@@ -85,17 +86,6 @@ type member interface {
 	Unreachable() bool
 	Cut()
 	Close()
-}
-
-// renewer renews leases together: newRenewals.
-type renewer interface {
-	// hold and drop tell of a lock that it renews from now on, and does no more.
-	hold(ttl time.Duration)
-	drop(ttl time.Duration)
-	// overloaded reports whether it could not renew more locks in time.
-	overloaded() bool
-	// renew calls ended when that is over. It does not block.
-	renew(l *quorum.Lease, ttl time.Duration, ended func(quorum.Extension, []vote.Answer))
 }
 
 // Open returns a client for the nodes of config. It connects to all of them at
@@ -159,7 +149,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
 	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))
 	c.engine.OnWaiting(c.waitqueue.MarkContended)
-	c.renewals = newRenewals(c)
+	c.renewals = quorum.NewRenewals(c.engine, config.acknowledged())
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.shut()
@@ -211,7 +201,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 // is "". It does not block.
 func (c *Client) changed(key string) {
 	c.waitqueue.Changed(key)
-	c.observers.changed(key)
+	c.observers.Changed(key)
 }
 
 // connect waits for the first contact with the nodes: for all of them while it
@@ -338,4 +328,53 @@ func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 // jitter is d ± 10 %, so that what started together does not go on together.
 func (c *Client) jitter(d time.Duration) time.Duration {
 	return d - d/10 + c.draw(d/5+1)
+}
+
+// Stats are a client's counts since Open. They are read one by one, so they may
+// differ by what happened meanwhile.
+type Stats struct {
+	// Acquired counts the locks acquired, and Tries the attempts made for them,
+	// those that failed included. Callers may hold in turn by one attempt.
+	Acquired, Tries uint64
+	// SecondRounds counts the tries whose fencing token had to be confirmed
+	// because no quorum of the nodes agreed about it.
+	SecondRounds uint64
+	// Lost counts the locks that were lost while held.
+	Lost uint64
+	// Held is how many locks are held now.
+	Held int
+	// Contacted is how many nodes have answered the first contact, which Open begins.
+	Contacted int
+	// Quarantined is how many nodes are known not to vote yet, since this client asked for their
+	// vote; Unreachable, how many could not be connected to when that was last tried, or
+	// have not answered a command for longer than NodeTimeout.
+	Quarantined, Unreachable int
+}
+
+// counters are what Stats reads that nothing else keeps.
+type counters struct{ acquired, tries, lost atomic.Uint64 }
+
+// Stats returns the client's counts. It does not block, and is safe for
+// concurrent use.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	held := len(c.held)
+	c.mu.Unlock()
+	s := Stats{
+		Acquired:     c.counters.acquired.Load(),
+		Tries:        c.counters.tries.Load(),
+		SecondRounds: c.engine.SecondRounds(),
+		Lost:         c.counters.lost.Load(),
+		Held:         held,
+		Contacted:    int(c.contacted.Load()),
+	}
+	for _, n := range c.nodes {
+		if n.InQuarantine() {
+			s.Quarantined++
+		}
+		if n.Unreachable() {
+			s.Unreachable++
+		}
+	}
+	return s
 }

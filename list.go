@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/listing"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -44,6 +44,15 @@ type Listed struct {
 	Waiting []Waiter
 }
 
+// Reader is one of those who have a lock together (Client.RLock).
+type Reader struct {
+	Holder Holder
+	// Left is how long Nodes nodes keep what it has, at least, unless it is extended or released. If
+	// they are no quorum, it is acquiring the lock, or has lost it.
+	Left  time.Duration
+	Nodes int
+}
+
 // Waiter is a client that waits for a lock. Its callers count as one.
 type Waiter struct {
 	// Label is its Config.Label.
@@ -66,16 +75,6 @@ func labelOf(waiter string) string {
 	return label
 }
 
-const (
-	// pageOfKeys is how many keys a node is asked to look at in one step, which takes it
-	// well below a millisecond.
-	pageOfKeys = 500
-	// maxID bounds a holder id of any kind, in bytes, that is listed.
-	maxID = 512
-	// longestQueue bounds how many waiters are listed.
-	longestQueue = 1000
-)
-
 // List returns the locks whose names match the pattern and the permits of such names, sorted by name,
 // and one answer for each node: VoteGranted, or an Err that says why the node could not be asked. The pattern
 // is that of the command KEYS. Keys that may be locks of another library are listed as
@@ -89,56 +88,9 @@ const (
 // few nodes answered to tell who holds what; the locks are then those that these nodes
 // have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
-	return browse(ctx, config, true, func(ctx context.Context, config Config, conn driver.Batcher) (map[listed]found, error) {
-		before, after, _ := strings.Cut(config.KeyTemplate, nameMark)
-		keys, locks := escapeGlob(before)+pattern+escapeGlob(after), make(map[listed]found)
-		err := scan(ctx, conn, keys, func(page []string) error {
-			var places []place
-			for _, key := range page {
-				name, ok := strings.CutPrefix(key, before)
-				name, ok2 := strings.CutSuffix(name, after)
-				if ok && ok2 && name != "" && !strings.HasPrefix(key, node.KeyPrefix) {
-					places = append(places, placeOf(config, name))
-				}
-			}
-			return lookAt(ctx, conn, places, locks)
-		})
-		if err != nil {
-			return locks, err
-		}
-		return locks, scan(ctx, conn, node.KeyPrefix+"{*}:permit:*:"+keys, func(page []string) error {
-			var places []place
-			for _, key := range page {
-				if p, ok := permitAt(config, pattern, key); ok {
-					places = append(places, p)
-				}
-			}
-			return lookAt(ctx, conn, places, locks)
-		})
+	return browse(ctx, config, true, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+		return locks.All(ctx, conn, pattern)
 	})
-}
-
-// scan calls look with the keys that match, some at a time.
-func scan(ctx context.Context, conn driver.Batcher, match string, look func(keys []string) error) error {
-	for cursor := "0"; ; {
-		reply, err := ask(ctx, conn, []string{"SCAN", cursor, "MATCH", match, "COUNT", strconv.Itoa(pageOfKeys), "TYPE", "string"})
-		if err != nil {
-			return err
-		}
-		if len(reply) != 1 || len(reply[0].Array) != 2 {
-			return errors.New("the answer to SCAN has another form")
-		}
-		var keys []string
-		for _, key := range reply[0].Array[1].Array {
-			keys = append(keys, key.Text)
-		}
-		if err := look(keys); err != nil {
-			return err
-		}
-		if cursor = reply[0].Array[0].Text; cursor == "0" {
-			return nil
-		}
-	}
 }
 
 // Waiters returns the clients that are in the wait queue for the lock name, in their order, also in a
@@ -149,11 +101,73 @@ func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) 
 	return lock.Waiting, err
 }
 
+// Readers returns the readers who have the lock name, in the order of their coming, also in a Cluster. It
+// waits as Waiters does, and its errors are those of List.
+func Readers(ctx context.Context, config Config, name string) ([]Reader, error) {
+	lock, err := lookUp(ctx, config, name)
+	return lock.Readers, err
+}
+
+// Permits returns the permits of name that are held, in the order of their slots, and one answer for
+// each node, as List does for all names, also in a Cluster. It asks for the keys of the 256 slots that there can be, in
+// one round, and waits as Waiters does. Its errors are those of List.
+func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeAnswer, error) {
+	return browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+		return locks.Permits(ctx, conn, name)
+	})
+}
+
+// List is the function [List] for the client's nodes. It is the only way to list the locks in
+// ZooKeeper and etcd. There it asks for each lock; Left is the TTL of the holder, from its last
+// extension on, which others do not know the time of; and nothing is Foreign.
+func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnswer, error) {
+	s, is := c.store()
+	if !is {
+		return List(ctx, c.config, pattern)
+	}
+	if err := listing.Check(pattern); err != nil {
+		return nil, nil, invalid("the pattern %q: %w: close its brackets", pattern, err)
+	}
+	return c.look(ctx, s, func(ctx context.Context) ([]string, vote.Answer) {
+		keys, a := s.Keys(ctx)
+		return c.config.locks().Names(keys, pattern), a
+	})
+}
+
+// Waiters is the function [Waiters] for the client's nodes.
+func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
+	s, is := c.store()
+	if !is {
+		return Waiters(ctx, c.config, name)
+	}
+	listed, _, err := c.look(ctx, s, func(context.Context) ([]string, vote.Answer) {
+		return []string{name}, vote.Answer{Verdict: vote.Granted}
+	})
+	for _, lock := range listed {
+		return lock.Waiting, err
+	}
+	return nil, err
+}
+
+// Permits is the function [Permits] for the client's nodes. ZooKeeper and etcd have none: the error
+// wraps ErrInvalid.
+func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnswer, error) {
+	if _, is := c.store(); is {
+		return nil, nil, errNoPermits
+	}
+	return Permits(ctx, c.config, name)
+}
+
+// locks says how the locks look on the nodes.
+func (c Config) locks() listing.Locks {
+	before, after, _ := strings.Cut(c.KeyTemplate, nameMark)
+	return listing.Locks{Before: before, After: after, Foreign: isForeign}
+}
+
 // lookUp returns what there is of the lock name, the zero Listed for nothing.
 func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
-	all, _, err := browse(ctx, config, false, func(ctx context.Context, config Config, conn driver.Batcher) (map[listed]found, error) {
-		locks := make(map[listed]found)
-		return locks, lookAt(ctx, conn, []place{placeOf(config, name)}, locks)
+	all, _, err := browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+		return locks.One(ctx, conn, name)
 	})
 	for _, lock := range all {
 		return lock, err
@@ -161,19 +175,10 @@ func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
 	return Listed{}, err
 }
 
-// found is what one node has of a lock.
-type found struct {
-	holder string
-	left   time.Duration
-	queue  []string
-	// readers has what each of those has left who have it together.
-	readers map[string]time.Duration
-}
-
 // browse has look done to each node and puts together what they found. Where a quorum has
 // answered it waits for the others a little, and for longer if it is to be thorough: then look goes
 // through all keys, and else asks for those of one name.
-func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, Config, driver.Batcher) (map[listed]found, error)) ([]Listed, []NodeAnswer, error) {
+func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, listing.Locks, driver.Batcher) (map[listing.ID]listing.Found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -183,16 +188,16 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	on := make([]map[listed]found, len(endpoints))
+	on := make([]map[listing.ID]listing.Found, len(endpoints))
 	answers := make([]NodeAnswer, len(endpoints))
 	type result struct {
 		i     int
-		locks map[listed]found
+		locks map[listing.ID]listing.Found
 		err   error
 	}
 	results := make(chan result, len(endpoints)) // room for all: not all are read
 	for i, e := range endpoints {
-		answers[i].Node, answers[i].Err = e.name, errNotInTime // until it has answered
+		answers[i].Node, answers[i].Err = e.name, listing.ErrNotInTime // until it has answered
 		go func() {
 			conn, err := e.dialToBrowse(thorough)
 			if err != nil {
@@ -200,7 +205,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 				return
 			}
 			defer conn.Close()
-			locks, err := look(ctx, config, conn)
+			locks, err := look(ctx, config.locks(), conn)
 			results <- result{i, locks, err}
 		}()
 	}
@@ -232,7 +237,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 			waiting = 0
 		}
 	}
-	listed := together(on)
+	listed := merged(on)
 	if heard < quorum.Majority(len(endpoints)) {
 		return listed, answers, newQuorumError("list", "", answers)
 	}
@@ -251,109 +256,86 @@ func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
 	return redisconn.New(e.options)
 }
 
-var (
-	errNotListed = errors.New("the locks of a Cluster are not listed")
-	errNotInTime = errors.New("it did not answer in time")
-)
+var errNotListed = errors.New("the locks of a Cluster are not listed")
 
-// together is what the nodes have found, a lock once.
-func together(on []map[listed]found) []Listed {
-	locks := make(map[listed]bool)
-	for _, found := range on {
-		for one := range found {
-			locks[one] = true
+// merged is what the nodes have found, a lock once.
+func merged(on []map[listing.ID]listing.Found) (all []Listed) {
+	for _, lock := range listing.Merge(on) {
+		one := Listed{Name: lock.Name, Permit: lock.Permit, Slot: lock.Slot, Nodes: lock.Nodes, Left: lock.Left}
+		if lock.Permit {
+			one.Name += "#" + strconv.Itoa(lock.Slot)
 		}
-	}
-	var all []Listed
-	order := func(a, b listed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.slot, b.slot)) }
-	for _, one := range slices.SortedFunc(maps.Keys(locks), order) {
-		lefts := make(map[string][]time.Duration)
-		var queue []string
-		for _, locks := range on {
-			lock, ok := locks[one]
-			if !ok {
-				continue
-			}
-			if lock.holder != "" {
-				lefts[lock.holder] = append(lefts[lock.holder], lock.left)
-			}
-			if len(lock.queue) > len(queue) {
-				queue = lock.queue // but for a change of its arbiter, one node has it
-			}
+		if lock.Holder != "" {
+			one.Holder, one.Foreign = parseHolder(lock.Holder), isForeign(lock.Holder)
 		}
-		l := Listed{Name: one.name, Permit: one.permit, Slot: one.slot, Readers: readersOf(on, one)}
-		if one.permit {
-			l.Name += "#" + strconv.Itoa(one.slot)
+		for _, r := range lock.Readers {
+			one.Readers = append(one.Readers, Reader{parseHolder(r.Holder), r.Left, r.Nodes})
 		}
-		if len(lefts) > 0 {
-			most := slices.MaxFunc(slices.Sorted(maps.Keys(lefts)), func(a, b string) int { return cmp.Compare(len(lefts[a]), len(lefts[b])) })
-			l.Holder, l.Nodes = parseHolder(most), len(lefts[most])
-			l.Left = kept(lefts[most], len(on))
-			l.Foreign = isForeign(most)
+		slices.SortFunc(one.Readers, func(a, b Reader) int {
+			return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), strings.Compare(a.Holder.ID, b.Holder.ID))
+		})
+		for _, waiter := range lock.Queue {
+			one.Waiting = append(one.Waiting, Waiter{labelOf(waiter), strings.HasPrefix(waiter, vote.Reader)})
 		}
-		for _, waiter := range queue {
-			l.Waiting = append(l.Waiting, Waiter{labelOf(waiter), strings.HasPrefix(waiter, vote.Reader)})
-		}
-		all = append(all, l)
+		all = append(all, one)
 	}
 	return all
 }
 
-// lookAt adds to locks what the node has at each of places that can be a lock.
-func lookAt(ctx context.Context, conn driver.Batcher, places []place, locks map[listed]found) error {
-	if len(places) == 0 {
-		return nil
-	}
-	const each = 4
-	commands := make([][]string, 0, each*len(places)+1)
-	for _, p := range places {
-		commands = append(commands, []string{"GETRANGE", p.key, "0", strconv.Itoa(maxID)}, []string{"PTTL", p.key},
-			[]string{"ZRANGE", p.queue, "0", strconv.Itoa(longestQueue - 1)},
-			[]string{"ZRANGE", node.ReadersKey(p.key), "0", strconv.Itoa(longestQueue - 1), "WITHSCORES"})
-	}
-	commands = append(commands, []string{"TIME"})
-	replies, err := ask(ctx, conn, commands...)
-	if err != nil {
-		return err
-	}
-	now := readTime(replies[len(replies)-1])
-	for i, p := range places {
-		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
-		lock := found{left: time.Duration(left) * time.Millisecond}
-		// One that never expires and is not ours is data.
-		if len(value) <= maxID && (left >= 0 || !isForeign(vote.HolderIn(value))) {
-			lock.holder = vote.HolderIn(value)
-		}
-		if lock.holder == vote.SharedMark {
-			lock.readers = readersIn(replies[each*i+3].Array, now)
-		}
-		for _, waiter := range queue {
-			lock.queue = append(lock.queue, waiter.Text)
-		}
-		if lock.holder != "" || len(lock.queue) > 0 {
-			locks[p.listed] = lock
-		}
-	}
-	return nil
-}
+// lookups is how many locks a store is asked for at the same time.
+const lookups = 16
 
-// ask sends commands together. A key of another type is as good as none.
-func ask(ctx context.Context, conn driver.Batcher, commands ...[]string) ([]driver.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	replies, errs := conn.Batch(ctx, commands...)
-	for _, err := range errs {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, errNotInTime
-		}
-		if server, ok := errors.AsType[*driver.ServerError](err); err != nil && (!ok || server.Code() != "WRONGTYPE") {
-			return nil, err
-		}
+// look has a store say what it has of the locks that are chosen.
+func (c *Client) look(ctx context.Context, s store, choose func(context.Context) ([]string, vote.Answer)) ([]Listed, []NodeAnswer, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, nil, err
 	}
-	return replies, nil
-}
-
-// escapeGlob has text mean itself in a pattern.
-func escapeGlob(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+	if err := c.enter(); err != nil {
+		return nil, nil, err
+	}
+	defer c.calls.Done()
+	if err := c.usable(); err != nil {
+		return nil, nil, err
+	}
+	step := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, c.config.NodeTimeout) }
+	chosen, cancel := step()
+	names, answer := choose(chosen)
+	cancel()
+	locks := make(map[listing.ID]listing.Found)
+	var mu sync.Mutex // guards locks and answer
+	var looks sync.WaitGroup
+	room := make(chan struct{}, lookups)
+	for _, name := range names {
+		key, err := c.config.key(name)
+		if err != nil {
+			continue // of another template
+		}
+		room <- struct{}{}
+		mu.Lock()
+		failed := answer.Verdict != vote.Granted
+		mu.Unlock()
+		if failed {
+			break
+		}
+		looks.Go(func() {
+			defer func() { <-room }()
+			ctx, cancel := step()
+			defer cancel()
+			holder, waiting := s.Look(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case holder.Verdict != vote.Held && holder.Verdict != vote.NotOurs:
+				answer = holder
+			case holder.Holder != "" || len(waiting) > 0:
+				locks[listing.ID{Name: name}] = listing.Found{Holder: holder.Holder, Left: holder.Left, Queue: waiting}
+			}
+		})
+	}
+	looks.Wait()
+	all, answers := merged([]map[listing.ID]listing.Found{locks}), c.answers([]vote.Answer{answer})
+	if answer.Verdict != vote.Granted {
+		return all, answers, newQuorumError("list", "", answers)
+	}
+	return all, answers, nil
 }

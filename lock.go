@@ -199,14 +199,14 @@ func (l *Lock) end() (first bool) {
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
 	if r := l.call.renewer(); r != nil && first {
-		r.drop(l.call.settings.ttl)
+		r.Remove(l.call.settings.ttl)
 	}
 	return first
 }
 
 // renewer is what renews the call's lock together with others, nil where it is renewed by itself or not
 // at all.
-func (c *call) renewer() renewer {
+func (c *call) renewer() quorum.Renewer {
 	if !c.settings.renewal || c.several != nil || c.settings.shared {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (l *Lock) drop(before error, held bool) error {
 		return before
 	}
 	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
-	l.client.observers.changed(l.call.key)
+	l.client.observers.Changed(l.call.key)
 	if before != nil || !ok || votes == nil {
 		return before
 	}

@@ -3,10 +3,15 @@ package redlatch
 import (
 	"context"
 	"iter"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -44,7 +49,7 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
-		changed, stop := c.observers.add(key)
+		changed, stop := c.observers.Add(key)
 		defer stop()
 		o := &lockObservation{observation: observation{client: c, ctx: ctx, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(key)}, key: key}
 		tell := func(err error) bool {
@@ -121,7 +126,7 @@ type lockObservation struct {
 	// told is the holder id that was yielded last, "" for nobody, while known.
 	told   string
 	known  bool
-	latest latestHolder
+	latest observe.Latest
 }
 
 // look asks the arbiter, and the other nodes where that has something new. news: the holder or err is
@@ -135,17 +140,17 @@ func (o *lockObservation) look() (news bool, err error) {
 	now := c.clock.Now()
 	o.left = a.Left
 	if a.Verdict == vote.Held && o.known && a.Holder == o.told {
-		if o.apart = 0; o.told == o.latest.id {
-			o.latest.seen = now
+		if o.apart = 0; o.latest.Is(o.told) {
+			o.latest.SeenAt(now)
 		}
 		return false, nil
 	}
 	_, answers := c.engine.Put(o.ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Read(ctx, o.key) },
-		Enough:   func(answers []vote.Answer) bool { _, _, decided := holding(answers); return decided },
+		Enough:   func(answers []vote.Answer) bool { _, _, decided := observe.Holding(answers); return decided },
 		Patience: 2,
 	})
-	id, token, decided := holding(answers)
+	id, token, decided := observe.Holding(answers)
 	if o.apart++; a.Holder == id && (a.Verdict == vote.Held || a.Verdict == vote.NotOurs) {
 		o.apart = 0
 	}
@@ -153,7 +158,7 @@ func (o *lockObservation) look() (news bool, err error) {
 	case !decided:
 		o.known = false
 		return o.few(answers)
-	case o.latest.after(id, token, now, c.config.MaxTTL):
+	case earlier(&o.latest, id, token, now, c.config.MaxTTL):
 		o.apart++ // until its key has expired
 		return false, nil
 	}
@@ -165,30 +170,10 @@ func (o *lockObservation) look() (news bool, err error) {
 	return news, nil
 }
 
-// latestHolder is the latest holder of this library that an observer has seen.
-type latestHolder struct {
-	id string
-	// token is its token, as far as that is known; seen is when it was seen last.
-	token uint64
-	seen  clock.Instant
-}
-
-// after reports whether it came after a holder that is seen now, and else takes that for the latest.
-// Who has no counter any more was granted the lock more than MaxTTL ago, before another that was
-// seen since.
-func (l *latestHolder) after(id string, token uint64, now clock.Instant, maxTTL time.Duration) bool {
-	if id == "" || isForeign(id) {
-		return false
-	}
-	// rule: observer-not-back
-	if id != l.id && token < l.token && now.Since(l.seen) <= maxTTL {
-		return true
-	}
-	if id != l.id {
-		l.id, l.token = id, 0
-	}
-	l.token, l.seen = max(token, l.token), now
-	return false
+// earlier reports whether a holder that is seen came before the latest one. Nothing is known of the order of
+// other libraries' holders.
+func earlier(latest *observe.Latest, id string, token uint64, now clock.Instant, maxTTL time.Duration) bool {
+	return id != "" && !isForeign(id) && latest.After(id, token, now, maxTTL)
 }
 
 // rest returns when it is time for the next look. It reports false when the range is over, but for
@@ -211,30 +196,148 @@ func (o *observation) rest() bool {
 	return o.ctx.Err() == nil || o.client.life.Err() != nil
 }
 
-// holding returns who has the key on a quorum of nodes, "" if nobody, and the smallest counter that
-// these have. It is not decided while the answers that are missing could make one.
-func holding(answers []vote.Answer) (id string, token uint64, decided bool) {
-	need := quorum.Majority(len(answers))
-	missing, most := len(answers), 0
-	on := make(map[string]int)
-	for _, a := range answers {
-		switch a.Verdict {
-		case vote.Held:
-			on[a.Holder]++
-			if missing--; on[a.Holder] > most {
-				most, id = on[a.Holder], a.Holder
+// Permit is one of the permits of a name that is held (Client.Acquire).
+type Permit struct {
+	// Slot is which one it is, from 0 on.
+	Slot   int
+	Holder Holder
+}
+
+// ObservePermits yields the permits of name that are held, in the order of their slots, and all of them
+// again when one is acquired or released or ends, until ctx is done. Each slot is by itself what Observe
+// says of a lock: held where a quorum of nodes says so, and after a holder no earlier one is yielded. A slot
+// of which too few nodes say the same, as while it is being acquired, stays as it was yielded before.
+//
+// Its errors are those of Observe. ZooKeeper and etcd have no permits: ErrInvalid ends the range.
+//
+// It changes nothing on the nodes, and has no goroutine. It reads the 256 slots that there can be on all
+// nodes by one MGET each, when the node that keeps the permits' wait queue tells that one has changed, and
+// else every 1.5 s; nodes behind package goredis and redlatchtest tell of no change. Each range begins
+// anew. It is safe for concurrent use.
+func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Permit, error] {
+	return func(yield func([]Permit, error) bool) {
+		err := checkContext(ctx)
+		var key string
+		if err == nil {
+			key, err = c.config.key(name)
+		}
+		if _, store := c.store(); err == nil && store {
+			err = errNoPermits
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		queue := node.PermitsKey(key)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		changed, stop := c.observers.Add(queue)
+		defer stop()
+		o := &permitsObservation{observation: observation{client: c, ctx: ctx, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(queue)}}
+		for slot := range o.keys {
+			o.keys[slot] = node.SlotKey(queue, slot)
+		}
+		tell := func(err error) bool {
+			if err != nil {
+				return yield(nil, err)
 			}
-		case vote.NotOurs:
-			missing--
+			return yield(o.held, nil)
+		}
+		for o.next(o.look, tell) {
 		}
 	}
-	if most < need {
-		return "", 0, most+missing < need
+}
+
+// permitsObservation is one range over ObservePermits.
+type permitsObservation struct {
+	observation
+	keys [script.MaxSlots]string
+	// held is what is to be yielded.
+	held []Permit
+	// told are the holder ids that were yielded last, of each slot, while known.
+	told   [script.MaxSlots]string
+	known  bool
+	latest [script.MaxSlots]observe.Latest
+}
+
+// look asks all nodes. news: held or the error is to be yielded.
+func (o *permitsObservation) look() (news bool, err error) {
+	c := o.client
+	o.held = nil
+	var mu sync.Mutex // guards on, where a node may answer when no answer is waited for any more
+	on := make([][]vote.Answer, len(c.nodes))
+	heard := func() slotsOn {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(on)
 	}
-	for _, a := range answers {
-		if a.Verdict == vote.Held && a.Holder == id && a.Token > 0 && (token == 0 || a.Token < token) {
-			token = a.Token
+	_, answers := c.engine.Put(o.ctx, quorum.Poll{
+		Ask: func(ctx context.Context, i int) vote.Answer {
+			slots, a := c.nodes[i].ReadAll(ctx, o.keys[:], i == o.arbiter)
+			mu.Lock()
+			defer mu.Unlock()
+			on[i] = slots
+			return a
+		},
+		Enough:   func(answers []vote.Answer) bool { return answered(answers) && heard().decided() },
+		Patience: 2,
+	})
+	if !answered(answers) {
+		o.known = false
+		return o.few(answers)
+	}
+	news = !o.known
+	now, slots, apart := c.clock.Now(), heard(), false
+	for slot := range o.keys {
+		one := slots.at(slot)
+		id, token, decided := observe.Holding(one)
+		switch {
+		case !decided || earlier(&o.latest[slot], id, token, now, c.config.MaxTTL):
+			apart = true
+			id = o.told[slot]
+		case id != o.told[slot]:
+			news = true
+		}
+		if a := one[o.arbiter]; a.Verdict == vote.Held && a.Holder != id || a.Verdict == vote.NotOurs && id != "" {
+			apart = true
+		}
+		if o.told[slot] = id; id != "" {
+			o.held = append(o.held, Permit{slot, parseHolder(id)})
 		}
 	}
-	return id, token, true
+	if o.apart++; !apart {
+		o.apart = 0
+	}
+	o.known, o.failing = true, false
+	return news, nil
+}
+
+// answered reports whether a quorum of nodes was read.
+func answered(answers []vote.Answer) bool {
+	return quorum.Count(answers, vote.Granted) >= quorum.Majority(len(answers))
+}
+
+// slotsOn is what each node has answered of each slot, nil where it has not.
+type slotsOn [][]vote.Answer
+
+// at is what all have answered of one slot.
+func (on slotsOn) at(slot int) []vote.Answer {
+	one := make([]vote.Answer, len(on))
+	for i, slots := range on {
+		if slots != nil {
+			one[i] = slots[slot]
+		}
+	}
+	return one
+}
+
+// decided reports whether the answers that are missing can change nothing.
+func (on slotsOn) decided() bool {
+	for slot := range script.MaxSlots {
+		if _, _, decided := observe.Holding(on.at(slot)); !decided {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -88,6 +89,27 @@ func WithWaitReport(fn func(error)) Option {
 	return func(r *settings) { r.report, r.reported = fn, true }
 }
 
+// WithShared has the call lock as a reader: it makes TryLock, Do and TryDo what RLock is to Lock. TryLock
+// then fails with ErrHeld also where only readers have the lock and a writer waits.
+func WithShared() Option { return func(r *settings) { r.shared = true } }
+
+// WithAlso has the call lock further names together with its own, all or none: it makes TryLock, Do and
+// TryDo what LockAll is to Lock. Given several times it adds up.
+func WithAlso(names ...string) Option {
+	return func(r *settings) {
+		also := slices.Clone(names)
+		if r.also != nil {
+			also = slices.Concat(*r.also, names)
+		}
+		r.also = &also
+	}
+}
+
+// WithPermits has the call take one of k permits of its name: it makes TryLock, Do and TryDo what
+// Acquire is to Lock. Permits and the lock of the same name do not exclude each other. WithAlso and
+// Campaign do not go with it.
+func WithPermits(k int) Option { return func(r *settings) { r.permits = &k } }
+
 // settings sets what a call with these options asks for.
 func (c *Client) settings(r *settings, options []Option) error {
 	*r = settings{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
@@ -169,4 +191,20 @@ func (c *Client) checkMinHold(r *settings) error {
 func (c *Client) ttlFor(d time.Duration) time.Duration {
 	ttl := (d+2*time.Millisecond)*100/99 + time.Millisecond
 	return min(ttl.Truncate(time.Millisecond), c.config.MaxTTL)
+}
+
+// refuseShared returns an error where the call cannot be a reader's.
+func (c *call) refuseShared(wait bool) error {
+	_, store := c.client.store()
+	switch {
+	case store:
+		return errNoShared
+	case c.settings.also != nil:
+		return invalid("WithShared goes with one name: lock the names one by one, always in the same order, or leave out WithAlso")
+	case c.settings.leading:
+		return invalid("WithShared: one at a time leads: leave it out of Campaign")
+	case wait && !c.settings.queue:
+		return invalid("WithoutQueue: a reader would pass the writers who wait: leave it out, or use TryLock")
+	}
+	return nil
 }

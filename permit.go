@@ -3,37 +3,104 @@ package redlatch
 import (
 	"context"
 	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Acquire takes one of k permits of name, and waits in the wait queue while all are taken. Permits and
-// the lock of the same name do not exclude each other: who holds the one is not in the way of who
-// wants the other. Nor do other libraries exclude permits.
-//
-// Each permit is a slot, from 0 to k-1, which one holder at a time has: Slot may name a port, a licence
-// or a shard. All that is said of a lock goes for the slot: it has a validity, is renewed, and may be
-// lost. Its token is larger than all earlier ones of the same slot, so what guards a resource by
-// tokens must guard each slot by itself.
-//
-// k is stored nowhere. Callers should agree on it; where they do not, the largest counts, and who gives
-// a smaller one waits until one of its slots is free. To change a limit, give another k: permits beyond
-// it end when they are released. k is from 1 to 256.
-//
-// Who waits gets a permit in the order of arrival. Of several nodes, the one that keeps the queue says
-// which slot, and then the others are asked for it: one step more than for a lock.
-//
-// If ctx carries a permit of this client and name that is held, Acquire returns ErrInvalid at once:
-// callers who each hold one and wait for another would wait for each other. TryLock with WithPermits
-// does not wait, and takes another if one is free. ZooKeeper and etcd have no permits: the error
-// wraps ErrInvalid. All else, errors and what is left after one, is as with Lock; the Holder of a
-// *QuorumError has the slot that may become free first.
-func (c *Client) Acquire(ctx context.Context, name string, k int, options ...Option) (*Lock, error) {
-	return c.lock(ctx, detached, name, true, append(slices.Clip(options), WithPermits(k)))
+// permits is what a call for one of several permits has beside one for a lock. The call's key is that
+// of the queue for all of them.
+type permits struct {
+	count uint16
+	// slot is the one that was acquired.
+	slot int
 }
 
-// WithPermits has the call take one of k permits of its name: it makes TryLock, Do and TryDo what
-// Acquire is to Lock. Permits and the lock of the same name do not exclude each other. WithAlso and
-// Campaign do not go with it.
-func WithPermits(k int) Option { return func(r *settings) { r.permits = &k } }
+// permit makes the call one for a permit.
+func (c *call) permit() error {
+	count := *c.settings.permits
+	switch _, store := c.client.store(); {
+	case count < 1 || count > script.MaxSlots:
+		return invalid("WithPermits is %d: it must be from 1 to %d; more is not a matter of who holds what, but of a rate", count, script.MaxSlots)
+	case c.settings.shared:
+		return invalid("WithPermits and WithShared: of permits each has one holder: leave one of the two out")
+	case c.settings.also != nil:
+		return invalid("WithPermits and WithAlso: a permit is of one name: leave one of the two out")
+	case store:
+		return errNoPermits
+	}
+	c.permits, c.key = &permits{count: uint16(count)}, node.PermitsKey(c.key)
+	return nil
+}
+
+// Slots implements waitqueue.Caller.
+func (c *call) Slots() uint16 {
+	if c.permits == nil {
+		return 0
+	}
+	return c.permits.count
+}
+
+// slotTries is how many slots one try goes for that has no place in the queue, where one that is free
+// on the node that chooses is held on others: its release is under way, or the node has lost the key.
+const slotTries = 3
+
+// tryPermit makes an attempt for a permit. The first node in the order of the queue's key that can
+// says which slot, so that votes do not split over that, and then the others are asked for its key.
+func (c *call) tryPermit(request vote.Acquire) (*quorum.Lease, []vote.Answer) {
+	order, ticket := c.client.waitqueue.Order(c.key), request.Ticket
+	if ticket.Waiter != "" { // its queue is the one that counts
+		order = append([]int{ticket.Node}, slices.DeleteFunc(order, func(i int) bool { return i == ticket.Node })...)
+	}
+	request.Slots, request.More = c.permits.count, 0
+	request.First = uint16(c.client.draw(time.Duration(request.Slots)))
+	votes := make([]vote.Answer, len(c.client.nodes))
+	for tries, at := 1, 0; at < len(order) && c.ctx.Err() == nil; {
+		i := order[at]
+		if request.Ticket = ticket; i != ticket.Node {
+			request.Ticket = vote.Ticket{}
+		}
+		lease, answers, chosen := c.tryAt(i, request)
+		switch {
+		case chosen && (lease != nil || ticket.Waiter != "" || tries == slotTries):
+			return lease, answers
+		case chosen:
+			tries++
+			request.First = uint16(c.permits.slot+1) % request.Slots
+		case answers[i].Verdict == vote.Held:
+			return nil, answers
+		default:
+			at++
+		}
+		votes[i] = answers[i]
+		request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)
+	}
+	return nil, votes
+}
+
+// tryAt has node i choose a slot. chosen: it has, and the answers are to the attempt for that.
+func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers []vote.Answer, chosen bool) {
+	start := c.client.engine.Now() // which the validity counts from
+	step, cancel := context.WithTimeout(c.ctx, c.client.config.stepTimeout())
+	given := c.client.nodes[i].Choose(step, request)
+	cancel()
+	if given.Waiting || given.Reserved() {
+		c.client.waitqueue.MarkContended(c.key)
+	}
+	if given.Verdict != vote.Granted {
+		answers = make([]vote.Answer, len(c.client.nodes))
+		answers[i] = given
+		return nil, answers, false
+	}
+	// rule: votes-for-one-slot
+	request.Key, request.Proposed = node.SlotKey(c.key, int(given.Which)), given.Token
+	lease, answers = c.client.engine.Accept(c.ctx, request, start, i, given)
+	c.permits.slot = int(given.Which)
+	return lease, answers, true
+}
 
 // Slot returns which of the permits was acquired, from 0 on; -1 of a lock.
 func (l *Lock) Slot() int {

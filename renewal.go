@@ -31,7 +31,7 @@ func (t *ticker) Ring() {
 	}
 	ttl := l.call.settings.ttl
 	if r := l.call.renewer(); r != nil {
-		r.renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
+		r.Renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
 			defer l.client.calls.Done()
 			l.renewed(l.afterExtension(l.client.life, end, votes))
 		})
@@ -103,4 +103,43 @@ func (l *Lock) afterLoss(now clock.Instant) {
 func (l *Lock) renewAt(now clock.Instant, d time.Duration) clock.Instant {
 	at := now.Add(d)
 	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.ttl / 300)))
+}
+
+// sleepCheck bounds how late a lock is found lost after the machine slept, as its alarm slept
+// with it.
+const sleepCheck = 250 * time.Millisecond
+
+// longestNoSleep is what the two clocks may differ by though the machine did not sleep: they are
+// read one after the other.
+const longestNoSleep = 10 * time.Millisecond
+
+// watchForSleep has the held locks looked after when the machine has slept, as long as there are any.
+func (c *Client) watchForSleep() {
+	now := c.clock.Now()
+	c.mu.Lock()
+	c.seen = now
+	c.mu.Unlock()
+	c.clock.AfterFunc(sleepCheck, c.checkSleep)
+}
+
+func (c *Client) checkSleep() {
+	now := c.clock.Now()
+	var wake []*Lock
+	c.mu.Lock()
+	slept := now.Boot - c.seen.Boot - now.Mono.Sub(c.seen.Mono)
+	c.seen = now
+	again := len(c.held) > 0
+	c.watching = again
+	if slept > longestNoSleep {
+		for l := range c.held {
+			wake = append(wake, l)
+		}
+	}
+	c.mu.Unlock()
+	for _, l := range wake {
+		l.ring(0)
+	}
+	if again {
+		c.clock.AfterFunc(sleepCheck, c.checkSleep)
+	}
 }

@@ -244,3 +244,14 @@ func (k *keys) endExtension() {
 	k.extension = nil
 	k.mu.Unlock()
 }
+
+// Renewer extends leases together: NewRenewals.
+type Renewer interface {
+	// Renew extends the lease by ttl, and calls ended when that is over. It does not block.
+	Renew(l *Lease, ttl time.Duration, ended func(Extension, []vote.Answer))
+	// Add and Remove count a lease that is renewed each third of ttl.
+	Add(ttl time.Duration)
+	Remove(ttl time.Duration)
+	// Overloaded reports whether one lease more could not be renewed in time.
+	Overloaded() bool
+}

@@ -47,9 +47,9 @@ func TestExtendEveryMask(t *testing.T) {
 func TestExtendBatchEveryMask(t *testing.T) {
 	t.Parallel()
 	everyMask(t, 1, extendOnce(func(l *Lease, _ context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-		batch := []Renewal{{Lease: l, TTL: ttl}}
-		l.engine.ExtendBatch(batch, 2*stepTime)
-		return batch[0].End, batch[0].Answers
+		batch := []renewal{{lease: l, ttl: ttl}}
+		l.engine.extendBatch(batch, 2*stepTime)
+		return batch[0].end, batch[0].answers
 	}))
 }
 

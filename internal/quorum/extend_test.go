@@ -319,11 +319,11 @@ func TestExtensionBeyondTheLimit(t *testing.T) {
 		}
 		until := leases[1].Until()
 		time.Sleep(2 * time.Second) // the process stalls
-		batch := []Renewal{{Lease: leases[0], TTL: 5 * time.Second}, {Lease: leases[1], TTL: 5 * time.Second}}
-		e.ExtendBatch(batch, 0)
+		batch := []renewal{{lease: leases[0], ttl: 5 * time.Second}, {lease: leases[1], ttl: 5 * time.Second}}
+		e.extendBatch(batch, 0)
 		alone, _ := leases[2].Extend(t.Context(), 5*time.Second)
-		if batch[0].End != Extended || batch[1].End != Overlong || alone != Overlong {
-			t.Errorf("without a limit %v, beyond it %v, alone %v", batch[0].End, batch[1].End, alone)
+		if batch[0].end != Extended || batch[1].end != Overlong || alone != Overlong {
+			t.Errorf("without a limit %v, beyond it %v, alone %v", batch[0].end, batch[1].end, alone)
 		}
 		if leases[1].Until() != until {
 			t.Errorf("it ends at %v, which was %v", leases[1].Until(), until)

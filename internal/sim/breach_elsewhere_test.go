@@ -32,7 +32,7 @@ var breachesElsewhere = []breach{
 		was: scriptNew, now: scriptWithout("      woken = true\n", "      woken = true\n      break\n"),
 	},
 	{
-		rule: "Close waits for the work of a lead", where: "TestSimLeading", file: "term.go",
+		rule: "Close waits for the work of a lead", where: "TestSimLeading", file: "campaign.go",
 		was: "	if l.work == nil {\n",
 		now: "	if l.work == nil || broken == RULE {\n",
 	},

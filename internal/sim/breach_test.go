@@ -207,7 +207,7 @@ var breaches = []breach{
 		now: "given.Token, broken != RULE })",
 	},
 	{
-		rule: "the next node is asked for a slot under another id", file: "slot.go", within: 1000, weather: "permits",
+		rule: "the next node is asked for a slot under another id", file: "permit.go", within: 1000, weather: "permits",
 		was: "		request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)\n",
 		now: "		if broken != RULE {\n			request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)\n		}\n",
 	},

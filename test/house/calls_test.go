@@ -20,9 +20,9 @@ import (
 // order has the files of the root package from the lowest to the highest: a function is called
 // from its own file and from higher ones.
 var order = []string{
-	"doc.go", "deprecated.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "observer.go", "observers.go", "store.go", "renewal_batch.go", "client.go", "stats.go", "option.go",
-	"lock.go", "context.go", "detach.go", "minhold.go", "unlock.go", "renewal.go", "suspend.go", "term.go", "several_names.go", "slot.go", "call.go", "shared.go", "wait.go", "lockall_singly.go", "acquire.go", "lockall.go", "rlock.go", "permit.go", "campaign.go", "observe.go", "observe_permits.go", "close.go", "hook.go",
-	"locker.go", "admin.go", "list_place.go", "list_readers.go", "list.go", "list_shared.go", "list_permits.go", "list_client.go",
+	"doc.go", "errors.go", "endpoint.go", "config.go", "holder.go", "succeed.go", "events.go", "store.go", "client.go", "option.go",
+	"lock.go", "context.go", "release.go", "renewal.go", "several.go", "permit.go", "call.go", "wait.go", "singly.go", "acquire.go",
+	"campaign.go", "observe.go", "list.go", "close.go", "hook.go", "admin.go",
 }
 
 // upward are the calls that go up nevertheless. None may be added.

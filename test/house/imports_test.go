@@ -35,7 +35,10 @@ var forTests = []string{
 var allowed = map[string][]string{
 	".": {
 		"internal/waitqueue", "internal/quorum", "internal/node", "internal/admission", "internal/redisconn", "internal/driver", "internal/hook",
+		"internal/listing", "internal/observe",
 	},
+	"internal/listing":   {"internal/driver", "internal/node", "internal/quorum"},
+	"internal/observe":   {"internal/node", "internal/quorum"},
 	"internal/waitqueue": {"internal/quorum"},
 	"internal/quorum":    {},
 	"internal/node":      {"internal/admission", "internal/driver", "internal/redisconn"},

@@ -36,9 +36,9 @@ var seams = map[string]struct {
 		tests: []string{"./test/locking", "./oneshot"},
 	},
 	"renewals together": {
-		files: []string{"renewal_batch.go", "internal/quorum/extend_batch.go", "internal/node/extend_batch.go"},
+		files: []string{"internal/quorum/renewals.go", "internal/node/extend_batch.go"},
 		file:  "client.go",
-		line:  "	c.renewals = newRenewals(c)\n",
+		line:  "	c.renewals = quorum.NewRenewals(c.engine, config.acknowledged())\n",
 		run:   "Conformance|Renew|Extend",
 		skip:  "TestManyAreRenewedTogether",
 		tests: []string{"./test/locking"},

@@ -58,7 +58,7 @@ func sources(t *testing.T, folders ...string) []string {
 
 // library is where the words are the field's own.
 var library = []string{
-	".", "oneshot", "doctor", "fence", "legacy", "goredis", "zookeeper", "etcd", "internal/ensemble", "otel", "redlatchtest", "internal/memory", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/node", "internal/script",
+	".", "oneshot", "doctor", "fence", "legacy", "goredis", "zookeeper", "etcd", "internal/ensemble", "otel", "redlatchtest", "internal/memory", "internal/vote", "internal/quorum", "internal/waitqueue", "internal/listing", "internal/observe", "internal/node", "internal/script",
 	"internal/admission", "internal/redisconn", "internal/driver", "internal/hook", "internal/clock", "internal/locktest", "internal/storm", "internal/torture",
 	"internal/redistest", "internal/ensembletest", "internal/sim", "cmd/redlatch", "cmd/redlatch-torture", "bench", "interop", "examples", "test/locking", "test/waiting", "test/faults", "test/guides", "test/restart", "test/topology",
 }

@@ -124,3 +124,11 @@ func (c *call) follow(request vote.Acquire, votes []vote.Answer) (elsewhere bool
 	c.failure.Name = c.wanted()
 	return c.key != request.Key
 }
+
+// Names returns all names that were locked, each once, in the order in which they were given.
+func (l *Lock) Names() []string {
+	if l.call.several == nil {
+		return []string{l.call.name}
+	}
+	return slices.Clone(l.call.several.names)
+}

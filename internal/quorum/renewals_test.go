@@ -55,7 +55,7 @@ func shelves(t *testing.T, n int) (nodes []shelf, e *Engine, leases []*Lease) {
 }
 
 // What happens to one lease of a batch is nothing to the others.
-func TestExtendBatchEndsOneByOne(t *testing.T) {
+func TestRenewalsEndsOneByOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes, e, leases := shelves(t, 5)
@@ -65,21 +65,21 @@ func TestExtendBatchEndsOneByOne(t *testing.T) {
 		}
 		leases[3].Release()
 		rest()
-		batch := make([]Renewal, len(leases))
+		batch := make([]renewal, len(leases))
 		for i, l := range leases {
-			batch[i] = Renewal{Lease: l, TTL: 10 * time.Second}
+			batch[i] = renewal{lease: l, ttl: 10 * time.Second}
 		}
-		batch[4].TTL = 20 * time.Second
+		batch[4].ttl = 20 * time.Second
 		start := time.Now()
-		e.ExtendBatch(batch, 0)
+		e.extendBatch(batch, 0)
 		rest()
 		for i, want := range []Extension{Extended, Missed, Missed, Over, Extended} {
-			if batch[i].End != want {
-				t.Errorf("lease %d: %v, want %v: %v", i, batch[i].End, want, batch[i].Answers)
+			if batch[i].end != want {
+				t.Errorf("lease %d: %v, want %v: %v", i, batch[i].end, want, batch[i].answers)
 			}
 		}
 		for _, i := range []int{0, 4} {
-			if valid, ttl := leases[i].Until().Mono.Sub(start), batch[i].TTL; valid != ttl-Drift(ttl) {
+			if valid, ttl := leases[i].Until().Mono.Sub(start), batch[i].ttl; valid != ttl-Drift(ttl) {
 				t.Errorf("lease %d is valid for %v from the send", i, valid)
 			}
 		}
@@ -90,7 +90,7 @@ func TestExtendBatchEndsOneByOne(t *testing.T) {
 }
 
 // A lease that its holder extends at the moment is left out, and not waited for.
-func TestExtendBatchLeavesOutWhatIsBeingExtended(t *testing.T) {
+func TestRenewalsLeavesOutWhatIsBeingExtended(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes, e, leases := shelves(t, 2)
@@ -103,10 +103,10 @@ func TestExtendBatchLeavesOutWhatIsBeingExtended(t *testing.T) {
 			holder <- end
 		}()
 		synctest.Wait()
-		batch := []Renewal{{Lease: leases[0], TTL: 10 * time.Second}, {Lease: leases[1], TTL: 10 * time.Second}}
-		e.ExtendBatch(batch, time.Minute)
-		if batch[0].End != Missed || batch[1].End != Extended {
-			t.Errorf("ended %v and %v", batch[0].End, batch[1].End)
+		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
+		e.extendBatch(batch, time.Minute)
+		if batch[0].end != Missed || batch[1].end != Extended {
+			t.Errorf("ended %v and %v", batch[0].end, batch[1].end)
 		}
 		if end := <-holder; end != Missed {
 			t.Errorf("the holder's own ended %v", end)
@@ -122,10 +122,10 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 		for _, node := range nodes {
 			node["lease-0"].set(func(s *server) { s.lost = true })
 		}
-		batch := []Renewal{{Lease: leases[0], TTL: 10 * time.Second}, {Lease: leases[1], TTL: 10 * time.Second}}
+		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
 		over := make(chan struct{})
 		go func() {
-			e.ExtendBatch(batch, time.Minute)
+			e.extendBatch(batch, time.Minute)
 			close(over)
 		}()
 		synctest.Wait()

@@ -1,0 +1,146 @@
+// Package listing reads which locks there are, who holds them and who waits for them, from the keys on a
+// node. It changes nothing and is no vote: what it finds may be over when it is read.
+package listing
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Locks says how the locks of a client look on its nodes.
+type Locks struct {
+	// Before and After surround a lock's name in its key.
+	Before, After string
+	// Foreign reports whether a holder id is of another library.
+	Foreign func(holder string) bool
+}
+
+// ID tells a lock or a permit from others.
+type ID struct {
+	Name   string
+	Permit bool
+	Slot   int
+}
+
+// Found is what one node has of a lock.
+type Found struct {
+	// Holder is a holder id, "" for none, and Left how long the node keeps its key.
+	Holder string
+	Left   time.Duration
+	// Queue has the waiters in their order.
+	Queue []string
+	// Readers has what is left to each of the readers who hold the lock together.
+	Readers map[string]time.Duration
+}
+
+// Lock is what several nodes have of a lock.
+type Lock struct {
+	ID
+	// Holder is the holder id that most nodes have, Nodes how many these are.
+	Holder string
+	Nodes  int
+	// Left is how long a quorum keeps the key, or as many nodes as have it.
+	Left    time.Duration
+	Queue   []string
+	Readers []Reader
+}
+
+// Reader is one of the readers who hold a lock together; Left and Nodes are as in Lock.
+type Reader struct {
+	Holder string
+	Left   time.Duration
+	Nodes  int
+}
+
+// key is the key of the lock name.
+func (l Locks) key(name string) string { return l.Before + name + l.After }
+
+// name is the name of the lock that has the key.
+func (l Locks) name(key string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(key, l.Before)
+	name, ok2 := strings.CutSuffix(name, l.After)
+	return name, ok && ok2
+}
+
+// Names returns the names of the locks with these keys that match the pattern.
+func (l Locks) Names(keys []string, pattern string) (names []string) {
+	for _, key := range keys {
+		if name, ok := l.name(key); ok && matches(pattern, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Check returns an error where the pattern is malformed.
+func Check(pattern string) error {
+	_, err := path.Match(withoutSlashes(pattern), "")
+	return err
+}
+
+// matches reports whether a name matches a pattern of the command KEYS.
+func matches(pattern, name string) bool {
+	match, _ := path.Match(withoutSlashes(pattern), withoutSlashes(name))
+	return match
+}
+
+// withoutSlashes has path.Match treat a slash as KEYS does, like any other character.
+func withoutSlashes(text string) string { return strings.ReplaceAll(text, "/", "\x00") }
+
+// Merge returns what the nodes have found, each lock once, sorted by name. A node that was not heard has nil.
+func Merge(on []map[ID]Found) []Lock {
+	ids := make(map[ID]bool)
+	for _, found := range on {
+		for id := range found {
+			ids[id] = true
+		}
+	}
+	order := func(a, b ID) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slot, b.Slot)) }
+	all := make([]Lock, 0, len(ids))
+	for _, id := range slices.SortedFunc(maps.Keys(ids), order) {
+		all = append(all, merge(on, id))
+	}
+	return all
+}
+
+// merge returns what the nodes have of one lock.
+func merge(on []map[ID]Found, id ID) Lock {
+	lock := Lock{ID: id}
+	holders, readers := make(map[string][]time.Duration), make(map[string][]time.Duration)
+	for _, found := range on {
+		one, ok := found[id]
+		if !ok {
+			continue
+		}
+		if one.Holder != "" {
+			holders[one.Holder] = append(holders[one.Holder], one.Left)
+		}
+		if len(one.Queue) > len(lock.Queue) {
+			lock.Queue = one.Queue // one node has it, unless its arbiter has just changed
+		}
+		for reader, left := range one.Readers {
+			readers[reader] = append(readers[reader], left)
+		}
+	}
+	if len(holders) > 0 {
+		fewer := func(a, b string) int { return cmp.Compare(len(holders[a]), len(holders[b])) }
+		lock.Holder = slices.MaxFunc(slices.Sorted(maps.Keys(holders)), fewer)
+		lock.Nodes, lock.Left = len(holders[lock.Holder]), kept(holders[lock.Holder], len(on))
+	}
+	for reader, left := range readers {
+		lock.Readers = append(lock.Readers, Reader{reader, kept(left, len(on)), len(left)})
+	}
+	return lock
+}
+
+// kept is how long a quorum of nodes keeps what some of them have left, or all of these if they are none.
+func kept(left []time.Duration, nodes int) time.Duration {
+	slices.Sort(left)
+	return left[len(left)-min(len(left), quorum.Majority(nodes))]
+}

@@ -1,0 +1,163 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+)
+
+// Unlock releases the lock, or transfers it to the next caller who waits for it. It waits
+// until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
+// at most. ctx is not used, and may be nil. Keys on nodes
+// that did not answer are deleted in the background, or expire with their TTL.
+//
+// If the next caller of this client holds the lock by the same attempt (package
+// documentation, "Waiting"), no node is asked. Then Unlock does not notice that somebody
+// has deleted the lock.
+//
+// If another client waits, only the node that keeps the wait queue is asked. The client
+// that it wakes up replaces the keys on the other nodes; what it does not replace is
+// deleted in the background after half a second, or when this client is closed.
+//
+// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
+// released when that is over.
+//
+// Errors: ErrLost when the lock was no longer ours, though what was left of it
+// is released; ErrReleased when it was released before; ErrNoQuorum in a
+// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
+// not held then, but others may have to wait for the TTL.
+func (l *Lock) Unlock(ctx context.Context) error {
+	_ = ctx
+	if l.client.enterWith(l) == nil {
+		defer l.client.calls.Done()
+	}
+	return l.release()
+}
+
+// release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
+// for what is left of WithMinHold.
+func (l *Lock) release() (err error) {
+	before := l.Err()
+	last, first := l.unlock(ErrReleased)
+	if !first {
+		before = last
+	}
+	held := l.heldFor()
+	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
+		err = l.keep(first, before)
+	} else {
+		err = l.drop(before, before == nil)
+	}
+	if first {
+		l.released(held, err)
+	}
+	return err
+}
+
+// minHoldEnd is when the lock may be released at the earliest.
+func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
+
+// minHoldLeft is how long until then.
+func (l *Lock) minHoldLeft() time.Duration {
+	if l.call.settings.minHold == 0 {
+		return 0
+	}
+	return l.client.clock.Now().Until(l.minHoldEnd())
+}
+
+// keep leaves a lock that was released too soon with the servers, until its WithMinHold is
+// over; first, that it was released just now. After Close the TTL ends it.
+func (l *Lock) keep(first bool, before error) error {
+	closing := l.client.life.Err() != nil
+	if !first && !closing {
+		return before
+	}
+	err := l.prolong()
+	if errors.Is(err, ErrLost) {
+		return errors.Join(l.drop(before, false), err)
+	}
+	if closing || l.client.life.Err() != nil {
+		if l.end() && l.lease.Detach() {
+			l.client.waitqueue.LetGo(&l.holder)
+		}
+		return errors.Join(before, err)
+	}
+	if l.lease.Keep() {
+		l.ring(l.nextKept(l.client.clock.Now()))
+	}
+	return errors.Join(before, err)
+}
+
+// prolong has the servers keep the lock until its WithMinHold is over, if they do not yet.
+// It waits for a step.
+func (l *Lock) prolong() error {
+	now, end := l.client.clock.Now(), l.minHoldEnd()
+	if l.lease.KeptUntil().Until(end) <= 0 {
+		return nil
+	}
+	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
+	switch {
+	case outcome == quorum.Extended, outcome == quorum.Over:
+		return nil
+	case outcome == quorum.Lapsed:
+		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errRanOut)
+	case l.lease.Impossible():
+		return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
+	}
+	return newQuorumError("extend", l.call.name, l.client.answers(votes))
+}
+
+// tickKept releases a lock whose WithMinHold is over, and sets itself to be called again
+// while it is not.
+func (l *Lock) tickKept(now clock.Instant) {
+	if now.Until(l.minHoldEnd()) > 0 {
+		l.ring(l.nextKept(now))
+		return
+	}
+	if err := l.drop(nil, !now.Reached(l.lease.KeptUntil())); err != nil {
+		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
+	}
+}
+
+// nextKept is the time from now to the next look at a lock that is kept.
+func (l *Lock) nextKept(now clock.Instant) time.Duration {
+	return max(time.Millisecond, now.Until(l.minHoldEnd()))
+}
+
+// Detach gives the lock up to the one who keeps the id that it returns: from then
+// on it is not renewed, Close does not release it, and its context is done.
+// Package oneshot extends and releases it by the id, here or in another process. It does not block.
+//
+// The error wraps ErrLost or ErrReleased when the lock was not held any more, and ErrInvalid for a lock
+// of several names, of a reader and for a permit: then it is held on.
+func (l *Lock) Detach() (id string, err error) {
+	if err := l.Err(); err != nil {
+		return "", err
+	}
+	if l.call.several != nil {
+		return "", invalid("the lock has several names, and package oneshot extends and releases one at a time: lock them one by one to detach them")
+	}
+	if l.call.settings.shared {
+		return "", invalid("the lock is a reader's, and package oneshot has none: use Lock for one that is to be detached")
+	}
+	if l.call.permits != nil {
+		return "", invalid("it is a permit, and package oneshot extends and releases locks: use Lock to detach one")
+	}
+	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
+	if !first {
+		return "", last
+	}
+	l.released(l.heldFor(), nil)
+	if !l.end() || !l.lease.Detach() { // released at the same time
+		return "", ErrReleased
+	}
+	if s, is := l.client.store(); is {
+		s.Detach(l.call.key, l.lease.ID())
+	}
+	l.client.waitqueue.LetGo(&l.holder)
+	return l.lease.ID(), nil
+}
