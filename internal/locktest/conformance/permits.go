@@ -285,7 +285,7 @@ func permitsRefused(t *testing.T, s Stage) {
 	}
 	var slots []int
 	for range 256 {
-		lock := locktest.TryLock(t, client, name, redlatch.WithPermits(256), redlatch.WithoutRenewal())
+		lock := locktest.TryLock(t, client, name, redlatch.WithPermits(256))
 		slots = append(slots, lock.Slot())
 		defer locktest.Unlock(t, lock)
 	}
