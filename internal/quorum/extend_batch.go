@@ -7,13 +7,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// BatchVoter is a Voter that extends several keys by one command, and answers one by one.
+// BatchVoter is a Voter that can extend several keys by one command, with an answer for each key.
 type BatchVoter interface {
 	Voter
 	ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer
 }
 
-// Renewal is the extension of a lease that is made together with others.
+// Renewal is the extension of one lease, made together with others.
 type Renewal struct {
 	Lease *Lease
 	TTL   time.Duration
@@ -23,8 +23,8 @@ type Renewal struct {
 }
 
 // ExtendBatch is Lease.Extend for several leases, whose nodes are all BatchVoters. It returns when
-// all of them are decided, after limit at most, or a step's time if that is longer. One that is being
-// extended already is Missed.
+// all of them are decided: after limit at the latest, or after a step's time if that is longer. A
+// lease that is being extended already is Missed.
 func (e *Engine) ExtendBatch(batch []Renewal, limit time.Duration) {
 	// rule: extension-from-send
 	start := e.clock.Now()
@@ -77,14 +77,15 @@ func (e *Engine) ExtendBatch(batch []Renewal, limit time.Duration) {
 	}
 }
 
-// batchAnswer is what a node has answered to those of a batch that it was asked for.
+// batchAnswer is a node's answers to those extensions of a batch that it was asked for.
 type batchAnswer struct {
 	node    int
 	asked   []int
 	answers []vote.Answer
 }
 
-// extendOn asks node n for those of a batch for which no other step is under way there.
+// extendOn asks node n for those extensions of a batch whose keys have no other step under way
+// there.
 func (e *Engine) extendOn(n int, round *roundContext, open []*extension, votes chan<- batchAnswer) {
 	asked, keys, requests := make([]int, 0, len(open)), make([]*keys, 0, len(open)), make([]vote.Extend, 0, len(open))
 	for i, x := range open {
