@@ -7,11 +7,11 @@ import (
 	"github.com/redlatch/redlatch/internal/node"
 )
 
-// Cluster is what was seen of a node that is a whole Cluster.
+// Cluster is what was seen of a node that is a whole Redis Cluster.
 type Cluster struct {
-	// Masters are those that have slots. In their reports Node is the address that the Cluster
-	// gives its clients, and Status is for names that nobody has used before, in those of
-	// its slots that wait for the longest.
+	// Masters are the masters that have slots. In their reports, Node is the address that the
+	// Cluster gives its clients, and Status is that of names that nobody has used before, in those
+	// of the master's slots that wait for the longest.
 	Masters []Master
 	// Unserved is how many slots no master has. The names in them cannot be locked.
 	Unserved int
@@ -20,25 +20,26 @@ type Cluster struct {
 // Master is a master of a Cluster.
 type Master struct {
 	Report
-	// Slots are those that it has, in order.
+	// Slots are the slots that it has, in order.
 	Slots []SlotRange
-	// State is its cluster_state, such as "ok" or "fail", "" where CLUSTER INFO is not permitted.
+	// State is its cluster_state, such as "ok" or "fail"; "" where CLUSTER INFO is not permitted.
 	State string
 }
 
 // SlotRange is the slots from First to Last.
 type SlotRange struct{ First, Last int }
 
-// Len is how many slots there are in r.
+// Len returns the number of slots in r.
 func (r SlotRange) Len() int { return r.Last - r.First + 1 }
 
-// ClusterSlots is how many slots a Cluster has.
+// ClusterSlots is the number of slots of a Cluster.
 const ClusterSlots = 16384
 
 // rank orders statuses from best to worst.
 var rank = map[Status]int{StatusAdmitted: 0, StatusAdmissible: 1, StatusWaiting: 2, StatusUnclear: 3, StatusUnfit: 4}
 
-// reportCluster is the Report of a Cluster: the worst of its masters', where it is of the whole.
+// reportCluster returns the Report of a Cluster: what holds for the whole is the worst of its
+// masters'.
 func reportCluster(name, user string, x *node.ClusterExamination) Report {
 	r := Report{Node: name, Cluster: new(Cluster)}
 	if x.Err != nil {
@@ -57,7 +58,7 @@ func reportCluster(name, user string, x *node.ClusterExamination) Report {
 			m.User = cmp.Or(m.User, user, "default")
 			r.User = cmp.Or(r.User, m.User)
 		}
-		r.Durable = r.Durable && m.Durable && m.Replicas == 0 // one of which may take its place
+		r.Durable = r.Durable && m.Durable && m.Replicas == 0 // a replica may take its place
 		r.Replicas += m.Replicas
 		r.Evicting = r.Evicting || m.Evicting
 		r.Latency, r.Left = max(r.Latency, m.Latency), max(r.Left, m.Left)
@@ -76,7 +77,7 @@ func reportCluster(name, user string, x *node.ClusterExamination) Report {
 	return r
 }
 
-// worse reports whether a stands further from the Config, or from a vote, than b.
+// worse reports whether a is further from the Config, or from a vote, than b.
 func worse(a, b *Recorded) bool {
 	if a.Agrees != b.Agrees {
 		return !a.Agrees

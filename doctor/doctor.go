@@ -14,23 +14,23 @@ import (
 	"github.com/redlatch/redlatch/internal/node"
 )
 
-// examineTimeout bounds the look at one node once it is connected.
+// examineTimeout bounds the look at one node after connecting.
 const examineTimeout = 5 * time.Second
 
-// Examine looks at every node of config and says whether it is fit for locks:
-// one report a node, in their order. It is for operators and health checks, and
-// needs no client: it opens connections of its own. names are locks whose keys
-// are looked at, and which the user's permissions are tried on beside the library's own.
+// Examine looks at every node of config and says whether it is fit for locks. It returns one report
+// for each node, in their order. It is for operators and health checks, and needs no client: it
+// opens connections of its own. names are locks whose keys are looked at, and on which the user's
+// permissions are tried besides the library's own keys.
 //
-// It changes no key and no setting on any node, and admits none. Permissions are
-// tried with commands that cannot have an effect, such as SET XX on a key that
-// nobody has; those denied appear in the server's ACL LOG.
+// It changes no key and no setting on any node, and admits none. It tries permissions with commands
+// that cannot have an effect, such as SET XX on a key that does not exist. Those that are denied
+// appear in the server's ACL LOG.
 //
-// Of a Cluster every master is looked at as a server is: see Report.Cluster.
+// In a Cluster, every master is looked at as a server is: see Report.Cluster.
 //
-// It waits for all nodes, some seconds at most, or for ctx: what cannot be had
-// is in the reports. The error wraps redlatch.ErrInvalid when config or a name cannot
-// work; then nothing was sent.
+// It waits for all nodes, for some seconds at most, or for ctx. What could not be found out by then
+// is missing from the reports, which say why. The error wraps redlatch.ErrInvalid when config or a
+// name cannot work, or ctx is nil; then nothing was sent.
 func Examine(ctx context.Context, config redlatch.Config, names ...string) ([]Report, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("redlatch: %w: ctx is nil: pass context.Background() or the request's context", redlatch.ErrInvalid)
@@ -49,7 +49,7 @@ func Examine(ctx context.Context, config redlatch.Config, names ...string) ([]Re
 		all.Go(func() { found[i].look(ctx, keys) })
 	}
 	all.Wait()
-	// Which set of nodes this is shows only when all have been looked at.
+	// Which set of nodes this is can be told only after all have been looked at.
 	for i := range found {
 		all.Go(func() { found[i].judge(ctx) })
 	}
@@ -61,8 +61,8 @@ func Examine(ctx context.Context, config redlatch.Config, names ...string) ([]Re
 
 	reports := make([]Report, len(patients))
 	first := make(map[string]string)
-	// compare notes that the server of r, which is name or one of its masters, is one that
-	// was seen before.
+	// compare notes whether the server of r, which is the node name or one of its masters, was seen
+	// before.
 	compare := func(r *Report, name string) {
 		if same, ok := first[r.RunID]; ok && r.RunID != "" {
 			r.SameAs = same
@@ -83,7 +83,7 @@ func Examine(ctx context.Context, config redlatch.Config, names ...string) ([]Re
 	return reports, nil
 }
 
-// patient is a node and what was found of it: of a server, or of a Cluster.
+// patient is a node, a server or a Cluster, and what was found of it.
 type patient struct {
 	hook.Patient
 	server  *node.Examination
@@ -113,7 +113,7 @@ func (p *patient) report() Report {
 		return reportCluster(p.Name, p.User, p.cluster)
 	}
 	r := report(p.Name, p.server, p.record)
-	if r.Err == nil { // else what the URL has may be a password in the user's place
+	if r.Err == nil { // otherwise the URL may have a password in the user's place
 		r.User = cmp.Or(r.User, p.User, "default")
 	}
 	return r

@@ -11,13 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxConflicts is how often in one step others may come first.
+// maxConflicts is how often in one step other clients may come first.
 const maxConflicts = 8
 
 var errConflict = errors.New("others changed the lock at the same time")
 
-// Acquire implements quorum.Voter. Where an answer is lost it finds out by the holder id whether it
-// was granted, before it tries again.
+// Acquire implements quorum.Voter. If an answer is lost, it finds out by the holder id whether the
+// lock was granted, before it tries again.
 func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	w := &acquisition{store: s, request: r, place: placeOf(s.prefix, r.Key)}
 	for try := 0; ; try++ {
@@ -44,10 +44,10 @@ type acquisition struct {
 	*store
 	request vote.Acquire
 	place   place
-	// doubtful: a transaction was sent of which no answer came. guessed: it is not to be guessed any
-	// more what the lock's keys have.
+	// doubtful: a transaction was sent that got no answer. guessed: no further guess may be made
+	// about the lock's keys.
 	doubtful, guessed bool
-	// found is what they have, where a transaction that was not executed has told.
+	// found is what a transaction that was not executed has told of them, if one has.
 	found *contents
 }
 
@@ -71,8 +71,8 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	return w.decide(ctx, *c)
 }
 
-// guess reports whether the lock is to be taken without a look at it, as one that nobody wants mostly
-// can. It does so once at most.
+// guess reports whether to take the lock without a look at it: that mostly works for a lock that
+// nobody else wants. It reports true at most once.
 func (w *acquisition) guess() bool {
 	r := w.request
 	guess := !w.guessed && r.From == "" && r.Ticket.Waiter == "" && w.guesses.may(w.place)
@@ -80,7 +80,7 @@ func (w *acquisition) guess() bool {
 	return guess
 }
 
-// decide goes on from what the lock's keys have.
+// decide goes on from what the lock's keys contain.
 func (w *acquisition) decide(ctx context.Context, c contents) (a vote.Answer, again bool) {
 	// rule: answer-read-back
 	if c.holder == w.request.ID {
@@ -94,8 +94,8 @@ func (w *acquisition) decide(ctx context.Context, c contents) (a vote.Answer, ag
 	return w.commit(ctx, c)
 }
 
-// failed is the answer where err came. After a transaction that was not answered, nothing is known
-// before it was looked for.
+// failed returns the answer after the error err. If a transaction was not answered, nothing is
+// known before somebody looks for it.
 func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
 	a = answer(err)
 	switch {
@@ -119,13 +119,13 @@ func (s *store) contents(ctx context.Context, p place) (contents, error) {
 func (w *acquisition) granted(revision int64, others bool) (vote.Answer, bool) {
 	token, err := w.token(revision, uint64(w.request.More))
 	if err != nil {
-		w.doubtful = true // it is to be removed
+		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
 	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
 }
 
-// obstacle is who stands in the way; Held, if anybody does.
+// obstacle returns who stands in the way: Held, if anybody does.
 func (w *acquisition) obstacle(c contents) vote.Answer {
 	r := w.request
 	if c.holder == r.From && r.From != "" {
@@ -149,8 +149,8 @@ func (w *acquisition) obstacle(c contents) vote.Answer {
 	return vote.Answer{}
 }
 
-// commit takes the lock, unless anything has changed: also from one whose lease has not. Of a lock that
-// has nothing it makes sure that nobody waits, which may be a guess.
+// commit takes the lock, unless anything has changed; it may take it from a holder whose lease has
+// not changed. For a lock without keys, which may be a guess, it makes sure that nobody waits.
 func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, again bool) {
 	r := w.request
 	native, ok := w.outlasting(clock.System.Now(), r.TTL)

@@ -39,7 +39,7 @@ func (s *store) Drop(ctx context.Context, r vote.Release) vote.Answer {
 	return a
 }
 
-// move extends a lock, under whichever etcd lease it is, and has it be under this client's.
+// move extends a lock, under whichever etcd lease it is, and puts it under this client's.
 func (s *store) move(ctx context.Context, r vote.Extend) vote.Answer {
 	p := placeOf(s.prefix, r.Key)
 	for range maxConflicts {
@@ -75,7 +75,7 @@ func (s *store) move(ctx context.Context, r vote.Extend) vote.Answer {
 	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}
 }
 
-// keeps returns the etcd lease if it is known to last for a ttl, or why not.
+// keeps returns the etcd lease if it is known to last for a ttl. If not, the answer says why.
 func (s *store) keeps(ttl time.Duration) (clientv3.LeaseID, vote.Answer) {
 	native, ok := s.outlasting(clock.System.Now(), ttl)
 	if ok {
@@ -87,11 +87,11 @@ func (s *store) keeps(ttl time.Duration) (clientv3.LeaseID, vote.Answer) {
 	return 0, answer(errStale)
 }
 
-// notAsked is the answer where err came before anything was asked for.
+// notAsked returns the answer after an error that came before anything was asked for.
 func notAsked(err error) vote.Answer { return ensemble.NotAsked(answer(err)) }
 
 // expire deletes a lock that is under this client's etcd lease, at the revision at which nobody has
-// extended it. It reports whether the lock is not there, or not under this etcd lease.
+// extended it. It also reports true if the lock is not there or not under this etcd lease.
 func (s *store) expire(key, id string, over func() bool) bool {
 	if s.await(s.life) != nil {
 		return false

@@ -16,43 +16,45 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// Cluster says which members hold the locks, and where. The zero value of each field but
+// Cluster says which members hold the locks, and where. The zero value of each field except
 // Endpoints is its default.
 type Cluster struct {
 	// Endpoints are host:port of some or all members of one cluster; the port defaults to 2379.
 	// Requests go to them in turn.
 	Endpoints []string
 
-	// Prefix is what the keys of the locks begin with, and itself a key. It is made if nothing
-	// is under it. Clients that share locks must have the same; what others keep there is an
-	// error. Defaults to "/redlatch".
+	// Prefix begins the keys of the locks, and is itself a key. It is made if nothing is under it.
+	// Clients that share locks must have the same Prefix. If others keep something there, that is
+	// an error. Defaults to "/redlatch".
 	Prefix string
 
-	// User and Password are those of a user who may read and write the Prefix and what begins
-	// with it. Default to none.
+	// User and Password are those of a user who may read and write the Prefix and all keys that
+	// begin with it. Default to none.
 	User, Password string
 }
 
 const (
 	defaultPrefix = "/redlatch"
 	defaultPort   = "2379"
-	// stepTime is how long one step may take, connectTime the first contact.
+	// stepTime is how long one step may take, and connectTime how long the first contact.
 	stepTime    = ensemble.StepTime
 	connectTime = 2 * time.Second
 )
 
-// Open is [redlatch.Open] over a client of etcd that the program has, with the Prefix "/redlatch";
-// another one can be had by package namespace of etcd. The Close of the *redlatch.Client does not
-// close it: close it afterwards.
+// Open is [redlatch.Open] over an etcd client that the program has, with the Prefix "/redlatch";
+// package namespace of etcd can give the client another one. Close of the *redlatch.Client does not
+// close client: close it afterwards.
 //
-// It returns when an etcd lease was made, or after two seconds: servers that cannot be reached are no
-// error, as they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
+// Open returns when an etcd lease was made, or after two seconds. Servers that cannot be reached
+// are no error, because they may come back; until then Lock waits, and TryLock returns
+// redlatch.ErrNoQuorum.
 //
-// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate, Label and Logger are used. MaxTTL defaults to TTL, and
-// TTL to 10 s.
+// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label and Logger of the Config. MaxTTL defaults to
+// TTL, and TTL to 10 s.
 //
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
-// the servers have said so; calls return the latter where the servers were not reached before.
+// the servers have said so. If the servers were not reached before Open returned, calls return that
+// error.
 func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, error) {
 	if client == nil {
 		return nil, invalid(errors.New("there is no client: make one by clientv3.New, or use OpenWith"))
@@ -64,9 +66,9 @@ func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, er
 }
 
 // OpenWith is [Open] over a client of its own, to a cluster. With a User, servers that cannot be
-// reached within two seconds are an error that wraps redlatch.ErrNoQuorum, and those that refuse the
-// user one that wraps redlatch.ErrRefused. Of the Config, TLS is used, too: with it, all endpoints
-// are reached by TLS.
+// reached within two seconds are an error that wraps redlatch.ErrNoQuorum, and servers that refuse
+// the user one that wraps redlatch.ErrRefused. It also uses TLS of the Config: with it, all
+// endpoints are reached by TLS.
 func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
 	c, err := checked(config, c)
 	if err != nil {
@@ -79,7 +81,7 @@ func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
 	return open(config, client, true, c.Prefix)
 }
 
-// checked is the cluster with the defaults, where it and the Config can work.
+// checked returns the cluster with its defaults, if it and the Config can work.
 func checked(config redlatch.Config, c Cluster) (Cluster, error) {
 	if _, err := settings(config); err != nil {
 		return c, invalid(err)
@@ -95,7 +97,7 @@ func checked(config redlatch.Config, c Cluster) (Cluster, error) {
 func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
-		// More often, servers take offence.
+		// Servers object to more frequent probes.
 		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	})
 	switch {
@@ -107,13 +109,13 @@ func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// OpenURL is [OpenWith] for a cluster named by a URL, as settings have it and as the program redlatch
-// takes it:
+// OpenURL is [OpenWith] for a cluster named by a URL, as settings and the program redlatch have it:
 //
 //	etcd://user:password@etcd1,etcd2:2379,etcd3/prefix
 //
-// with etcds:// for TLS, the port, the user and the prefix where they differ from their defaults, and the
-// user and the password percent-encoded. The Prefix begins with the slash. No error has the password.
+// with etcds:// for TLS. The port, the user and the prefix may be left out where they are the
+// defaults. The user and the password are percent-encoded. The Prefix begins with the slash. No
+// error has the password.
 func OpenURL(config redlatch.Config, url string) (*redlatch.Client, error) {
 	u, err := ensemble.Of("etcd", url)
 	if err == nil {
@@ -147,7 +149,7 @@ func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix st
 
 func invalid(err error) error { return fmt.Errorf("etcd: %w: %w", redlatch.ErrInvalid, err) }
 
-// settings refuses those that have no meaning here, and fills in the defaults.
+// settings refuses settings that have no meaning here, and fills in the defaults.
 func settings(c redlatch.Config) (redlatch.Config, error) {
 	return ensemble.Settings(c, "cluster", "the members are named in Cluster.Endpoints, or known to the client", "Cluster.Prefix")
 }

@@ -16,12 +16,13 @@ import (
 // examineTime bounds the look at a cluster.
 const examineTime = 5 * time.Second
 
-// Examine looks at a cluster and says what is wrong with it, for operators and health checks. It is to be
-// given what clients are opened with. It changes nothing.
+// Examine looks at a cluster and says what is wrong with it, for operators and health checks. Give
+// it what clients are opened with. It changes nothing.
 //
-// It waits for all endpoints, five seconds at most, or for ctx: what cannot be had is in the report. The
-// error wraps redlatch.ErrInvalid when a setting cannot work; then nothing was sent. With a User it is
-// that of OpenWith where servers cannot be reached or refuse the user.
+// It waits for all endpoints, for five seconds at most, or for ctx. What could not be found out by
+// then is missing from the report, which says why. The error wraps redlatch.ErrInvalid when a
+// setting cannot work; then nothing was sent. With a User it is that of OpenWith if servers cannot
+// be reached or refuse the user.
 func Examine(ctx context.Context, config redlatch.Config, c Cluster) (doctor.Ensemble, error) {
 	c, err := checked(config, c)
 	if err != nil {
@@ -54,10 +55,11 @@ type examination struct {
 	client *clientv3.Client
 	prefix string
 	report doctor.Ensemble
-	// status is what each endpoint says, or nil, and names are the endpoints by member.
+	// status is what each endpoint says, or nil. names are the endpoints by member id.
 	status []*clientv3.StatusResponse
 	names  map[uint64]string
-	// why the prefix cannot be used, as a majority has it, if so; said: servers have said so.
+	// why says why the prefix cannot be used, as a majority has it, if that is so. said: servers
+	// have said so.
 	why               error
 	said              bool
 	members           *clientv3.MemberListResponse
@@ -83,8 +85,8 @@ func (x *examination) ask(ctx context.Context, endpoint string) (*clientv3.Statu
 	return status, m
 }
 
-// look reads the prefix as a majority has it. It returns why it cannot be used, and whether servers have
-// said so.
+// look reads the prefix as a majority has it. It returns why it cannot be used, and whether servers
+// have said so.
 func (x *examination) look(ctx context.Context) (why error, said bool) {
 	r, err := x.client.Get(ctx, x.prefix)
 	if err != nil {
@@ -134,7 +136,7 @@ func (x *examination) judge() {
 	}
 }
 
-// judgeWhole looks at the cluster.
+// judgeWhole judges the cluster as a whole.
 func (x *examination) judgeWhole() {
 	switch x.report.Quorum = x.why == nil || x.said; {
 	case x.said:

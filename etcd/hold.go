@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Extend implements quorum.Voter. An earlier one that was not answered, and comes later, is not
-// executed: it would shorten this one.
+// Extend implements quorum.Voter. If an earlier extension was not answered and arrives later, it is
+// not executed: it would shorten this one.
 func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	p := placeOf(s.prefix, r.Key)
 	for range maxConflicts {
@@ -63,7 +63,7 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	}
 }
 
-// remove has the lease of id end, and returns where the answer will be.
+// remove makes the lease of id end, and returns a channel that gets the answer.
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errClosed,
@@ -72,7 +72,7 @@ func (s *store) remove(key, id string) <-chan vote.Answer {
 	}.Start()
 }
 
-// removeOnce waits for the answer. doubtful: it was sent before.
+// removeOnce waits for the answer. doubtful: the request was sent before.
 func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful bool) vote.Answer {
 	if err := s.await(ctx); err != nil {
 		return answer(err)
@@ -83,7 +83,7 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 	result, err := s.client.Txn(ctx).
 		If(p.isHolders(id)).
 		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).
-		// An acquisition under this id that is still on its way fails by it.
+		// This makes an acquisition under this id fail that is still on its way.
 		Else(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).Commit()
 	switch {
 	case err != nil:

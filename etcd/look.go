@@ -42,7 +42,7 @@ func (s *store) Keys(ctx context.Context) ([]string, vote.Answer) {
 	}
 	var keys []string
 	last := ""
-	for _, kv := range r.Kvs { // in their order, those of a lock together
+	for _, kv := range r.Kvs { // in order, those of one lock together
 		name, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), locks), "/")
 		if name == last {
 			continue

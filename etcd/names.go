@@ -14,10 +14,10 @@ import (
 
 // Each lock has keys under the prefix, all under the etcd leases of those who wrote them:
 //
-//	held         the holder id; it is written by a grant, whose revision it has, and by one that
-//	             extends it under another etcd lease
-//	lease        the TTL, written by each extension, too
-//	gate         written by who gives up an attempt that may be executed yet: then it is not
+//	held         the holder id; a grant writes it, which gives it its revision, and so does an
+//	             extension that puts it under another etcd lease
+//	lease        the TTL; each extension writes it, too
+//	gate         written by whoever gives up an attempt that may still be executed: then it is not
 //	wait/WAITER  a place in the wait queue
 //
 // held and the lease are made and deleted in one transaction.
@@ -26,7 +26,7 @@ const (
 	waitPrefix = "/wait/"
 )
 
-// place is what the keys of a lock begin with.
+// place is the text that the keys of a lock begin with.
 type place string
 
 func placeOf(prefix, key string) place { return place(prefix + lockPrefix + url.QueryEscape(key)) }
@@ -40,14 +40,15 @@ func (p place) waits() string           { return string(p) + waitPrefix }
 // waiter is a place in a wait queue.
 type waiter struct {
 	name, key string
-	// number is the revision at which it was made.
+	// number is the revision at which the place was made.
 	number int64
 }
 
-// contents is what a lock's keys have, at a revision.
+// contents are what a lock's keys contain, at a revision.
 type contents struct {
 	revision int64
-	// holder is the holder id, "" where there is none, granted at the revision held, under an etcd lease.
+	// holder is the holder id, "" if there is none. It was written at the revision held, under the
+	// etcd lease native.
 	holder string
 	held   int64
 	native clientv3.LeaseID
@@ -59,7 +60,7 @@ type contents struct {
 	waiters []waiter
 }
 
-// reads are the operations whose answers parse takes.
+// reads returns the operations whose answers parse takes.
 func (p place) reads() []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpGet(p.held()), clientv3.OpGet(p.lease()), clientv3.OpGet(p.gate(), clientv3.WithKeysOnly()),
@@ -93,7 +94,7 @@ func (p place) parse(r *clientv3.TxnResponse) (contents, error) {
 	return c, nil
 }
 
-// one is the key that the operation i has found, or nil.
+// one returns the key that operation i has found, or nil.
 func one(r *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := r.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
 		return kvs[0]
@@ -101,34 +102,36 @@ func one(r *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// index is where name waits, or -1.
+// index returns the index of the waiter with that name, or -1.
 func (c contents) index(name string) int {
 	return slices.IndexFunc(c.waiters, func(w waiter) bool { return w.name == name })
 }
 
-// first reports whether the waiter at own, or -1, need not wait for others in the queue.
+// first reports whether the waiter at index own, or -1 for none, need not wait for others in the
+// queue.
 func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
 
-// others reports whether anybody waits but the waiter at own, or -1.
+// others reports whether anybody waits besides the waiter at index own, or -1 for none.
 func (c contents) others(own int) bool { return len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0 }
 
-// unchanged are the conditions that the lock's keys are as they were.
+// unchanged returns the conditions that the lock's keys are as they were.
 func (p place) unchanged(c contents) []clientv3.Cmp {
 	return []clientv3.Cmp{at(p.held(), c.held), at(p.lease(), c.lease), at(p.gate(), c.gate)}
 }
 
-// nobodyWaits is the condition that there is no place in the wait queue.
+// nobodyWaits returns the condition that there is no place in the wait queue.
 func (p place) nobodyWaits() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(p.waits()), "=", 0).WithPrefix()
 }
 
-// at is the condition that key was last written at the revision, 0 for one that is not there.
+// at returns the condition that key was last written at the revision, or does not exist if that is
+// 0.
 func at(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }
 
-// isHolders is the condition that the lock is held under the id, isUnder that it is so under the etcd
-// lease.
+// isHolders returns the condition that the lock is held under the id, and isUnder that it is held
+// under the etcd lease.
 func (p place) isHolders(id string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(p.held()), "=", id)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// observations are what this client has seen of others' locks, by its own clock: for how long a
-// lease has not been extended, and for how long the first in a queue has left a free lock alone.
+// observations are what this client has seen of others' locks, by its own clock: how long a lease
+// has not been extended, and how long the first in a queue has left a free lock alone.
 type observations struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]seen
 }
 
-// maxObserved bounds it; what is forgotten costs a TTL.
+// maxObserved bounds the map. An observation that is forgotten costs a TTL.
 const maxObserved = 4096
 
 // seen is a key at a revision.
@@ -26,13 +26,14 @@ type seen struct {
 
 func newObservations() *observations { return &observations{seen: make(map[string]seen)} }
 
-// lease notes a lease of which an answer has come, and returns how long it may still run.
+// lease notes a lease that an answer has shown, and returns how much longer it may run.
 func (o *observations) lease(p place, c contents) (left time.Duration) {
-	// The holder's own time began before the revision was there to be seen.
+	// The holder's own time began before the revision could be seen.
 	return o.left(p, seen{key: p.lease(), revision: c.lease}, c.ttl)
 }
 
-// head notes the first in the queue for a free lock, and returns how long it may leave that alone.
+// head notes the first in the queue for a free lock, and returns how much longer it may leave the
+// lock alone.
 func (o *observations) head(p place, first waiter) (left time.Duration) {
 	return o.left(p, seen{key: first.key, revision: first.number}, script.Grace)
 }
@@ -58,20 +59,21 @@ func (o *observations) forget(p place) {
 	delete(o.seen, string(p))
 }
 
-// guesses are for locks that are likely to be free and unwanted: those not known to be otherwise.
+// guesses says which locks are likely to be free and unwanted: all that are not known to be
+// otherwise.
 type guesses struct {
 	mu    sync.Mutex // guards wrong
 	wrong map[place]bool
 }
 
-// may reports whether to guess so.
+// may reports whether to guess that the lock is free and unwanted.
 func (g *guesses) may(p place) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.wrong[p]
 }
 
-// found notes what was found of a lock. What is forgotten costs a request.
+// found notes what was found of a lock. A note that is forgotten costs a request.
 func (g *guesses) found(p place, c *contents) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

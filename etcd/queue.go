@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each is told of
-// a change of the one before it alone, and the first of one of the lease.
+// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each waiter
+// watches only the one before it, and the first watches the lease.
 func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	p, name := placeOf(s.prefix, r.Key), r.Ticket.Waiter
 	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
@@ -63,7 +63,8 @@ func (s *store) Watch(ctx, until context.Context, key string) (a vote.Answer, wa
 	return vote.Answer{Verdict: vote.NotOurs}, true
 }
 
-// join takes a place at the end of the queue. A place whose answer is lost is found by its name.
+// join takes a place at the end of the queue. If its answer is lost, the place is found by its
+// name.
 func (s *store) join(ctx context.Context, p place, name string, c contents) error {
 	native := s.native()
 	result, err := s.client.Txn(ctx).If(at(p.wait(name), 0), at(p.gate(), c.gate), s.ours()).
@@ -78,7 +79,7 @@ func (s *store) join(ctx context.Context, p place, name string, c contents) erro
 	return nil
 }
 
-// leave gives a place up, also one that was asked for and is not there yet.
+// leave gives up a place, even one that was asked for and is not there yet.
 func (s *store) leave(ctx context.Context, p place, name string) error {
 	native := s.native()
 	_, err := s.client.Txn(ctx).If(at(p.wait(name), 0)).
@@ -90,17 +91,17 @@ func (s *store) leave(ctx context.Context, p place, name string) error {
 	return err
 }
 
-// drop gives up the place of another who does not answer, in the background.
+// drop gives up, in the background, the place of another waiter that does not answer.
 func (s *store) drop(w waiter) {
 	s.run(func() {
 		ctx, cancel := context.WithTimeout(s.life, stepTime)
 		defer cancel()
-		// Where it fails, somebody tries again.
+		// If this fails, somebody tries again.
 		s.client.Txn(ctx).If(at(w.key, w.number)).Then(clientv3.OpDelete(w.key)).Commit()
 	})
 }
 
-// position says where the waiter at own is, and who holds the lock.
+// position sets where the waiter at index own is, and who holds the lock.
 func (s *store) position(key string, p place, c contents, own int, position *vote.Position) {
 	position.Ticket.Number = uint64(c.waiters[own].number)
 	position.Ahead = own
@@ -108,7 +109,7 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 	switch {
 	case own > 0:
 		if c.holder != "" {
-			// It is timed already, for when those before it have gone.
+			// The lease is timed already, for when those before this waiter have gone.
 			position.Left = max(0, s.observed.lease(p, c))
 		} else if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
 			s.drop(c.waiters[0])
@@ -122,7 +123,7 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 	}
 }
 
-// Leave gives the waiter's place up. It waits for the answer or for ctx, and goes on in the
+// Leave gives up the waiter's place. It waits for the answer or for ctx, and goes on in the
 // background.
 func (s *store) Leave(ctx context.Context, key, name string) {
 	p := placeOf(s.prefix, key)

@@ -14,14 +14,14 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// session is this client's etcd lease. Its end deletes what the client has left, and nothing relies
-// on it but those who did not watch.
+// session is this client's etcd lease. Its end deletes what the client has left. Only those who did
+// not watch rely on that.
 type session struct {
 	client *clientv3.Client
-	// asked is how long the etcd lease is to last at least.
+	// asked is how long the etcd lease must last at least.
 	asked   time.Duration
 	prepare func(ctx context.Context) error
-	// probe reads something, as a majority has it.
+	// probe reads something, as a majority has it, and returns the term of the answer.
 	probe func(ctx context.Context) (term uint64, err error)
 
 	// life ends when the client is closed.
@@ -32,14 +32,14 @@ type session struct {
 
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
-	// news is closed when one of the next has changed, and replaced.
+	// news is closed and replaced when one of the following has changed.
 	news chan struct{}
-	// id is the etcd lease, 0 for none; it has been renewed at renewed, or later, to last so long.
+	// id is the etcd lease, 0 for none. It was renewed at renewed, or later, to last for lasts.
 	id      clientv3.LeaseID
 	renewed clock.Instant
 	lasts   time.Duration
-	// prepared: there was an etcd lease once. answered: the last question was. refusal is why there
-	// is none yet, unfit why there never will be.
+	// prepared: there was an etcd lease once. answered: the last question was answered. refusal is
+	// why there is none yet, and unfit why there never will be.
 	prepared, answered bool
 	refusal, unfit     error
 }
@@ -63,8 +63,8 @@ func (s *session) run(f func()) bool {
 	return true
 }
 
-// rest is the pause before a request in the background is made again. It reports false when the
-// client's life has ended.
+// rest pauses before a request in the background is made again. It reports false when the client's
+// life has ended.
 func (s *session) rest() bool { return s.pause(20 * time.Millisecond) }
 
 func (s *session) pause(d time.Duration) bool {
@@ -111,7 +111,7 @@ func (s *session) attend() {
 	}
 }
 
-// begin prepares what is needed, and makes an etcd lease.
+// begin prepares the prefix and makes an etcd lease.
 func (s *session) begin(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -130,8 +130,9 @@ func (s *session) begin(ctx context.Context) error {
 
 // rule: renewal-in-one-term
 
-// renew has the etcd lease last longer. A leader renews it by itself, also one that has been
-// replaced and does not know it: that a majority answers in the same term shows that it was not.
+// renew makes the etcd lease last longer. A leader renews it by itself, even one that has been
+// replaced and does not know it. If a majority answers in the same term, the leader had not been
+// replaced.
 func (s *session) renew(ctx context.Context) error {
 	id, sent := s.native(), clock.System.Now()
 	r, err := s.client.KeepAliveOnce(ctx, id)
@@ -151,7 +152,7 @@ func (s *session) renew(ctx context.Context) error {
 	return nil
 }
 
-// note keeps what came of a question.
+// note takes in what came of a question.
 func (s *session) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +167,7 @@ func (s *session) note(err error) {
 	s.announce()
 }
 
-// lost notes that the etcd lease id has ended, if err says so: then another is made.
+// lost notes that the etcd lease id has ended, if err says so. Then another is made.
 func (s *session) lost(id clientv3.LeaseID, err error) {
 	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return
@@ -185,14 +186,14 @@ func (s *session) announce() {
 	s.news = make(chan struct{})
 }
 
-// native is the etcd lease, or 0.
+// native returns the etcd lease, or 0.
 func (s *session) native() clientv3.LeaseID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
 }
 
-// spoil has no lock be had any more, because of err.
+// spoil makes every later call for a lock fail, because of err.
 func (s *session) spoil(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,14 +228,14 @@ func (s *session) await(ctx context.Context) error {
 
 // rule: session-outlasts-lease
 
-// outlasting returns the etcd lease, if it is known to last until d from now.
+// outlasting returns the etcd lease, and whether it is known to last until d from now.
 func (s *session) outlasting(now clock.Instant, d time.Duration) (clientv3.LeaseID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id, s.id != 0 && now.Until(s.renewed.Add(s.lasts-quorum.Drift(s.lasts))) >= d
 }
 
-// close ends the etcd lease, unless it is to be kept, and waits for all that is under way.
+// close ends the etcd lease, unless it must be kept, and waits for all that is under way.
 func (s *session) close(keep bool) {
 	s.mu.Lock()
 	s.closed = true

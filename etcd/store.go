@@ -24,7 +24,7 @@ type store struct {
 	name, prefix string
 	// tell tells the client that callers may go on.
 	tell func(key string)
-	// owned: the client was made here, and is closed.
+	// owned: the client was made here, and must be closed here.
 	owned bool
 
 	leases   *ensemble.Leases
@@ -32,8 +32,8 @@ type store struct {
 	guesses  guesses
 	watches  ensemble.Watches
 
-	// base is added to each token, and root is the revision at which it was stored; both are set
-	// before there is an etcd lease.
+	// base is added to each token, and root is the revision at which the base was stored. Both are
+	// set before there is an etcd lease.
 	base uint64
 	root int64
 }
@@ -82,11 +82,11 @@ func (s *store) Unreachable() bool {
 	return !s.answered
 }
 
-// Cut has nothing be sent any more: what was written stays until the etcd lease has ended.
+// Cut makes sure that nothing more is sent: what was written stays until the etcd lease has ended.
 func (s *store) Cut() { s.end() }
 
-// Close ends the etcd lease, and with it all that this client has left; but for a lock that is to
-// be kept, which the servers then keep until the etcd lease has ended by itself.
+// Close ends the etcd lease, and with it all that this client has left. If there is a lock that
+// must be kept, it leaves the etcd lease alone, which then ends by itself.
 func (s *store) Close() {
 	s.close(s.leases.Any())
 	if s.owned {
@@ -94,11 +94,11 @@ func (s *store) Close() {
 	}
 }
 
-// format is what the value of the prefix begins with; the base of the tokens follows.
+// format begins the value of the prefix; the base of the tokens follows.
 const format = "redlatch locks 1 "
 
-// baseMargin is added to the wall clock for the base, which is to be larger than the tokens that
-// servers of Redis have given out by their clocks.
+// baseMargin is added to the wall clock to make the base, which must be larger than the tokens that
+// Redis servers have given out by their clocks.
 const baseMargin = time.Hour
 
 // prepareRoot finds the key of the prefix, or makes it where nothing is under the prefix.
@@ -135,7 +135,7 @@ func (s *store) prepareRoot(ctx context.Context) error {
 	return nil
 }
 
-// baseOf is the base of the tokens, which the prefix's value has.
+// baseOf reads the base of the tokens from the prefix's value.
 func baseOf(prefix, value string) (uint64, error) {
 	digits, ok := strings.CutPrefix(value, format)
 	base, err := strconv.ParseUint(digits, 10, 53)
@@ -153,12 +153,13 @@ func (s *store) foreign(format string, args ...any) error {
 
 func (s *store) readRoot() clientv3.Op { return clientv3.OpGet(s.prefix) }
 
-// ours is the condition that the prefix is as this client has found it.
+// ours returns the condition that the prefix is as this client found it.
 func (s *store) ours() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(s.prefix), "=", s.root)
 }
 
-// checkRoot says so where that was why a transaction has failed whose operation i is readRoot.
+// checkRoot returns an error if a failed transaction, whose operation i is readRoot, failed because
+// the prefix is not as it was.
 func (s *store) checkRoot(r *clientv3.TxnResponse, i int) error {
 	if kv := one(r, i); kv == nil || kv.CreateRevision != s.root {
 		return fmt.Errorf("%s is not as it was, %w: open the client anew", s.prefix, errForeign)
@@ -174,14 +175,14 @@ func (s *store) readTerm(ctx context.Context) (uint64, error) {
 	return r.Header.RaftTerm, nil
 }
 
-// maxToken bounds tokens, as everywhere.
+// maxToken bounds tokens, as everywhere in this library.
 const maxToken = 1 << 53
 
-// blockBits is for how many callers in turn a transaction has tokens.
+// blockBits sets for how many callers in turn a transaction has tokens.
 const blockBits = 3
 
-// token is that of the last of more+1 callers who hold in turn by the transaction at a revision.
-// Those of two transactions differ by a whole block.
+// token returns the token of the last of more+1 callers who hold in turn by the transaction at a
+// revision. Tokens of two transactions differ by a whole block.
 func (s *store) token(revision int64, more uint64) (uint64, error) {
 	if revision <= 0 || more >= 1<<blockBits || uint64(revision) >= (maxToken-s.base)>>blockBits {
 		return 0, fmt.Errorf("the revision %d makes no token: the base of %s is wrong", revision, s.prefix)
@@ -189,7 +190,7 @@ func (s *store) token(revision int64, more uint64) (uint64, error) {
 	return s.base + uint64(revision)<<blockBits + more, nil
 }
 
-// answer puts an error into the words of a vote: whether the request was executed.
+// answer converts an error to an Answer, which says whether the request was executed.
 func answer(err error) vote.Answer {
 	a := vote.Answer{Err: err}
 	switch {
@@ -213,7 +214,7 @@ func answer(err error) vote.Answer {
 	return a
 }
 
-// refuses reports that a server, or this package, will not do it, however long one waits.
+// refuses reports whether a server, or this package, will not do it however long one waits.
 func refuses(err error) bool {
 	for _, why := range []error{
 		errForeign, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,

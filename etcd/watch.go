@@ -6,13 +6,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watch tells those who wait for the lock key of the first change of watched after the revision,
-// and that there may have been one.
+// watch tells those who wait for the lock key of the first change of watched after the revision, or
+// that there may have been one.
 func (s *store) watch(key, watched string, revision int64) {
 	s.watchUntil(s.life, key, watched, revision)
 }
 
-// watchUntil is watch that ends when until does: others who wanted to be told are told then, and
+// watchUntil is watch, but ends when until does. Others who wanted to be told are told then, and
 // watch for themselves.
 func (s *store) watchUntil(until context.Context, key, watched string, revision int64) {
 	if until.Err() != nil || !s.watches.Begin(watched) {
@@ -31,8 +31,9 @@ func (s *store) watchUntil(until context.Context, key, watched string, revision 
 	})
 }
 
-// awaitChange reports false where the watch has failed. It watches from now on: servers tell of what
-// has happened before it as late as 0.1 s. Where something has since the revision, it tells at once.
+// awaitChange waits for a change. It reports false if the watch has failed. It watches from now on,
+// because servers tell of earlier changes up to 0.1 s late. If something has happened since the
+// revision, it tells at once.
 func (s *store) awaitChange(ctx context.Context, key, watched string, revision int64) bool {
 	// A member that has lost its leader says so.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))

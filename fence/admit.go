@@ -12,8 +12,8 @@ type Admission struct {
 	Shared   bool // it is a reader's: compare it again by EnterShared, and write nothing
 }
 
-// admissionKey and tokenKey are two keys, as what came in must not go out by itself: the token a service is called with
-// belongs to the caller's lock, not to the locks of the services it calls in turn.
+// admissionKey and tokenKey are two keys, because what came in must not go out by itself: the token that a service is
+// called with belongs to the caller's lock, not to the locks of the services that it calls in turn.
 type (
 	admissionKey struct{}
 	tokenKey     struct{}
@@ -40,9 +40,9 @@ func Admit(ctx context.Context, store Store, resource, token string) (context.Co
 	return admit(ctx, store, resource, token, false)
 }
 
-// AdmitShared is [Admit] for a reader's token, which [SharedStore] says about. A store that is no SharedStore is entered
-// as by a writer: it refuses some readers that it need not, and lets none in wrongly. Whether a token is a reader's its
-// sender says; without it, call Admit.
+// AdmitShared is [Admit] for a reader's token, see [SharedStore]. A store that is no SharedStore is entered as by a
+// writer: it refuses some readers that it need not, and lets none in wrongly. The sender says whether a token is a
+// reader's; if it does not say so, call Admit.
 func AdmitShared(ctx context.Context, store Store, resource, token string) (context.Context, error) {
 	return admit(ctx, store, resource, token, true)
 }
@@ -71,8 +71,8 @@ func admit(ctx context.Context, store Store, resource, token string, reader bool
 	return context.WithValue(ctx, admissionKey{}, Admission{resource, n, reader}), nil
 }
 
-// Admitted returns what [Admit] or [HTTP] let in, with false where neither guards. Handlers use it to compare again in
-// the transaction that writes.
+// Admitted returns what [Admit] or [HTTP] let in, and false if neither guards. Handlers use it to compare again in the
+// transaction that writes.
 func Admitted(ctx context.Context) (Admission, bool) {
 	a, ok := ctx.Value(admissionKey{}).(Admission)
 	return a, ok

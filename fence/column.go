@@ -12,9 +12,9 @@ import (
 //
 //	ALTER TABLE account ADD COLUMN fencing_token BIGINT
 //
-// Against [Table] it saves a row and a lock, there is nothing to forget, and a copy of the row takes its token along.
-// It needs the row to exist; one that is inserted by a holder is inserted with the holder's token. What [Table] says
-// about isolation levels and SQLite holds here as well. It is safe for concurrent use.
+// Compared with [Table] it saves a row and a lock, there is nothing to forget, and a copy of the row takes its token
+// along. The row must exist; a row that a holder inserts is inserted with the holder's token. What [Table] says about
+// isolation levels and SQLite holds here as well. It is safe for concurrent use.
 //
 // Entering is an UPDATE of the row, after which the transaction has it locked and reads and writes what it likes:
 //
@@ -32,7 +32,7 @@ import (
 //	UPDATE account SET balance = $balance, fencing_token = $token
 //	 WHERE id = $id AND COALESCE(fencing_token, 0) <= $token
 //
-// No row returned or affected means: nothing was written, as the token is stale or the row is not there. [Column.Enter],
+// If no row is returned or affected, nothing was written: the token is stale or the row is not there. [Column.Enter],
 // called then with the same key and token, returns the error that says which.
 type Column struct {
 	// Table has the rows to guard. It goes into statements as it is. Required.
@@ -53,9 +53,9 @@ type Column struct {
 }
 
 // Enter announces token at the row with the given key as part of tx and locks that row until tx ends. When to call it,
-// what it waits for and what a rollback means is as for [Table.Enter]. A refusal is a *StaleError ([ErrStale]); if
-// there is no such row, errors.Is finds sql.ErrNoRows; [ErrInvalid] is found in the error for an argument that cannot
-// be right.
+// what it waits for and what a rollback means is described at [Table.Enter]. A refusal is a *StaleError ([ErrStale]).
+// If there is no such row, errors.Is finds sql.ErrNoRows. For an argument that cannot be right, errors.Is finds
+// [ErrInvalid].
 func (c Column) Enter(ctx context.Context, tx Tx, key any, token uint64) error {
 	if err := checkTx(tx); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c Column) Enter(ctx context.Context, tx Tx, key any, token uint64) error {
 	return c.enter(ctx, tx, key, token)
 }
 
-// Do begins a transaction, enters the row, runs fn and commits. Failures leave what [Table.Do] says.
+// Do begins a transaction, enters the row, runs fn and commits. Failures leave the state that [Table.Do] describes.
 func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return c.enter(ctx, tx, key, token) }
 	return inTx(ctx, db, c.TxOptions, enter, fn)
@@ -79,7 +79,7 @@ func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
 	return c.announce(ctx, tx, update, query, key, token)
 }
 
-// complete checks the names and fills in the rest.
+// complete fills in the defaults and checks the names.
 func (c Column) complete() (Column, error) {
 	c.Key, c.Token = cmp.Or(c.Key, "id"), cmp.Or(c.Token, "fencing_token")
 	c.Writer, c.Reader = cmp.Or(c.Writer, "fencing_writer"), cmp.Or(c.Reader, "fencing_reader")
@@ -92,7 +92,8 @@ func (c Column) complete() (Column, error) {
 	)
 }
 
-// announce runs the statement that enters, and if that takes no token, the one that tells which token is in its way.
+// announce runs the statement that enters. If that takes no token, it runs the one that tells which token is in the
+// way.
 func (c Column) announce(ctx context.Context, tx Tx, update, query string, key any, token uint64) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (c Column) announce(ctx context.Context, tx Tx, update, query string, key a
 	}
 	resource := fmt.Sprintf("%s[%v]", c.Table, key)
 
-	// The second turn is for a row that was inserted between the two statements of the first.
+	// The second turn is for a row that was inserted between the two statements of the first turn.
 	for range 2 {
 		result, err := tx.ExecContext(ctx, update, int64(token), key)
 		if err != nil {

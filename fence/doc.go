@@ -8,7 +8,7 @@
 //
 // # What to use first
 //
-// If the data is in PostgreSQL or SQLite, [Table] if you want a table for the tokens, [Column] if the row you protect can
+// If the data is in PostgreSQL or SQLite, use [Table] for a table of tokens, or [Column] if the row you protect can
 // have one more column. Do what the lock was taken for inside Do:
 //
 //	guard := fence.Table{}
@@ -16,9 +16,10 @@
 //		// read and write with tx
 //	})
 //
-// If the data is in Redis or Valkey, [Redis.Open]. If it is in this process, [Memory.Do]. If it is behind a service of
-// yours, [HTTP] there, or [Admit] for other protocols, and [Transport] in its clients; then one of the others in the
-// service's own storage, for a reason given at [HTTP]. For a store of another kind implement [Store], or read on.
+// If the data is in Redis or Valkey, use [Redis.Open]. If it is in this process, use [Memory.Do]. If it is behind a
+// service of yours, use [HTTP] there, or [Admit] for other protocols, and [Transport] in its clients; then also one of
+// the others in the service's own storage, for a reason given at [HTTP]. For a store of another kind implement [Store],
+// or read on.
 //
 // # Enter, then read, then write
 //
@@ -30,10 +31,11 @@
 //	holder 33 wakes up and writes 110         … and so accepts 33
 //	holder 34 writes 120                      33's acknowledged update is lost
 //
-// Measured with faultless tokens and five nodes of which three restart each second, writes-only lost as many updates as no
-// guard at all, 18 of 100; with the token announced before the first read, none. So every guard here has Enter, which
-// announces and compares in one step, and whatever writes enters by itself: Do has entered before it calls you, and the
-// methods of [Access] exist only once Open has. What is left to you is not to read before, or elsewhere.
+// Measured with faultless tokens and five nodes of which three restart each second, writes-only lost as many updates as
+// no guard at all, 18 of 100; with the token announced before the first read, none. So every guard here has Enter,
+// which announces and compares in one step, and whatever writes enters by itself: Do has entered before it calls you,
+// and the methods of [Access] exist only once Open has entered. All that is left to you is not to read before that, or
+// elsewhere.
 //
 // The announcement has to outlive the reading. In SQL it counts when its transaction commits, so a read that ends in a
 // rollback, as a deferred tx.Rollback alone makes it, has announced nothing.
@@ -41,16 +43,16 @@
 // # Equal tokens
 //
 // A token equal to the largest is accepted. Tokens are unique, so it is the same holder's next access. That is not
-// checked: give a token away, or make up your own, and two holders pass for one. A holder's own accesses
-// are not ordered by its token; its threads, retries and duplicated requests are its own affair.
+// checked: if you give a token away, or make up your own, two holders pass for one. A holder's own accesses are not
+// ordered by its token; its threads, retries and duplicated requests are its own affair.
 //
 // # Readers
 //
-// Where the lock is a read-write lock, the writer enters as above, and a reader by EnterShared (DoShared, OpenShared,
-// AdmitShared). A reader is refused if its token is smaller than the largest writer's, and a writer if its is smaller than
-// any: readers, whose tokens are in no order, do not refuse each other. A token that entered as a reader's is not to be
-// entered as a writer's. Enter is safe for readers as well, and refuses some that it need not. Clients of a version
-// without EnterShared can use the same guards meanwhile, in any order.
+// Where the lock is a read-write lock, a writer enters as above, and a reader by EnterShared (DoShared, OpenShared,
+// AdmitShared). A reader is refused if its token is smaller than the largest writer's, and a writer if its token is
+// smaller than any: readers, whose tokens are in no order, do not refuse each other. A token that entered as a reader's
+// must not be entered as a writer's. Enter is safe for readers as well, but refuses some that it need not. Clients of a
+// version without EnterShared can use the same guards meanwhile, in any order.
 //
 // # What is promised
 //
@@ -59,9 +61,9 @@
 // what is read from then on is what there is. If every access is guarded like this, no acknowledged update of one holder
 // is overwritten by another that had not seen it, however long anybody was paused, whatever became of the lock.
 //
-// A refusal is a *StaleError with both tokens, found by errors.Is(err, [ErrStale]). It is final: the lock is lost, what was
-// read under it is to be thrown away, and a new acquisition brings a new token. Any other error means that the access did
-// not take place, unless it says otherwise, as of a commit whose reply was lost.
+// A refusal is a *StaleError with both tokens, found by errors.Is(err, [ErrStale]). It is final: the lock is lost, what
+// was read under it must be thrown away, and a new acquisition brings a new token. Any other error means that the
+// access did not take place, unless it says otherwise, as for a commit whose reply was lost.
 //
 // # What is not promised
 //

@@ -15,8 +15,8 @@ import (
 // DefaultHeader is the request header that carries the token as a decimal number.
 const DefaultHeader = "Redlatch-Fencing-Token"
 
-// sharedSuffix makes of that header's name the one which says, as "true", that the token is a reader's. A guard of a
-// version that does not know it takes the token for a writer's, which is safe.
+// sharedSuffix follows that header's name in the name of the header that says, by the value "true", that the token is a
+// reader's. A guard of a version that does not know it takes the token for a writer's, which is safe.
 const sharedSuffix = "-Shared"
 
 // HTTP guards handlers: it lets a request through if its token is not smaller than the largest seen for the resource,
@@ -32,8 +32,9 @@ const sharedSuffix = "-Shared"
 //
 // # Readers
 //
-// With the header Redlatch-Fencing-Token-Shared: true (after Header, if that is another) a token is a reader's, and Store
-// is entered as by [AdmitShared]. With a method other than GET, HEAD, OPTIONS, TRACE or QUERY that is an invalid token.
+// With the header Redlatch-Fencing-Token-Shared: true (the name in Header and -Shared, if Header is set) a token is a
+// reader's, and Store is entered as by [AdmitShared]. With a method other than GET, HEAD, OPTIONS, TRACE or QUERY such
+// a token is invalid.
 //
 // # What is believed
 //
@@ -126,7 +127,7 @@ func (h HTTP) admit(r *http.Request, values []string) (*http.Request, *problem) 
 	}
 	level := slog.LevelError
 	if ctx.Err() != nil {
-		level = slog.LevelInfo // the client went away, the Store has no fault in it
+		level = slog.LevelInfo // the client went away; this is no fault of the Store
 	}
 	h.Log.Log(ctx, level, "fencing guard failed", "resource", resource, "error", err)
 	return nil, &problem{Type: problemUnavailable, Status: http.StatusServiceUnavailable, Title: "Fencing guard not available",

@@ -25,7 +25,7 @@ type cell struct {
 	writer  uint64        // the largest announced by Do; guarded by Memory.mu
 	users   int           // the calls of Do and DoShared between entry and return, which keep the cell in the map; guarded by Memory.mu
 	turn    chan struct{} // holds one element while a call of Do, or any number of DoShared, have their turn
-	room    chan struct{} // holds one element while a reader comes or goes; made for the first, by which Memory.mu is held
+	room    chan struct{} // holds one element while a reader comes or goes; made for the first reader, while Memory.mu is held
 	readers int           // the calls of DoShared that share the turn; guarded by the element of room
 }
 
@@ -35,11 +35,11 @@ func (m *Memory) Enter(ctx context.Context, resource string, token uint64) error
 	return m.Do(ctx, resource, token, func() error { return nil })
 }
 
-// Do announces token at resource, waits for its turn there and runs fn, during which no other fn runs on resource: what
-// fn reads no one has changed before fn writes. It returns fn's error as it is.
+// Do announces token at resource, waits for its turn there and runs fn. No other fn runs on resource meanwhile, so
+// nobody changes what fn reads before fn writes. It returns fn's error as it is.
 //
-// The token counts from the moment of the call, before the wait: from then on smaller ones are refused, also if Do later
-// returns an error. While it waits Do can itself be overtaken by a larger token and is then refused.
+// The token counts from the moment of the call, before the wait: from then on smaller ones are refused, even if Do
+// later returns an error. While it waits, Do can itself be overtaken by a larger token, and is then refused.
 //
 // Do blocks while another fn runs on resource, first come first served, until ctx is done; the error then wraps
 // context.Cause(ctx), and fn has not run. ctx is not looked at while fn runs. A fn that enters its own resource again
@@ -74,8 +74,8 @@ func (m *Memory) access(ctx context.Context, resource string, token uint64, read
 	}
 	defer leave()
 
-	// A larger token may have been announced while this call stood in line. Its holder waits behind us, so it would see
-	// our write, but to refuse is what the guard has promised from that moment on.
+	// A larger token may have been announced while this call waited. Its holder waits behind us, so it would see our
+	// write; but from that moment on the guard has promised to refuse us.
 	if err := m.compare(resource, c, token, reads); err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (c *cell) takeTurn(ctx context.Context) error {
 
 func (c *cell) giveTurn() { <-c.turn }
 
-// leave counts the caller out. A cell forgotten in the meantime goes with its last user, not before: a second cell for
-// the same resource would let two fns run at once.
+// leave counts the caller out. A cell that was forgotten meanwhile goes with its last user, not before: a second cell
+// for the same resource would let two fns run at once.
 func (m *Memory) leave(resource string, c *cell) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func (m *Memory) least(c *cell, reads bool) uint64 {
 	}
 }
 
-// drop removes a cell that says no more than its absence would; m.mu is held.
+// drop removes a cell that has no users and says no more than no cell would; m.mu is held.
 func (m *Memory) drop(resource string, c *cell) {
 	if c.users == 0 && (c.token == 0 || c.token < m.floor) {
 		delete(m.cells, resource)

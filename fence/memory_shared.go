@@ -3,13 +3,13 @@ package fence
 import "context"
 
 // EnterShared announces a reader's token at resource, see [SharedStore]. It waits until a call of [Memory.Do] that is
-// running on resource has returned, and not for other readers.
+// running on resource has returned. It does not wait for other readers.
 func (m *Memory) EnterShared(ctx context.Context, resource string, token uint64) error {
 	return m.DoShared(ctx, resource, token, func() error { return nil })
 }
 
-// DoShared is [Memory.Do] for a reader: fn runs beside those of other readers, and while no fn of Do runs on resource.
-// The token counts from the moment of the call. Errors are those of Do; what a *StaleError names is then the largest
+// DoShared is [Memory.Do] for a reader: fn runs beside the fns of other readers, and while no fn of Do runs on
+// resource. The token counts from the moment of the call. Errors are those of Do, but a *StaleError names the largest
 // writer's token.
 func (m *Memory) DoShared(ctx context.Context, resource string, token uint64, fn func() error) error {
 	return m.access(ctx, resource, token, true, fn)
@@ -23,8 +23,8 @@ func (c *cell) read(token uint64) {
 	c.token = max(c.token, token)
 }
 
-// enterRoom takes the cell's turn, unless other readers have it. The one element of room is held for as long as that
-// takes, so that the readers behind wait for the turn as well, each until its own ctx is done.
+// enterRoom takes the cell's turn, unless other readers have it. It holds the one element of room for as long as that
+// takes, so that readers behind it also wait for the turn, each until its own ctx is done.
 func (c *cell) enterRoom(ctx context.Context) error {
 	select {
 	case c.room <- struct{}{}:
@@ -41,8 +41,8 @@ func (c *cell) enterRoom(ctx context.Context) error {
 	return nil
 }
 
-// leaveRoom gives the turn back when the last reader goes. It does not wait for long: with a reader inside, nobody who
-// has the element of room waits for the turn.
+// leaveRoom gives the turn back when the last reader goes. It does not wait for long: while a reader is inside, whoever
+// has the element of room does not wait for the turn.
 func (c *cell) leaveRoom() {
 	c.room <- struct{}{}
 	if c.readers--; c.readers == 0 {

@@ -31,20 +31,21 @@ type Eval func(ctx context.Context, script string, keys, args []string) (any, er
 // Redis guards keys of a Redis or Valkey server or Cluster, one guard for each. It needs no more of the server than EVAL
 // and the commands it uses. It is safe for concurrent use.
 //
-// The guard of a key is a second key, named redlatch:{tag}:guard:key, in the same Cluster hash slot. It is as durable as
-// the server makes it. A failover or a restart that loses the last writes loses announcements as well, and what is
-// promised here starts anew then. An eviction policy named allkeys-… can remove guards: use noeviction, or a volatile-…
-// policy with Keep zero.
+// The guard of a key is a second key, named redlatch:{tag}:guard:key, in the same Cluster hash slot. It is as durable
+// as the server makes it. A failover or a restart that loses the last writes loses announcements as well; what this
+// package promises then starts anew. An eviction policy named allkeys-… can remove guards: use noeviction, or a
+// volatile-… policy with Keep zero.
 type Redis struct {
 	// Eval runs the scripts. Required.
 	Eval Eval
 
-	// Keep is how long a guard stays after the last access to its key. A guard that expired has forgotten, and an old
-	// holder would be let in; so with Keep set, a token is refused at a key without a guard if it is older than half of
-	// Keep by the server's clock. That takes tokens that are microseconds since 1970, as Redlatch's are, and clocks that
-	// agree within half of Keep; and a holder is refused that lets half of Keep pass before its first access, or Keep
-	// between two. A day is a good value where keys come and go. All who access a key must agree on it. At least a
-	// minute. Defaults to 0: guards stay for ever, one small key for each key guarded, until [Redis.Forget].
+	// Keep is how long a guard stays after the last access to its key. A guard that expired has forgotten, and would
+	// let an old holder in. So with Keep set, a key without a guard refuses a token that is older than half of Keep by
+	// the server's clock. That requires tokens that are microseconds since 1970, as Redlatch's are, and clocks that
+	// agree within half of Keep. A holder is then refused if it lets half of Keep pass before its first access, or Keep
+	// between two accesses. A day is a good value where keys come and go. All who access a key must agree on it. The
+	// minimum is a minute. Defaults to 0: guards stay for ever, one small key for each key guarded, until
+	// [Redis.Forget].
 	Keep time.Duration
 }
 
@@ -89,9 +90,9 @@ func (r Redis) Enter(ctx context.Context, key string, token uint64) error {
 	return err
 }
 
-// Open announces token at key and returns the way to read and write it. What is read after Open, also by other means, no
-// earlier holder can change any more; what was read before it, it can. It blocks for a round trip; ctx goes to Eval. A
-// refusal is a *StaleError ([ErrStale]); [ErrInvalid] is found in the error for an argument or field that cannot be right.
+// Open announces token at key and returns the way to read and write it. After Open no earlier holder can change what is
+// read, even by other means; before it, one could. It blocks for a round trip; ctx goes to Eval. A refusal is a
+// *StaleError ([ErrStale]). For an argument or field that cannot be right, errors.Is finds [ErrInvalid].
 func (r Redis) Open(ctx context.Context, key string, token uint64) (*Access, error) {
 	return (&Access{redis: r, key: key, token: token, enter: enterLua, guards: []string{guardKey(key)}}).open(ctx)
 }
@@ -126,7 +127,8 @@ func (a *Access) Get(ctx context.Context) (string, bool, error) {
 	return value, err == nil, err
 }
 
-// Set stores value at the key, for ttl, in milliseconds, or for ever if that is 0. An earlier TTL does not live on.
+// Set stores value at the key for ttl, which is counted in milliseconds, or for ever if ttl is 0. It replaces an
+// earlier TTL.
 func (a *Access) Set(ctx context.Context, value string, ttl time.Duration) error {
 	args := []string{value}
 	switch {
@@ -178,10 +180,10 @@ func (a *Access) Del(ctx context.Context) error {
 	return a.write(ctx, delLua)
 }
 
-// Run runs a Lua script of your own as the guarded step, for other types, several keys or a read and write in one. KEYS
-// and ARGV of script are keys and args; in a Cluster, keys must be in the slot of the Access's key. The reply is what
-// the script returns, nil for nothing; mind that Lua turns a number into an integer and loses the digits of a large one
-// in tostring. If the script fails half-way, the server keeps what it had written.
+// Run runs a Lua script of your own as the guarded step, for other types, several keys, or a read and a write in one.
+// KEYS and ARGV of script are keys and args; in a Cluster, keys must be in the slot of the Access's key. The reply is
+// what the script returns, nil for nothing. Note that Lua turns a number into an integer, and that its tostring loses
+// digits of a large one. If the script fails half-way, the server keeps what it had written.
 func (a *Access) Run(ctx context.Context, script string, keys, args []string) (any, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
@@ -189,7 +191,8 @@ func (a *Access) Run(ctx context.Context, script string, keys, args []string) (a
 	keep := strconv.FormatInt(a.redis.Keep.Milliseconds(), 10)
 	keys = append(slices.Clip(a.guards), keys...)
 	args = append([]string{strconv.FormatUint(a.token, 10), keep}, args...)
-	// The script's own function keeps its names apart from those of the one that compares, and its parameters hide the guard.
+	// The script is a function of its own: that keeps its names apart from those of the script that compares, and its
+	// parameters hide the guard.
 	script = a.enter + "local function body(KEYS, ARGV)\n" + script + "\nend\nreturn {'ok', body(keys, args)}\n"
 
 	reply, err := a.redis.Eval(ctx, script, keys, args)
@@ -263,7 +266,7 @@ func (r Redis) Forget(ctx context.Context, key string) error {
 	return nil
 }
 
-// text accepts both ways in which clients hand over a string.
+// text accepts both types in which clients return a string.
 func text(reply any) (string, error) {
 	switch s := reply.(type) {
 	case string:

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Tx is the part of a database/sql transaction that a guard needs: *sql.Tx, what embeds one, or a *sql.Conn on which
-// the caller has begun a transaction by hand. A connection pool such as *sql.DB is refused with [ErrInvalid]: there the
-// comparison would be committed before the write it is to protect.
+// Tx is the part of a database/sql transaction that a guard needs: *sql.Tx, a type that embeds one, or a *sql.Conn on
+// which the caller has begun a transaction by hand. A connection pool such as *sql.DB is refused with [ErrInvalid]:
+// there the comparison would be committed before the write that it must protect.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -21,7 +21,7 @@ type TxBeginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// checkTx refuses a pool, told by a method that only pools have, also when it is embedded in another type.
+// checkTx refuses a pool, which it recognises by a method that only pools have, even if it is embedded in another type.
 func checkTx(tx Tx) error {
 	if _, pool := tx.(interface{ SetMaxOpenConns(n int) }); pool || tx == nil {
 		return fmt.Errorf("%w: %T is no transaction: pass the transaction that also does the write, or use Do", ErrInvalid, tx)
@@ -41,7 +41,7 @@ func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn fun
 	if err != nil {
 		return err
 	}
-	// Without effect once committed; ends the transaction when fn fails, panics or calls runtime.Goexit.
+	// This does nothing after a commit; it ends the transaction when fn fails, panics or calls runtime.Goexit.
 	defer tx.Rollback()
 	if err := fn(tx); err != nil {
 		return err
@@ -53,9 +53,9 @@ func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn fun
 }
 
 // enterTx begins a transaction and enters. Above READ COMMITTED, PostgreSQL takes the snapshot before it waits for the
-// guard row, and answers a wait that ended in somebody's commit with a serialization failure. Nothing of the caller's
-// has run by then, so a new transaction with a new snapshot is the whole cure. Each turn of the loop takes another
-// transaction's commit, or ctx's end, to need a further one.
+// guard row, and answers a wait that ended in another's commit with a serialization failure. Nothing of the caller's
+// has run by then, so a new transaction with a new snapshot is the whole cure. Each further turn of the loop takes
+// another transaction's commit; the loop also ends with ctx.
 func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func(*sql.Tx) error) (*sql.Tx, error) {
 	for {
 		tx, err := db.BeginTx(ctx, opts)
@@ -85,8 +85,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// checkIdentifier refuses what could not be a table or column name: plain or double-quoted parts joined by dots. Names
-// are put into statements as they are, so this is also what keeps anything else out of them.
+// checkIdentifier refuses a text that cannot be a table or column name: plain or double-quoted parts joined by dots.
+// Names are put into statements as they are, so this also keeps anything else out of the statements.
 func checkIdentifier(setting, name string) error {
 	rest := name
 	for {
@@ -104,7 +104,7 @@ func checkIdentifier(setting, name string) error {
 	}
 }
 
-// identifierPart returns the length of the identifier s starts with, 0 if none.
+// identifierPart returns the length of the identifier that s starts with, 0 if there is none.
 func identifierPart(s string) int {
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {
 		end := strings.IndexAny(quoted, "\"\x00")

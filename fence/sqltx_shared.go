@@ -7,17 +7,18 @@ import (
 	"fmt"
 )
 
-// What readers need in SQL are two columns beside the token's, which is the largest of all and which Enter alone knows:
-// writer, the largest writer's token, and reader, the largest of all as a reader left it. Writer counts only as long as
-// reader is the token: an Enter, of any version, raises the token and so makes it void.
+// For readers, SQL needs two columns beside the token's, which has the largest token of all and is the only one that
+// Enter knows: writer, the largest writer's token, and reader, the largest token of all as a reader left it. Writer
+// counts only while reader equals the token: an Enter, of any version, raises the token and so makes writer void.
 
-// written is the expression for the largest writer's token in a row, 0 if none. Of is the row's name with a dot, or empty.
+// written returns the expression for the largest writer's token in a row, 0 if none. of is the row's name with a dot,
+// or empty.
 func written(of, token, writer, reader string) string {
 	// rule: resource-refuses-reader
 	return fmt.Sprintf("CASE WHEN %[1]s%[4]s = %[1]s%[2]s THEN %[1]s%[3]s ELSE COALESCE(%[1]s%[2]s, 0) END", of, token, writer, reader)
 }
 
-// sharedEnter is Statements.EnterShared. All its expressions read the row as it was.
+// sharedEnter returns Statements.EnterShared. All its expressions read the row as it was.
 func sharedEnter(name string) string {
 	const largest = "CASE WHEN guard.token > excluded.token THEN guard.token ELSE excluded.token END"
 	writer := written("guard.", "token", "writer", "reader")
@@ -26,9 +27,9 @@ func sharedEnter(name string) string {
 		" WHERE " + writer + " <= excluded.token"
 }
 
-// AddShared adds the columns that EnterShared needs to a guard table that was made by a version without it; one that
-// Create makes has them. Several processes may do so at once, and clients of that version may go on using the table.
-// It is a change of the table's definition, for which PostgreSQL waits until no transaction uses the table.
+// AddShared adds the columns that EnterShared needs to a guard table that was made by a version without it; a table
+// that Create makes has them. Several processes may do so at once, and clients of that version may go on using the
+// table. It changes the table's definition: PostgreSQL waits for that until no transaction uses the table.
 func (t Table) AddShared(ctx context.Context, db *sql.DB) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -45,17 +46,17 @@ func (t Table) AddShared(ctx context.Context, db *sql.DB) error {
 		_, err := db.ExecContext(ctx, add)
 		errs = append(errs, err)
 	}
-	// Of two at once, one fails although the columns are there.
+	// If two processes do this at once, one fails although the columns are there.
 	if _, err := largestBy(ctx, db, stmts.Written, ""); err != nil {
 		return fmt.Errorf("fence: adding the readers' columns to the guard table: %w", errors.Join(append(errs, err)...))
 	}
 	return nil
 }
 
-// EnterShared announces a reader's token at resource as part of tx, see [SharedStore]; all else is as for [Table.Enter].
-// It too holds the guard row until tx ends, so that readers' transactions on one resource run one after the other. Where
-// they are to overlap, announce the token by the EnterShared of [Table.Store], and read in a transaction that begins
-// after it: what is read there no earlier writer can change any more, and a later one may have.
+// EnterShared announces a reader's token at resource as part of tx, see [SharedStore]; all else is as for
+// [Table.Enter]. It, too, holds the guard row until tx ends, so readers' transactions on one resource run one after the
+// other. To let them overlap, announce the token by the EnterShared of [Table.Store], and read in a transaction that
+// begins after it: no earlier writer can change what is read there any more, but a later one may have.
 func (t Table) EnterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
 	if err := checkTx(tx); err != nil {
 		return err
@@ -78,9 +79,10 @@ func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token ui
 	return explainColumn(err, "Table.AddShared adds them to a table of an earlier version")
 }
 
-// EnterShared announces a reader's token at the row with the given key as part of tx, see [SharedStore], and locks the row
-// until tx ends, as [Table.EnterShared] does; all else is as for [Column.Enter]. It needs two columns more:
+// EnterShared announces a reader's token at the row with the given key as part of tx, see [SharedStore], and locks the
+// row until tx ends, as [Table.EnterShared] does; all else is as for [Column.Enter]. It needs two more columns:
 //
+//	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
 //	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
 //	ALTER TABLE account ADD COLUMN fencing_reader BIGINT
 func (c Column) EnterShared(ctx context.Context, tx Tx, key any, token uint64) error {
@@ -110,7 +112,7 @@ func (c Column) enterShared(ctx context.Context, tx Tx, key any, token uint64) e
 	return explainColumn(err, "add them to the table, both BIGINT, or name them in Column.Writer and Column.Reader")
 }
 
-// explainColumn says what to do where the database, PostgreSQL by SQLSTATE 42703, knows no such column.
+// explainColumn adds what to do if the database knows no such column, which PostgreSQL says by SQLSTATE 42703.
 func explainColumn(err error, remedy string) error {
 	if sqlState(err) == "42703" {
 		return fmt.Errorf("%w (readers need two columns more: %s)", err, remedy)

@@ -16,20 +16,21 @@ import (
 //
 // At READ COMMITTED, the server's default, Enter waits for the row and then compares with what was committed last;
 // every statement after it sees all that earlier holders committed. What the transaction read before Enter may be old:
-// enter first. At REPEATABLE READ and SERIALIZABLE the snapshot is taken by the transaction's first statement. If another
+// enter first. At REPEATABLE READ and SERIALIZABLE the transaction's first statement takes the snapshot. If another
 // transaction has entered the same resource and committed since then, Enter fails with SQLSTATE 40001, so an Enter that
-// succeeds says that the snapshot is up to date. Do begins again by itself then; who calls Enter repeats the transaction.
-// SERIALIZABLE can fail like that at any later statement and at commit, which Do passes on.
+// succeeds says that the snapshot is up to date. Do then begins again by itself; a caller of Enter must repeat the
+// transaction. SERIALIZABLE can fail like that at any later statement and at commit; Do returns that error.
 //
-// A transaction that enters several resources enters them in one order everywhere, sorted say, or PostgreSQL ends one
-// of two that wait for each other (SQLSTATE 40P01).
+// Transactions that enter several resources must enter them in one order everywhere, such as sorted. Otherwise
+// PostgreSQL ends one of two that wait for each other (SQLSTATE 40P01).
 //
 // # SQLite
 //
 // SQLite has one writer at a time, and Enter makes the transaction that writer. Set a busy timeout, or Enter fails with
-// SQLITE_BUSY where it should wait. Entered first, a deferred BEGIN (the usual default of drivers) is as good as BEGIN
-// IMMEDIATE. After a SELECT it is not: in WAL mode, a transaction that has read and finds that another has written since
-// then fails at once with SQLITE_BUSY, whatever the timeout, and must be repeated. It is never let through wrongly.
+// SQLITE_BUSY where it should wait. If the transaction enters first, a deferred BEGIN (the usual default of drivers) is
+// as good as BEGIN IMMEDIATE. After a SELECT it is not: in WAL mode, a transaction that has read and finds that another
+// has written since then fails at once with SQLITE_BUSY, whatever the timeout, and must be repeated. It is never let
+// through wrongly.
 type Table struct {
 	// Name is the guard table, with its schema if you like. It goes into statements as it is. Defaults to "redlatch_fence".
 	Name string
@@ -61,7 +62,7 @@ func (t Table) Statements() (Statements, error) {
 	return Statements{
 		Create: "CREATE TABLE IF NOT EXISTS " + name + " (resource TEXT NOT NULL PRIMARY KEY, " +
 			"token BIGINT NOT NULL CHECK (token > 0 AND token < 9007199254740992), writer BIGINT, reader BIGINT)",
-		// The row is locked, and its newest version compared, whether or not the condition lets the update through.
+		// The row is locked and its newest version is compared, whether or not the condition lets the update through.
 		Enter: "INSERT INTO " + name + " AS guard (resource, token) VALUES ($1, $2) " +
 			"ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE guard.token <= excluded.token",
 		Largest: "SELECT token FROM " + name + " WHERE resource = $1",
@@ -86,8 +87,8 @@ func (t Table) Create(ctx context.Context, db *sql.DB) error {
 	if err == nil {
 		return nil
 	}
-	// In PostgreSQL, IF NOT EXISTS looks before it creates: of two at once, one fails on a catalog's unique index although
-	// the table is there. A user who may use the table but not create tables ends up here as well.
+	// In PostgreSQL, IF NOT EXISTS looks before it creates: if two do this at once, one fails on a catalog's unique
+	// index although the table is there. A user who may use the table but not create tables ends up here as well.
 	var token int64
 	if probe := db.QueryRowContext(ctx, stmts.Largest, "").Scan(&token); probe == nil || errors.Is(probe, sql.ErrNoRows) {
 		return nil
@@ -96,12 +97,12 @@ func (t Table) Create(ctx context.Context, db *sql.DB) error {
 }
 
 // Enter announces token at resource as part of tx and holds resource's guard row until tx ends. Call it before tx reads
-// or writes anything that resource stands for. It counts when tx commits: after a rollback the token has not been
-// announced, and nothing read in tx may be built on.
+// or writes anything that resource stands for. The announcement counts when tx commits: after a rollback the token has
+// not been announced, and nothing read in tx may be built on.
 //
 // Enter blocks while another transaction that has entered resource is open, until ctx is done or the database gives up.
-// A refusal is a *StaleError ([ErrStale]); tx is then to be rolled back, and until it is, others wait for the row.
-// [ErrInvalid] is found in the error for an argument that cannot be right. Any other error is the database's, wrapped.
+// A refusal is a *StaleError ([ErrStale]); then roll tx back: until that, others wait for the row. For an argument that
+// cannot be right, errors.Is finds [ErrInvalid]. Any other error is the database's, wrapped.
 func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) error {
 	if err := checkTx(tx); err != nil {
 		return err
@@ -111,10 +112,10 @@ func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) 
 
 // Do begins a transaction, enters resource, runs fn and commits. It is all that most callers need.
 //
-// If Enter fails, fn does not run. If fn fails, the transaction is rolled back, the announcement with it, and fn's error
-// returned as it is: throw away what fn read. If the commit fails with a lost connection, whether it took place is
-// not known. When ctx is done the transaction is rolled back, so that with the lock's own context nothing is committed
-// that begins to commit after the lock was found lost.
+// If Enter fails, fn does not run. If fn fails, the transaction is rolled back, with the announcement, and fn's error
+// is returned as it is: throw away what fn read. If the commit fails with a lost connection, it is not known whether it
+// took place. When ctx is done the transaction is rolled back. So with the lock's own context, no commit begins after
+// the lock was found lost.
 func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return t.enter(ctx, tx, resource, token) }
 	return inTx(ctx, db, t.TxOptions, enter, fn)
@@ -148,8 +149,8 @@ func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
 	return nil
 }
 
-// Store returns a [SharedStore] that announces tokens in transactions of their own. It is for [HTTP] and [Admit], and for a
-// holder that announces itself before it reads elsewhere; a write needs Enter in its own transaction.
+// Store returns a [SharedStore] that announces tokens in transactions of their own. It is for [HTTP] and [Admit], and
+// for a holder that announces itself before it reads elsewhere; a write needs Enter in its own transaction.
 func (t Table) Store(db *sql.DB) SharedStore { return tableStore{t, db} }
 
 type tableStore struct {
@@ -187,7 +188,8 @@ func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) 
 	return announce(ctx, tx, stmts.Enter, stmts.Largest, resource, token)
 }
 
-// announce runs the statement that enters, and if that takes no token, the one that tells which token is in its way.
+// announce runs the statement that enters. If that takes no token, it runs the one that tells which token is in the
+// way.
 func announce(ctx context.Context, tx Tx, enter, query, resource string, token uint64) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -195,7 +197,8 @@ func announce(ctx context.Context, tx Tx, enter, query, resource string, token u
 	if err := check(resource, token); err != nil {
 		return err
 	}
-	// The second turn is for a row that was deleted between the two statements of the first, outside a transaction.
+	// The second turn is for a row that was deleted between the two statements of the first turn, outside a
+	// transaction.
 	for range 2 {
 		result, err := tx.ExecContext(ctx, enter, resource, int64(token))
 		if err != nil {
@@ -220,7 +223,7 @@ func announce(ctx context.Context, tx Tx, enter, query, resource string, token u
 	return fmt.Errorf("fence: entering %q: the database took no token and names no larger one: look for triggers, rules or row security on the guard table", resource)
 }
 
-// largestBy asks for a token by query, 0 if there is none.
+// largestBy reads a token by query, 0 if there is none.
 func largestBy(ctx context.Context, tx Tx, query, resource string) (uint64, error) {
 	var token int64
 	switch err := tx.QueryRowContext(ctx, query, resource).Scan(&token); {

@@ -11,8 +11,8 @@ import (
 const MaxToken uint64 = 1<<53 - 1
 
 var (
-	// ErrStale is found by errors.Is in every error that says a later holder's token has been seen.
-	// The access did not take place, and no repetition with the same token ever will: the lock is lost.
+	// ErrStale is found by errors.Is in every error that says that a later holder's token has been seen. The access did
+	// not take place, and no repetition with the same token ever will: the lock is lost.
 	ErrStale = errors.New("fence: stale token")
 
 	// ErrInvalid is found by errors.Is in every error about an argument or a setting that cannot be right, such as
@@ -20,7 +20,7 @@ var (
 	ErrInvalid = errors.New("fence: invalid argument")
 )
 
-// StaleError says which token was refused and why. errors.Is(err, ErrStale) finds it, errors.AsType reads it.
+// StaleError says which token was refused and why. errors.Is finds ErrStale in it; errors.AsType reads it.
 type StaleError struct {
 	Resource string // what was to be accessed
 	Token    uint64 // the token that was refused
@@ -44,8 +44,8 @@ type Store interface {
 	Enter(ctx context.Context, resource string, token uint64) error
 }
 
-// A SharedStore is a [Store] that tells readers from writers, as a read-write lock does. [Memory] and [Redis] are
-// SharedStores, and so is what [Table.Store] returns.
+// A SharedStore is a [Store] that distinguishes readers from writers, as a read-write lock does. [Memory] and [Redis]
+// are SharedStores, and so is what [Table.Store] returns.
 type SharedStore interface {
 	Store
 
@@ -69,7 +69,7 @@ func ParseToken(s string) (uint64, error) {
 	return n, checkToken(n)
 }
 
-// checkToken refuses what no lock hands out.
+// checkToken refuses a number that no lock hands out.
 func checkToken(token uint64) error {
 	switch {
 	case token == 0:

@@ -26,9 +26,9 @@ func SetSharedHeader(h http.Header, token uint64) {
 	h.Set(DefaultHeader+sharedSuffix, "true")
 }
 
-// Transport sends each request with the token that [WithToken] or [WithSharedToken] put into its context. A request without one is refused
-// with [ErrInvalid] and not sent, so that a client meant for guarded resources cannot reach them unguarded by oversight.
-// It is safe for concurrent use.
+// Transport sends each request with the token that [WithToken] or [WithSharedToken] put into its context. A request
+// without a token is refused with [ErrInvalid] and not sent, so that a client meant for guarded resources cannot reach
+// them unguarded by oversight. It is safe for concurrent use.
 type Transport struct {
 	// Base sends the request. Defaults to http.DefaultTransport.
 	Base http.RoundTripper
@@ -45,7 +45,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("%w: no fencing token in the request's context: put it there with fence.WithToken", ErrInvalid)
 	}
 	if err != nil {
-		// RoundTrip owes the caller a closed body whatever happens.
+		// RoundTrip must close the body whatever happens.
 		if r.Body != nil {
 			r.Body.Close()
 		}
@@ -82,7 +82,7 @@ func FromResponse(resp *http.Response) error {
 	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != problemContentType {
 		return nil
 	}
-	// Our refusals are far below the bound; a longer body is somebody else's and is put together again.
+	// Our refusals are far below the bound; a longer body is somebody else's, and is put together again.
 	const bound = 64 << 10
 	head, readErr := io.ReadAll(io.LimitReader(resp.Body, bound))
 	rest := io.Reader(resp.Body)

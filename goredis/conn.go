@@ -11,8 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// once is a command that go-redis must not send again after it may have been
-// executed.
+// once is a command that go-redis must not send again, because it may have been executed.
 type once struct{ *redis.Cmd }
 
 // rule: at-most-once
@@ -47,8 +46,8 @@ func newBatchConn(client pipeliner) *batchConn {
 	return &batchConn{Ordered: newConn(client), client: client}
 }
 
-// Batch implements driver.Batcher. Its caller has a time limit of its own, and
-// sends one batch at a time.
+// Batch implements driver.Batcher. Its caller has a time limit of its own, and sends one batch at a
+// time.
 func (c *batchConn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
 	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
 	done := make(chan struct{})
@@ -86,7 +85,7 @@ func isReply(err error) bool {
 	return ok
 }
 
-// answer puts what go-redis returned into the driver's words.
+// answer converts what go-redis returned to a Reply.
 func answer(cmd once, err error) (driver.Reply, error) {
 	switch {
 	case err == nil:
@@ -101,8 +100,8 @@ func answer(cmd once, err error) (driver.Reply, error) {
 	return driver.Reply{}, err
 }
 
-// unsent reports whether err came before the command could leave: there was no
-// connection for it.
+// unsent reports whether err came before the command could leave, because there was no connection
+// for it.
 func unsent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial" || errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)

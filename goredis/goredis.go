@@ -8,33 +8,32 @@
 //
 // # What is weaker
 //
-// [redlatch.Open] keeps one connection to each server, on which commands cannot
-// overtake each other. A go-redis client has a pool of them, so:
+// [redlatch.Open] keeps one connection to each server, on which commands cannot overtake each
+// other. A go-redis client has a pool of connections, so:
 //
-//   - A command waits until the one before it on the same lock is answered or
-//     given up by the client (Options.ReadTimeout). If the server hangs for
-//     longer than that, a try that was given up may still be executed after its
-//     own removal, when the server goes on. It is then in the way of others for a
-//     TTL. It is nobody's lock.
-//   - Nobody is told of a connection that broke. A restart, a failover or another
-//     server behind the address shows when the next step there is refused, which asks
-//     for the server that was admitted.
+//   - A command waits until the command before it on the same lock is answered or given up by
+//     the client (Options.ReadTimeout). If the server hangs for longer than that, a try that
+//     was given up may still be executed after its own removal, when the server goes on. Its
+//     key is then in the way of others for a TTL. It is nobody's lock.
+//   - Nobody is told of a connection that broke. A restart, a failover or another server behind
+//     the address shows when the next step there is refused, because each step asks for the
+//     server that was admitted.
 //   - Wake-ups come by one more connection to each server, which is made when somebody first
-//     waits. While it is being made, or broken, who is first in the queue looks every 30 ms, and
-//     so it does where the client has no Subscribe, as a [Processor] may have none; where the
-//     user may not SUBSCRIBE or PUBSUB NUMSUB; and always in a Cluster. If the connection hangs, or
-//     leads to another server than the commands, it takes 6 s to see that, in which one who waits
-//     looks every 1.5 s.
-//   - Nobody is told when another library releases the lock: who is first looks every 30 ms.
-//   - Every command takes a connection of the pool while it is under way: with
-//     many callers, make the pool large (Options.PoolSize), as those who find none
-//     wait.
+//     waits. While it is being made, or is broken, the first in the queue looks every 30 ms. It
+//     also does so where the client has no Subscribe, as a [Processor] may have none; where the
+//     user may not SUBSCRIBE or PUBSUB NUMSUB; and always in a Cluster. If the connection
+//     hangs, or leads to another server than the commands, it takes 6 s to see that; until then
+//     a waiter looks every 1.5 s.
+//   - Nobody is told when another library releases the lock: the first in the queue looks every
+//     30 ms.
+//   - Every command takes a connection of the pool while it is under way. With many callers,
+//     make the pool large (Options.PoolSize): callers that find no connection wait.
 //   - Each of many callers has a command of its own for each step.
-//   - What a broken server sends is go-redis's to judge; [redlatch.Open] checks each
-//     reply before it is believed.
-//   - If a Cluster's master dies for good, its slots' locks cannot be had until go-redis
-//     asks who has them now: ClusterOptions.ClusterStateReloadInterval, which is 60 s
-//     where it is not set.
+//   - What a broken server sends is for go-redis to judge; [redlatch.Open] checks each reply
+//     before it is believed.
+//   - If a Cluster's master dies for good, the locks of its slots cannot be had until go-redis
+//     asks who has those slots now: after ClusterOptions.ClusterStateReloadInterval, which is
+//     60 s where it is not set.
 //   - A Cluster's replicas cannot be waited for: Config.Replicas is refused with a
 //     *redis.ClusterClient.
 //
@@ -61,8 +60,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// Processor is what is asked of a client. *redis.Client has it, which
-// redis.NewFailoverClient returns too, and *redis.ClusterClient.
+// Processor is what this package needs of a client. *redis.Client has it, which
+// redis.NewFailoverClient also returns, and so has *redis.ClusterClient.
 type Processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -73,18 +72,18 @@ type pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Open is [redlatch.Open] over clients, each of which leads to one node: a
-// server, a master that Sentinels watch, or a whole Cluster. They are used as
-// they are, and not closed by Client.Close, which waits for what is under way on
-// them: their ReadTimeout at most, and their DialTimeout where a connection is being made.
+// Open is [redlatch.Open] over clients, each of which leads to one node: a server, a master that
+// Sentinels watch, or a whole Cluster. The clients are used as they are. Client.Close does not
+// close them, but waits for what is under way on them: their ReadTimeout at most, and their
+// DialTimeout where a connection is being made.
 //
-// Config.Nodes then has a name for each client in place of a URL, by which all
-// clients of a deployment must call the node. It may be left out for a client of
-// one server, whose address it then is. Config.TLS is not used.
+// Config.Nodes then has a name for each client in place of a URL; all clients of a deployment must
+// call the node by that name. It may be left out for a client of one server, whose name is then its
+// address. Config.TLS is not used.
 //
-// Where Sentinels watch the master, it is go-redis that asks them, and believes the first that
-// answers; redlatch.Open believes a majority of them. With the quarantine on such a client
-// is refused, unless [AnySentinel] accepts that.
+// Where Sentinels watch the master, go-redis asks them, and believes the first that answers;
+// redlatch.Open believes a majority of them. So with the quarantine on such a client is refused,
+// unless [AnySentinel] accepts that.
 //
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
 // the clients and the Config do not fit.
@@ -100,11 +99,11 @@ func Open(config redlatch.Config, clients ...Processor) (*redlatch.Client, error
 	return client.(*redlatch.Client), nil
 }
 
-// AnySentinel accepts what Open refuses of a client that redis.NewFailoverClient returned, with
-// the quarantine on: it believes the first Sentinel that answers, and not a majority of
-// them. A holder that is cut off with the former master and one Sentinel goes on with that
-// master, while the others promote a replica, and a lock has two holders for as long as that
-// lasts. Other clients are returned as they are.
+// AnySentinel accepts what Open refuses, with the quarantine on, in a client that
+// redis.NewFailoverClient returned: it believes the first Sentinel that answers, and not a majority
+// of them. A holder that is cut off together with the former master and one Sentinel then goes on
+// with that master, while the other Sentinels promote a replica, and a lock has two holders for as
+// long as that lasts. Other clients are returned as they are.
 func AnySentinel(client *redis.Client) Processor {
 	if client == nil || client.Options().Addr != failoverAddr {
 		return client
@@ -153,14 +152,13 @@ func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, erro
 	return nodes, nil
 }
 
-// same reports whether two clients are one. Those of some types cannot be
-// compared.
+// same reports whether two clients are the same one. Clients of some types cannot be compared.
 func same(a, b Processor) bool {
 	a, b = plain(a), plain(b)
 	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
-// plain is the client without what AnySentinel says of it.
+// plain returns the client that AnySentinel has wrapped, or client itself.
 func plain(client Processor) Processor {
 	if accepted, ok := client.(anySentinel); ok {
 		return accepted.Client
@@ -188,7 +186,7 @@ func attachment(client Processor) (hook.Node, error) {
 			name += "/" + strconv.Itoa(o.DB)
 		}
 		if _, _, err := net.SplitHostPort(o.Addr); err != nil {
-			name = "" // that of a failover client is the same for all
+			name = "" // it is the same for all failover clients
 		}
 		return hook.Node{Name: name, Dial: func() driver.Conn { return newListenConn(c) }}, nil
 	case subscriber:

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// lookEvery is how often a subscription is looked after: whether its connection answers, and
-	// whether it is still at the server that commands go to.
+	// lookEvery is how often a subscription is checked: whether its connection answers, and whether
+	// it is still at the server that commands go to.
 	lookEvery = 3 * time.Second
-	// subscribeAgain is how long after the end of a subscription the next is made, so that one
-	// that cannot last does not cost a connection for each step.
+	// subscribeAgain is how long after the end of a subscription the next is made, so that one that
+	// cannot last does not cost a connection for each step.
 	subscribeAgain = 100 * time.Millisecond
 )
 
-// subscriber is a pipeliner whose server can speak first.
+// subscriber is a pipeliner whose server can send messages unasked.
 type subscriber interface {
 	pipeliner
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// listenConn is a connection whose client can subscribe, which it does by a connection beside
-// its pool's.
+// listenConn is a connection whose client can subscribe. It does so by a connection besides those
+// of the pool.
 type listenConn struct {
 	*batchConn
 	client subscriber
@@ -71,8 +71,8 @@ func (c *listenConn) Close() {
 	c.listening.Wait()
 }
 
-// Subscribe implements driver.Listener. go-redis would make a subscription that broke anew by
-// itself, and say nothing of what was missed meanwhile: here it ends.
+// Subscribe implements driver.Listener. If a subscription breaks, go-redis would make a new one by
+// itself, and would not tell what was missed meanwhile: here the subscription ends.
 func (c *listenConn) Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error {
 	if err := c.enter(); err != nil {
 		return driver.NotSent(err)
@@ -80,7 +80,7 @@ func (c *listenConn) Subscribe(ctx context.Context, channel string, ready func()
 	defer c.listening.Done()
 	listening, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(c.life, func() { cancel(errClosed) })()
-	s := &subscription{conn: c, channel: channel, pubsub: c.client.Subscribe(listening)} // to nothing yet
+	s := &subscription{conn: c, channel: channel, pubsub: c.client.Subscribe(listening)} // no channel yet
 	var background sync.WaitGroup
 	background.Go(func() { s.lookAfter(listening, cancel) })
 	err := s.listen(listening, ready, heard)
@@ -97,7 +97,7 @@ func (c *listenConn) Subscribe(ctx context.Context, channel string, ready func()
 	return err
 }
 
-// enter counts a call of Subscribe, unless none is wanted.
+// enter counts a call of Subscribe, unless none may begin now.
 func (c *listenConn) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,8 @@ func (c *listenConn) enter() error {
 	return nil
 }
 
-// EvalSHAWatching implements driver.Listener: nobody tells a pool of keys that have changed.
+// EvalSHAWatching implements driver.Listener. It never watches: no server tells a pool of changed
+// keys.
 func (c *listenConn) EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (reply driver.Reply, watched bool, err error) {
 	reply, err = c.EvalSHA(ctx, sha, keys, args)
 	return reply, false, err
@@ -134,11 +135,11 @@ type subscription struct {
 	received atomic.Uint64
 }
 
-// listen subscribes and hands on what is received until the subscription ends. The error is a
-// *driver.ServerError only where the server does not let the user listen.
+// listen subscribes and passes on what is received until the subscription ends. The error is a
+// *driver.ServerError only if the server does not let the user listen.
 func (s *subscription) listen(ctx context.Context, ready func(), heard func(message string)) error {
 	if err := s.pubsub.Subscribe(ctx, s.channel); err != nil {
-		return fmt.Errorf("to connect for a subscription: %v", err) // a reply is not to SUBSCRIBE
+		return fmt.Errorf("to connect for a subscription: %v", err) // a reply here does not answer SUBSCRIBE
 	}
 	for stands := false; ; {
 		received, err := s.pubsub.Receive(ctx)
@@ -162,7 +163,7 @@ func (s *subscription) listen(ctx context.Context, ready func(), heard func(mess
 	}
 }
 
-// refusal returns err as a reply only where it will be the same next time.
+// refusal returns err as a server's reply only if the server will reply the same next time.
 func refusal(err error) error {
 	if isReply(err) {
 		err = &driver.ServerError{Text: err.Error()}
@@ -173,7 +174,8 @@ func refusal(err error) error {
 	return err
 }
 
-// lookAfter closes the subscription when ctx is done, and ends ctx when it is of no use any more.
+// lookAfter closes the subscription when ctx is done, and ends ctx when the subscription is of no
+// use any more.
 func (s *subscription) lookAfter(ctx context.Context, end context.CancelCauseFunc) {
 	defer s.pubsub.Close()
 	tick := time.NewTicker(lookEvery)
@@ -191,7 +193,7 @@ func (s *subscription) lookAfter(ctx context.Context, end context.CancelCauseFun
 		}
 		if err == nil {
 			if err = s.atCommands(ctx); !errors.Is(err, errElsewhere) {
-				err = nil // it is not known
+				err = nil // not known
 			}
 		}
 		if err != nil {
@@ -202,8 +204,8 @@ func (s *subscription) lookAfter(ctx context.Context, end context.CancelCauseFun
 	}
 }
 
-// atCommands asks, the way that commands go, whether the server has the subscription: an
-// address, or the Sentinels, may lead to another server now than when it was made.
+// atCommands asks the server that commands go to whether it has the subscription: an address, or
+// the Sentinels, may now lead to another server than when the subscription was made.
 func (s *subscription) atCommands(ctx context.Context) error {
 	reply, err := s.conn.Do(ctx, "PUBSUB", "NUMSUB", s.channel)
 	if err == nil && (len(reply.Array) != 2 || reply.Array[1].Int < 1) {

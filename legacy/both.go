@@ -15,18 +15,16 @@ type Pair struct {
 	new *redlatch.Lock
 }
 
-// Both acquires the lock name both ways, and waits until it holds it or ctx is
-// done: the new one first, which everybody who moves waits for in turn, then
-// the old one. All who use it take them in this order, and all others take one
-// only, so that none waits for another in a circle.
+// Both acquires the lock name both ways, and waits until it holds both locks or ctx is done. It
+// takes the new lock first, for which all programs that are moving wait in turn, and then the old
+// one. All who use Both take the two in this order, and all others take only one, so no circle of
+// waiting can form.
 //
-// The names are the same and the keys must not be: give one of the two a
-// KeyTemplate where both are on one server, which the defaults are. The new lock
-// is renewed in the background; the old one is not, so that the pair lasts for
-// the old one's Timeout unless it is extended.
+// The names are the same but the keys must not be: if both locks are on one server, one of the two
+// needs a KeyTemplate, as the old lock has by default. The new lock is renewed in the background.
+// The old one is not, so the pair lasts for the old lock's Timeout unless it is extended.
 //
-// Errors are those of redlatch.Client.Lock and Locker.Lock. After any of them
-// neither is held.
+// Errors are those of redlatch.Client.Lock and Locker.Lock. After an error neither lock is held.
 func Both(ctx context.Context, old *Locker, client *redlatch.Client, name string, options ...redlatch.Option) (*Pair, error) {
 	switch {
 	case ctx == nil:
@@ -44,7 +42,7 @@ func Both(ctx context.Context, old *Locker, client *redlatch.Client, name string
 			lock.Unlock(ctx)
 		}
 	}()
-	// The wait for the old one ends when the new one is lost.
+	// The wait for the old lock ends when the new one is lost.
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })()
@@ -59,18 +57,18 @@ func Both(ctx context.Context, old *Locker, client *redlatch.Client, name string
 	return &Pair{old: before, new: lock}, nil
 }
 
-// Old and New return the two locks.
+// Old returns the old lock.
 func (p *Pair) Old() *Lock { return p.old }
 
 // New returns the lock of redlatch, which has the fencing token.
 func (p *Pair) New() *redlatch.Lock { return p.new }
 
-// Context returns a context that is done when one of the two is lost or
-// released; context.Cause tells which.
+// Context returns a context that is done when one of the two locks is lost or released;
+// context.Cause tells which.
 func (p *Pair) Context() context.Context { return p.old.Context() }
 
-// Err returns nil while both are held, else an error that wraps
-// redlatch.ErrLost or redlatch.ErrReleased. It asks the clocks, not the servers.
+// Err returns nil while both locks are held, else an error that wraps redlatch.ErrLost or
+// redlatch.ErrReleased. It asks the clocks, not the servers.
 func (p *Pair) Err() error {
 	if err := p.new.Err(); err != nil {
 		return err
@@ -78,7 +76,7 @@ func (p *Pair) Err() error {
 	return p.old.Err()
 }
 
-// Extend is that of the old lock, and fails when the new one was lost.
+// Extend is Lock.Extend of the old lock. It fails when the new lock was lost.
 func (p *Pair) Extend(ctx context.Context) error {
 	if err := p.new.Err(); err != nil {
 		return err
@@ -86,7 +84,7 @@ func (p *Pair) Extend(ctx context.Context) error {
 	return p.old.Extend(ctx)
 }
 
-// Unlock releases both, in reverse order, whatever becomes of the first. Its
+// Unlock releases both locks, the old one first, and the new one whatever became of the old. Its
 // error joins theirs.
 func (p *Pair) Unlock(ctx context.Context) error {
 	return errors.Join(p.old.Unlock(ctx), p.new.Unlock(ctx))

@@ -6,21 +6,19 @@
 //
 // # Why it is discouraged
 //
-// The time at which a lock ends is in its value, by the clock of the client that
-// wrote it, and is compared with the clock of the client that reads it. All
-// clocks must be synchronised to well below a second; a client whose clock is
-// ahead takes locks that are held.
+// The time at which a lock ends is in its value. It is by the clock of the client that wrote the
+// value, and is compared with the clock of the client that reads it. All clocks must be
+// synchronised to well below a second; a client whose clock is ahead takes locks that are held.
 //
-// Whoever tries to take over an expired lock overwrites the value, also when it
-// loses. A lock whose holder asked for a minute may then end after the loser's
-// five seconds: all lockers must use one timeout. And the holder can no longer
-// tell its own value from another's, so that a release cannot be conditional: it
-// is a plain DEL, sent only while the lock has not expired. One that is delayed
-// on its way until the lock has expired and passed to another takes it from that
-// one.
+// Whoever tries to take over an expired lock overwrites the value, even when it loses. A lock whose
+// holder asked for a minute may then end after the loser's five seconds, so all lockers must use
+// one timeout. And the holder can no longer tell its own value from another's, so a release cannot
+// be conditional: it is a plain DEL, sent only while the lock has not expired. A DEL that is
+// delayed on its way until the lock has expired and passed to another holder takes the lock from
+// that holder.
 //
-// Keys have no expiry, and are left behind by every client that crashed. There
-// is one server, no fencing token, and waiting is polling.
+// Keys have no expiry, and every client that crashes leaves them behind. There is one server, no
+// fencing token, and waiting is polling.
 //
 // # Moving off it
 //

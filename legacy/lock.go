@@ -18,19 +18,19 @@ type Lock struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// turn holds one token: who has it may extend or release.
+	// turn has room for one token. The goroutine that has put it there may extend or release.
 	turn chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	validity
-	// state is nil while held, else it wraps redlatch.ErrLost or ErrReleased. It
-	// is set once.
+	// state is nil while the lock is held; then it wraps redlatch.ErrLost or redlatch.ErrReleased.
+	// It is set once.
 	state error
 	timer *time.Timer
 }
 
-// newLock is the lock whose value was written. It is lost already when the
-// answer took too long.
+// newLock returns the lock whose value was written. If the answer took too long, the lock is lost
+// already, and newLock returns that error.
 func newLock(parent context.Context, l *Locker, name, key string, v validity) (*Lock, error) {
 	k := &Lock{locker: l, name: name, key: key, validity: v, turn: make(chan struct{}, 1)}
 	k.ctx, k.cancel = context.WithCancelCause(parent)
@@ -46,18 +46,17 @@ func newLock(parent context.Context, l *Locker, name, key string, v validity) (*
 // Name returns the name that was locked.
 func (k *Lock) Name() string { return k.name }
 
-// Until returns the time up to which the lock is held unless it is released, by
-// the local clock and with its monotonic reading: Timeout after it was asked for,
-// up to a second before others take it over.
+// Until returns the time until which the lock is held unless it is released, by the local clock and
+// with its monotonic reading: Timeout after it was asked for, which is up to a second before others
+// take it over.
 func (k *Lock) Until() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.until.Mono
 }
 
-// Context returns a context that is done when the lock is lost, by running out,
-// or released; context.Cause tells. It has the values of the ctx that the lock
-// was acquired with.
+// Context returns a context that is done when the lock is released, or lost because it ran out;
+// context.Cause tells which. It has the values of the ctx that the lock was acquired with.
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // Err returns nil while the lock is held, else an error that wraps
@@ -76,7 +75,7 @@ func (k *Lock) lost(why string) error {
 	return fmt.Errorf("legacy: %w: %q: %s", redlatch.ErrLost, k.name, why)
 }
 
-// finish gives the lock its last state, unless it has one, and returns that.
+// finish gives the lock its last state, unless it has one already, and returns that state.
 func (k *Lock) finish(state error) error {
 	k.mu.Lock()
 	if k.state == nil {
@@ -100,12 +99,12 @@ func (k *Lock) tick() {
 	}
 }
 
-// Extend makes the lock last for the locker's Timeout from now. It waits for the
-// server's answer or for ctx. Nothing renews an old lock by itself.
+// Extend makes the lock last for the locker's Timeout from now. It waits for the server's answer or
+// for ctx. Old locks are not renewed in the background.
 //
-// Errors: redlatch.ErrLost or ErrReleased when it was not held any more;
-// redlatch.ErrRefused or ErrNoQuorum, or ctx's cause, when the server did not do
-// it or did not say: it is then held as long as it was.
+// Errors: redlatch.ErrLost or redlatch.ErrReleased when the lock was not held any more;
+// redlatch.ErrRefused, redlatch.ErrNoQuorum or ctx's cause when the server did not extend it or did
+// not answer: then the lock is held for as long as before.
 func (k *Lock) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -118,8 +117,8 @@ func (k *Lock) Extend(ctx context.Context) error {
 		return err
 	}
 	v := k.locker.validity()
-	// While it has not expired nobody else may write, but losers of the race for
-	// it; XX, because a key that is gone was released by somebody.
+	// While the lock has not expired, only losers of the race for it may write its value. XX: a key
+	// that is gone was released by somebody.
 	reply, err := k.locker.do(ctx, "SET", k.key, v.text(), "XX")
 	switch {
 	case err != nil:
@@ -148,19 +147,19 @@ func (k *Lock) enter(ctx context.Context) error {
 	}
 }
 
-// Unlock releases the lock by a DEL, unless it has expired: it may be another's
-// then, and stays. It waits for the server's answer, half a second at most,
-// whether or not ctx is done; ctx gives its values only, and may be nil.
+// Unlock releases the lock by a DEL, unless the lock has expired: the key may then be another's,
+// and stays. It waits for the server's answer, for half a second at most, whether or not ctx is
+// done. ctx only gives its values, and may be nil.
 //
-// Errors: redlatch.ErrLost when it was not held any more; redlatch.ErrReleased
-// when it was released before; redlatch.ErrNoQuorum or ErrRefused when the server
-// did not do it or did not say: others then wait until it expires.
+// Errors: redlatch.ErrLost when the lock was not held any more; redlatch.ErrReleased when it was
+// released before; redlatch.ErrNoQuorum or redlatch.ErrRefused when the server did not delete the
+// key or did not answer: others then wait until the lock expires.
 func (k *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // the lock must not stay because of it
 	}
 	ctx = context.WithoutCancel(ctx)
-	k.turn <- struct{}{} // not for long: extending is bounded too
+	k.turn <- struct{}{} // not for long: extending is bounded, too
 	defer func() { <-k.turn }()
 	if err := k.Err(); err != nil {
 		return err

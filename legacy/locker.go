@@ -16,13 +16,13 @@ import (
 
 // Config says where the old locks are, and what they look like.
 type Config struct {
-	// URL is the one server, as in redlatch.Config.Nodes.
+	// URL is that of the one server, in the form of redlatch.Config.Nodes.
 	URL string
-	// Timeout is how long a lock lasts, in whole seconds, the grain of the
-	// protocol. All lockers must use the same.
+	// Timeout is how long a lock lasts, in whole seconds, the grain of the protocol. All lockers
+	// must use the same.
 	Timeout time.Duration
-	// KeyTemplate makes the key from the lock's name, which replaces {name}.
-	// Defaults to "lock.{name}", as in the Redis documentation.
+	// KeyTemplate makes the key from the lock's name, which replaces {name}. Defaults to
+	// "lock.{name}", as in the Redis documentation.
 	KeyTemplate string
 	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
 	// URL's host name.
@@ -32,13 +32,12 @@ type Config struct {
 const (
 	nameMark        = "{name}"
 	defaultTemplate = "lock." + nameMark
-	// commandTimeout bounds one command, and connecting. A DEL that came later
-	// than the lock's end would be another's, so it is short beside a second's
-	// margin.
+	// commandTimeout bounds one command, connecting included. A DEL that came after the lock's end
+	// would delete another's key, so it is short beside the protocol's margin of a second.
 	commandTimeout = 500 * time.Millisecond
 	connectTimeout = time.Second
-	// maxInFlight keeps below the connection's own queue, which would block
-	// without looking at ctx.
+	// maxInFlight keeps the commands under way below the size of the connection's own queue, which
+	// would block without looking at ctx.
 	maxInFlight = redisconn.RingSize / 2
 )
 
@@ -49,8 +48,8 @@ type Locker struct {
 	inFlight chan struct{}
 }
 
-// Open returns a locker. It sends nothing yet. The error wraps
-// redlatch.ErrInvalid and names the setting to mend.
+// Open returns a Locker. It sends nothing yet. The error wraps redlatch.ErrInvalid and names the
+// setting to mend.
 func Open(config Config) (*Locker, error) {
 	if config.KeyTemplate == "" {
 		config.KeyTemplate = defaultTemplate
@@ -74,14 +73,14 @@ func Open(config Config) (*Locker, error) {
 	return &Locker{config: config, conn: conn, inFlight: make(chan struct{}, maxInFlight)}, nil
 }
 
-// Close closes the connection. Locks that are held stay until they expire.
+// Close closes the connection. Locks that are still held stay until they expire.
 func (l *Locker) Close() { l.conn.Close() }
 
-// Lock acquires the lock name, and waits until it holds it or ctx is done: it
-// asks again some ten times a second, as the protocol has nothing better.
+// Lock acquires the lock name, and waits until it holds it or ctx is done. It asks again some ten
+// times a second, as the protocol has nothing better.
 //
-// Errors are those of TryLock; when ctx is done first, errors.Is finds its cause
-// and what stood in the way. ErrHeld alone is waited out.
+// Errors are those of TryLock, except that ErrHeld is waited out. When ctx is done first, errors.Is
+// finds its cause and what stood in the way.
 func (l *Locker) Lock(ctx context.Context, name string) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -89,9 +88,9 @@ func (l *Locker) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, context.WithoutCancel(ctx), name)
 }
 
-// lock is Lock; parent is that of the lock's own context.
+// lock is Lock; parent is the parent of the lock's own context.
 func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
-	var way error // what stood in it before
+	var way error // what stood in the way before
 	for {
 		lock, err := l.try(ctx, parent, name)
 		switch {
@@ -111,15 +110,14 @@ func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
 	}
 }
 
-// TryLock makes one try for the lock name: one command when it is free, three
-// when it expired. ctx ends the wait for the server.
+// TryLock makes one try for the lock name: one command if it is free, three if it has expired. It
+// waits for the server or for ctx.
 //
-// Errors: redlatch.ErrHeld when another holds it, or a value that is no time is
-// in its place; redlatch.ErrRefused with the server's words; redlatch.ErrInvalid;
-// redlatch.ErrNoQuorum when the server was not reached or did not answer. In the
-// last case the lock may have been set for nobody: it then expires by its
-// timeout, and cannot be removed before, as it may be another's. redlatch.ErrLost
-// when this process was stopped for so long that it ran out.
+// Errors: redlatch.ErrHeld when another holds it, or when the key has a value that is no time;
+// redlatch.ErrRefused with the server's words; redlatch.ErrInvalid; redlatch.ErrNoQuorum when the
+// server was not reached or did not answer; redlatch.ErrLost when this process was stopped for so
+// long that the lock ran out. After ErrNoQuorum the lock may have been set for nobody. It then
+// expires by its timeout, and cannot be removed earlier, because it may be another's.
 func (l *Locker) TryLock(ctx context.Context, name string) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -146,12 +144,12 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 		case err != nil:
 			return nil, failed("lock", name, err)
 		case reply.Kind == driver.Null:
-			continue // released since
+			continue // it was released since
 		case !expired(reply.Text):
 			return nil, held(name, reply.Text)
 		}
-		// Others see that it expired too. All of them write, and the one that
-		// finds the expired value still there has it.
+		// Others see that it has expired, too. All of them write, and the one that finds the
+		// expired value still there has the lock.
 		v = l.validity()
 		reply, err = l.do(ctx, "GETSET", key, v.text())
 		switch {
@@ -164,7 +162,7 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 	}
 }
 
-// do sends a command. A reply that does not come leaves open what became of it.
+// do sends a command. If no reply comes, its outcome is not known.
 func (l *Locker) do(ctx context.Context, args ...string) (driver.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, errNoAnswer)
 	defer cancel()
@@ -189,7 +187,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("legacy: %w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// failed says what an error of a command amounts to.
+// failed wraps the error of a command in the redlatch error that it amounts to.
 func failed(op, name string, err error) error {
 	kind := redlatch.ErrNoQuorum
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && !refusal.Passing() {

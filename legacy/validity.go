@@ -11,16 +11,16 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// validity is how long a lock lasts that is about to be written.
+// validity says how long a lock lasts that is about to be written.
 type validity struct {
-	// value is the Unix time in seconds from which on others take it over.
+	// value is the Unix time in seconds from which on others take the lock over.
 	value int64
-	// until is timeout after the start, up to a second before value: by this
-	// machine's own clocks, which a step of the wall clock does not move.
+	// until is timeout after the start, up to a second before value. It is by this machine's own
+	// clocks, which a step of the wall clock does not move.
 	until clock.Instant
 }
 
-// validity is that of a lock written now.
+// validity returns the validity of a lock that is written now.
 func (l *Locker) validity() validity {
 	now := clock.System.Now()
 	return validity{
@@ -31,28 +31,28 @@ func (l *Locker) validity() validity {
 
 func (v validity) text() string { return strconv.FormatInt(v.value, 10) }
 
-// over reports whether the lock counts as expired: by any of the clocks.
+// over reports whether the lock counts as expired, by any of the clocks.
 func (v validity) over() bool {
 	return clock.System.Now().Reached(v.until) || time.Now().Unix() >= v.value
 }
 
-// left is how long a validity that is not over lasts.
+// left returns how much longer a validity that is not over lasts.
 func (v validity) left() time.Duration { return clock.System.Now().Until(v.until) }
 
-// expired reports whether a lock with this value may be taken over: its second
-// is past. What is no time never expires.
+// expired reports whether a lock with this value may be taken over, because its second is past. A
+// value that is no time never expires.
 func expired(value string) bool {
 	at, ok := parse(value)
 	return ok && at < float64(time.Now().Unix())
 }
 
-// parse reads a Unix time, of which some lockers write fractions.
+// parse reads a Unix time. Some lockers write fractions of seconds.
 func parse(value string) (at float64, ok bool) {
 	at, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	return at, err == nil && !math.IsNaN(at) && !math.IsInf(at, 0)
 }
 
-// held says by a value of whom nothing else is known that it is in the way.
+// held returns the error for a lock that is held. Its value is all that is known of the holder.
 func held(name, value string) error {
 	at, ok := parse(value)
 	if !ok {

@@ -12,9 +12,10 @@
 //	...
 //	released, err := shots.Release(ctx, "invoice/42", id) // in another process, maybe
 //
-// These locks and those of [redlatch.Client.Lock] exclude each other.
-// [redlatch.Lock.Detach] turns one of those into a lock that this package extends and releases. So it
-// does in ZooKeeper and etcd, where Take is refused: there is no lock under an id of the caller's own.
+// These locks and those of [redlatch.Client.Lock] exclude each other. [redlatch.Lock.Detach] turns
+// one of the latter into a lock that this package extends and releases. That also works in
+// ZooKeeper and etcd. Take is refused there, because they have no locks under an id of the caller's
+// choice.
 //
 // # Commands
 //
@@ -29,8 +30,8 @@
 //	transactions    WATCH        WATCH                Redis 7.0, Valkey 8.0, 8.1, 9.1
 //
 // The tests run on Redis 7.0 and Valkey 8.0; on Valkey 8.1 and 9.1 they were run once. DELEX came
-// with Redis 8.4, on which this was not tested. Only scripts can tell whether a node is admitted,
-// so the others need NoQuarantine. They do not raise the counter of fencing tokens, and a release
-// by them wakes nobody up: waiting clients learn of it from the server's notice of the changed
-// key, or by a timer.
+// with Redis 8.4, on which it was not tested. Only scripts can tell whether a node is admitted, so
+// the other commands need NoQuarantine. They do not raise the counter of fencing tokens, and a
+// release by them wakes nobody up: waiting clients learn of it when the server tells them that the
+// key has changed, or by a timer.
 package oneshot

@@ -19,19 +19,18 @@ type Commands = node.Way
 
 // The values of Config.Commands.
 const (
-	// CommandsAuto is scripts if the node runs them. With NoQuarantine, a node that
-	// forbids them gets CommandsNative or, if it does not know those commands,
-	// CommandsWatch.
+	// CommandsAuto uses scripts if the node runs them. With NoQuarantine, a node that forbids
+	// scripts gets CommandsNative or, if it does not know those commands, CommandsWatch.
 	CommandsAuto = node.AnyWay
-	// CommandsScript is the scripts that Lock uses: Take asks whether the node is
-	// admitted, and raises the fencing token's counter.
+	// CommandsScript uses the scripts of redlatch.Client.Lock: Take asks whether the node is
+	// admitted, and raises the counter of fencing tokens.
 	CommandsScript = node.Scripts
-	// CommandsNative is SET NX PX, then SET IFEQ (Valkey 8.1, Redis 8.4) to
-	// extend, and DELEX (Redis 8.4), DELIFEQ (Valkey 9.0) or SET IFEQ with an
-	// expiry of 1 ms to release. An extension may shorten the lock.
+	// CommandsNative uses SET NX PX to take; SET IFEQ (Valkey 8.1, Redis 8.4) to extend; and DELEX
+	// (Redis 8.4), DELIFEQ (Valkey 9.0) or SET IFEQ with an expiry of 1 ms to release. An extension
+	// may shorten the lock.
 	CommandsNative = node.Native
-	// CommandsWatch is SET NX PX, then WATCH, MULTI and EXEC, which any server
-	// has, over up to four further connections to a node: three round trips.
+	// CommandsWatch uses SET NX PX, then WATCH, MULTI and EXEC, which any server has. It uses up to
+	// four further connections to a node, and takes three round trips.
 	CommandsWatch = node.Watch
 )
 
@@ -40,21 +39,20 @@ const (
 	maxID = 512
 	// anyID stands for the id in a call that has none.
 	anyID = "*"
-	// patient is how many steps' time a call may take that no lock's time runs
-	// in.
+	// patient is how many steps' time a call may take during which no validity runs.
 	patient = 4
 )
 
 // Config says how the calls are made. The zero value is the default.
 type Config struct {
-	// Commands is what Take, Extend and Release send; Query and Inspect only read.
-	// CommandsNative and CommandsWatch cannot tell whether a node is admitted, and are
-	// refused unless the redlatch.Config has NoQuarantine. Defaults to CommandsAuto.
+	// Commands says what Take, Extend and Release send; Query and Inspect only read. CommandsNative
+	// and CommandsWatch cannot tell whether a node is admitted, and are refused unless the
+	// redlatch.Config has NoQuarantine. Defaults to CommandsAuto.
 	Commands Commands
 }
 
-// Client makes one-shot calls on the nodes of a *redlatch.Client. It is safe for concurrent
-// use, and has nothing to close: redlatch.Client.Close waits for its calls, and ends it.
+// Client makes one-shot calls on the nodes of a *redlatch.Client. It is safe for concurrent use. It
+// has nothing to close: redlatch.Client.Close waits for its calls, and later calls fail.
 type Client struct {
 	inside   hook.Client
 	nodes    []hook.OneShotNode
@@ -68,8 +66,8 @@ func New(client *redlatch.Client) *Client {
 	return &Client{inside: inside, nodes: inside.Nodes()}
 }
 
-// NewWith is New with a Config. The error wraps redlatch.ErrInvalid when the Config cannot
-// work with that client.
+// NewWith is New with a Config. The error wraps redlatch.ErrInvalid when the Config cannot work
+// with that client.
 func NewWith(client *redlatch.Client, config Config) (*Client, error) {
 	c := New(client)
 	switch {
@@ -82,28 +80,26 @@ func NewWith(client *redlatch.Client, config Config) (*Client, error) {
 	return c, nil
 }
 
-// Take makes one try to take the lock name under an id of the caller's own, for
-// ttl: nothing renews it. It is for programs that take a lock in one process and
-// release it in another; all others should use Lock.
+// Take makes one try to take the lock name under an id of the caller's own, for ttl. Nothing renews
+// it. It is for programs that take a lock in one process and release it in another; all others
+// should use redlatch.Client.Lock.
 //
-// True: the lock is held until ttl less its drift, 1 % and 2 ms, has passed
-// since the call. False: somebody has it, possibly under this very id: two
-// callers with the same id exclude each other, as they do with the LockTake of
-// StackExchange.Redis.
+// It returns true if the lock is held: until ttl less its drift, 1 % and 2 ms, has passed since the
+// call. It returns false if somebody has the lock, possibly under this very id: two callers with
+// the same id exclude each other, as they do with the LockTake of StackExchange.Redis.
 //
-// The id is compared whole. Use a new id for each Take (crypto/rand.Text makes
-// one): otherwise a late release of an earlier take can release a later one. A Take that fails deletes the keys that it is known to have
-// set. It does not delete those of nodes that did not answer, which may be of an
-// earlier take under the id: after an error the caller may Release the id, or find
-// out with Extend whether the take was executed after all.
+// The id is compared whole. Use a new id for each Take (crypto/rand.Text makes one): otherwise a
+// late release of an earlier take can release a later one. A Take that fails deletes the keys that
+// it is known to have set. It does not delete those on nodes that did not answer, which may be of
+// an earlier take under the id. So after an error the caller may Release the id, or find out with
+// Extend whether the take was executed after all.
 //
-// It waits for a quorum, NodeTimeout at most (with Config.Replicas, twice its
-// Timeout more), and if it has keys to delete for that, four
-// times as long at most; or for ctx. Keys that the nodes set later than 2 s after
-// the start, because this process was held up, are deleted, too. Errors:
-// redlatch.ErrInvalid, before anything is sent; redlatch.ErrNoQuorum,
-// redlatch.ErrNotAdmitted or redlatch.ErrRefused in a *redlatch.QuorumError with each
-// node's answer; ctx's cause; redlatch.ErrClosed.
+// It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its Timeout more),
+// and if it then has keys to delete, for four times as long at most; or for ctx. Keys that the
+// nodes set later than 2 s after the start, because this process was held up, are deleted, too.
+// Errors: redlatch.ErrInvalid, before anything is sent; redlatch.ErrNoQuorum,
+// redlatch.ErrNotAdmitted or redlatch.ErrRefused in a *redlatch.QuorumError with each node's
+// answer; ctx's cause; redlatch.ErrClosed.
 //
 // There is no fencing token.
 func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
@@ -129,16 +125,15 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 	return granted, err
 }
 
-// Extend prolongs the lock name to ttl from now if it is held under id,
-// whoever took it: Take, here or elsewhere, or redlatch.Lock.Detach. It never
-// takes it anew.
+// Extend prolongs the lock name to ttl from now if it is held under id, whether by a Take, here or
+// elsewhere, or after redlatch.Lock.Detach. It never takes the lock anew.
 //
-// True: it is held until ttl less its drift has passed since the call. False: it
-// is free or another's, and on nodes where it was not it may have been
-// prolonged. A lock is not shortened, save with CommandsNative. Waiting and
-// errors are those of Take; after an error it is held as long as it was, or
-// longer. For a client whose settings are not the deployment's the
-// *redlatch.QuorumError wraps redlatch.ErrInvalid as well, and nothing was prolonged.
+// It returns true if the lock is held: until ttl less its drift has passed since the call. It
+// returns false if the lock is free or another's; nodes that still had it under id may have
+// prolonged it. A lock is not shortened, except with CommandsNative. Waiting and errors are those
+// of Take. After an error the lock is held for as long as before, or longer. For a client whose
+// settings are not the deployment's, the *redlatch.QuorumError wraps redlatch.ErrInvalid as well,
+// and nothing was prolonged.
 func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
 	call, err := c.begin(ctx, "extend", name, id)
 	if err != nil {
@@ -159,14 +154,14 @@ func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration)
 
 // Release releases the lock name if it is held under id, whoever took it.
 //
-// True: a quorum of nodes had it under id, and has it no more. False: so many
-// did not have it that no quorum had. An error leaves that open: a node whose
-// answer was lost may have released it, so that a further Release says false
-// though the first one did it.
+// It returns true if a quorum of nodes had the lock under id and has it no more. It returns false
+// if so many nodes did not have it that no quorum had it. An error leaves that open: a node whose
+// answer was lost may have released the lock, so that a further Release may return false though the
+// first one released it.
 //
-// It waits for a quorum, a few NodeTimeouts at most, or for ctx, at whose end it
-// goes on in the background. A node that does not answer keeps its key for
-// the rest of the TTL. Errors are those of Take.
+// It waits for a quorum, for a few NodeTimeouts at most, or for ctx; when ctx is done it goes on in
+// the background. A node that does not answer keeps its key for the rest of the TTL. Errors are
+// those of Take.
 func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	call, err := c.begin(ctx, "release", name, id)
 	if err != nil {
@@ -188,10 +183,10 @@ type call struct {
 	leave    func()
 }
 
-// release asks a node to delete what the call left there, or is to delete.
+// release returns the request to delete what the call left on a node, or was made to delete.
 func (c *call) release() vote.Release { return vote.Release{Key: c.key, ID: c.id, TTL: c.ttl} }
 
-// begin checks the arguments of a call and begins it; its leave ends it.
+// begin checks the arguments of a call and begins it. The call's leave ends it.
 func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -221,8 +216,8 @@ func (c *call) ended(ctx context.Context) error {
 	return fmt.Errorf("%s %q: %w", c.op, c.name, context.Cause(ctx))
 }
 
-// vote puts a poll to the vote: true when a quorum granted, false when so many
-// nodes said no that none can have.
+// vote puts a poll to the vote. It returns true when a quorum granted, and false when so many nodes
+// said no that no quorum can grant.
 func (c *call) vote(ctx context.Context, p quorum.Poll) (bool, error) {
 	no := func(answers []vote.Answer) bool {
 		return quorum.Count(answers, vote.Held, vote.NotOurs) > len(answers)-quorum.Majority(len(answers))

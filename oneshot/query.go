@@ -11,14 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Query returns the id under which the lock name is held, as far as a quorum of
-// nodes tells, and for how long it is at least unless it is extended or released;
-// that is negative when it has no expiry. An empty id means that nobody holds
-// it, which may be over when the caller reads it.
+// Query returns the id under which the lock name is held, as far as a quorum of nodes tells, and
+// for how long it stays held at least, unless it is extended or released. A negative ttl means that
+// it has no expiry. An empty id means that nobody holds the lock, which may have changed when the
+// caller reads it.
 //
-// It changes nothing, and waits for as many nodes as it takes to tell, a few
-// NodeTimeouts at most, or for ctx. Errors are those of Take; nodes that are not admitted are
-// asked as well.
+// It changes nothing. It waits for as many nodes as it takes to tell, for a few NodeTimeouts at
+// most, or for ctx. Errors are those of Take. Nodes that are not admitted are asked as well.
 func (c *Client) Query(ctx context.Context, name string) (id string, ttl time.Duration, err error) {
 	h, err := c.look(ctx, name, func(answers []vote.Answer) bool {
 		_, _, decided := holding(answers)
@@ -27,22 +26,21 @@ func (c *Client) Query(ctx context.Context, name string) (id string, ttl time.Du
 	return h.Holder.ID, h.Left, err
 }
 
-// Holding is who holds a lock, and what each node says of it.
+// Holding says who holds a lock, and what each node says about it.
 type Holding struct {
-	// Holder is who has it on a quorum of nodes; its ID is empty when nobody
-	// has.
+	// Holder is who has the lock on a quorum of nodes; its ID is empty when nobody has.
 	Holder redlatch.Holder
-	// Left is how long a quorum keeps it at least unless it is extended or
-	// released; negative for ever.
+	// Left is for how long a quorum keeps it at least, unless it is extended or released; negative
+	// means for ever.
 	Left time.Duration
-	// Nodes has one answer for each configured node, in their order: VoteHeld,
-	// or VoteNotOurs where there is nothing.
+	// Nodes has one answer for each configured node, in their order: VoteHeld, or VoteNotOurs where
+	// there is no key.
 	Nodes []redlatch.NodeAnswer
 }
 
-// Inspect is Query for people: it also tells what the holder said of itself. When enough
-// nodes have answered to tell who holds the lock it waits for the others a quarter as long
-// again, and NodeTimeout at most; those that it did not wait for are VoteUnknown.
+// Inspect is Query for people: it also tells what the holder said of itself. When enough nodes have
+// answered to tell who holds the lock, it waits for the others a quarter as long again, for
+// NodeTimeout at most. Nodes that it did not wait for are VoteUnknown.
 func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	if ctx == nil {
 		return Holding{}, errNilContext
@@ -84,9 +82,8 @@ func (c *Client) look(ctx context.Context, name string, enough func([]vote.Answe
 	return h, nil
 }
 
-// holding returns who has the key on a quorum of nodes, "" if nobody, and how
-// long the quorum stands. It is not decided while the answers that are missing
-// could make one.
+// holding returns who has the key on a quorum of nodes, "" if nobody has, and for how long the
+// quorum stands. decided is false while the missing answers could still make a quorum.
 func holding(answers []vote.Answer) (id string, left time.Duration, decided bool) {
 	need := quorum.Majority(len(answers))
 	missing, most := len(answers), 0

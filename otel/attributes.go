@@ -38,15 +38,15 @@ const (
 )
 
 var (
-	// noErrors are an answer, and what the caller chose.
+	// noErrors are an answer, and what the caller chose: they do not make a span an error.
 	noErrors = []string{heldByAnother, canceled, timeout}
 	losses   = []string{expired, maxHold, gone}
 )
 
-// attributes are those of an event of a lock.
+// attributes are the attributes of an event of a lock.
 type attributes struct{ template, failure string }
 
-// attributes are those of a lock by its name.
+// attributes returns those of a lock with this name.
 func (o *Observer) attributes(name string) attributes {
 	return attributes{template: o.template(name)}
 }
@@ -66,8 +66,8 @@ func (a attributes) metric() metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(a.list()...))
 }
 
-// failure is what err comes to in one of a few words, "" for nil. ctx is the call's: what stood in
-// its way says more than that it has ended.
+// failure returns one of a few words for err, "" for nil. ctx is the call's: what stood in the
+// call's way says more than that ctx has ended.
 func failure(ctx context.Context, err error) string {
 	if err == nil {
 		return ""
@@ -87,7 +87,7 @@ func failure(ctx context.Context, err error) string {
 	return "_OTHER"
 }
 
-// loss is why a lock was lost.
+// loss returns why a lock was lost.
 func loss(e redlatch.LockLost) string {
 	switch {
 	case e.Gone:
@@ -98,7 +98,7 @@ func loss(e redlatch.LockLost) string {
 	return expired
 }
 
-// span makes a span that ends now and took so long.
+// span makes a span that ends now and lasted for took.
 func (o *Observer) span(ctx context.Context, name string, of attributes, now time.Time, took time.Duration, more ...attribute.KeyValue) {
 	if of.template != "" {
 		name += " " + of.template

@@ -1,4 +1,4 @@
-// Package otel makes OpenTelemetry metrics and spans of a redlatch.Observer's events:
+// Package otel turns the events of a redlatch.Observer into OpenTelemetry metrics and spans:
 //
 //	observer, err := otel.New(otel.Config{})
 //	...
@@ -16,25 +16,25 @@
 //	redlatch.node.quarantined         gauge, {node}      1 while a node is known not to vote yet
 //	redlatch.node.unreachable         gauge, {node}      1 while a node cannot be reached
 //
-// Attributes have few values. error.type is left out where all went well. Of a call that failed it is
-// what stood in the way: held, no_quorum, not_admitted, overloaded, refused, closed, invalid, or, where no
-// try was made, timeout or canceled. Of a hold it says that the lock was lost: expired, max_hold or
-// gone (no quorum of nodes had it any more); or why its release failed, with the words of a call. Of
-// an extension it is why it failed. Anything else is _OTHER. redlatch.node.name is a node's
-// address, or its #name; a node is reported from the first event on.
+// Attributes have few values. error.type is left out where all went well. For a call that failed it
+// is what stood in the way: held, no_quorum, not_admitted, overloaded, refused, closed, invalid or,
+// where no try was made, timeout or canceled. For a hold it says that the lock was lost: expired,
+// max_hold or gone (no quorum of nodes had it any more); or why its release failed, in the words
+// for a call. For an extension it is why that failed. Anything else is _OTHER. redlatch.node.name
+// is a node's address, or its #name; a node is reported from its first event on.
 //
-// The name of a lock is in no metric and in no span: where names have numbers in them, each would be a
-// time series. With Config.Template redlatch.lock.template groups them. Nor is the text of any error,
-// which has the name.
+// The name of a lock is in no metric and in no span: where names have numbers in them, each would
+// be a time series. With Config.Template, redlatch.lock.template groups them. The text of an error
+// is not there either, because it has the name.
 //
 // # Spans
 //
-// A call for a lock is a span "lock", and the time for which a lock is held a span "hold", each
-// followed by the template, if there is one. Both are children of the span in the ctx that the call was
-// given, and are made when they are over, so that no span can be a child of theirs. They have
+// A call for a lock is a span "lock", and the time for which a lock is held is a span "hold", each
+// followed by the template, if there is one. Both are children of the span in the ctx that the call
+// was given. They are made when they are over, so no span can be a child of theirs. They have
 // redlatch.lock.tries and redlatch.lock.token, the fencing token. A failure other than held,
-// canceled and timeout, and a loss, is an error.
+// canceled and timeout is an error, and so is a loss.
 //
-// In examples/prometheus are a program that exports the metrics to Prometheus, alerts, and a Grafana
-// dashboard.
+// The directory examples/prometheus has a program that exports the metrics to Prometheus, alerts,
+// and a Grafana dashboard.
 package otel

@@ -16,15 +16,15 @@ type instruments struct {
 	quarantined, unreachable metric.Int64ObservableGauge
 }
 
-// The bounds of histograms, in seconds: a step takes less than a millisecond on a near network, a
-// wait minutes.
+// These are the bounds of histograms, in seconds: a step takes less than a millisecond on a near
+// network, a wait can take minutes.
 var (
 	waits = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	trips = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 	holds = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 3600}
 )
 
-// make makes them.
+// make creates the instruments.
 func (i *instruments) make(m metric.Meter) error {
 	var errs [9]error
 	i.acquire, errs[0] = m.Float64Histogram("redlatch.lock.acquire.duration", metric.WithUnit("s"),
@@ -48,7 +48,7 @@ func (i *instruments) make(m metric.Meter) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	// The first loss is to be seen as an increase, not as a series that begins with it.
+	// The first loss must be seen as an increase, not as a series that begins with it.
 	for _, reason := range losses {
 		i.losses.Add(context.Background(), 0, attributes{failure: reason}.metric())
 	}

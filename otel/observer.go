@@ -19,18 +19,19 @@ const scope = "github.com/redlatch/redlatch/otel"
 
 // Config says where the metrics and the spans go. The zero value of each field is its default.
 type Config struct {
-	// MeterProvider and TracerProvider default to the global ones. noop's make none.
+	// MeterProvider and TracerProvider default to the global ones. Those of the noop packages make
+	// nothing.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 
 	// Template returns a text that stands for many names of locks, such as "invoice/{id}" for
-	// "invoice/42": an attribute of all metrics and spans of locks. It must return one of a few
-	// texts, or "" for no attribute. It is called for each event, must not block, and
-	// must be safe for concurrent use. Defaults to none.
+	// "invoice/42". It becomes an attribute of all metrics and spans of locks. Template must return
+	// one of a few texts, or "" for no attribute. It is called for each event, must not block, and
+	// must be safe for concurrent use. Defaults to no attribute.
 	Template func(name string) string
 }
 
-// Observer is a redlatch.Observer, for one client. It is safe for concurrent use, and does not
+// Observer is a redlatch.Observer for one client. It is safe for concurrent use, and does not
 // block.
 type Observer struct {
 	template    func(name string) string
@@ -39,7 +40,7 @@ type Observer struct {
 	gauges      metric.Registration
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// nodes are those that there was an event of.
+	// nodes are the nodes that had an event.
 	nodes map[string]*node
 }
 
@@ -47,11 +48,12 @@ type Observer struct {
 type node struct {
 	attributes  metric.MeasurementOption
 	unreachable bool
-	// quarantined has the runs in quarantine, and until when.
+	// quarantined has the runs in quarantine, and until when each is.
 	quarantined map[string]time.Time
 }
 
-// New returns an Observer. The error is that of the MeterProvider, which refused an instrument.
+// New returns an Observer. The error is that of the MeterProvider, if it refused an instrument. New
+// does not block.
 func New(c Config) (*Observer, error) {
 	if c.MeterProvider == nil {
 		c.MeterProvider = otel.GetMeterProvider()
@@ -74,8 +76,8 @@ func New(c Config) (*Observer, error) {
 	return o, nil
 }
 
-// Close ends the gauges of nodes, after the client was closed. An Observer for the whole life of a
-// program need not be closed.
+// Close ends the gauges of nodes. Call it after the client was closed. An Observer that lasts for
+// the whole life of a program need not be closed.
 func (o *Observer) Close() error { return o.gauges.Unregister() }
 
 // Observe implements redlatch.Observer.
@@ -86,7 +88,7 @@ func (o *Observer) Observe(ctx context.Context, event redlatch.Event) {
 		of := o.attributes(e.Name)
 		o.instruments.acquire.Record(ctx, e.Waited.Seconds(), of.metric())
 		o.instruments.tries.Add(ctx, int64(e.Tries), of.metric())
-		if e.Tries > 0 { // else it holds by another's attempt
+		if e.Tries > 0 { // otherwise it holds by another's attempt
 			o.instruments.roundTrip.Record(ctx, e.RoundTrip.Seconds(), of.metric())
 		}
 		o.instruments.held.Add(ctx, 1, of.metric())
@@ -150,7 +152,7 @@ func (o *Observer) node(name string) *node {
 	return n
 }
 
-// report reports the gauges of nodes.
+// report reports the gauges of nodes to to.
 func (o *Observer) report(_ context.Context, to metric.Observer) error {
 	now := time.Now()
 	o.mu.Lock()

@@ -13,9 +13,9 @@ import (
 // forever is a MaxHold that no test outlasts.
 const forever = 100 * 365 * 24 * time.Hour
 
-// Lose has the lock name be lost by the one of the node's clients that holds it, as when its key was
-// deleted: when Lose returns its context is done, with ErrLost as the cause, and who waits
-// for the lock gets it. Nothing happens where nobody holds it.
+// Lose makes the client of the node that holds the lock name lose it, as if its key had been
+// deleted. When Lose returns, the lock's context is done, with ErrLost as the cause, and whoever
+// waits for the lock gets it. If nobody holds the lock, nothing happens.
 func (c *Client) Lose(name string) {
 	c.t.Helper()
 	key, err := hook.ClientOf(c.Client).Key(name)
@@ -29,30 +29,30 @@ func (c *Client) Lose(name string) {
 	c.server.node.Delete(key, id)
 }
 
-// HoldByAnother has another client hold the lock name until release is called, or the test is
-// done; it renews the lock meanwhile, and has the label "another". It fails the test if the lock
-// is held already. release may be called again, which does nothing.
+// HoldByAnother makes another client hold the lock name until release is called or the test is
+// done. That client renews the lock meanwhile, and has the label "another". HoldByAnother fails the
+// test if the lock is held already. Calling release again does nothing.
 func (c *Client) HoldByAnother(name string) (release func()) {
 	c.t.Helper()
 	lock, err := c.other().Client.TryLock(context.Background(), name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return func() { _ = lock.Unlock(context.Background()) } // which Lose may have had lost
+	return func() { _ = lock.Unlock(context.Background()) } // Lose may have made it lost
 }
 
-// Cut has the node unable to do anything for this client, or able again: TryLock fails with
-// ErrNoQuorum, Lock waits, and what is held cannot be renewed, and is lost when its validity
+// Cut makes the node unable to do anything for this client, or able again: TryLock fails with
+// ErrNoQuorum, Lock waits, and a lock that is held cannot be renewed and is lost when its validity
 // runs out. Other clients of the node go on. What could not be released meanwhile is released
-// within a second or so of Cut(false), unless its TTL is over.
+// within about a second of Cut(false), unless its TTL is over.
 func (c *Client) Cut(cut bool) { c.link.Cut(cut) }
 
-// Delay has each of the node's answers to this client come d later, from now on; 0 ends that.
-// The node does at once what it is asked: with d above Config.NodeTimeout a try fails with
-// ErrNoQuorum, nobody having heard whether it was granted, and is undone.
+// Delay makes each of the node's answers to this client come d later from now on; 0 ends that. The
+// node executes at once what it is asked. With d above Config.NodeTimeout a try fails with
+// ErrNoQuorum, because nobody has heard whether it was granted, and is undone.
 func (c *Client) Delay(d time.Duration) { c.link.Delay(d) }
 
-// Held returns who holds which lock now, of all clients of the node, by the locks' names as
+// Held returns who holds which lock now, among all clients of the node, by the locks' names as
 // KeyTemplate has them. A lock that is kept for WithMinHold is among them.
 func (c *Client) Held() map[string]redlatch.Holder {
 	before, after, _ := strings.Cut(c.config.KeyTemplate, "{name}")
@@ -74,7 +74,7 @@ func (s *server) all() []*Client {
 	return slices.Clone(s.clients)
 }
 
-// other returns the peer that stands for everybody else.
+// other returns the peer that stands for all other clients.
 func (c *Client) other() *Client {
 	c.once.Do(func() {
 		config := c.config

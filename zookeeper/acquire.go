@@ -13,11 +13,11 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxConflicts is how often in one step others may come first.
+// maxConflicts is how often in one step other clients may come first.
 const maxConflicts = 8
 
-// Acquire implements quorum.Voter. Where the connection is lost it finds out by the holder id
-// whether it was granted, before it tries again.
+// Acquire implements quorum.Voter. If the connection is lost, it finds out by the holder id whether
+// the lock was granted, before it tries again.
 func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	w := &acquisition{store: s, request: r, place: placeOf(s.root, r.Key)}
 	for try := 0; ; try++ {
@@ -44,8 +44,8 @@ type acquisition struct {
 	*store
 	request vote.Acquire
 	place   place
-	// doubtful: a transaction was sent of which no answer came. sure: what this server has is no
-	// older than the step.
+	// doubtful: a transaction was sent that got no answer. sure: what this server knows is no older
+	// than the step.
 	doubtful, sure bool
 }
 
@@ -54,7 +54,7 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	if err := w.await(ctx); err != nil {
 		return w.failed(err)
 	}
-	// Of what was sent over another connection, this server may not have heard.
+	// This server may not have heard of what was sent over another connection.
 	if w.doubtful && !w.sure {
 		if err := w.sync(ctx); err != nil {
 			return w.failed(err)
@@ -88,8 +88,8 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 
 var errConflict = errors.New("others changed the lock at the same time")
 
-// failed is the answer where err came. After a transaction that was not answered, nothing is known
-// before it was looked for.
+// failed returns the answer after the error err. If a transaction was not answered, nothing is
+// known before somebody looks for it.
 func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
 	a = answer(err)
 	if w.doubtful {
@@ -102,7 +102,7 @@ func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
 	return a, lost && !errors.Is(err, errAbandoned) && !errors.Is(err, errStale)
 }
 
-// sync has what is read next be no older than now.
+// sync makes sure that what is read next is no older than now.
 func (w *acquisition) sync(ctx context.Context) error {
 	_, err := do(ctx, w.session, w.request.ID, func() (string, error) { return w.conn.Sync(string(w.place)) })
 	w.sure = err == nil
@@ -120,7 +120,7 @@ func (s *store) contents(ctx context.Context, p place) (contents, error) {
 	})
 }
 
-// makePlace makes the lock's node, which the servers delete when it has been empty for a while.
+// makePlace makes the lock's node, which the servers delete after it has been empty for a while.
 func (w *acquisition) makePlace(ctx context.Context) (a vote.Answer, again bool) {
 	if err := w.store.makePlace(ctx, w.place); err != nil {
 		return w.failed(err)
@@ -143,7 +143,7 @@ func (s *store) makePlace(ctx context.Context, p place) error {
 
 // rule: answer-read-back
 
-// readBack is for what was granted already.
+// readBack returns the answer for a lock that was granted already.
 func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) {
 	stat, err := do(ctx, w.session, "", func() (*zk.Stat, error) {
 		_, stat, err := w.conn.Get(w.place.lease(w.request.ID))
@@ -158,19 +158,20 @@ func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) 
 	return w.granted(stat.Czxid, false)
 }
 
-// grantVersion is the version of a lease that was made and written once.
+// grantVersion is the version of a lease that was made and then written once.
 const grantVersion = 1
 
 func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
 	token, err := w.token(zxid, uint64(w.request.More))
 	if err != nil {
-		w.doubtful = true // it is to be removed
+		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
 	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
 }
 
-// obstacle is who stands in the way; if nobody does, replaced is the lease that ends by this one.
+// obstacle returns who stands in the way. If nobody does, replaced has the requests that end the
+// lease that this one replaces.
 func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, replaced []any, err error) {
 	r := w.request
 	if c.holder == r.From && r.From != "" {
@@ -205,16 +206,17 @@ func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, 
 	), nil
 }
 
-// unmoved is the condition that the lease is in the session that it was in.
+// unmoved returns the condition that the lease is in the session that it was in.
 func (p place) unmoved(c contents) []any {
 	return []any{&zk.CheckVersionRequest{Path: string(p), Version: c.moves}}
 }
 
-// first reports whether the waiter at own, or -1, need not wait for others in the queue.
+// first reports whether the waiter at index own, or -1 for none, need not wait for others in the
+// queue.
 func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
 
-// lease looks at another's, and returns how long it may still run; where it may not, it has been
-// at that version for so long. watch: changes of it are told.
+// lease looks at another holder's lease, and returns how much longer it may run: not any more if it
+// has been at that version for its TTL. watch: changes of it are told.
 func (s *store) lease(ctx context.Context, key string, p place, c contents, watch bool) (left time.Duration, version int32, err error) {
 	data, stat, err := s.get(ctx, p.lease(c.holder), watch)
 	if err != nil {
@@ -228,7 +230,7 @@ func (s *store) lease(ctx context.Context, key string, p place, c contents, watc
 	return s.observed.lease(key, leaseSeen{holder: c.holder, version: stat.Version, moves: c.moves, ttl: ttl}), stat.Version, nil
 }
 
-// ttl reads the data of a lease.
+// ttl reads the TTL from the data of a lease.
 func (p place) ttl(holder string, data []byte) (time.Duration, error) {
 	ms, err := strconv.ParseInt(string(data), 10, 32)
 	if err != nil || ms <= 0 {
@@ -237,7 +239,7 @@ func (p place) ttl(holder string, data []byte) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// get reads a node, and with watch has changes of it told.
+// get reads a node. With watch, changes of the node are told.
 func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.Stat, error) {
 	type node struct {
 		data []byte
@@ -269,13 +271,13 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 	lease, ttl := w.place.lease(r.ID), []byte(strconv.FormatInt(r.TTL.Milliseconds(), 10))
 	ops := replaced
 	transferred := r.From != "" && c.holder == r.From
-	if transferred && c.moves > 0 { // it may be another session's
+	if transferred && c.moves > 0 { // it may be in another session
 		ops = append(ops, &zk.DeleteRequest{Path: w.place.held(), Version: -1})
 	}
 	if !transferred || c.moves > 0 {
 		ops = append(ops, &zk.CreateRequest{Path: w.place.held(), Acl: w.acl, Flags: zk.FlagEphemeral})
 	}
-	// The answer to the second has the transaction's number.
+	// The answer to the second request has the transaction's number.
 	ops = append(ops, &zk.CreateRequest{Path: lease, Data: ttl, Acl: w.acl, Flags: zk.FlagEphemeral}, &zk.SetDataRequest{Path: lease, Data: ttl})
 	stat := len(ops) - 1
 	own := c.index(r.Ticket.Waiter)
@@ -291,7 +293,7 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 		return w.granted(results[stat].Stat.Mzxid, others)
 	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		w.leases.Forget(r.ID)
-		w.sure = true // it has what the transaction has met
+		w.sure = true // this server has what the transaction met
 		return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}, true
 	case err == nil:
 		err = zk.ErrUnknown

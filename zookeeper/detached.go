@@ -40,15 +40,15 @@ func (s *store) Drop(ctx context.Context, r vote.Release) vote.Answer {
 	return a
 }
 
-// move extends a lease, in whatever session it is, and makes it anew in this one. A holder's is at
-// grantVersion and above, and one that was extended by its id alone at 0: the holder's next extension
-// finds that it was.
+// move extends a lease, in whatever session it is, and makes it anew in this one. If its holder
+// extends it, its version is then grantVersion; if somebody extends it by its id alone, the version
+// is 0, so that the holder's next extension finds out.
 func (s *store) move(ctx context.Context, r vote.Extend, holder bool) vote.Answer {
 	for range maxConflicts {
 		if err := s.await(ctx); err != nil {
 			return answer(err)
 		}
-		// What this server has may be older than what another has told somebody.
+		// What this server knows may be older than what another has told somebody.
 		if _, err := do(ctx, s.session, r.ID, func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
 			return notAsked(err)
 		}
@@ -109,7 +109,7 @@ func (s *store) moveOnce(ctx context.Context, r vote.Extend, holder bool) (a vot
 	return answer(err), false
 }
 
-// keeps reports whether the session is known to last for a ttl, or says why not.
+// keeps reports whether the session is known to last for a ttl. If not, the answer says why.
 func (s *store) keeps(ttl time.Duration) (vote.Answer, bool) {
 	if s.outlasts(clock.System.Now(), ttl) {
 		return vote.Answer{}, true
@@ -123,11 +123,11 @@ func (s *store) keeps(ttl time.Duration) (vote.Answer, bool) {
 	return answer(errStale), false
 }
 
-// notAsked is the answer where err came before anything was asked for.
+// notAsked returns the answer after an error that came before anything was asked for.
 func notAsked(err error) vote.Answer { return ensemble.NotAsked(answer(err)) }
 
-// expire deletes a lease of this session, at the version at which nobody has extended it. It reports
-// whether the lease is not there, or not this session's.
+// expire deletes a lease of this session, at the version at which nobody has extended it. It also
+// reports true if the lease is not there or not in this session.
 func (s *store) expire(key, id string, over func() bool) bool {
 	if s.await(s.life) != nil {
 		return false

@@ -3,8 +3,8 @@
 //
 //	client, err := zookeeper.Open(redlatch.Config{TTL: 10 * time.Second}, "zk1:2181", "zk2:2181", "zk3:2181")
 //
-// The client is a *redlatch.Client, and Lock, TryLock, Do, TryDo, renewal and what else there is
-// of a lock are the same code.
+// The client is a *redlatch.Client. Lock, TryLock, Do, TryDo, renewal and everything else about a
+// lock are the same code.
 //
 // # What is promised
 //
@@ -12,67 +12,71 @@
 // advance at rates within 1 % of each other. No server's wall clock matters, and no server that
 // restarts is kept out: there is no quarantine.
 //
-// A holder knows: its validity runs from when its last write was sent that a majority has
-// committed, by its own monotonic clock. That the server it is connected to answers, and that the
-// client library has a session, is no sign of a lock: a follower that is cut off from its
-// leader goes on answering for a while.
+// A holder knows: its validity runs from the moment when it sent the last write that a majority has
+// committed, by its own monotonic clock. That its server answers, and that the client library has a
+// session, is no sign of a lock: a follower that is cut off from its leader goes on answering for a
+// while.
 //
-// Fencing: a later holder's token is larger than an earlier one's. It is made of the number of
-// the transaction that granted the lock, and of a base that is stored with the Root when that is
-// made: the wall clock of then, and an hour, so that it is larger than the tokens of Redis that the
-// same resource may have seen. Tokens stay below 2^53 for more than 200,000 elections of a leader.
+// Fencing: a later holder's token is larger than an earlier one's. It is made of the number of the
+// transaction that granted the lock, and of a base that is stored with the Root when that is made.
+// The base is the wall clock at that time plus an hour, so that it is larger than the tokens of
+// Redis that the same resource may have seen. Tokens stay below 2^53 for more than 200,000
+// elections of a leader.
 //
-// No deadlock: who waits takes the lock over when it has seen for a TTL that the holder has
-// not extended it. A TryLock that has not seen the holder before gets the lock of one that crashed
-// when its session has ended, after twice MaxTTL and a tick of the servers at the latest.
+// No deadlock: a waiter takes the lock over after it has seen for a TTL that the holder has not
+// extended it. A TryLock that has not seen the holder before gets a crashed holder's lock when that
+// holder's session has ended, after twice MaxTTL and a tick of the servers at the latest.
 //
-// Order: clients wait in the order in which they joined the queue, each is woken up by the one
+// Order: clients wait in the order in which they joined the queue. Each is woken up by the one
 // before it, and nobody polls.
 //
-// Nothing is left behind: what an attempt may have left that failed is deleted when a server
-// can be reached, or ends with the session. Where an answer is lost it is found out by the holder's
-// id what was done, before anything is sent again.
+// Nothing is left behind: what a failed attempt may have left is deleted when a server can be
+// reached, or ends with the session. If an answer is lost, the client finds out by the holder's id
+// what was done, before it sends anything again.
 //
 // # What is not
 //
 // A paused process does not notice. Let the resource check the token.
 //
-// A majority of the ensemble must be there. While it elects a leader, which takes seconds, nothing
-// is granted or extended; a TTL of 10 s outlasts most elections.
+// A majority of the ensemble must be running. While it elects a leader, which takes seconds,
+// nothing is granted or extended; a TTL of 10 s outlasts most elections.
 //
-// A session is to outlast the TTL of what it keeps. The client makes sure of that: it writes nothing
-// on one that the leader might end too soon, such as right after a pause of its own. It relies
-// on a leader that asks its followers twice a tick whom they have heard. One that stood still
-// for about a third of the session's time, and goes on, might end a session while a lease of it runs;
-// servers depose it before if syncLimit times tickTime is less than that.
+// A session must outlast the TTL of what it keeps. The client makes sure of that: it writes nothing
+// on a session that the leader might end too soon, such as right after a pause of its own. It
+// relies on a leader that asks its followers twice a tick whom they have heard. A leader that stood
+// still for about a third of the session's time, and then goes on, might end a session while a
+// lease of it runs; the servers depose such a leader before that if syncLimit times tickTime is
+// less than that third.
 //
 // Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble. Close all
-// clients before.
+// clients before that.
 //
-// A waiter whose process dies holds up those behind it for half a second after they notice it,
-// and single tries until its session has ended.
+// A waiter whose process dies holds up those behind it for half a second after they notice it, and
+// holds up single tries until its session has ended.
 //
 // # Settings
 //
-// Of redlatch.Config, what only has a meaning with Redis is refused with the reason: Nodes,
-// NodeTimeout, Replicas, Deployment, NoQuarantine, Durable and Strict. A step has a second.
-// Client.Admit, Client.Reset and the Take of package oneshot are refused, too. Clients with another MaxTTL
-// may share locks. The Client's Close ends the session, and with it what is held; a lock whose WithMinHold
-// is not over, or which was detached, stays until the session would have ended.
+// The settings of redlatch.Config that have a meaning only with Redis are refused, with the reason:
+// Nodes, NodeTimeout, Replicas, Deployment, NoQuarantine, Durable and Strict. A step has a second.
+// Client.Admit, Client.Reset and the Take of package oneshot are refused, too. Clients with
+// different MaxTTLs may share locks. The Client's Close ends the session, and with it what is held.
+// But a lock whose WithMinHold is not over, or which was detached, stays until the session would
+// have ended.
 //
 // # Detached locks
 //
-// Lock.Detach leaves a lock to the program that has its id. Where nobody extends it, those who wait have it after
-// its TTL, and so have single tries while its client lives; after that, when the session has ended. By
-// package oneshot any client extends it, and so makes it part of its own session: then the TTL counts from
-// there, and neither the end of the first client nor its session ends the lock. This succeeds as long as nobody else has taken it,
-// also after its TTL; MaxTTL must be as long as that of the lock. The id of a lock that is renewed extends it
-// as well, and its holder takes it back to its own session when it renews it next. Who releases by the id a lock that
-// is renewed has its holder find it lost at its next renewal.
+// Lock.Detach leaves a lock to the program that has its id. If nobody extends it, waiters get it
+// after its TTL. So do single tries while the client that detached it lives; after that they get it
+// when the session has ended. Through package oneshot any client can extend the lock, and so makes
+// it part of its own session: then the TTL counts from there, and neither the end of the first
+// client nor of its session ends the lock. This succeeds as long as nobody else has taken the lock,
+// even after its TTL; MaxTTL must be as long as the lock's TTL. The id of a lock that is renewed
+// extends it as well; the holder takes it back to its own session at its next renewal. If somebody
+// releases such a lock by its id, the holder finds it lost at its next renewal.
 //
 // # In the ensemble
 //
-// Each lock has a container node under the Root, named after its key, which the servers delete when it
-// has been empty for a while, from version 3.5 on. Tested with version 3.8, by way of
+// Each lock has a container node under the Root, named after its key. The servers, from version 3.5
+// on, delete it after it has been empty for a while. Tested with version 3.8, over
 // github.com/go-zookeeper/zk. A client keeps one connection.
 package zookeeper

@@ -23,12 +23,13 @@ import (
 // examineTime bounds the look at an ensemble.
 const examineTime = 5 * time.Second
 
-// Examine looks at an ensemble and says what is wrong with it, for operators and health checks. It is to
-// be given what clients are opened with. It changes nothing, but that it has a session meanwhile; each
-// server is asked for its version and role by the word srvr, which servers permit as they come.
+// Examine looks at an ensemble and says what is wrong with it, for operators and health checks.
+// Give it what clients are opened with. It changes nothing, except that it has a session meanwhile.
+// It asks each server for its version and role by the word srvr, which servers permit by default.
 //
-// It waits for all servers, five seconds at most, or for ctx: what cannot be had is in the report. The
-// error wraps redlatch.ErrInvalid when a setting cannot work; then nothing was sent.
+// It waits for all servers, for five seconds at most, or for ctx. What could not be found out by
+// then is missing from the report, which says why. The error wraps redlatch.ErrInvalid when a
+// setting cannot work; then nothing was sent.
 func Examine(ctx context.Context, config redlatch.Config, e Ensemble) (doctor.Ensemble, error) {
 	config, err := settings(config)
 	if err == nil {
@@ -58,15 +59,15 @@ type examination struct {
 	Ensemble
 	dial   func(ctx context.Context, address string) (net.Conn, error)
 	report doctor.Ensemble
-	// why there is no session that can be used, if so; said: servers have said so.
+	// why says why no session can be used, if that is so. said: servers have said so.
 	why  error
 	said bool
 }
 
 var (
-	// errNotServing is what a server says that has no majority with it.
+	// errNotServing is what a server answers that has no majority with it.
 	errNotServing = errors.New("it serves nobody: it has no majority of the ensemble with it")
-	// errNotPermitted is what is understood from a server that does not know the word.
+	// errNotPermitted stands for the answer of a server that does not permit the word srvr.
 	errNotPermitted = errors.New("it does not say what it is")
 
 	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9]+\.[0-9]+\.[0-9]+[^ ,]*)`)
@@ -104,8 +105,8 @@ func (x *examination) ask(ctx context.Context, address string) doctor.Member {
 	return m
 }
 
-// enter has a session as clients have, which a majority answers, and looks at the root. It returns why
-// that is not possible, and whether servers have said so.
+// enter makes a session as clients do, which a majority must answer, and looks at the root. It
+// returns why that is not possible, and whether servers have said so.
 func (x *examination) enter(ctx context.Context, config redlatch.Config) (why error, said bool) {
 	var s *session
 	s = newSession(2*config.MaxTTL, x.Ensemble, config.TLS, debugLog{slog.New(slog.DiscardHandler)}, func(string) {}, func() error {

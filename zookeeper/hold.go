@@ -39,7 +39,7 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return answer(err)
 }
 
-// Release implements quorum.Voter. It comes after an Acquire that is under way, and goes on in the
+// Release implements quorum.Voter. It follows an Acquire that is under way, and goes on in the
 // background until it is known that the lock is not held under this id.
 func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	select {
@@ -51,7 +51,7 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	}
 }
 
-// remove has the lease of id end, and returns where the answer will be.
+// remove makes the lease of id end, and returns a channel that gets the answer.
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errNotConnected,
@@ -60,7 +60,8 @@ func (s *store) remove(key, id string) <-chan vote.Answer {
 	}.Start()
 }
 
-// removeOnce waits for a connection, and then for the answer. doubtful: it was sent before.
+// removeOnce waits for a connection, and then for the answer. doubtful: the request was sent
+// before.
 func (s *store) removeOnce(ctx context.Context, key, id string, doubtful bool) vote.Answer {
 	if err := s.await(ctx); err != nil {
 		return answer(err)

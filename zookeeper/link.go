@@ -11,20 +11,20 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// link is one connection to a server. Of what passes, it reads the answer to the handshake, which
-// says how long the session is to last: the transport does not tell.
+// link is one connection to a server. It also reads the answer to the handshake, which says how
+// long the session will last: the transport does not tell.
 type link struct {
 	net.Conn
-	// begun is when the handshake was sent, at the latest.
+	// begun is a time before the handshake was sent.
 	begun clock.Instant
-	// limit is until when it is to be answered.
+	// limit is the time by which the handshake must be answered.
 	limit time.Time
 
 	mu   sync.Mutex // guards head
 	head []byte
 }
 
-// headBytes is how much of the answer says it: a length, a version and the timeout.
+// headBytes is how much of the answer is needed: a length, a version and the timeout.
 const headBytes = 12
 
 func newLink(conn net.Conn, patience time.Duration) *link {
@@ -41,7 +41,7 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline bounds the handshake: the transport would wait for several timeouts of the session.
+// SetReadDeadline bounds the handshake: the transport would wait for several session timeouts.
 func (l *link) SetReadDeadline(t time.Time) error {
 	if l.sessionTimeout() == 0 && (t.IsZero() || t.After(l.limit)) {
 		t = l.limit
@@ -49,7 +49,7 @@ func (l *link) SetReadDeadline(t time.Time) error {
 	return l.Conn.SetReadDeadline(t)
 }
 
-// sessionTimeout is how long the session lasts, or 0 while that is not known.
+// sessionTimeout returns how long the session lasts, 0 while that is not known.
 func (l *link) sessionTimeout() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +59,14 @@ func (l *link) sessionTimeout() time.Duration {
 	return time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
 }
 
-// hosts has the servers tried in turn, from a random one on. Their names are resolved when they
-// are dialled, so that TLS sees them and a changed address is found.
+// hosts makes the transport try the servers in turn, beginning at a random one. Their names are
+// resolved when they are dialled, so that TLS sees the names and a changed address is found.
 type hosts struct {
 	servers []string
 
 	mu    sync.Mutex // guards what follows
 	next  int
-	tried int // since one was connected to
+	tried int // since the last connection
 }
 
 func newHosts(servers []string) *hosts {
@@ -76,7 +76,7 @@ func newHosts(servers []string) *hosts {
 func (*hosts) Init([]string) error { return nil }
 func (h *hosts) Len() int          { return len(h.servers) }
 
-// Next reports with again that all have been tried in vain: then the transport rests.
+// Next returns the next server. again: all have been tried in vain, and the transport rests first.
 func (h *hosts) Next() (server string, again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *hosts) Connected() {
 	h.tried = 0
 }
 
-// dial is the transport's way to a server.
+// dial connects the transport to a server.
 func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.life, timeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 	s.mu.Lock()
 	s.link = l
 	s.mu.Unlock()
-	if err := s.life.Err(); err != nil { // who ended it may have hung up before
+	if err := s.life.Err(); err != nil { // whoever ended it may have hung up before
 		l.Close()
 		return nil, err
 	}

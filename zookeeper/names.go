@@ -14,8 +14,9 @@ import (
 //	lease:ID           of the holder ID; its data is the TTL, and each extension raises its version
 //	wait:WAITER:NUMBER a place in the wait queue
 //
-// held and the lease are made and deleted in one transaction. One that makes them anew in another
-// session also writes the lock's node, whose version says so: that of the lease begins anew.
+// held and the lease are made and deleted in one transaction. A transaction that makes them anew in
+// another session also writes the lock's node, so that its version shows the change: the version of
+// the lease begins anew.
 const (
 	lockPrefix  = "lock:"
 	heldName    = "held"
@@ -32,12 +33,12 @@ func (p place) held() string           { return string(p) + "/" + heldName }
 func (p place) lease(id string) string { return string(p) + "/" + leasePrefix + url.QueryEscape(id) }
 func (p place) wait(w waiter) string   { return string(p) + "/" + w.node }
 
-// newWait is the path of a new place in the queue; the server adds the number.
+// newWait returns the path of a new place in the queue; the server adds the number.
 func (p place) newWait(name string) string {
 	return string(p) + "/" + waitPrefix + url.QueryEscape(name) + ":"
 }
 
-// keyOf is the key of the lock that the node at path is part of.
+// keyOf returns the key of the lock that the node at path belongs to.
 func keyOf(root, path string) (key string, ok bool) {
 	rest, ok := strings.CutPrefix(path, root+"/"+lockPrefix)
 	if !ok {
@@ -51,12 +52,12 @@ func keyOf(root, path string) (key string, ok bool) {
 // waiter is a place in a wait queue.
 type waiter struct {
 	name string
-	// number is the server's, which begins anew below 0 after 2^31.
+	// number is given by the server. After 2^31 it goes on below 0.
 	number int32
 	node   string
 }
 
-// contents is what a lock's node has.
+// contents are what a lock's node contains.
 type contents struct {
 	// holder is the holder id, "" where there is none.
 	holder string
@@ -89,7 +90,7 @@ func parseContents(children []string) contents {
 	return c
 }
 
-// index is where name waits, or -1.
+// index returns the index of the waiter with that name, or -1.
 func (c contents) index(name string) int {
 	return slices.IndexFunc(c.waiters, func(w waiter) bool { return w.name == name })
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// observations are what this client has seen of others' locks, by its own clock: for how long a
-// lease has not been extended, and for how long the first in a queue has left a free lock alone.
+// observations are what this client has seen of others' locks, by its own clock: how long a lease
+// has not been extended, and how long the first in a queue has left a free lock alone.
 type observations struct {
 	mu     sync.Mutex // guards what follows
 	leases map[string]leaseSeen
 	heads  map[string]headSeen
 }
 
-// maxObserved bounds each; what is forgotten costs a TTL.
+// maxObserved bounds each map. An observation that is forgotten costs a TTL.
 const maxObserved = 4096
 
 // leaseSeen is a lease at one version, in one session.
@@ -35,7 +35,7 @@ func newObservations() *observations {
 	return &observations{leases: make(map[string]leaseSeen), heads: make(map[string]headSeen)}
 }
 
-// lease notes a lease of which an answer has come, and returns how long it may still run.
+// lease notes a lease that an answer has shown, and returns how much longer it may run.
 func (o *observations) lease(key string, found leaseSeen) (left time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,12 +48,12 @@ func (o *observations) lease(key string, found leaseSeen) (left time.Duration) {
 		found.since = now
 		o.leases[key], seen = found, found
 	}
-	// The holder's own time began before the version was there to be seen.
+	// The holder's own time began before the version could be seen.
 	return seen.since.Add(seen.ttl).Sub(now)
 }
 
-// head notes that node is the first in the queue for a free lock, and returns how long it may
-// leave that alone.
+// head notes that node is the first in the queue for a free lock, and returns how much longer it
+// may leave the lock alone.
 func (o *observations) head(key, node string) (left time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each is told of
-// a change of the one before it alone, and the first of one of the lease.
+// Enqueue takes a place in the wait queue, or says that the waiter is still there. Each waiter
+// watches only the one before it, and the first watches the lease.
 func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	p, w := placeOf(s.root, r.Key), r.Ticket.Waiter
 	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
@@ -84,7 +84,8 @@ func (s *store) Watch(ctx, _ context.Context, key string) (a vote.Answer, watche
 	return answer(errConflict), false
 }
 
-// join takes a place at the end of the queue. A place whose answer is lost is found by its name.
+// join takes a place at the end of the queue. If its answer is lost, the place is found by its
+// name.
 func (s *store) join(ctx context.Context, p place, name string) error {
 	_, err := do(ctx, s.session, name, func() (string, error) {
 		return s.conn.Create(p.newWait(name), nil, zk.FlagEphemeralSequential, s.acl)
@@ -92,7 +93,7 @@ func (s *store) join(ctx context.Context, p place, name string) error {
 	return err
 }
 
-// leave gives a place up.
+// leave gives up a place.
 func (s *store) leave(ctx context.Context, p place, w waiter, id string) error {
 	_, err := do(ctx, s.session, id, func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.wait(w), -1) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -101,12 +102,12 @@ func (s *store) leave(ctx context.Context, p place, w waiter, id string) error {
 	return err
 }
 
-// drop gives up the place of another who does not answer, in the background.
+// drop gives up, in the background, the place of another waiter that does not answer.
 func (s *store) drop(p place, w waiter) {
 	s.run(func() { s.leave(s.life, p, w, "") })
 }
 
-// position says where the waiter at own is, and who holds the lock. again: that has changed.
+// position sets where the waiter at index own is, and who holds the lock. again: that has changed.
 func (s *store) position(ctx context.Context, key string, p place, c contents, own int, position *vote.Position) (again bool, err error) {
 	position.Ticket.Number = uint64(uint32(c.waiters[own].number)) + 1
 	position.Ahead = own
@@ -119,7 +120,7 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 		_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
 	case c.holder == "":
 	case own > 0:
-		// It is timed already, for when those before it have gone.
+		// The lease is timed already, for when those before this waiter have gone.
 		if position.Left, _, err = s.lease(ctx, key, p, c, false); err == nil {
 			position.Left = max(0, position.Left)
 			_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
@@ -133,8 +134,8 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 	return errors.Is(err, zk.ErrNoNode), err
 }
 
-// Leave gives the waiter's place up. It waits for the answer or for ctx; it comes after a request
-// for the place that is under way, and goes on in the background.
+// Leave gives up the waiter's place. It waits for the answer or for ctx. It follows a request for
+// the place that is under way, and goes on in the background.
 func (s *store) Leave(ctx context.Context, key, name string) {
 	p := placeOf(s.root, key)
 	left := make(chan struct{})

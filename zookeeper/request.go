@@ -16,8 +16,9 @@ func (s *session) run(f func()) bool {
 	return true
 }
 
-// do has request made, which no ctx ends, after the one under way for the same id, if id is not
-// "". It waits for the answer, or for ctx: then the error is errAbandoned, and the request goes on.
+// do makes a request, which no ctx ends. If id is not "", it first waits for the request under way
+// for the same id. It waits for the answer or for ctx; if ctx is done first the error is
+// errAbandoned, and the request goes on.
 func do[T any](ctx context.Context, s *session, id string, request func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -59,7 +60,8 @@ var settled = func() chan struct{} {
 	return c
 }()
 
-// follow returns when the request before is over, and what is to be closed when the new one is.
+// follow returns a channel that is closed when the request before is over, and one to close when
+// the new request is over.
 func (s *session) follow(id string) (before, over chan struct{}) {
 	if id == "" {
 		return settled, nil
@@ -86,8 +88,8 @@ func (s *session) settle(id string, over chan struct{}) {
 	}
 }
 
-// rest is the pause before a request in the background is made again. It reports false when the
-// client's life has ended.
+// rest pauses before a request in the background is made again. It reports false when the client's
+// life has ended.
 func (s *session) rest() bool { return s.pause(20 * time.Millisecond) }
 
 func (s *session) pause(d time.Duration) bool {

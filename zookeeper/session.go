@@ -16,10 +16,10 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// session is this client's session with the ensemble, by one connection at a time. Its end
-// deletes what the client has left, and nothing relies on it but those who did not watch.
+// session is this client's session with the ensemble, by one connection at a time. Its end deletes
+// what the client has left. Only those who did not watch rely on that.
 type session struct {
-	// asked is how long the session is to last at least.
+	// asked is how long the session must last at least.
 	asked   time.Duration
 	connect func(ctx context.Context, address string) (net.Conn, error)
 	changed func(path string)
@@ -38,21 +38,22 @@ type session struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
 	link   *link
-	// news is closed when one of the next has changed, and replaced.
+	// news is closed and replaced when one of the following has changed.
 	news chan struct{}
-	// connected: there is a connection with a session. prepared: it was prepared once; refusal is
-	// why it is not yet, unfit why it never will be.
+	// connected: there is a connection with a session. prepared: the session was prepared once.
+	// refusal is why it is not prepared yet, and unfit why it never will be.
 	connected, prepared bool
 	refusal, unfit      error
 	touches             touches
-	// last has the end of the last request under way for each id that has one.
+	// last has, for each id with a request under way, the channel that is closed when the last of
+	// these is over.
 	last map[string]chan struct{}
 }
 
 const (
 	// maxRequests bounds the requests under way.
 	maxRequests = 1024
-	// heartbeats is how many are sent while the session lasts.
+	// heartbeats is how many heartbeats are sent while the session lasts.
 	heartbeats = 16
 )
 
@@ -62,36 +63,38 @@ var (
 	errAbandoned    = errors.New("no answer yet")
 )
 
-// newSession begins to connect. changed is called with the path of what has changed, or "" for all,
-// and does not block; prepare is called when there is a session, until it returns no error.
+// newSession begins to connect. changed is called with the path of a node that has changed, or with
+// "" for all nodes, and must not block. prepare is called when there is a session, until it returns
+// no error.
 func newSession(asked time.Duration, e Ensemble, config *tls.Config, logger zk.Logger, changed func(path string), prepare func() error) *session {
 	s := &session{
 		asked: asked, connect: e.dialer(config), changed: changed, prepare: prepare,
 		room: make(chan struct{}, maxRequests), news: make(chan struct{}), last: make(map[string]chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	// An error comes of an empty list alone.
+	// Only an empty list is an error.
 	s.conn, s.ended, _ = zk.Connect(e.Servers, asked, zk.WithDialer(s.dial), zk.WithHostProvider(newHosts(e.Servers)),
 		zk.WithLogger(logger), zk.WithLogInfo(false), zk.WithEventCallback(s.event))
 	return s
 }
 
-// start begins to keep the session.
+// start begins to keep the session alive.
 func (s *session) start() { s.run(s.attend) }
 
-// patience is how long a heartbeat or a handshake may take: then another server is tried.
+// patience returns how long a heartbeat or a handshake may take; after that another server is
+// tried.
 func (s *session) patience() time.Duration {
 	return min(max(s.asked/heartbeats, 500*time.Millisecond), 5*time.Second)
 }
 
-// event is called by the transport, in order, and does not block.
+// event is called by the transport, in order, and must not block.
 func (s *session) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		s.changed(e.Path)
 		return
 	}
 	if e.State == zk.StateHasSession {
-		defer s.changed("") // of what has changed meanwhile, nobody may have been told
+		defer s.changed("") // nobody may have been told of what has changed meanwhile
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +121,8 @@ func (s *session) announce() {
 	s.news = make(chan struct{})
 }
 
-// attend keeps the session: it prepares it, sends heartbeats, and has another server tried when
-// one is not answered by a majority. It ends with the life of the client.
+// attend keeps the session: it prepares it, sends heartbeats, and has another server tried when a
+// majority does not answer one. It ends with the life of the client.
 func (s *session) attend() {
 	period := s.asked / heartbeats
 	timer := time.NewTimer(0)
@@ -147,7 +150,7 @@ func (s *session) attend() {
 	}
 }
 
-// heartbeat asks the leader, by way of the server. It reports false when no answer came, though
+// heartbeat asks the leader, through the server. It reports false when no answer came although
 // there is a connection.
 func (s *session) heartbeat(now clock.Instant) bool {
 	if !s.isConnected() {
@@ -162,13 +165,13 @@ func (s *session) heartbeat(now clock.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lasts := s.link.sessionTimeout()
-	// A follower tells the leader twice a tick whom it has heard, and a session lasts for two
-	// ticks at least: a quarter of it, and some time on the way.
+	// A follower tells the leader twice a tick whom it has heard, and a session lasts for at least
+	// two ticks. So that takes a quarter of the session's time, and some time on the way.
 	s.touches.add(touch{sent: now, known: clock.System.Now().Add(lasts / 3)}, lasts)
 	return true
 }
 
-// tryToPrepare prepares the session once there is one.
+// tryToPrepare waits for a session and prepares it.
 func (s *session) tryToPrepare() {
 	if !s.awaitState(s.life, func() bool { return s.connected }) {
 		return
@@ -195,7 +198,7 @@ func (s *session) isConnected() bool {
 	return s.connected
 }
 
-// spoil has no lock be had any more, because of err.
+// spoil makes every later call for a lock fail, because of err.
 func (s *session) spoil(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,8 +230,8 @@ func (s *session) await(ctx context.Context) (why error) {
 	return why
 }
 
-// awaitState waits until there is what is asked of the state, under s.mu; it reports false when ctx
-// or the client's life has ended before.
+// awaitState waits until there, which is called under s.mu, reports true. It reports false when ctx
+// or the client's life ended before that.
 func (s *session) awaitState(ctx context.Context, there func() bool) bool {
 	for {
 		s.mu.Lock()
@@ -249,8 +252,8 @@ func (s *session) awaitState(ctx context.Context, there func() bool) bool {
 
 // rule: session-outlasts-lease
 
-// outlasts reports whether the session is known to last until d from now, whatever happens to
-// the server that this client is connected to.
+// outlasts reports whether the session is known to last until d from now, whatever happens to the
+// server that this client is connected to.
 func (s *session) outlasts(now clock.Instant, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,14 +261,14 @@ func (s *session) outlasts(now clock.Instant, d time.Duration) bool {
 	return now.Until(s.touches.latest(now).Add(lasts-quorum.Drift(lasts))) >= d
 }
 
-// cut ends the connection, and has none made again: what the session has left then stays until
-// the servers end it.
+// cut ends the connection, and no other is made: what the session has left then stays until the
+// servers end it.
 func (s *session) cut() {
 	s.end()
 	s.hangUp()
 }
 
-// close ends the session, or with keep the connection alone, and waits for all that is under way.
+// close ends the session or, with keep, only the connection, and waits for all that is under way.
 func (s *session) close(keep bool) {
 	s.mu.Lock()
 	s.closed = true

@@ -22,9 +22,9 @@ type store struct {
 	*session
 	ensemble.OneVote
 	name, root string
-	user       string // with the password, "" for none, or where the session has it
+	user       string // with the password; "" for none, or once the session has it
 	acl        []zk.ACL
-	// changed tells the client that callers may go on.
+	// tell tells the client that callers may go on.
 	tell func(key string)
 
 	leases   *ensemble.Leases
@@ -61,7 +61,7 @@ func (l debugLog) Printf(format string, args ...any) {
 	l.Debug("zookeeper: " + strings.TrimPrefix(fmt.Sprintf(format, args...), "zk: "))
 }
 
-// notice is told of nodes that have changed.
+// notice is called with the paths of nodes that have changed.
 func (s *store) notice(path string) {
 	s.watches.Over(path)
 	if path == "" {
@@ -92,18 +92,18 @@ func (s *store) Unreachable() bool { return !s.isConnected() }
 
 func (s *store) Cut() { s.cut() }
 
-// Close ends the session, and with it all that this client has left; but for a lock that is to be
-// kept, which the servers then keep until the session has timed out.
+// Close ends the session, and with it all that this client has left. If there is a lock that must
+// be kept, it leaves the session alone: the servers then keep it until it has timed out.
 func (s *store) Close() { s.close(s.leases.Any()) }
 
-// format is what the root's data begins with; the base of the tokens follows.
+// format begins the root's data; the base of the tokens follows.
 const format = "redlatch locks 1 "
 
-// baseMargin is added to the wall clock for the base, which is to be larger than the tokens that
-// servers of Redis have given out by their clocks.
+// baseMargin is added to the wall clock to make the base, which must be larger than the tokens that
+// Redis servers have given out by their clocks.
 const baseMargin = time.Hour
 
-// prepareRoot says who this client is, and finds or makes the root. Its requests end with the
+// prepareRoot authenticates this client, and finds or makes the root. Its requests end with the
 // connection.
 func (s *store) prepareRoot() error {
 	if s.user != "" {
@@ -124,7 +124,7 @@ func (s *store) prepareRoot() error {
 		_, err := s.conn.Create(path, data, zk.FlagPersistent, s.acl)
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			exists, _, existsErr := s.conn.Exists(path)
-			if existsErr != nil || !exists { // one that is there need not be ours to make
+			if existsErr != nil || !exists { // this client need not be permitted to make one that is there
 				return fmt.Errorf("create %s: %w", path, err)
 			}
 		}
@@ -139,7 +139,7 @@ func (s *store) prepareRoot() error {
 	return err
 }
 
-// baseOf is the base of the tokens, which the root's data has.
+// baseOf reads the base of the tokens from the root's data.
 func baseOf(root string, data []byte) (uint64, error) {
 	digits, ok := strings.CutPrefix(string(data), format)
 	base, err := strconv.ParseUint(digits, 10, 53)
@@ -149,14 +149,14 @@ func baseOf(root string, data []byte) (uint64, error) {
 	return base, nil
 }
 
-// maxToken bounds tokens, as everywhere.
+// maxToken bounds tokens, as everywhere in this library.
 const maxToken = 1 << 53
 
-// blockBits is for how many callers in turn a transaction has tokens.
+// blockBits sets for how many callers in turn a transaction has tokens.
 const blockBits = 3
 
-// token is that of the last of more+1 callers who hold in turn by the transaction zxid. Those of
-// two transactions differ by a whole block.
+// token returns the token of the last of more+1 callers who hold in turn by the transaction zxid.
+// Tokens of two transactions differ by a whole block.
 func (s *store) token(zxid int64, more uint64) (uint64, error) {
 	if more >= 1<<blockBits || zxid <= 0 || uint64(zxid) >= (maxToken-s.base)>>blockBits {
 		return 0, fmt.Errorf("the transaction %#x makes no token for %d: the ensemble has had too many elections, or the base of %s is wrong", zxid, more+1, s.root)
@@ -164,14 +164,14 @@ func (s *store) token(zxid int64, more uint64) (uint64, error) {
 	return s.base + uint64(zxid)<<blockBits + more, nil
 }
 
-// answer puts an error into the words of a vote: whether the request was executed.
+// answer converts an error to an Answer, which says whether the request was executed.
 func answer(err error) vote.Answer {
 	a := vote.Answer{Err: err}
 	switch {
 	case errors.Is(err, errNotConnected), errors.Is(err, errBusy), errors.Is(err, zk.ErrNoServer):
 		a.Verdict = vote.NotSent
 	case errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, errStale):
-		// What it left, if anything, has ended with the session.
+		// What the request left, if anything, has ended with the session.
 		a.Verdict = vote.Unavailable
 	case errors.Is(err, zk.ErrNoAuth):
 		a.Verdict = vote.Refused

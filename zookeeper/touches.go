@@ -6,19 +6,20 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// touch is something that was heard from this client: the leader counts the session from sent, or
-// later, once known has come.
+// touch is a sign of life of this client: the leader counts the session from sent, or later, once
+// the time known has come.
 type touch struct{ sent, known clock.Instant }
 
-// touches are the last of them, oldest first. A server reports those to the leader some time after
-// it has answered, and what the leader does not know of does not keep the session.
+// touches are the last of them, oldest first. A server reports them to the leader some time after
+// it has answered, and what the leader does not know of does not keep the session alive.
 type touches struct {
 	last []touch
-	// lasts is for how long after the last one the session is kept.
+	// lasts is how long after the last touch the session is kept.
 	lasts time.Duration
 }
 
-// maxTouches bounds what is kept: more than are sent while the oldest that may count does.
+// maxTouches bounds how many are kept: more than are sent before the oldest one that may matter is
+// known.
 const maxTouches = 2 * heartbeats
 
 func (t *touches) add(one touch, lasts time.Duration) {
@@ -29,7 +30,7 @@ func (t *touches) add(one touch, lasts time.Duration) {
 	t.last = append(t.last, one)
 }
 
-// latest is when the leader has heard of the session last, as far as that is known at now.
+// latest returns when the leader last heard of the session, as far as that is known at now.
 func (t *touches) latest(now clock.Instant) clock.Instant {
 	for i := len(t.last) - 1; i >= 0; i-- {
 		if now.Reached(t.last[i].known) {

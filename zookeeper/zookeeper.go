@@ -15,24 +15,25 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// Ensemble says which servers hold the locks, and where. The zero value of each field but
+// Ensemble says which servers hold the locks, and where. The zero value of each field except
 // Servers is its default.
 type Ensemble struct {
 	// Servers are host:port of some or all servers of one ensemble; the port defaults to 2181.
 	// They are tried one after the other until one answers.
 	Servers []string
 
-	// Root is the path of the node under which the locks are kept. It is made if it is not
-	// there, with those above it. Clients that share locks must have the same; what others
-	// keep there is an error. Defaults to "/redlatch".
+	// Root is the path of the node under which the locks are kept. If it is not there, it is made,
+	// with those above it. Clients that share locks must have the same Root. If others keep
+	// something there, that is an error. Defaults to "/redlatch".
 	Root string
 
-	// User and Password are those of the scheme digest. With them, what the client creates is
-	// for this user alone; without, for anybody who reaches the servers. Default to none.
+	// User and Password are credentials of the scheme digest. With them, what the client creates is
+	// for this user alone; without them, it is for anybody who reaches the servers. Default to
+	// none.
 	User, Password string
 
-	// Dial connects to a server, for a way of one's own. ctx ends when the client is closed or
-	// the time for it is over. Defaults to TCP, or to TLS with redlatch.Config.TLS.
+	// Dial connects to a server, if set. ctx ends when the client is closed or the time for
+	// connecting is over. Defaults to TCP, or to TLS with redlatch.Config.TLS.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -47,16 +48,17 @@ func Open(config redlatch.Config, servers ...string) (*redlatch.Client, error) {
 	return OpenWith(config, Ensemble{Servers: servers})
 }
 
-// OpenWith is [redlatch.Open] over an ensemble. It connects, and returns when it has a session
-// and has found or made the Root, or after two seconds: servers that cannot be reached are no
-// error, as they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
+// OpenWith is [redlatch.Open] over an ensemble. It connects, and returns when it has a session and
+// has found or made the Root, or after two seconds. Servers that cannot be reached are no error,
+// because they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
 //
-// Of the Config, TTL, MaxTTL, MaxHold, KeyTemplate, Label, TLS and Logger are used. MaxTTL
-// defaults to TTL, and TTL to 10 s. The session lasts for twice MaxTTL at least: the servers
-// must permit that (maxSessionTimeout, 20 ticks where it is not set).
+// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label, TLS and Logger of the Config. MaxTTL defaults
+// to TTL, and TTL to 10 s. The session lasts for at least twice MaxTTL: the servers must permit
+// that (maxSessionTimeout, which is 20 ticks where it is not set).
 //
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
-// the servers have said so; calls return the latter where the servers were not reached before.
+// the servers have said so. If the servers were not reached before OpenWith returned, calls return
+// that error.
 func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 	config, err := settings(config)
 	if err != nil {
@@ -73,13 +75,13 @@ func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 	return client.(*redlatch.Client), nil
 }
 
-// OpenURL is [OpenWith] for an ensemble named by a URL, as settings have it and as the program redlatch
-// takes it:
+// OpenURL is [OpenWith] for an ensemble named by a URL, as settings and the program redlatch have
+// it:
 //
 //	zk://user:password@zk1,zk2:2181,zk3/root
 //
-// with zks:// for TLS, the port, the user and the root where they differ from their defaults, and the
-// user and the password percent-encoded. No error has the password.
+// with zks:// for TLS. The port, the user and the root may be left out where they are the defaults.
+// The user and the password are percent-encoded. No error has the password.
 func OpenURL(config redlatch.Config, url string) (*redlatch.Client, error) {
 	u, err := ensemble.Of("zk", url)
 	if err == nil {
@@ -119,7 +121,7 @@ func (e Ensemble) complete() (Ensemble, error) {
 	return e, nil
 }
 
-// checkRoot refuses a path that is none, or whose node is the servers' own.
+// checkRoot refuses a text that is no path, and a path whose node is the servers' own.
 func checkRoot(root string) error {
 	parts := strings.Split(root, "/")
 	if parts[0] != "" || len(parts) < 2 {
@@ -136,10 +138,10 @@ func checkRoot(root string) error {
 	return nil
 }
 
-// name is what errors call the ensemble.
+// name returns the name of the ensemble in errors.
 func (e Ensemble) name() string { return strings.Join(e.Servers, ",") + e.Root }
 
-// dialer connects as the ensemble says.
+// dialer returns the function that connects to the ensemble's servers.
 func (e Ensemble) dialer(config *tls.Config) func(ctx context.Context, address string) (net.Conn, error) {
 	switch {
 	case e.Dial != nil:

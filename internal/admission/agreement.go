@@ -1,11 +1,10 @@
-// Package admission decides whether a node may vote: pure rules, from what was seen of the
-// node to a decision. Nothing is sent here.
+// Package admission decides whether a node may vote. It consists of pure rules, from what was seen
+// of the node to a decision; it sends nothing.
 //
 // A node may have forgotten locks that it gave away: it restarted without its last writes,
 // took a master's place, or had its keys deleted. Such a node is in quarantine: it does not
-// vote before every lock that it may have forgotten has run out. And the clients of a
-// deployment must agree about how long that is, so each node records what they agreed on,
-// and a client that differs changes nothing and votes nowhere.
+// The clients of a deployment must agree about how long that is. So each node records what they
+// agreed on, and a client that differs changes nothing and votes nowhere.
 package admission
 
 import (
@@ -22,8 +21,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// MaxMaxTTL bounds an agreement's MaxTTL. A node that restarted stays out for that long, and
-// what a node has recorded beyond it was not written by a client.
+// MaxMaxTTL bounds an agreement's MaxTTL. A node that restarted stays out for that long, and a
+// longer one in a node's record was not written by a client.
 const MaxMaxTTL = 24 * time.Hour
 
 // Agreement is what the clients of one deployment must have in common.
@@ -41,16 +40,16 @@ type Agreement struct {
 	Durable bool
 }
 
-// Quarantine is how long a node stays out that may have forgotten locks: longer than any lock
-// that could have been on it, and than any token that could have been proposed before
-// (docs/fencing.md, "When a node forgets").
+// Quarantine returns how long a node that may have forgotten locks stays out: longer than the
+// validity of any lock that could have been on it, and than the age of any token that could have
+// been proposed before (docs/fencing.md, "When a node forgets").
 func (a Agreement) Quarantine() time.Duration {
 	// rule: quarantine-longer-than-ttl
 	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt
 }
 
-// ID is a hash of the agreement: names may hold anything. Every vote reads it, so it is no
-// longer than it must be.
+// ID returns a hash of the agreement, because names may hold anything. Every vote reads it, so it
+// is as short as it can be.
 func (a Agreement) ID() string {
 	terms := fmt.Sprintf("%q %q %d %t %t", a.Deployment, a.Nodes, a.MaxTTL.Milliseconds(), a.NoQuarantine, a.Durable)
 	sum := sha256.Sum256([]byte(terms))
@@ -70,14 +69,14 @@ func (a Agreement) String() string {
 	return b.String()
 }
 
-// ErrInvalid is what the public package calls by the same name.
+// ErrInvalid is the public package's error of the same name.
 var ErrInvalid = errors.New("invalid")
 
 // DisagreementError says that a client's settings are not those of its deployment. It wraps
-// ErrInvalid. Nothing was changed on the node that said so.
+// ErrInvalid. Nothing was changed on the node that reported it.
 type DisagreementError struct {
 	Recorded, Ours Agreement
-	// Node is the node that has the record, "" where it is the one that was asked.
+	// Node is the node that has the record, "" for the node that was asked.
 	Node string
 }
 
@@ -97,7 +96,7 @@ func (e *DisagreementError) Error() string {
 		e.Ours.Deployment, e.Recorded, at, e.Ours, e.flags())
 }
 
-// flags are what has to follow the command for the client's settings.
+// flags returns the flags that the command needs to set the client's settings.
 func (e *DisagreementError) flags() string {
 	flags := " --max-ttl " + e.Ours.MaxTTL.String()
 	if e.Ours.NoQuarantine {

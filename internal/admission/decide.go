@@ -15,18 +15,18 @@ var (
 	ErrEvicting = errors.New("the node may evict locks to make room: set maxmemory-policy noeviction")
 )
 
-// unread: too few other nodes could be asked for their records.
+// unread is the reason when too few other nodes could be asked for their records.
 const unread = "the node has no record of the deployment or an old one, and too few others answer that might tell"
 
 // idLength is how many characters a run or replication id has (Redis source, CONFIG_RUN_ID_SIZE).
 const idLength = 40
 
-// WaitError says why a node's vote does not count yet, and for how long.
+// WaitError says why a node's vote does not count yet, and how long that will last.
 type WaitError struct {
 	Reason string
 	// Left is how long until the node can be admitted, 0 when not known.
 	Left time.Duration
-	// RunID is the run that an operator could vouch for.
+	// RunID is the run that an operator can vouch for.
 	RunID string
 }
 
@@ -46,49 +46,50 @@ const (
 	SyncUnseen Sync = iota
 	// SyncAlways: every answered write is on disk.
 	SyncAlways
-	// SyncOtherwise: it need not be.
+	// SyncOtherwise: an answered write may not be on disk.
 	SyncOtherwise
 )
 
 // Evidence is what a decision rests on.
 type Evidence struct {
-	// Server is the one that answers; its Run is "" where it tells none.
+	// Server is the server that answers; its Run is "" where it does not tell one.
 	Server
-	// Replica: its role is another than master. Promoted: it was a replica before, unless it
-	// has forgotten that since, as a server does that had no replica for an hour.
+	// Replica: its role is not master. Promoted: it was a replica before. A server that had no
+	// replica for an hour forgets that, and is then not seen as promoted.
 	Replica, Promoted bool
-	// Flushed: this run was told to delete all keys. Evicting: it may delete locks to make
-	// room, which is refused.
+	// Flushed: this run was told to delete all keys. Evicting: it may delete locks to make room,
+	// and is therefore refused.
 	Flushed, Evicting bool
-	// Version is the server's, and KeepsScripts that scripts may outlive a restart of it.
+	// Version is the server's version. KeepsScripts: its scripts may outlive a restart.
 	Version      string
 	KeepsScripts bool
 	// Uptime is how long the server has been up at least.
 	Uptime time.Duration
 	// Now is the node's clock in seconds.
 	Now int64
-	// Record is what the node has of the deployment, nil for none.
+	// Record is what the node has recorded of the deployment, nil for none.
 	Record *Record
-	// Note is the text of its quarantine, "" for none.
+	// Note is the text of its quarantine's note, "" for none.
 	Note string
-	// Voted: this run has the deployment's voting script, so that somebody admitted it.
+	// Voted: this run has the deployment's voting script, so somebody has admitted it.
 	Voted bool
-	// Others are the records of the other nodes, where NeedsOthers says so.
+	// Others are the records of the other nodes, read where NeedsOthers says so.
 	Others Others
-	// Vouched: an operator speaks for this run, now.
+	// Vouched: an operator vouches for this run now.
 	Vouched bool
-	// Sync counts with Agreement.Durable alone.
+	// Sync counts only with Agreement.Durable.
 	Sync Sync
-	// Shard is nil where the node is no Cluster. Else Server is the slot's master, Record its
-	// own, which has a note's place, and Others are the other masters.
+	// Shard is nil where the node is no Cluster. Where it is one, Server is the slot's master,
+	// Record is the record of that master, which takes the place of a note, and Others are the
+	// other masters.
 	Shard *Shard
 }
 
-// Others is how many other nodes have which record.
+// Others counts the other nodes by their records.
 type Others struct {
-	// Same have one of the client's agreement; None have none; Unread could not be asked.
+	// Same have a record of the client's agreement, None have none, and Unread could not be asked.
 	Same, None, Unread int
-	// Other is one of another agreement, nil if there is none.
+	// Other is a record of another agreement, nil if there is none.
 	Other *DisagreementError
 }
 
@@ -100,26 +101,26 @@ const (
 	// Refuse: it does not vote for this client until somebody mends something. Nothing may
 	// be changed on it.
 	Refuse Outcome = iota
-	// Wait: it will be admitted after a time.
+	// Wait: it will be admitted some time later.
 	Wait
-	// Begin: it will be after a quarantine that begins now, which is to be noted there.
+	// Begin: it will be admitted after a quarantine that begins now and must be noted on it.
 	Begin
 	// Admit: it may vote now.
 	Admit
 )
 
-// Decision is an outcome, and why it is not Admit: a *WaitError of Wait and Begin.
+// Decision is an outcome and, unless that is Admit, the reason: a *WaitError for Wait and Begin.
 type Decision struct {
 	Outcome Outcome
 	Err     error
-	// Void, of Admit, is why the record's Durable is not to be believed any more.
+	// Void, with Admit, is why the record's Durable is not to be believed any more.
 	Void string
 }
 
 func refuse(err error) Decision { return Decision{Outcome: Refuse, Err: err} }
 
-// Decide says whether the node that the evidence is of may vote for clients of a. The order
-// of the cases is from what forbids a vote to what is certain to what is presumed.
+// Decide says whether the node that e describes may vote for clients of a. The cases go from what
+// forbids a vote, over what is certain, to what is presumed.
 func Decide(a Agreement, e Evidence) Decision {
 	switch {
 	case e.Replica:
@@ -153,9 +154,9 @@ func Decide(a Agreement, e Evidence) Decision {
 	note, noted := ParseNote(e.Note)
 	switch {
 	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
-		// It may have lasted for long enough, and nobody can say so. One of this run from
-		// before it was a replica has come back with its master's data; what is left of it
-		// may be more, as that of a change of the deployment is.
+		// The quarantine may have lasted for long enough, but nobody can say so. A note of this run
+		// from before it was a replica has come back with its master's data; what is left of that
+		// quarantine may be more than a new one, as after a change of the deployment.
 		// rule: quarantine-not-shortened
 		if noted && note.possible(e.Now) {
 			quarantine = max(quarantine, note.left(e.Now))
@@ -170,16 +171,16 @@ func Decide(a Agreement, e Evidence) Decision {
 		}
 		return admitted
 	case noted && note.possible(e.Now) && note.left(e.Now) > 0:
-		// A change of the deployment may keep it out for longer than a restart does.
+		// A change of the deployment may keep a node out for longer than a restart does.
 		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Now), RunID: e.Run}}
-	case e.isKnown(): // the note is of another
+	case e.isKnown(): // the note is another run's
 		return admitted
 	case e.Record == nil && (e.Voted || e.Flushed):
 		return begin("its data was deleted")
 	// rule: promotion-seen
 	case e.Promoted, e.Received > 0, e.Record != nil && e.Record.Run == e.Run:
-		// Nobody knows since when it has been a master. One that was admitted as this run and
-		// is not known was a replica since.
+		// Nobody knows since when it has been a master. If it was admitted as this run and is not
+		// known any more, it was a replica since.
 		return begin("it was promoted from replica, and may lack its master's last writes")
 	// rule: uptime
 	case e.Uptime >= quarantine:
@@ -193,12 +194,12 @@ func Decide(a Agreement, e Evidence) Decision {
 	}}
 }
 
-// disagrees decides for a client whose agreement is not the deployment's, or of which nobody
-// can say so. A record counts as it is on the server that was admitted or set under it. A server
-// that has none may have lost it, and one that came with a restart or from a master may be an
-// old one: then the other nodes' are asked. A majority that has the client's overrules the rest,
-// which cannot make a quorum; where a majority is known to have none but the client's, the
-// deployment is new or all forgot, and there is only the client's word.
+// disagrees decides for a client whose agreement is not the deployment's, or where nobody can tell
+// whether it is. A record counts if the server that has it was admitted or set under it. A server
+// without a record may have lost it, and a record that came with a restart or from a master may be
+// an old one: then the other nodes' records decide. A majority that has the client's agreement
+// overrules the rest, which cannot make a quorum. Where a majority is known to have no record but
+// the client's, the deployment is new or all nodes forgot it, and there is only the client's word.
 func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	need, certain := len(a.Nodes)/2+1, e.isKnown()
 	if e.Shard != nil {
@@ -230,8 +231,8 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 // NeedsOthers reports whether the other nodes' records matter.
 func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
 
-// isKnown reports whether this server was admitted before, or set and then kept out by its note:
-// a flushed script cache lost no lock.
+// isKnown reports whether this server was admitted before, or was set and then kept out by its
+// note. It still is known after its script cache was flushed: that lost no lock.
 func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
 
 // Voided says why the word that the node is durable is not believed any more.
@@ -249,9 +250,9 @@ func Voided(a Agreement, e Evidence) string {
 	return seen
 }
 
-// keptItsWord reports that a restarted node has all that it ever granted, on the word of an
-// operator: each write was on disk before its answer was sent. What is seen must not speak
-// against it. A quarantine that is still noted was never over.
+// keptItsWord reports whether a restarted node has all that it ever granted, on the word of an
+// operator: each write was on disk before its answer was sent. What is seen of the node must not
+// contradict that. A quarantine that is still noted was never over.
 func (e *Evidence) keptItsWord(a Agreement) bool {
 	return a.Durable && e.Record != nil && e.Note == "" && e.Sync == SyncAlways
 }

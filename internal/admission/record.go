@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Server is a server process in its time as a master.
+// Server is a server process during one period as a master.
 type Server struct {
 	Run string `json:"run,omitempty"`
-	// ReplicationID is the one that Run has: a master that was a replica in between has
-	// another.
+	// ReplicationID is that of Run. A master that was a replica in between has another.
 	ReplicationID string `json:"replication_id,omitempty"`
-	// Received is how many bytes Run has received by replication, -1 where it does not tell.
+	// Received is how many bytes Run has received by replication, -1 where the server does not say.
 	// A master receives none.
 	Received int64 `json:"received,omitempty"`
 }
 
-// hasBeen reports whether the server, which may have been promoted, is and has been the master
-// that before is. A run that was a replica in between took over its master's data, which may
-// lack its own last writes, and has another replication id. That also changes where the first
-// replica comes, or the last has been gone for long: then the run has received nothing.
+// hasBeen reports whether the server, which may have been promoted, is the master that before
+// describes and has been it ever since. A run that was a replica in between took over its master's
+// data, which may lack its own last writes, and has another replication id. The id also changes
+// when the first replica comes, or when the last one has been gone for long; the run has then
+// received nothing.
 func (s Server) hasBeen(before Server, promoted bool) bool {
 	return s.Run == before.Run && (s.ReplicationID == before.ReplicationID ||
 		!promoted && s.Received >= 0 && s.Received == before.Received)
 }
 
-// Record is what a node keeps of the deployment that it belongs to: what its clients agreed
-// on, and as which server it was admitted. It is text from outside when it is read.
+// Record is what a node keeps of the deployment that it belongs to: what its clients agreed on, and
+// as which server it was admitted. A record that is read is text from outside.
 type Record struct {
 	// Server was admitted, or is kept out by its note until it is.
 	Server
@@ -42,13 +42,14 @@ type Record struct {
 	Durable      bool              `json:"durable,omitempty"`
 	// Void is why Durable is not believed any more, until an operator says it again.
 	Void string `json:"void,omitempty"`
-	// Since, Epoch and Slots are of a Cluster's master: Since is when Server was first seen.
+	// Since, Epoch and Slots are set for a Cluster's master. Since is when Server was first seen.
 	Since int64 `json:"since,omitempty"`
 	Epoch int64 `json:"epoch,omitempty"`
 	Slots Slots `json:"slots,omitempty"`
 }
 
-// ParseRecord reads a record; nil for none. key is where it was found, for the error.
+// ParseRecord reads a record. It returns nil for an empty text. The error names key, where the text
+// was found.
 func ParseRecord(key, text string) (*Record, error) {
 	if text == "" {
 		return nil, nil
@@ -70,7 +71,7 @@ func ParseRecord(key, text string) (*Record, error) {
 	return r, nil
 }
 
-// Text is what ParseRecord reads.
+// Text returns the text that ParseRecord reads.
 func (r *Record) Text() string {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *Record) Text() string {
 	return string(text)
 }
 
-// Agreement is what the clients of the record agreed on.
+// Agreement returns what the clients of the record agreed on.
 func (r *Record) Agreement(deployment string) Agreement {
 	return Agreement{
 		Deployment: deployment, Nodes: Names(r.Nodes), MaxTTL: time.Duration(r.MaxTTLMS) * time.Millisecond,
@@ -87,7 +88,7 @@ func (r *Record) Agreement(deployment string) Agreement {
 	}
 }
 
-// Names are the names of nodes, sorted.
+// Names returns the names of nodes, sorted.
 func Names(nodes map[string]string) []string {
 	names := make([]string, 0, len(nodes))
 	for name := range nodes {
@@ -97,28 +98,28 @@ func Names(nodes map[string]string) []string {
 	return names
 }
 
-// Note is kept by a node in quarantine: which server is kept out, from which second of the
+// Note is what a node in quarantine keeps: which server is kept out, from which second of the
 // node's clock on, and for how many seconds.
 type Note struct {
 	Server
 	Since, Length int64
 }
 
-// NewNote begins a quarantine of d at now.
+// NewNote returns the note of a quarantine of d that begins at now.
 func NewNote(s Server, now int64, d time.Duration) Note {
 	return Note{Server: s, Since: now, Length: seconds(d)}
 }
 
-// seconds is d in whole seconds, and one for the parts of a second that two readings of the
-// clock leave out.
+// seconds returns d in whole seconds, and one more for the parts of a second that two readings of
+// the clock leave out.
 func seconds(d time.Duration) int64 { return int64((d+time.Second-1)/time.Second) + 1 }
 
-// Text is what ParseNote reads.
+// Text returns the text that ParseNote reads.
 func (n Note) Text() string {
 	return fmt.Sprintf("%s %s %d %d %d", n.Run, n.ReplicationID, n.Received, n.Since, n.Length)
 }
 
-// ParseNote reads a note. ok is false for a text that is none.
+// ParseNote reads a note. ok is false for any other text.
 func ParseNote(text string) (n Note, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) != 5 {
@@ -140,13 +141,13 @@ func (n Note) possible(now int64) bool {
 	return n.Since <= now && n.Length >= 0 && n.Length <= seconds(longest.Quarantine())
 }
 
-// left is how long the quarantine lasts still; it is over when that is not positive.
+// left returns how long the quarantine still lasts. It is over when that is not positive.
 func (n Note) left(now int64) time.Duration {
 	return time.Duration(n.Since+n.Length-now) * time.Second
 }
 
-// After returns the note with what is left of a quarantine of the same run that was noted
-// before, where that is more.
+// After returns the note. If before notes a quarantine of the same run of which more is left, the
+// note gets that length.
 func (n Note) After(before string) Note {
 	if b, ok := ParseNote(before); ok && b.Run == n.Run && b.possible(n.Since) {
 		n.Length = max(n.Length, b.Since+b.Length-n.Since)

@@ -11,21 +11,20 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// A master of a Redis Cluster may come to have a slot without what was in it: a replica that
-// lagged takes its master's place, or the slots of a master that is dead are given to others.
-// How long the server has been up says nothing of that. So a master's record says which slots
-// the server was seen to have, and since when without a break, and a slot votes when a
-// quarantine has gone by since then.
+// A master of a Redis Cluster may come to have a slot without what was in it: a replica that lagged
+// takes its master's place, or the slots of a dead master are given to others. How long the server
+// has been up says nothing about that. So a master's record says which slots the server was seen to
+// have, and since when without a break. A slot votes when a quarantine has gone by since then.
 
-// SlotRange is the slots from First to Last, and the second of the master's clock since when
-// somebody has seen it have them.
+// SlotRange is the slots from First to Last. Since is the second of the master's clock since which
+// it has been seen to have them.
 type SlotRange struct {
 	First uint16 `json:"first"`
 	Last  uint16 `json:"last"`
 	Since int64  `json:"since"`
 }
 
-// Slots are in order, and do not overlap.
+// Slots are ranges in order, which do not overlap.
 type Slots []SlotRange
 
 // valid reports whether a client can have written s.
@@ -40,7 +39,7 @@ func (s Slots) valid() bool {
 	return true
 }
 
-// Since is since when the slot is known; ok is false where it is not.
+// Since returns since when the slot is known; ok is false where it is not.
 func (s Slots) Since(slot uint16) (since int64, ok bool) {
 	i, _ := slices.BinarySearchFunc(s, slot, func(r SlotRange, slot uint16) int { return int(r.Last) - int(slot) })
 	if i == len(s) || s[i].First > slot {
@@ -49,8 +48,8 @@ func (s Slots) Since(slot uint16) (since int64, ok bool) {
 	return s[i].Since, true
 }
 
-// After returns s, what a master has at now, with what was known of it before: a slot that it
-// had is known since then.
+// After returns s, the slots that a master has at now, merged with what was known before: a slot
+// that was known keeps its Since.
 func (s Slots) After(before Slots, now int64) Slots {
 	var after Slots
 	for _, r := range s {
@@ -69,23 +68,25 @@ func (s Slots) After(before Slots, now int64) Slots {
 	return after
 }
 
-// Shard is what a decision about a slot of a Cluster rests on, beside its master as a server.
+// Shard is what a decision about a slot of a Cluster rests on, besides what is seen of its master
+// as a server.
 type Shard struct {
-	// Slot is the one that a lock is in; Held are those that the master has now.
+	// Slot is the slot that a lock is in; Held are the slots that the master has now.
 	Slot uint16
 	Held Slots
 	// Epoch is the master's configuration epoch, which changes when it takes over slots of
 	// others (Redis Cluster specification, "configEpoch conflicts resolution").
 	Epoch int64
-	// Brought: the slot has the admission key of another master, which is the same server
-	// still, and this one has been up since before that key was last written. So the slot came
-	// with all that was in it.
+	// Brought: the slot has the admission key of another master, which is still the same server,
+	// and this master has been up since before that key was last written. So the slot came with all
+	// that was in it.
 	Brought bool
-	// Masters is how many the Cluster has.
+	// Masters is how many masters the Cluster has.
 	Masters int
 }
 
-// knownSlots are those that the record vouches for: of this server, in its present epoch.
+// knownSlots returns the slots that the record vouches for: those of this server in its present
+// epoch.
 func (e *Evidence) knownSlots() Slots {
 	if !e.isKnown() || e.Record.Epoch != e.Shard.Epoch {
 		return nil
@@ -93,8 +94,8 @@ func (e *Evidence) knownSlots() Slots {
 	return e.Record.Slots
 }
 
-// Renew has r say what a master's record is to say of its slots from now on. It reports whether
-// that is something else than is recorded.
+// Renew sets r to what a master's record must say of its slots from now on. It reports whether that
+// differs from what is recorded.
 func (e *Evidence) Renew(r *Record) (changed bool) {
 	known := e.knownSlots()
 	if e.Vouched {
@@ -126,7 +127,7 @@ func decideSlot(a Agreement, e *Evidence) Decision {
 	return Decision{Outcome: Begin, Err: &WaitError{Reason: e.whyNew(a), Left: quarantine, RunID: e.Run}}
 }
 
-// whyNew says what may have been lost of a slot that nobody knows for long enough.
+// whyNew says what may have been lost of a slot that has not been known for long enough.
 func (e *Evidence) whyNew(a Agreement) string {
 	switch {
 	case e.Promoted, e.Received > 0:
@@ -145,10 +146,11 @@ func (e *Evidence) Foreign(a Agreement, key string) bool {
 	return ok && source.Run != e.Run
 }
 
-// BroughtFrom reports that a slot came here, with its admission key, from a server that is
-// another master, and is what it was when that key was written. Then it kept the slot's data
-// until it came. And this server has been the master that it is since before, by clocks that
-// are no further apart than tokens presume: so it lost nothing of the slot either.
+// BroughtFrom reports whether a slot came here, with its admission key, from a server that is
+// another master and still is what it was when that key was written. Then that server kept the
+// slot's data until the slot came here. And this server has been the master that it is since before
+// then, by clocks that are no further apart than tokens presume: so it lost nothing of the slot
+// either.
 func (e *Evidence) BroughtFrom(a Agreement, key string, other Server) bool {
 	source, written, ok := parseKey(a, key)
 	if !ok || source.Run == e.Run || source.Run != other.Run || source.ReplicationID != other.ReplicationID {
@@ -158,8 +160,9 @@ func (e *Evidence) BroughtFrom(a Agreement, key string, other Server) bool {
 	return ok && since.Add(script.Clamp).Before(written)
 }
 
-// masterSince is since when the server has been the master that it is at least; ok is false
-// where nobody knows. One that was promoted may have its master's data of some time before.
+// masterSince returns a time since which the server has been the master that it is; ok is false
+// where nobody knows one. A server that was promoted may have its master's data of some time
+// before.
 func (e *Evidence) masterSince() (since time.Time, ok bool) {
 	switch {
 	case !e.Promoted && e.Received == 0:
@@ -170,8 +173,9 @@ func (e *Evidence) masterSince() (since time.Time, ok bool) {
 	return since, false
 }
 
-// parseKey reads an admission key: the agreement, run, replication id, and when that was last
-// looked at, in µs. ok is false where clients of another agreement wrote it, or none.
+// parseKey reads an admission key: the agreement, the run, the replication id, and when that id was
+// last looked at, in µs. ok is false where clients of another agreement wrote the key, or where it
+// is none.
 func parseKey(a Agreement, key string) (s Server, written time.Time, ok bool) {
 	fields := strings.Fields(key)
 	if len(fields) != 4 || fields[0] != a.ID() {

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// Alarms is a Clock that keeps all its timers behind one of the underlying
-// clock. Nearly every alarm of a lock is stopped before it rings, and setting a
-// runtime timer that becomes the earliest wakes a thread; an alarm that is not
-// the earliest here costs a place in a heap.
+// Alarms is a Clock that keeps all its timers behind one timer of the underlying clock. Nearly
+// every alarm of a lock is stopped before it rings. Setting a runtime timer that becomes the
+// earliest wakes up a thread; here an alarm that is not the earliest only costs a place in a heap.
 type Alarms struct {
 	Clock
-	// origin is where alarms are counted from, on the monotonic clock.
+	// origin is the time from which alarms are counted, on the monotonic clock.
 	origin time.Time
 
-	mu    sync.Mutex // guards what follows; nothing is called while it is held but the timer's Reset
+	mu    sync.Mutex // guards what follows; while it is held only the timer's Reset is called
 	queue alarmQueue
 	timer Timer
-	// armed: timer is to ring at rings.
+	// armed: timer will ring at rings.
 	armed bool
 	rings time.Duration
 }
 
-// NewAlarms returns the clock c with its timers gathered, or c where they are.
+// NewAlarms returns the clock c with its timers gathered, or c itself if it is an *Alarms.
 func NewAlarms(c Clock) *Alarms {
 	if alarms, ok := c.(*Alarms); ok {
 		return alarms
@@ -31,13 +30,13 @@ func NewAlarms(c Clock) *Alarms {
 	return &Alarms{Clock: c, origin: c.Mono()}
 }
 
-// Ringer is what an Alarm calls. It does not block: all alarms that are due are called one after
+// Ringer is what an Alarm calls. Ring must not block: all alarms that are due are rung one after
 // the other.
 type Ringer interface{ Ring() }
 
-// Alarm is one pending call. Its zero value is none; it is part of what it rings
-// for, which saves an allocation, and is not copied. The methods of one are not
-// called at the same time.
+// Alarm is one pending call. Its zero value is no call. It is a field of what it rings for, which
+// saves an allocation, and must not be copied. The methods of one alarm must not be called at the
+// same time.
 type Alarm struct {
 	owner *Alarms
 	at    time.Duration // since the owner's origin
@@ -45,22 +44,22 @@ type Alarm struct {
 	place int // in the queue, from 1 on; 0 when not there
 }
 
-// Prepare makes r what the alarm calls, from when it is Reset. It must not be pending.
+// Prepare sets r as what the alarm rings once it is Reset. The alarm must not be pending.
 func (s *Alarms) Prepare(a *Alarm, r Ringer) { a.owner, a.call = s, r }
 
-// Set has r called after d. The alarm must not be pending.
+// Set makes the alarm ring r after d. The alarm must not be pending.
 func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
 	s.SetFrom(a, s.Mono(), d, r)
 }
 
-// SetFrom is Set by one who has just read the clock: r is called d after from, on the
-// monotonic clock.
+// SetFrom is Set for a caller that has just read the clock: r rings d after from, on the monotonic
+// clock.
 func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
 	s.Prepare(a, r)
 	a.reset(from, d)
 }
 
-// ringerFunc is a function as a Ringer.
+// ringerFunc makes a Ringer of a function.
 type ringerFunc func()
 
 func (f ringerFunc) Ring() { go f() }
@@ -92,8 +91,8 @@ func (a *Alarm) Reset(d time.Duration) bool {
 	return a.owner != nil && a.reset(a.owner.Mono(), d)
 }
 
-// ResetSince makes the call happen d after from, which may be long ago: then it happens at
-// once. It does nothing to an alarm that was never prepared.
+// ResetSince makes the call happen d after from. If that is past, it happens at once. It does
+// nothing to an alarm that was never prepared.
 func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
 	if a.owner == nil {
 		return false
@@ -102,7 +101,7 @@ func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
 	return a.reset(now, d-now.Sub(from))
 }
 
-// reset makes the call happen d after from, which is now or was just before.
+// reset makes the call happen d after from, which is now or just before now.
 func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	s := a.owner
 	at := from.Sub(s.origin) + d
@@ -122,7 +121,7 @@ func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	return pending
 }
 
-// arm has the timer ring at at, d from now. The caller holds s.mu.
+// arm makes the timer ring at at, d from now. The caller holds s.mu.
 func (s *Alarms) arm(at, d time.Duration) {
 	s.armed, s.rings = true, at
 	if s.timer == nil {
@@ -132,8 +131,8 @@ func (s *Alarms) arm(at, d time.Duration) {
 	s.timer.Reset(d)
 }
 
-// ring makes the calls that are due. The earliest alarm may have been stopped
-// since the timer was armed for it: then none is.
+// ring makes the calls that are due. There may be none: the alarm that the timer was armed for may
+// have been stopped since.
 func (s *Alarms) ring() {
 	now := s.Mono().Sub(s.origin)
 	for due := s.next(now); due != nil; due = s.next(now) {
@@ -141,7 +140,8 @@ func (s *Alarms) ring() {
 	}
 }
 
-// next takes what is due at now out of the queue, or else sets the timer, and returns nil.
+// next takes an alarm that is due at now out of the queue. If there is none it sets the timer and
+// returns nil.
 func (s *Alarms) next(now time.Duration) Ringer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +155,8 @@ func (s *Alarms) next(now time.Duration) Ringer {
 	return nil
 }
 
-// alarmQueue is a heap of alarms, the earliest first. It has their times beside them: of very many
-// alarms, few are in the processor's cache.
+// alarmQueue is a heap of alarms, the earliest first. It keeps their times beside them, because
+// with very many alarms few are in the processor's cache.
 type alarmQueue []queuedAlarm
 
 type queuedAlarm struct {

@@ -1,10 +1,10 @@
-// Package clock reads the two clocks a lock's deadline is held against, and
-// starts the timers that watch it.
+// Package clock reads the two clocks that a lock's deadline is compared with, and starts the timers
+// that watch it.
 //
-// Go's monotonic clock stands still while a machine sleeps (golang/go#24595),
-// so a process that wakes up would go on believing in a lock whose keys expired
-// long ago. A second clock that runs through suspend is therefore read beside
-// it, and a deadline has passed as soon as either says so.
+// Go's monotonic clock stands still while a machine sleeps (golang/go#24595), so a process that
+// wakes up would go on believing in a lock whose keys expired long ago. A second clock, which runs
+// through suspend, is therefore read beside it. A deadline has passed as soon as either clock says
+// so.
 package clock
 
 import "time"
@@ -37,7 +37,7 @@ func (i Instant) Until(deadline Instant) time.Duration {
 	return min(deadline.Mono.Sub(i.Mono), deadline.Boot-i.Boot)
 }
 
-// Reached reports whether deadline has passed at i by either clock.
+// Reached reports whether deadline has passed at i on either clock.
 func (i Instant) Reached(deadline Instant) bool { return i.Until(deadline) <= 0 }
 
 // Timer is a pending call made by Clock.AfterFunc.

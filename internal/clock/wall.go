@@ -2,6 +2,6 @@ package clock
 
 import "time"
 
-// wall is the wall clock as a second clock, without the monotonic reading that
-// time.Time arithmetic would prefer.
+// wall returns the wall clock as a second clock, without the monotonic reading that time.Time
+// arithmetic would prefer.
 func wall(now time.Time) time.Duration { return time.Duration(now.UnixNano()) }

@@ -2,11 +2,11 @@ package driver
 
 import "strings"
 
-// Denied reports that the ACL denies the user what was asked, or what a script asked, and
-// which command that is as an ACL calls it, such as "client|id": "" where the server does
-// not say, and where it is a key or a channel.
+// Denied reports whether the ACL denies the user the command, or one that a script sent, and which
+// command that is in the ACL's words, such as "client|id". command is "" where the server does not
+// say, and where a key or a channel is denied.
 func (e *ServerError) Denied() (command string, ok bool) {
-	text := strings.TrimPrefix(e.Text, "ERR ") // which clients may leave out
+	text := strings.TrimPrefix(e.Text, "ERR ") // clients may leave it out
 	for _, beginning := range []string{"NOPERM ", "ACL failure in script", "The user executing the script can't "} {
 		ok = ok || strings.HasPrefix(text, beginning)
 	}

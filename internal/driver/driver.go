@@ -1,6 +1,5 @@
-// Package driver says what the lock needs of a connection to one server: that
-// it keeps commands in order, sends none twice, and tells a command that was
-// never sent from one whose reply was lost.
+// Package driver says what a lock needs of a connection to one server: it keeps commands in order,
+// sends none twice, and distinguishes a command that was never sent from one whose reply was lost.
 package driver
 
 import (
@@ -16,17 +15,16 @@ import (
 // Conn is one ordered, pipelined connection to one server. It is safe for
 // concurrent use.
 //
-// Order: when a call of Do or EvalSHA has returned, for whatever reason, a
-// command given to a later call is executed after it, as long as the
-// connection lives. A release that follows an abandoned acquire therefore
-// cannot overtake it. A Drainer keeps this order for commands with the same first
-// key only.
+// Order: after a call of Do or EvalSHA has returned, for whatever reason, a command given to a
+// later call is executed after its command, as long as the connection lives. So a release that
+// follows an abandoned acquire cannot overtake it. A Drainer keeps this order only for commands
+// with the same first key.
 //
 // At most once: a command that may have been executed is never sent again.
 //
-// ctx ends the caller's wait, not the command; a DirectConn may end the command too,
-// if a later one comes before it. When ctx is done before the
-// command was handed to the connection the error wraps ErrNotSent.
+// ctx ends the caller's wait, not the command; but a direct connection may end the command, too, if
+// a later one comes before it. When ctx is done before the command was handed to the connection,
+// the error wraps ErrNotSent.
 type Conn interface {
 	// Do sends one command and waits for its reply.
 	Do(ctx context.Context, args ...string) (Reply, error)
@@ -41,24 +39,23 @@ type Conn interface {
 	Close()
 }
 
-// Drainer is a Conn over several connections.
+// Drainer is a Conn that uses several connections.
 type Drainer interface {
 	Conn
-	// Drain waits until all commands that were given before are over, or with a
-	// key, those on keys in its Cluster slot.
+	// Drain waits until all commands that were given before are over. With a key, it waits only for
+	// those on keys in the same Cluster slot.
 	Drain(key string)
 }
 
 // Cutter is a Conn that can be ended without waiting for what was sent.
 type Cutter interface {
 	Conn
-	// Cut breaks the connection. What is under way ends with an error, also what has not been
-	// written yet, and none is made again. Close comes after it.
+	// Cut breaks the connection. What is under way ends with an error, even what has not been
+	// written yet, and no new connection is made. Close must follow.
 	Cut()
 }
 
-// Seeker is a Conn that may have to look for its server anew, as one does whose
-// master others choose.
+// Seeker is a Conn that may have to look for its server anew, because others choose the master.
 type Seeker interface {
 	Conn
 	// Seek breaks the connection, so that the next command looks for the server.
@@ -66,57 +63,56 @@ type Seeker interface {
 	Seek() bool
 }
 
-// Batcher is a Conn that can put commands on one connection with no other
-// caller's between them.
+// Batcher is a Conn that can send commands on one connection without another caller's between them.
 type Batcher interface {
 	Conn
-	// Batch sends the commands in order and waits for all replies, or for ctx. A
-	// reply that is an error is in errs.
+	// Batch sends the commands in order and waits for all replies, or for ctx. An error reply is in
+	// errs.
 	Batch(ctx context.Context, commands ...[]string) (replies []Reply, errs []error)
 }
 
-// Listener is a Conn whose server can speak first. Without it a waiter learns of
-// a change when it looks.
+// Listener is a Conn whose server can send messages unasked. Without it a waiter learns of a change
+// only when it looks.
 type Listener interface {
 	Watcher
-	// Subscribe hands each message of channel to heard, in order, until the
-	// connection breaks or ctx is done; the error then says which. ready is
-	// called once messages come. Neither may block.
+	// Subscribe passes each message of channel to heard, in order, until the connection breaks or
+	// ctx is done; the error then says which. It calls ready once messages can come. Neither
+	// function may block.
 	Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error
 }
 
-// Watcher is a Conn whose server tells of keys that change.
+// Watcher is a Conn whose server tells of changed keys.
 type Watcher interface {
-	// EvalSHAWatching is EvalSHA, and has a change of a key that the script reads,
-	// its expiry too, told to the function of OnChange, once. watched is false
-	// where the server does not.
+	// EvalSHAWatching is EvalSHA. If a key that the script reads then changes, or expires, the
+	// function set by OnChange is called with it, once. watched is false where the server does not
+	// tell of changes.
 	EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (reply Reply, watched bool, err error)
-	// DoWatching is Do, with the same for the keys that the command reads.
+	// DoWatching is Do, and does the same for the keys that the command reads.
 	DoWatching(ctx context.Context, args ...string) (reply Reply, watched bool, err error)
-	// OnChange sets who is told of keys that have changed, and of "" when any may
-	// have. It is called before anything is watched, and changed must not block.
+	// OnChange sets the function that is called with each key that has changed, and with "" when
+	// any key may have. It must be called before anything is watched. changed must not block.
 	OnChange(changed func(key string))
 }
 
-// ShardListener is a Conn of a Cluster whose masters can speak first.
+// ShardListener is a Conn of a Cluster whose masters can send messages unasked.
 type ShardListener interface {
-	// SubscribeShard is Subscribe of a Listener, for a sharded channel (Redis documentation,
-	// "Redis Pub/Sub": sharded Pub/Sub), at the master that has the channel's slot. It ends
-	// also when that master says that it has the slot no more.
+	// SubscribeShard is a Listener's Subscribe for a sharded channel (Redis documentation, "Redis
+	// Pub/Sub": sharded Pub/Sub), at the master that has the channel's slot. It also ends when that
+	// master says that it no longer has the slot.
 	SubscribeShard(ctx context.Context, channel string, ready func(), heard func(message string)) error
 }
 
-// Commander is a Conn that sends commands of its own, beside those that it is given. Commands has
-// a form of each that changes nothing, by which one can tell whether it is permitted.
+// Commander is a Conn that sends commands of its own, besides those that it is given. Commands
+// returns a harmless form of each, by which one can tell whether the user may send it.
 type Commander interface{ Commands() [][]string }
 
 // Comparer is a Conn that can act on a condition without a script.
 type Comparer interface {
-	// IfEqual sends then if the string at key is value, both as one step: WATCH
-	// and GET, then MULTI, then and EXEC, on a connection that nobody else uses
-	// and that is not renewed in between. It begins anew when the key changed
-	// meanwhile, until ctx is done. It returns the string found at key, Null if
-	// none, and the reply to then, which is valid when the two strings are equal.
+	// IfEqual sends then if the string at key is value, both as one step: WATCH and GET, then
+	// MULTI, then and EXEC, on a connection that nobody else uses and that is not renewed in
+	// between. If the key changes meanwhile it begins anew, until ctx is done. It returns the
+	// string found at key, Null if there is none, and the reply to then, which is valid if the two
+	// strings are equal.
 	//
 	// An error wraps ErrNotSent when then cannot have been executed.
 	IfEqual(ctx context.Context, key, value string, then ...string) (found, reply Reply, err error)
@@ -141,15 +137,14 @@ type Reply struct {
 	Array []Reply
 }
 
-// ErrNotSent says that the server cannot have executed the command: it never
-// left this process. Any other error that is not a *ServerError leaves the
-// outcome unknown.
+// ErrNotSent says that the server cannot have executed the command, because it never left this
+// process. After any other error that is not a *ServerError the outcome is unknown.
 var ErrNotSent = errors.New("not sent")
 
-// NotSent wraps err, which kept a command from being sent.
+// NotSent wraps err, which kept a command from being sent, in ErrNotSent.
 func NotSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
-// String is for people: it is printable, whatever the server's texts are.
+// String returns a text for people. It is printable, whatever the server's texts are.
 func (r Reply) String() string {
 	switch r.Kind {
 	case Null:
@@ -169,9 +164,8 @@ func (r Reply) String() string {
 // ServerError is an error reply. Text is the server's own.
 type ServerError struct{ Text string }
 
-// Error returns what can be printed of the text. Some servers repeat arguments of a
-// command that they do not know, such as the password of HELLO and AUTH: these are
-// left out.
+// Error returns the printable part of the text. Some servers repeat the arguments of a command that
+// they do not know, such as the password of HELLO and AUTH: these are left out.
 func (e *ServerError) Error() string {
 	text, _, cut := strings.Cut(e.Text, ", with args beginning with:")
 	if cut {
@@ -188,8 +182,8 @@ func (e *ServerError) Code() string {
 	return code
 }
 
-// Unable reports that the server does not know the command or this form of it,
-// or denies it to this user: another may do instead. It was not executed.
+// Unable reports whether the server does not know the command or this form of it, or denies it to
+// this user. The command was not executed; another may do instead.
 func (e *ServerError) Unable() bool {
 	text := e.withoutERR()
 	for _, beginning := range []string{"NOPERM ", "unknown command", "unknown subcommand", "syntax error", "wrong number of arguments"} {
@@ -200,21 +194,21 @@ func (e *ServerError) Unable() bool {
 	return false
 }
 
-// Passing reports whether the server said that the same command may succeed in
-// a while: it did not execute it for what it is short of, be it memory, a disk, a
-// replica, a master or connections. A server says the last when a client connects.
+// Passing reports whether the server said that the same command may succeed in a while. The server
+// did not execute it because it lacks something: memory, a disk, a replica, a master or
+// connections. It reports the last when a client connects.
 func (e *ServerError) Passing() bool {
 	switch e.Code() {
 	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS":
 		return true
 	}
-	// A Cluster's node adds to "clients" the connections to other nodes.
+	// A Cluster's node says "clients + cluster connections".
 	return strings.HasPrefix(e.withoutERR(), "max number of clients")
 }
 
-// withoutERR returns the text without the code of errors that have none of their own,
-// which clients may leave out.
+// withoutERR returns the text without ERR, the code of errors that have no code of their own.
+// Clients may leave it out.
 func (e *ServerError) withoutERR() string { return strings.TrimPrefix(e.Text, "ERR ") }
 
-// Redirects reports whether a Cluster's node said that another has the key.
+// Redirects reports whether a Cluster's node said that another node has the key.
 func (e *ServerError) Redirects() bool { return e.Code() == "MOVED" || e.Code() == "ASK" }

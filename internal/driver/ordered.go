@@ -14,19 +14,19 @@ import (
 
 var _ Drainer = (*Ordered)(nil)
 
-// orderedPatience bounds one command's stay with the client, which is to have
-// limits of its own: one that it gives up may still be executed.
+// orderedPatience bounds how long one command is with the client, which should have limits of its
+// own: a command that the client gives up may still be executed.
 const orderedPatience = 30 * time.Second
 
-// Call sends one command through a client that keeps no order, and returns when
-// it is over: answered, or known to have no answer. It sends it once.
+// Call sends one command, once, through a client that keeps no order. It returns when the command
+// is over: answered, or known to get no answer.
 type Call func(ctx context.Context, args []string) (Reply, error)
 
-// Ordered is a Conn over a client of many connections, such as a pool's or a
-// Cluster's. A command waits for those on the same first key that were given
-// before it. That is as much order as a lock needs while the connections live: a
-// command that was lost with its connection may still be in a socket of a server
-// that hangs, and be executed after later ones. How many there are is bounded by who gives them.
+// Ordered is a Conn over a client of many connections, such as a pool's or a Cluster's. A command
+// waits for earlier commands with the same first key. That is as much order as a lock needs while
+// the connections live. A command that was lost with its connection may still be in a socket of a
+// server that hangs, and be executed after later ones. Ordered does not bound how many commands
+// there are; its callers do.
 type Ordered struct {
 	call Call
 
@@ -36,7 +36,7 @@ type Ordered struct {
 
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
-	// tails has the last command of each key that is not over.
+	// tails has the last command of each key, if that is not over.
 	tails map[string]*passage
 	// all has every command that is not over.
 	all map[*passage]struct{}
@@ -46,21 +46,21 @@ type Ordered struct {
 type passage struct {
 	key  string
 	over chan struct{}
-	// settled: it was handed to the client, or its caller left before that.
+	// settled: the command was handed to the client, or its caller left before that.
 	settled atomic.Bool
 }
 
 var errOrderedClosed = errors.New("the connection was closed")
 
-// NewOrdered returns a Conn that sends by call.
+// NewOrdered returns a Conn that sends commands by call.
 func NewOrdered(call Call) *Ordered {
 	o := &Ordered{call: call, tails: make(map[string]*passage), all: make(map[*passage]struct{})}
 	o.life, o.end = context.WithCancel(context.Background())
 	return o
 }
 
-// Connections implements Conn: one that breaks says nothing of the servers behind the others,
-// and which server executed a step is for the step to find out.
+// Connections implements Conn. It is constant: a connection that breaks says nothing about the
+// servers behind the others. A step has to find out itself which server executed it.
 func (o *Ordered) Connections() uint64 { return 1 }
 
 // Close implements Conn. It does not close the client.
@@ -77,7 +77,7 @@ func (o *Ordered) EvalSHA(ctx context.Context, sha string, keys, args []string) 
 	return o.Do(ctx, EvalSHA(sha, keys, args)...)
 }
 
-// EvalSHA is the command that runs a script by its name.
+// EvalSHA returns the command that runs a script by its name.
 func EvalSHA(sha string, keys, args []string) []string {
 	command := make([]string, 0, 3+len(keys)+len(args))
 	command = append(command, "EVALSHA", sha, strconv.Itoa(len(keys)))
@@ -89,7 +89,7 @@ func (o *Ordered) Do(ctx context.Context, args ...string) (Reply, error) {
 	return o.DoBy(ctx, o.call, args...)
 }
 
-// DoBy is Do, with another way to send than that of all others, in one order with them.
+// DoBy is Do with another way to send. It keeps its order with the commands of Do.
 func (o *Ordered) DoBy(ctx context.Context, call Call, args ...string) (Reply, error) {
 	if ctx.Err() != nil {
 		return Reply{}, NotSent(context.Cause(ctx))
@@ -129,7 +129,7 @@ func (o *Ordered) send(call Call, p, before *passage, args []string) (Reply, err
 	return call(ctx, args)
 }
 
-// enter adds a command, and returns those that it must wait for.
+// enter adds a command, and returns the one that it must wait for.
 func (o *Ordered) enter(args []string) (p *passage, before *passage, err error) {
 	p = &passage{over: make(chan struct{})}
 	if at := FirstKey(args); at > 0 {
@@ -175,8 +175,7 @@ func (o *Ordered) leave(p *passage) {
 	o.running.Done()
 }
 
-// FirstKey returns where the first key of a command of this library is, 0 where
-// it has none.
+// FirstKey returns the index of the first key in a command of this library, 0 if it has none.
 func FirstKey(args []string) int {
 	at := 1
 	switch strings.ToUpper(args[0]) {

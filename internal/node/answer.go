@@ -29,8 +29,8 @@ func isNoScript(err error) bool {
 	return ok && refusal.Code() == "NOSCRIPT"
 }
 
-// ofAnotherKind says what WRONGTYPE of a lock's key means: other libraries keep
-// their locks in hashes and lists. The server's text stays.
+// ofAnotherKind explains the error WRONGTYPE for a lock's key: other libraries keep their locks in
+// hashes and lists. The server's text stays.
 func ofAnotherKind(err error) error {
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Code() == "WRONGTYPE" {
 		return fmt.Errorf("held by a lock of another kind (%w)", err)
@@ -43,16 +43,16 @@ func isReadOnly(err error) bool {
 	return ok && refusal.Code() == "READONLY"
 }
 
-// isDemoted reports that the server is a replica now. The key is on it and on the master after it.
+// isDemoted reports whether the server is a replica now. The key is on it and on its new master.
 func isDemoted(err error) bool { return isReadOnly(err) || errors.Is(err, admission.ErrReplica) }
 
-// isUnable reports that the server cannot do this, and did not.
+// isUnable reports whether the server cannot do this, and did not.
 func isUnable(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	return ok && refusal.Unable()
 }
 
-// answer puts a reply of a step into words.
+// answer converts a step's reply to an Answer.
 func answer(reply driver.Reply, err error) vote.Answer {
 	switch {
 	case err == nil && reply.Kind == driver.Int && reply.Int > 0:
@@ -74,7 +74,7 @@ func answer(reply driver.Reply, err error) vote.Answer {
 	return failure(err)
 }
 
-// granted is answer for a step that answers with a counter: a negative one is one, too.
+// granted is answer for a step that answers with a counter, which may be negative.
 func granted(reply driver.Reply, err error) vote.Answer {
 	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
 		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Int)}
@@ -82,18 +82,18 @@ func granted(reply driver.Reply, err error) vote.Answer {
 	return answer(reply, err)
 }
 
-// isCounter reports whether a token counter can be token: beyond script.MaxCounter the server
-// does not tell a number from the next.
+// isCounter reports whether token can be a token counter: beyond script.MaxCounter the server
+// cannot tell a number from the next.
 func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }
 
-// badCounter answers for a node that granted under what no token counter can be.
+// badCounter returns the answer of a node that granted under a number that no token counter can be.
 func badCounter(key string, token uint64) vote.Answer {
 	return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf(
 		"the token counter %q gave %d, which no client has written: delete the key when nobody holds the lock", key, int64(token))}
 }
 
-// failure tells a refusal, which waiting does not cure, from one that it may cure and from
-// a lack of answer.
+// failure tells apart a refusal that waiting does not cure, one that it may cure, and a missing
+// answer.
 func failure(err error) vote.Answer {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
 		return vote.Answer{Verdict: vote.NotReplicated, Err: err}
@@ -112,8 +112,8 @@ func failure(err error) vote.Answer {
 	return vote.Answer{Verdict: vote.Unknown, Err: err}
 }
 
-// explained says of what the ACL denies what is missing, as far as the server tells, and who
-// tells the rest. The server's text stays.
+// explained adds to an error of the ACL what is missing, as far as the server tells, and how to
+// find out the rest. The server's text stays.
 func explained(err error) error {
 	const rest = "`redlatch doctor --lock NAME` lists what is missing"
 	refusal, ok := errors.AsType[*driver.ServerError](err)
@@ -135,7 +135,7 @@ func isNotAdmitted(err error) bool {
 	return ok
 }
 
-// notAdmitted answers for a node that inspection did not admit.
+// notAdmitted returns the answer of a node that inspection did not admit.
 func notAdmitted(err error) vote.Answer {
 	waiting, ok := errors.AsType[*admission.WaitError](err)
 	if !ok {
@@ -144,9 +144,9 @@ func notAdmitted(err error) vote.Answer {
 	return vote.Answer{Verdict: vote.NotAdmitted, Left: waiting.Left, Err: waiting}
 }
 
-// unlessScriptIsGone answers for a step that only an admitted node can do: one that lost
-// its scripts may have lost the record with them, and its vote does not count
-// until somebody's acquire has had it admitted.
+// unlessScriptIsGone is answer for a step that only an admitted node can do. A node that lost its
+// scripts may have lost the record with them; its vote does not count until somebody's acquire step
+// has had it admitted.
 func (n *Node) unlessScriptIsGone(reply driver.Reply, err error) vote.Answer {
 	if isNoScript(err) {
 		return notAdmitted(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})

@@ -15,12 +15,12 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Batched is a Node that sends the steps of several callers in one command when many call at
-// once. To receive a command and to start a script costs a server, and the client, more than
-// a simple step does. Such a command does simple steps only; it leaves the others undone, and
-// they are sent one by one.
+// Batched is a Node that sends the steps of several callers in one command when many call at once.
+// Receiving a command and starting a script costs the server, and the client, more than a simple
+// step does. Such a command does simple steps only. It leaves other steps undone, and they are sent
+// one by one.
 //
-// It only saves work: a Node alone answers the same.
+// Batching only saves work: a Node without it gives the same answers.
 type Batched struct {
 	*Node
 	// above is the number of callers above which their steps are batched.
@@ -29,15 +29,15 @@ type Batched struct {
 	limit   atomic.Pointer[limit]
 }
 
-// Batch returns n with steps that are batched above so many callers: 0 is two a processor,
-// and -1 batches all.
+// Batch returns n with its steps batched when there are more callers than above: 0 stands for two
+// for each processor, and -1 batches all steps.
 func Batch(n *Node, above int) *Batched {
 	if above == 0 {
 		above = defaultBatchAbove
 	}
 	if _, ok := n.conn.(driver.Drainer); ok {
-		// It keeps steps with the same first key in order, as a Cluster does: those that go
-		// together have another than the step that undoes one of them.
+		// Such a connection keeps steps with the same first key in order, as a Cluster does. Steps
+		// in a batch have another first key than the step that undoes one of them.
 		above = math.MaxInt
 	}
 	b := &Batched{Node: n, above: above}
@@ -45,7 +45,7 @@ func Batch(n *Node, above int) *Batched {
 	return b
 }
 
-// Acquire is Node.Acquire. Where the step goes with others, ctx is not asked.
+// Acquire is Node.Acquire. A step that goes in a batch ignores ctx.
 func (b *Batched) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	defer b.batcher.exit()
 	if b.batcher.enter(b.above) && b.isSimple(&r) {
@@ -56,7 +56,7 @@ func (b *Batched) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	return b.Node.Acquire(ctx, r)
 }
 
-// Release is Node.Release. Where the step goes with others, ctx is not asked.
+// Release is Node.Release. A step that goes in a batch ignores ctx.
 func (b *Batched) Release(ctx context.Context, r vote.Release) vote.Answer {
 	defer b.batcher.exit()
 	if b.batcher.enter(b.above) && isSimpleRelease(&r) {
@@ -72,11 +72,11 @@ func (b *Batched) Release(ctx context.Context, r vote.Release) vote.Answer {
 var defaultBatchAbove = 2 * runtime.GOMAXPROCS(0)
 
 const (
-	// maxBatch is how many steps go in one command: what is behind it at the server
-	// waits for no more.
+	// maxBatch is how many steps go in one command. What is behind the command at the server waits
+	// for no more than these.
 	maxBatch = 32
-	// While so many commands are under way the next is held back for others to join it,
-	// but not for long: a node may be far away.
+	// While maxBatches commands are under way, the next is held back so that others can join it,
+	// but for heldBack at most: a node may be far away.
 	maxBatches = 2
 	heldBack   = 200 * time.Microsecond
 )
@@ -85,24 +85,24 @@ const (
 type batcher struct {
 	// send runs the steps' common command, and keeps neither keys nor args.
 	send func(keys, args []string) (answers string, err error)
-	// keys and args are what the command begins with; the number of acquire steps follows.
+	// keys and args begin the command; the number of acquire steps follows args.
 	keys, args []string
 	callers    atomic.Int32
-	// spare has rooms that no command is in.
+	// spare has rooms that no command uses.
 	spare sync.Pool // of *room
-	// underWay has an element for each command that the next is held back for.
+	// underWay has an element for each command under way; while it is full, the next is held back.
 	underWay chan struct{}
 
 	mu   sync.Mutex // guards open and what is in it; nothing is called while it is held
-	open *batch     // that steps may still be added to; nil when there is none
+	open *batch     // the batch that steps may still be added to; nil when there is none
 }
 
 // batch is steps that go in one command.
 type batch struct {
-	room *room         // until it was sent
-	full chan struct{} // closed when no step can be added for want of room
-	// done is closed when there is an outcome: answers has a 1 for each step that was
-	// executed, those that acquire first, and err is why there are none.
+	room *room         // nil once it was sent
+	full chan struct{} // closed when there is no room for another step
+	// done is closed when there is an outcome. answers has a 1 for each step that was executed,
+	// acquire steps first; err is why there are no answers.
 	done     chan struct{}
 	acquires int
 	answers  string
@@ -117,7 +117,7 @@ const (
 	releasing
 )
 
-// room is where a command is put together: the steps by their kind.
+// room is where a command is put together: its steps by their kind.
 type room [2]struct {
 	steps      int
 	keys, args []string
@@ -127,17 +127,16 @@ func newBatcher(send func(keys, args []string) (string, error), keys, args []str
 	return &batcher{send: send, keys: keys, args: args, underWay: make(chan struct{}, maxBatches)}
 }
 
-// enter counts a caller in, and reports whether there are more than above. It is followed
-// by exit.
+// enter counts a caller in, and reports whether there are more callers than above. Each enter is
+// followed by an exit.
 func (g *batcher) enter(above int) bool { return int(g.callers.Add(1)) > above }
 
 func (g *batcher) exit() { g.callers.Add(-1) }
 
-// join has a step sent together with others, by the first of them, and waits until it
-// was answered or is given up: a caller who went before that could not know that what
-// it sends next comes after it. It reports whether the step was executed. An error that
-// is the server's refusal says nothing of the single acquire step, and that no release
-// step was executed.
+// join has a step sent together with others, by the caller whose step came first, and waits until
+// it was answered or given up. A caller that left earlier could not know whether what it sends next
+// comes after the step. join reports whether the step was executed. A refusal by the server tells
+// nothing about a single acquire step; it does tell that no release step was executed.
 func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
 	g.mu.Lock()
 	b := g.open
@@ -168,9 +167,9 @@ func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
 	return i < len(b.answers) && b.answers[i] == '1', b.err
 }
 
-// run sends b when others had time to join it.
+// run sends b after others had time to join it.
 func (g *batcher) run(b *batch) {
-	runtime.Gosched() // those who are about to do so first
+	runtime.Gosched() // first lets those run that are about to join
 	counted := g.holdBack(b)
 	g.mu.Lock()
 	if g.open == b {
@@ -190,8 +189,7 @@ func (g *batcher) run(b *batch) {
 	close(b.done)
 }
 
-// holdBack returns when b may be sent, and whether it counts among the commands that the
-// next is held back for.
+// holdBack returns when b may be sent. It reports whether b counts among the commands under way.
 func (g *batcher) holdBack(b *batch) bool {
 	select {
 	case g.underWay <- struct{}{}:
@@ -209,7 +207,7 @@ func (g *batcher) holdBack(b *batch) bool {
 	return false
 }
 
-// vacant is room for a command, with what it begins with.
+// vacant returns room for a command, filled with what the command begins with.
 func (g *batcher) vacant() *room {
 	r, _ := g.spare.Get().(*room)
 	if r == nil {
@@ -220,7 +218,7 @@ func (g *batcher) vacant() *room {
 	return r
 }
 
-// vacate gives b's room to another.
+// vacate makes b's room available to another command.
 func (g *batcher) vacate(b *batch) {
 	r := b.room
 	b.room = nil
@@ -232,15 +230,15 @@ func (g *batcher) vacate(b *batch) {
 	g.spare.Put(r)
 }
 
-// limit is a context that commands which begin at about the same time share: a timer
-// and a channel of its own costs each of them more than to be put together.
+// limit is a context shared by commands that begin at about the same time: a timer and a channel of
+// its own would cost each command more than the batching.
 type limit struct {
 	context.Context
-	full time.Time // from when on it is too old for others
+	full time.Time // from then on it is too old for other commands
 }
 
-// limited returns a context that ends after Patience, or by an eighth of it earlier,
-// or with the node.
+// limited returns a context that ends after Patience, or up to an eighth of it earlier, or with the
+// node.
 func (b *Batched) limited() context.Context {
 	now := time.Now()
 	if l := b.limit.Load(); l != nil && now.Before(l.full) {
@@ -253,9 +251,9 @@ func (b *Batched) limited() context.Context {
 	return l
 }
 
-// acquireInBatch is Acquire for one of many: ok is false when the node is to be asked
-// by a step of its own. After an error reply it may have executed this one; asked
-// again it says so, and its first answer is not used.
+// acquireInBatch is Acquire by a batch. ok is false when the node must be asked by a step of its
+// own. After an error reply the node may have executed the step: asked again it says so, and its
+// first answer is not used.
 func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 	words := r.Words()
 	ttl, proposed := words.Numbers()
@@ -271,13 +269,13 @@ func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 	return a, false
 }
 
-// isSimple reports whether the acquire step of r may go together with others.
+// isSimple reports whether the acquire step of r may go in a batch.
 func (b *Batched) isSimple(r *vote.Acquire) bool {
 	return r.From == "" && r.More == 0 && !r.Reused && !r.Barge && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && b.replicas == nil
 }
 
-// releaseInBatch is release for one of many: ok is false when the node is to be asked
-// by a step of its own, which it is also when it is asked for no votes.
+// releaseInBatch is release by a batch. ok is false when the node must be asked by a step of its
+// own, also where the node is asked for no votes now.
 func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
 	_, next := r.Made.SideKeys(r.Key)
 	executed, err := b.batcher.join(releasing, []string{r.Key, next}, []string{r.ID})
@@ -287,13 +285,13 @@ func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, 
 	return driver.Reply{Kind: driver.Int, Int: 1}, executed || err != nil, err
 }
 
-// isSimpleRelease reports whether the release step of r may go together with others.
+// isSimpleRelease reports whether the release step of r may go in a batch.
 func isSimpleRelease(r *vote.Release) bool {
 	_, _, _, slot := CutSlot(r.Key)
 	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Queued && !slot
 }
 
-// sendBatch runs the common command of several steps.
+// sendBatch runs the command of a batch.
 func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := b.limited()
 	reply, _, err := b.cast(ctx, func(seen *sighting) (driver.Reply, error) {

@@ -12,16 +12,16 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// Census knows the nodes that one client was given, and which server process
-// answers behind each, so that no server votes twice and two clients that name
-// one set differently can recognise it.
+// Census knows the nodes that one client was given and which server process answers behind each, so
+// that no server votes twice and so that two clients that name one set differently can recognise
+// it.
 type Census struct {
 	names []string
 
 	mu   sync.Mutex // guards what follows; nothing is called while it is held
 	runs []string
-	// duplicate is what Err returns: worked out when a report changes something, as each call of a
-	// client asks for it.
+	// duplicate is what Err returns. It is worked out when a report changes something, because each
+	// call of a client asks for it.
 	duplicate error
 	// servers are the processes behind each node that is a Cluster.
 	servers []clusterServers
@@ -29,14 +29,14 @@ type Census struct {
 	records []recordReader
 }
 
-// clusterServers are the server processes that answered for a Cluster's slots, by the last
-// answer for each slot.
+// clusterServers are the server processes that answer for a Cluster's slots, by the last answer for
+// each slot.
 type clusterServers struct {
-	ofSlot map[string]string // the run, by the slot's tag
+	ofSlot map[string]string // the run that answers for a slot, by the slot's tag
 	slots  map[string]int    // how many slots a run answers for
 }
 
-// report returns whether the answer is another than the last.
+// report takes in which run answers for a slot, and reports whether that has changed.
 func (s *clusterServers) report(slot, run string) (changed bool) {
 	before := s.ofSlot[slot]
 	if run == before {
@@ -53,8 +53,8 @@ func (s *clusterServers) report(slot, run string) (changed bool) {
 	return true
 }
 
-// recordReader reads one node's record of the deployment, nil if it has none. It waits for
-// the node or for ctx.
+// recordReader reads one node's record of the deployment, nil if it has none. It waits for the node
+// or for ctx.
 type recordReader func(ctx context.Context) (*admission.Record, error)
 
 // NewCensus returns the census of the nodes with these names.
@@ -66,8 +66,8 @@ func NewCensus(names []string) *Census {
 	return c
 }
 
-// DuplicateError says that two nodes are one server, or have one in common where one of them is
-// a Cluster.
+// DuplicateError says that two nodes are one server or, where one of them is a Cluster, have a
+// server in common.
 type DuplicateError struct {
 	First, Second, RunID string
 	Cluster              bool
@@ -110,8 +110,8 @@ func (c *Census) duplicates() error {
 	return nil
 }
 
-// common returns a server process that answers behind both of two nodes, one of which is a
-// Cluster at least, "" if there is none. The caller holds c.mu.
+// common returns a server process that answers behind both of two nodes, at least one of which is a
+// Cluster; "" if there is none. The caller holds c.mu.
 func (c *Census) common(i, j int) string {
 	for _, run := range slices.Sorted(maps.Keys(c.servers[i].slots)) {
 		if c.runs[j] == run || c.servers[j].slots[run] > 0 {
@@ -124,24 +124,24 @@ func (c *Census) common(i, j int) string {
 	return ""
 }
 
-// errNotOneRecord: each slot has its own.
+// errNotOneRecord is the error of a Cluster, where each slot has a record.
 var errNotOneRecord = errors.New("a Cluster has no one record")
 
-// join has the record of node i read by read.
+// join sets the function that reads the record of node i.
 func (c *Census) join(i int, read recordReader) {
 	c.mu.Lock()
 	c.records[i] = read
 	c.mu.Unlock()
 }
 
-// readers returns what reads each node's record.
+// readers returns the functions that read the nodes' records.
 func (c *Census) readers() []recordReader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.records)
 }
 
-// report says that the server process run answers behind node i.
+// report takes in that the server process run answers behind node i.
 func (c *Census) report(i int, run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func (c *Census) report(i int, run string) {
 	}
 }
 
-// reportSlot says that the server process run answers for a slot of node i, a Cluster.
+// reportSlot takes in that the server process run answers for a slot of node i, a Cluster.
 func (c *Census) reportSlot(i int, slot, run string) {
 	if run == "" {
 		return
@@ -163,8 +163,8 @@ func (c *Census) reportSlot(i int, slot, run string) {
 	}
 }
 
-// members returns each node's name with the last run seen behind it, "" when
-// it was never reached.
+// members returns each node's name with the last run seen behind it, "" if the node was never
+// reached.
 func (c *Census) members() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

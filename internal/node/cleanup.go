@@ -8,17 +8,17 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxCleanUps bounds the keys whose deletion a node has not answered. Beyond it
-// the oldest is left to its TTL.
+// maxCleanUps bounds the keys whose deletion a node has not answered. Beyond it the oldest key is
+// left to its TTL.
 const maxCleanUps = 4096
 
-// recent is how many are looked at for one that is there already.
+// recent is how many of the last clean-ups are searched for one that is there already.
 const recent = 32
 
 // cleanUp is a key that may be on a node and whose release got no answer.
 type cleanUp struct {
 	request vote.Release
-	// gone is when its TTL has removed it at the latest.
+	// gone is the time by which its TTL has removed it.
 	gone time.Time
 }
 
@@ -29,7 +29,7 @@ type cleanUps struct {
 	running bool
 }
 
-// add keeps l, and reports whether somebody must start working the list off. One
+// add puts l on the list, and reports whether the caller must start working the list off. A key
 // that several tries of a call wanted removed is kept once.
 func (s *cleanUps) add(l cleanUp) (start bool) {
 	s.mu.Lock()
@@ -56,7 +56,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// next takes the oldest that its TTL has not removed yet. When there is none
+// next takes the oldest key that its TTL has not removed yet. ok is false when there is none, and
 // the work is over.
 func (s *cleanUps) next() (cleanUp, bool) {
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *cleanUps) next() (cleanUp, bool) {
 	return cleanUp{}, false
 }
 
-// back returns what could not be released yet to the head of the list.
+// back puts what could not be released yet back to the head of the list.
 func (s *cleanUps) back(l cleanUp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,12 +14,12 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Cluster is one vote that a whole Redis Cluster has. Every lock is in one slot,
-// and a slot is with one master at a time: each slot that is used is a Node of its
-// own, with an admission of its own that lies in it, and moves with it.
+// Cluster is a whole Redis Cluster, which has one vote. Every lock is in one slot, and one master
+// at a time has a slot. Each slot that is used is a Node of its own, with an admission of its own,
+// which lies in the slot and moves with it.
 //
-// What the quarantine finds out is of the server that has the slot, and of how it came by
-// the slot: see shard.go.
+// What the quarantine finds out is about the server that has the slot, and how it came by the slot:
+// see shard.go.
 type Cluster struct {
 	conn    driver.Conn
 	options Options
@@ -31,12 +31,12 @@ type Cluster struct {
 	background sync.WaitGroup
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// nodes are those of slots.
+	// nodes are the nodes in slots.
 	nodes []*Node
 }
 
-// NewCluster returns the node behind conn, which sends each command to the master
-// of its first key, and which it owns. o.Replicas.Conn may be conn.
+// NewCluster returns the node behind conn, which it owns. conn sends each command to the master of
+// its first key. o.Replicas.Conn may be conn.
 func NewCluster(conn driver.Conn, o Options) *Cluster {
 	c := &Cluster{conn: conn, options: o}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 	if o.Reachable != nil {
 		c.options.reach = &reach{tell: o.Reachable, lost: c.Unreachable}
 	}
-	// Its servers come and go; it is recognised by its name.
+	// Its servers come and go, so it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)
 	return c
 }
@@ -56,7 +56,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 // Name returns the node's name.
 func (c *Cluster) Name() string { return c.options.Name }
 
-// slot returns the node that stands for a slot.
+// slot returns the node for a slot.
 func (c *Cluster) slot(slot uint16) *Node {
 	if n := c.slots[slot].Load(); n != nil {
 		return n
@@ -73,7 +73,7 @@ func (c *Cluster) slot(slot uint16) *Node {
 	return n
 }
 
-// used returns the nodes of the slots that were used.
+// used returns the nodes of the slots that have been used.
 func (c *Cluster) used() []*Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Cluster) used() []*Node {
 
 func (c *Cluster) of(key string) *Node { return c.slot(hashslot.Of(hashslot.Tag(key))) }
 
-// Acquire is that of the key's slot, as are all steps.
+// Acquire asks the node of the key's slot, as all steps do.
 func (c *Cluster) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	return c.of(r.Key).Acquire(ctx, r)
 }
@@ -97,7 +97,7 @@ func (c *Cluster) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return c.of(r.Key).Extend(ctx, r)
 }
 
-// Confirm stores the token where a smaller one was granted.
+// Confirm stores the token where the key was granted under a smaller one.
 func (c *Cluster) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	return c.of(r.Key).Confirm(ctx, r)
 }
@@ -127,17 +127,17 @@ func (c *Cluster) Drop(ctx context.Context, way Way, r vote.Release) vote.Answer
 	return c.of(r.Key).Drop(ctx, way, r)
 }
 
-// Query answers who has the key.
+// Query reports who has the key.
 func (c *Cluster) Query(ctx context.Context, key string) vote.Answer {
 	return c.of(key).Query(ctx, key)
 }
 
-// Watch answers who has the key.
+// Watch reports who has the key, and has its next change told.
 func (c *Cluster) Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool) {
 	return c.of(key).Watch(ctx, until, key)
 }
 
-// Read answers who has the key, and with which counter.
+// Read reports who has the key, and its counter.
 func (c *Cluster) Read(ctx context.Context, key string) vote.Answer { return c.of(key).Read(ctx, key) }
 
 // ReadAll is Read for many keys in one slot.
@@ -150,7 +150,7 @@ func (c *Cluster) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return c.of(r.Key).Enqueue(ctx, r)
 }
 
-// Leave gives a ticket in the wait queue up.
+// Leave gives up a ticket in the wait queue.
 func (c *Cluster) Leave(ctx context.Context, key, waiter string) {
 	c.of(key).Leave(ctx, key, waiter)
 }
@@ -163,7 +163,7 @@ func (c *Cluster) HasWaiters(ctx context.Context, key string) (somebody bool, er
 // Connect waits until every master was reached and inspected, or ctx is done.
 func (c *Cluster) Connect(ctx context.Context) error { return c.each(ctx, (*Node).Connect) }
 
-// Vouch speaks for the present run of every master, and all slots that it has now. They are
+// Vouch vouches for the present run of every master, and for all slots that it has now. They are
 // admitted when they are first used.
 func (c *Cluster) Vouch(ctx context.Context) error {
 	err := c.each(ctx, (*Node).Vouch)
@@ -183,7 +183,7 @@ func (c *Cluster) Reset(context.Context) error { return errNoReset }
 // Reached reports whether any master has ever been looked at.
 func (c *Cluster) Reached() bool { return slices.ContainsFunc(c.used(), (*Node).Reached) }
 
-// Cut ends what is under way on the masters, and the connections. It is followed by Close.
+// Cut ends what is under way on the masters, and the connections. Close must follow.
 func (c *Cluster) Cut() {
 	for _, n := range c.used() {
 		n.Cut()
@@ -244,7 +244,7 @@ func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 // isSlot reports whether the node stands for a slot of a Cluster.
 func (n *Node) isSlot() bool { return n.options.slotTag != "" }
 
-// errTopology says, by whether a Cluster was expected, what was found instead.
+// errTopology says what was found, by whether a Cluster was expected.
 var errTopology = map[bool]error{
 	false: errors.New("the server is part of a Cluster: name it with ?cluster at the end of its URL, or with several addresses"),
 	true:  errors.New("the server is not part of a Cluster: name it alone, without ?cluster"),

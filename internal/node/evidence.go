@@ -14,11 +14,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// evidence is what one look at a node has found.
+// evidence is what one look at a node found.
 type evidence struct {
 	info info
-	// marker is what the admission key has; recordText and noteText are what the record and
-	// the note were read from.
+	// marker is the value of the admission key. recordText and noteText are the texts of the record
+	// and of the note.
 	marker, recordText, noteText string
 	record                       *admission.Record
 	// unreadable is why a key is not one of ours, nil where all are.
@@ -39,16 +39,16 @@ func (e *evidence) server() admission.Server {
 
 func (e *evidence) run() string { return e.info["run_id"] }
 
-// expected is what the admission key has on this server when clients of the agreement were
-// admitted, but for the time behind it.
+// expected returns the value of the admission key on this server once clients of the agreement were
+// admitted, without the time at its end.
 func (e *evidence) expected(a admission.Agreement) string {
 	return a.ID() + " " + e.info["run_id"] + " " + e.info["master_replid"]
 }
 
-// admits reports whether the marker is that of clients with this expectation.
+// admits reports whether the marker is the one that clients with this expectation need.
 func (e *evidence) admits(expected string) bool { return strings.HasPrefix(e.marker, expected+" ") }
 
-// of is the part of the evidence that needs no further question.
+// of returns the part of the evidence that needs no further question.
 func (e *evidence) of(d Deployment) admission.Evidence {
 	return admission.Evidence{
 		Server: e.server(), Replica: e.isReplica(), Promoted: e.info.promoted(),
@@ -60,7 +60,7 @@ func (e *evidence) of(d Deployment) admission.Evidence {
 
 func (e *evidence) isReplica() bool { return e.info["role"] != "" && e.info["role"] != "master" }
 
-// inspectKeys runs inspect.lua, and returns what the keys have, Null for what is no string.
+// inspectKeys runs inspect.lua, and returns the keys' values, Null for one that is not a string.
 func (n *Node) inspectKeys(ctx context.Context, keys ...string) (*evidence, []driver.Reply, error) {
 	reply, err := eval(ctx, n.conn, script.Inspect.Text, keys, nil)
 	if err != nil {
@@ -89,7 +89,7 @@ func (n *Node) gather(ctx context.Context) (*evidence, error) {
 	}
 	e.marker, e.recordText, e.noteText = values[0].Text, values[1].Text, values[2].Text
 	e.record, e.unreadable = admission.ParseRecord(keys[1], e.recordText)
-	for i, key := range keys[1:] { // an admission of another type is written anew
+	for i, key := range keys[1:] { // an admission key of another type is overwritten
 		if values[1+i].Kind == driver.Null {
 			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
 		}
@@ -97,7 +97,7 @@ func (n *Node) gather(ctx context.Context) (*evidence, error) {
 	return e, nil
 }
 
-// complete asks what a decision for clients of a needs beside what was seen.
+// complete adds to what was seen what else a decision for clients of a needs.
 func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
 	if seen.shard != nil {
 		return n.completeShard(ctx, a, seen)
@@ -147,14 +147,14 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 		case <-ctx.Done():
 		}
 		if 1+o.Same+o.None > len(census.names)/2 {
-			// A majority was read: one that hangs is waited for no longer than in a step.
+			// A majority was read: a node that hangs is waited for no longer than in a step.
 			time.AfterFunc(n.options.Patience/4, cancel)
 		}
 	}
 	return o
 }
 
-// count takes in the record of node i that was read, nil where it has none.
+// count takes in the record that was read from node i, nil where the node has none.
 func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record) {
 	census := n.options.Census
 	if r == nil {
@@ -184,8 +184,8 @@ func (n *Node) record(ctx context.Context) (*admission.Record, error) {
 	return admission.ParseRecord(key, reply.Text)
 }
 
-// sync asks whether every write is on disk before it is answered. A server that does not say
-// may do either.
+// sync asks whether every write is on disk before it is answered. Where the server does not show
+// its settings, either may be the case.
 func (n *Node) sync(ctx context.Context, f info) admission.Sync {
 	if f.number("aof_enabled") != 1 {
 		return admission.SyncOtherwise
@@ -201,7 +201,7 @@ func (n *Node) sync(ctx context.Context, f info) admission.Sync {
 	return admission.SyncOtherwise
 }
 
-// setting returns a configuration value, "" where the server does not tell.
+// setting returns a configuration value, "" where the server does not show it.
 func (n *Node) setting(ctx context.Context, name string) (string, error) {
 	reply, err := n.conn.Do(ctx, "CONFIG", "GET", name)
 	if err != nil && !isReply(err) {
@@ -215,15 +215,15 @@ func (n *Node) setting(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// hasScript reports whether the server has the deployment's voting script, by asking for a
-// step that there is none of: SCRIPT EXISTS is for administrators on some servers.
+// hasScript reports whether the server has the deployment's voting script, by asking for a step
+// that does not exist: on some servers SCRIPT EXISTS is for administrators only.
 func (n *Node) hasScript(ctx context.Context) bool {
 	_, err := n.conn.EvalSHA(ctx, n.voting.SHA, nil, []string{""})
 	return isReply(err) && !isNoScript(err)
 }
 
-// gatherByCommands looks at a node that forbids scripts, which is enough where
-// nothing has to be known of its past. What it does not tell is left out.
+// gatherByCommands looks at a node that forbids scripts. That is enough where nothing must be known
+// of the node's past. What the node does not tell is left out.
 func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
 	e := new(evidence)
 	reply, err := n.conn.Do(ctx, "INFO")

@@ -20,13 +20,14 @@ type Status uint8
 const (
 	// StatusUnclear says that the node, or another on which it depends, could not be asked.
 	StatusUnclear Status = iota
-	// StatusAdmitted says that it votes.
+	// StatusAdmitted says that the node votes.
 	StatusAdmitted
-	// StatusAdmissible says that it will be admitted by the first client that asks for a vote.
+	// StatusAdmissible says that the first client that asks for a vote will have it admitted.
 	StatusAdmissible
-	// StatusWaiting says that it may have forgotten locks, and will be admissible after a time.
+	// StatusWaiting says that the node may have forgotten locks, and will be admissible some time
+	// later.
 	StatusWaiting
-	// StatusUnfit says that it does not vote for this client until somebody mends something.
+	// StatusUnfit says that the node does not vote for this client until somebody mends something.
 	StatusUnfit
 )
 
@@ -41,22 +42,20 @@ func (s Status) String() string {
 
 // Examination is what one look at a node found.
 type Examination struct {
-	// Err is why the node could not be reached, or what ended the look. What was
-	// found before is kept.
+	// Err is why the node could not be reached, or what ended the look. What was found before that
+	// is kept.
 	Err error
 
 	// Latency is the median round trip.
 	Latency time.Duration
-	// Offset is how far the node's wall clock is ahead of this machine's, by
-	// OffsetError more or less.
+	// Offset is how far the node's wall clock is ahead of this machine's, give or take OffsetError.
 	Offset, OffsetError time.Duration
 	ClockKnown          bool
 
 	Server, Version, Role, RunID string
 	Uptime                       time.Duration
 
-	// Persistence is what outlives a restart, in words; Durable, that every
-	// answered command does.
+	// Persistence says in words what outlives a restart. Durable: every answered command does.
 	Persistence string
 	Durable     bool
 
@@ -72,20 +71,19 @@ type Examination struct {
 	Refusal error
 
 	Status Status
-	// Reason says why the status is less than Admissible; Left, for how long
-	// it is Waiting.
+	// Reason says why the status is less than Admissible, and Left for how long it is Waiting.
 	Reason error
 	Left   time.Duration
-	// OtherSet are the nodes that the deployment has according to this one, when
-	// they are not the client's.
+	// OtherSet has the nodes of the deployment as this node recorded them, where they are not the
+	// client's.
 	OtherSet []string
 
-	// Recorded is what the node has recorded of the deployment, nil for nothing; Void, why
-	// the word that it is durable is not believed.
+	// Recorded is what the node has recorded of the deployment, nil for nothing. Void is why the
+	// word that it is durable is not believed.
 	Recorded *admission.Agreement
 	Void     string
 
-	// Foreign are keys of the locks that were named which no client can have written.
+	// Foreign are those keys of the named locks that no client can have written.
 	Foreign []ForeignKey
 
 	// evidence is what admission would be decided on. It is incomplete where refused is set.
@@ -98,9 +96,9 @@ const (
 	clockReads = 5
 )
 
-// Look asks the node about itself. It waits for its answers, or for ctx. It
-// changes no key and no setting, and admits nothing. It reads lockKeys and the keys beside them,
-// and tries whether they are permitted.
+// Look asks the node about itself. It waits for the node's answers or for ctx. It changes no key
+// and no setting, and admits nothing. It reads lockKeys and the keys beside them, and tries whether
+// the user may use them.
 func (n *Node) Look(ctx context.Context, lockKeys []string) *Examination {
 	x := new(Examination)
 	for _, step := range []func(context.Context, *Examination) error{
@@ -119,7 +117,7 @@ func (n *Node) Look(ctx context.Context, lockKeys []string) *Examination {
 	return x
 }
 
-// ask sends a command that admission depends on. A refusal is kept.
+// ask sends a command that admission depends on. It keeps the first refusal.
 func (n *Node) ask(ctx context.Context, x *Examination, command ...string) (driver.Reply, error) {
 	reply, err := n.conn.Do(ctx, command...)
 	if !isReply(err) {
@@ -134,7 +132,7 @@ func (n *Node) ask(ctx context.Context, x *Examination, command ...string) (driv
 func (n *Node) lookAtInfo(ctx context.Context, x *Examination) error {
 	reply, err := n.conn.Do(ctx, "INFO", "all")
 	if err != nil && !forbidden(err) {
-		return err // this was the first contact: a password, or a certificate
+		return err // this was the first contact: a wrong password, or a certificate
 	}
 	f := parseInfo(reply.Text)
 	x.refused, x.evidence.info = err, f
@@ -150,7 +148,7 @@ func (n *Node) lookAtInfo(ctx context.Context, x *Examination) error {
 	return nil
 }
 
-// lookAtLatency takes the median round trip.
+// lookAtLatency measures the median round trip.
 func (n *Node) lookAtLatency(ctx context.Context, x *Examination) error {
 	trips := make([]time.Duration, pings)
 	for i := range trips {
@@ -165,9 +163,9 @@ func (n *Node) lookAtLatency(ctx context.Context, x *Examination) error {
 	return nil
 }
 
-// lookAtClock compares the node's wall clock with this machine's. The node read
-// its own at some time during the round trip, so the quickest one tells most
-// (Cristian, "Probabilistic clock synchronization", 1989).
+// lookAtClock compares the node's wall clock with this machine's. The node read its clock at some
+// time during the round trip, so the quickest round trip tells most (Cristian, "Probabilistic clock
+// synchronization", 1989).
 func (n *Node) lookAtClock(ctx context.Context, x *Examination) error {
 	for range clockReads {
 		sent := time.Now()
@@ -211,7 +209,7 @@ func (n *Node) lookAtPersistence(ctx context.Context, x *Examination) error {
 	switch {
 	case len(kept) > 0:
 		x.Persistence = strings.Join(kept, " and ")
-	case fsync != "": // else the settings are not shown to this user
+	case fsync != "": // otherwise this user may not see the settings
 		x.Persistence = "none"
 	}
 	return nil
@@ -256,8 +254,8 @@ func (n *Node) lookAtUser(ctx context.Context, x *Examination) error {
 	return nil
 }
 
-// Judge decides what the node's vote is worth, as its admission would be decided, once
-// all nodes of the census were looked at. It changes nothing on the node.
+// Judge decides what the node's vote is worth, as its admission would be decided. It is called
+// after all nodes of the census were looked at. It changes nothing on the node.
 func (n *Node) Judge(ctx context.Context, x *Examination) {
 	switch {
 	case x.Err != nil:

@@ -16,30 +16,30 @@ import (
 
 // ClusterExamination is what one look at a Cluster found.
 type ClusterExamination struct {
-	// Err is why nobody said which masters there are.
+	// Err is why no seed said which masters there are.
 	Err error
-	// Masters are those that have slots.
+	// Masters are the masters that have slots.
 	Masters []*MasterExamination
 }
 
-// MasterExamination is what one look at a master of a Cluster found. Its status is that of a
-// name that nobody has used, in the slot that the master is known to have for the shortest time.
+// MasterExamination is what one look at a master of a Cluster found. Its status is that of a name
+// that nobody has used yet, in the slot that the master is known to have for the shortest time.
 type MasterExamination struct {
 	*Examination
-	// Address is where the Cluster's clients find it.
+	// Address is where the Cluster's clients find the master.
 	Address string
 	Slots   admission.Slots
-	// State is its cluster_state, "" where it does not tell.
+	// State is the master's cluster_state, "" where it does not tell.
 	State string
-	// Record is what it has recorded, once it was judged.
+	// Record is what the master has recorded. It is set by Judge.
 	Record *Record
 
 	home uint16
 }
 
-// Look asks every master about itself, over a connection of its own that dial makes. Which
-// masters there are is asked of the servers at seeds, one after the other until one answers. It
-// waits for all answers, or for ctx, and changes nothing.
+// Look asks every master about itself, over a connection of its own that dial makes. It asks the
+// servers at seeds which masters there are, one after the other until one answers. It waits for all
+// answers, or for ctx, and changes nothing.
 func (c *Cluster) Look(ctx context.Context, seeds []string, dial func(address string) (driver.Conn, error), lockKeys []string) *ClusterExamination {
 	masters, addresses, err := c.survey(ctx, seeds, dial)
 	if err != nil {
@@ -106,7 +106,7 @@ func askAddresses(ctx context.Context, conn driver.Conn, seed string) (masters [
 		}
 		m := slots.Array[2].Array
 		host := m[0].Text
-		if host == "" { // it is where it was asked (Redis documentation, "CLUSTER SLOTS")
+		if host == "" { // the address that was asked (Redis documentation, "CLUSTER SLOTS")
 			if host, _, err = net.SplitHostPort(seed); err != nil {
 				return nil, nil, err
 			}
@@ -126,10 +126,10 @@ var (
 	errAmidChange = errors.New("the Cluster changed while it was looked at: look again")
 )
 
-// lookAtMaster has a look at the master that is behind conn, which it closes.
+// lookAtMaster looks at the master behind conn, and closes conn.
 func (c *Cluster) lookAtMaster(ctx context.Context, found *MasterExamination, conn driver.Conn, masters []master, lockKeys []string) {
 	if l, ok := c.conn.(driver.ShardListener); ok {
-		// Who waits listens by the connections that a Cluster's clients have.
+		// Waiters listen by the connections that a Cluster's clients have.
 		conn = struct {
 			driver.Conn
 			driver.ShardListener
@@ -149,11 +149,11 @@ func (c *Cluster) lookAtMaster(ctx context.Context, found *MasterExamination, co
 	if found.State != "" && found.State != "ok" && found.refused == nil {
 		found.refused = fmt.Errorf("its cluster_state is %s", found.State)
 	}
-	found.evidence.marker = "" // that of one slot, which may have come with its locks
+	found.evidence.marker = "" // it is that of one slot, which may have come with its locks
 	found.evidence.shard, found.Err = newShard(found.newest(), masters)
 }
 
-// newest is the slot that the master's record knows for the shortest time, or not at all.
+// newest returns the slot that the master's record knows for the shortest time, or not at all.
 func (m *MasterExamination) newest() (slot uint16) {
 	var known admission.Slots
 	if r := m.evidence.record; r != nil {
@@ -168,13 +168,13 @@ func (m *MasterExamination) newest() (slot uint16) {
 	return slot
 }
 
-// Judge decides what each master's vote is worth, once all nodes of the census were looked at.
-// It changes nothing.
+// Judge decides what each master's vote is worth. It is called after all nodes of the census were
+// looked at. It changes nothing.
 func (c *Cluster) Judge(ctx context.Context, x *ClusterExamination) {
 	var all sync.WaitGroup
 	for _, m := range x.Masters {
 		all.Go(func() {
-			n := c.slot(m.home) // which reaches the other masters, too
+			n := c.slot(m.home) // this node can reach the other masters, too
 			n.Judge(ctx, m.Examination)
 			m.Record = n.JudgeRecord(ctx, m.Examination)
 		})

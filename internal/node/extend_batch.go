@@ -8,11 +8,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// batchPatience is for how long a node may owe an answer before it is asked to extend no more keys.
+// batchPatience is how long a node may owe an answer before it is sent no more ExtendBatch
+// commands.
 const batchPatience = time.Second
 
-// ExtendBatch is Extend for several keys by one command, and answers one by one. There are no replicas
-// to be waited for. It has more time than other steps have, and is sent to a node that owes an answer for longer.
+// ExtendBatch is Extend for several keys by one command, with an answer for each key. It is not
+// used where replicas are waited for. It has more time than other steps, and is still sent to a
+// node that has owed an answer for longer than other steps allow.
 func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer {
 	ctx = patient{ctx, max(n.options.Patience, batchPatience)}
 	if len(batch) == 1 {
@@ -38,7 +40,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 		case reply.Text[i] == '0':
 			answers[i].Verdict = vote.NotOurs
 		default:
-			answers[i] = n.Extend(ctx, r) // which tells whose it is
+			answers[i] = n.Extend(ctx, r) // the step of its own tells whose it is
 		}
 	}
 	return answers

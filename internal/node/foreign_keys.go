@@ -14,18 +14,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// ForeignKey is a key of a lock with what no client can have written.
+// ForeignKey is a key of a lock with a value that no client can have written.
 type ForeignKey struct {
 	Key string
-	// Problem is what it has.
+	// Problem says what is wrong with it.
 	Problem string
-	// Blocks: the lock cannot be acquired until the key is gone. Others are mended by the
-	// next client that needs them.
+	// Blocks: the lock cannot be acquired until the key is gone. Where it is false, the next client
+	// that needs the key mends it.
 	Blocks bool
 }
 
-// lookAtForeignKeys reads the keys of the locks with these keys. What this user may
-// not read is left out: lookAtPermissions tells of that.
+// lookAtForeignKeys reads the keys of the locks with lockKeys. It leaves out what this user may not
+// read: lookAtPermissions reports that.
 func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, lockKeys []string) error {
 	for _, key := range lockKeys {
 		side := SideKeys(key)
@@ -49,7 +49,7 @@ func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, lockKeys [
 	return nil
 }
 
-// foreignString looks at a key that is a string. problem says what is wrong with its text.
+// foreignString looks at a key that should be a string. problem says what is wrong with its text.
 func (n *Node) foreignString(ctx context.Context, key string, blocks bool, problem func(string) string) (*ForeignKey, error) {
 	reply, err := n.conn.Do(ctx, "GET", key)
 	switch {
@@ -66,7 +66,7 @@ func (n *Node) foreignString(ctx context.Context, key string, blocks bool, probl
 	return nil, nil
 }
 
-// foreignSet looks at a key that is a sorted set with no score above most.
+// foreignSet looks at a key that should be a sorted set with no score above most.
 func (n *Node) foreignSet(ctx context.Context, key string, most int64) (*ForeignKey, error) {
 	reply, err := n.conn.Do(ctx, "ZRANGE", key, "-1", "-1", "WITHSCORES")
 	switch {
@@ -84,7 +84,7 @@ func (n *Node) foreignSet(ctx context.Context, key string, most int64) (*Foreign
 	return &ForeignKey{key, fmt.Sprintf("it has the deadline %.0f, in ms since 1970, which is later than a client writes", score), false}, nil
 }
 
-// lastScore reads a member and its score, which RESP3 puts into an array of their own.
+// lastScore reads a member's score from a reply. RESP3 puts the pair into an array of its own.
 func lastScore(reply driver.Reply) (score float64, ok bool) {
 	pair := reply.Array
 	if len(pair) == 1 {
@@ -97,7 +97,7 @@ func lastScore(reply driver.Reply) (score float64, ok bool) {
 	return score, err == nil
 }
 
-// typeText says of which type the key is, as far as the user may ask.
+// typeText says of which type the key is, if the user may ask that.
 func (n *Node) typeText(ctx context.Context, key, want string) string {
 	if reply, err := n.conn.Do(ctx, "TYPE", key); err == nil && reply.Text != "" {
 		return fmt.Sprintf("it is a %s, not %s", printable.Text(reply.Text), want)
@@ -110,7 +110,7 @@ func isWrongType(err error) bool {
 	return ok && refusal.Code() == "WRONGTYPE"
 }
 
-// noForeign is for a lock's own key, which may be another library's.
+// noForeign is the problem function of a lock's own key, which may be another library's.
 func noForeign(string) string { return "" }
 
 // foreignCounter says why acquire.lua would refuse the token counter.
@@ -125,7 +125,7 @@ func foreignCounter(text string) string {
 	return ""
 }
 
-// woken matches what the key next says of one who was woken up.
+// woken matches what the key next says of a waiter that was woken up.
 var woken = regexp.MustCompile(`^\S+ (\d+)(?: |$)`)
 
 // foreignWakeUp says why queue.lua would not believe the key next.
@@ -140,8 +140,9 @@ func (x *Examination) foreignWakeUp(text string) string {
 	return ""
 }
 
-// latest is the last ms of the node's clock that may be noted for d from now on. The clock
-// was read in whole seconds, and a while ago; any is right where it could not be.
+// latest returns the last ms of the node's clock that a client can have written for a deadline of d
+// from now. The clock was read in whole seconds, and a while ago. Where it could not be read, any
+// time is right.
 func (x *Examination) latest(d time.Duration) int64 {
 	if !x.ClockKnown {
 		return math.MaxInt64
@@ -149,5 +150,5 @@ func (x *Examination) latest(d time.Duration) int64 {
 	return x.evidence.now*1000 + (d + examineGrace).Milliseconds()
 }
 
-// examineGrace is more than one look at a node takes.
+// examineGrace is longer than one look at a node takes.
 const examineGrace = 30 * time.Second

@@ -15,22 +15,21 @@ import (
 // would block without looking at ctx.
 const maxInFlight = 800
 
-// inFlight keeps count of the commands under way on one connection, or of those to one master of
-// a Cluster: what waits for one takes no place from another.
+// inFlight counts the commands under way on one connection or, in a Cluster, to one master:
+// commands that wait for one master take no place from those for another.
 //
-// A command whose caller stopped waiting is still in the pipe of a node that
-// does not answer, and its slot must not be given to another. Where replies come in
-// order, one PING sent after it tells when it is over.
+// A command whose caller stopped waiting is still in the pipe of a node that does not answer, and
+// its slot must not be given to another. Where replies come in order, one PING sent after the
+// command tells when it is over.
 type inFlight struct {
 	votes, releases chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// abandoned counts the slots of commands nobody waits for any more.
+	// abandoned counts the slots of commands that nobody waits for any more.
 	abandoned struct{ votes, releases int }
-	// owed counts those that are waited for one by one.
+	// owed counts the abandoned commands that are waited for one by one.
 	owed int
-	// silentSince is when the pipe was last found silent; zero when nothing is
-	// abandoned.
+	// silentSince is when the pipe was last found silent; zero when nothing is abandoned.
 	silentSince time.Time
 }
 
@@ -58,7 +57,7 @@ func (f *inFlight) take(ctx context.Context, slots chan struct{}) error {
 
 func (f *inFlight) free(slots chan struct{}) { <-slots }
 
-// abandon leaves a slot to the probe, and reports whether one must be started.
+// abandon leaves a slot to the probe, and reports whether the caller must start one.
 func (f *inFlight) abandon(slots chan struct{}) (start bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +73,8 @@ func (f *inFlight) abandon(slots chan struct{}) (start bool) {
 	return start
 }
 
-// probe gives abandoned slots back until there are none. ping returns when all
-// commands sent before it are over: answered, or lost with the connection.
+// probe gives abandoned slots back until there are none. ping returns when all commands sent before
+// it are over: answered, or lost with the connection.
 func (f *inFlight) probe(ping func()) {
 	for {
 		f.mu.Lock()
@@ -99,8 +98,8 @@ func (f *inFlight) probe(ping func()) {
 	}
 }
 
-// abandonUntil leaves a slot to the caller until over returns, which it does when the command is
-// over.
+// abandonUntil takes over a slot and frees it after over has returned, which it does when the
+// command is over.
 func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
 	f.mu.Lock()
 	f.owed++
@@ -119,7 +118,7 @@ func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
 	f.mu.Unlock()
 }
 
-// mastersInFlight are those to the masters of a Cluster, by their runs.
+// mastersInFlight has the inFlight of each master of a Cluster, by its run.
 type mastersInFlight struct {
 	mu sync.Mutex // guards of; nothing is called while it is held
 	of map[string]*inFlight
@@ -153,8 +152,8 @@ func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, 
 	return reply, n.over(ctx, flight, slots, err)
 }
 
-// over gives the slot of a command back that was answered or ended with err, and returns its
-// error: where the caller waited no longer, it goes on.
+// over frees the slot of a command that was answered or ended with err, and returns the command's
+// error. Where the caller stopped waiting, the command goes on and keeps its slot until it is over.
 func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, err error) error {
 	switch {
 	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
@@ -168,7 +167,7 @@ func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, 
 	return err
 }
 
-// abandon has the slot of a command that goes on without its caller freed when it is over.
+// abandon has the slot of a command that goes on without its caller freed when the command is over.
 func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
 	if d, ok := n.conn.(driver.Drainer); ok {
 		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })

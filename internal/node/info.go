@@ -24,15 +24,14 @@ func (f info) number(name string) int64 {
 	return n
 }
 
-// uptime is how long the server has been up at least, by its wall clock: it
-// reports the difference of two times in whole seconds, which is up to a second
-// more than has passed.
+// uptime returns how long the server has been up at least, by its wall clock. The server reports
+// the difference of two times in whole seconds, which may be up to a second more than has passed.
 func (f info) uptime() time.Duration {
 	return max(0, time.Duration(f.number("uptime_in_seconds")-1)*time.Second)
 }
 
-// promoted reports whether the server was a replica before it was a master: it
-// keeps its former master's replication id then.
+// promoted reports whether the server was a replica before it was a master: such a server keeps its
+// former master's replication id.
 func (f info) promoted() bool {
 	return f["second_repl_offset"] != "" && f.number("second_repl_offset") >= 0
 }
@@ -48,8 +47,8 @@ func (f info) evicting() bool {
 	return f.number("maxmemory") > 0 && f["maxmemory_policy"] != "noeviction"
 }
 
-// keepsScripts reports whether scripts may outlive a restart or reach a
-// replica, which the quarantine builds on not being so.
+// keepsScripts reports whether scripts may outlive a restart or reach a replica. The quarantine
+// relies on neither being so.
 func (f info) keepsScripts() bool {
 	major, _, _ := strings.Cut(f["redis_version"], ".")
 	n, err := strconv.Atoi(major)
@@ -60,7 +59,7 @@ func (f info) keepsScripts() bool {
 // name the mode differently.
 func (f info) inCluster() bool { return f["redis_mode"] == "cluster" || f["server_mode"] == "cluster" }
 
-// flushes counts the commands that delete all keys.
+// flushes returns the counts of the commands that delete all keys.
 func (f info) flushes() string {
 	all, _, _ := strings.Cut(f["cmdstat_flushall"], ",")
 	db, _, _ := strings.Cut(f["cmdstat_flushdb"], ",")

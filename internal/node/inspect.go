@@ -13,11 +13,10 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// inspectPause keeps a node that is not admitted from being inspected for every
-// attempt.
+// inspectPause keeps attempts from inspecting a node that is not admitted again and again.
 const inspectPause = 50 * time.Millisecond
 
-// errUnfit marks what waiting does not cure.
+// errUnfit marks errors that waiting does not cure.
 var errUnfit = errors.New("the node cannot serve this client")
 
 // inspection is what is known of a node's right to vote.
@@ -29,8 +28,8 @@ type inspection struct {
 	warned  bool
 }
 
-// admit inspects the node, unless somebody does or has just done, and returns
-// nil when it may vote now.
+// admit inspects the node, unless an inspection is under way or has just ended, and returns nil
+// when the node may vote now.
 func (n *Node) admit(ctx context.Context) error {
 	a := &n.admission
 	a.mu.Lock()
@@ -62,15 +61,15 @@ func (n *Node) admit(ctx context.Context) error {
 	}
 }
 
-// errChanged says that a node was not admitted, and is to be looked at again: another client
-// may have been quicker.
+// errChanged says that a node was not admitted and must be looked at again: another client may have
+// been quicker.
 var errChanged = &admission.WaitError{Reason: "its data or its record changed while it was being admitted"}
 
-// maxLooks is how often a node is looked at that others are admitting.
+// maxLooks is how often a node is looked at while others are admitting it.
 const maxLooks = 5
 
-// inspect looks at the node and admits it if it may vote, or if an operator vouches for its
-// present run. The error says why it may not, or why it could not be looked at.
+// inspect looks at the node and admits it if it may vote, or if an operator vouches for its present
+// run. The error says why the node may not vote, or why it could not be looked at.
 func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 	for range maxLooks {
 		if err = n.judge(ctx, vouched); !errors.Is(err, errChanged) {
@@ -84,10 +83,10 @@ func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 	return err
 }
 
-// look asks the node what admission depends on, and changes nothing. It returns the number of
-// the connection that it looked through. The error says why the node can serve no client here
-// at all, or why it could not be looked at. A slot is looked at with its master's record if
-// whole. commands has a node that forbids scripts looked at without.
+// look asks the node what admission depends on, and changes nothing. It returns the number of the
+// connection that it looked through. The error says why the node can serve no client here at all,
+// or why it could not be looked at. If whole is set, a slot is looked at together with its master's
+// record. If commands is set, a node that forbids scripts is looked at without them.
 func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, connection uint64, err error) {
 	if n.isSlot() {
 		e, err = n.lookAtSlot(ctx, whole)
@@ -121,7 +120,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	return e, connection, nil
 }
 
-// reportRun says which server process answers.
+// reportRun tells the census which server process answers.
 func (n *Node) reportRun(run string) {
 	if n.isSlot() {
 		n.options.Census.reportSlot(n.options.Index, n.options.slotTag, run)
@@ -130,10 +129,10 @@ func (n *Node) reportRun(run string) {
 	}
 }
 
-// meet looks at the node behind a new connection. Whether it may vote is not asked yet: the
-// first vote finds out.
+// meet looks at the node behind a new connection. It does not ask yet whether the node may vote:
+// the first vote finds out.
 func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
-	// Where a vote asks for its admission it finds out what a slot's master has recorded.
+	// Where votes ask for an admission, they find out what a slot's master has recorded.
 	noQuarantine := n.options.Deployment.NoQuarantine
 	e, connection, err := n.look(ctx, noQuarantine, noQuarantine)
 	if err != nil {
@@ -141,7 +140,7 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	}
 	names, err := n.options.Deployment.named(e.record, n.options.Census)
 	if err != nil {
-		names = admission.Names(n.options.Census.members()) // which is nobody's agreement until that is known
+		names = admission.Names(n.options.Census.members()) // nobody's agreement, until that is known
 	}
 	a := n.options.Deployment.agreement(names)
 	s := &sighting{connection: connection, run: e.run(), expected: e.expected(a)}
@@ -151,14 +150,14 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	case e.record != nil && e.record.Agreement(a.Deployment).ID() != a.ID():
 		s.refusal = fmt.Errorf("%w: %w", errUnfit, &admission.DisagreementError{Recorded: e.record.Agreement(a.Deployment), Ours: a})
 	case e.record != nil && e.record.Void == "" && a.Durable && n.sync(ctx, e.info) == admission.SyncOtherwise:
-		s.expected = "" // the first vote has it noted
+		s.expected = "" // the first vote has it recorded
 	}
 	n.link.seen.Store(s)
 	return connection, nil
 }
 
-// Vouch admits the node's present run on an operator's word. The error says why
-// it cannot be, or why it could not be asked.
+// Vouch admits the node's present run on an operator's word. The error says why the node cannot be
+// admitted, or why it could not be asked.
 func (n *Node) Vouch(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
@@ -211,19 +210,20 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	}
 }
 
-// seek has the connection look for another server, where there may be one.
+// seek makes the connection look for another server, if there may be one, and reports whether it
+// does.
 func (n *Node) seek() bool {
 	seeker, ok := n.conn.(driver.Seeker)
 	return ok && seeker.Seek()
 }
 
-// open admits the server that was looked at, which also loads the voting script.
+// open admits the server that was looked at. That also loads the voting script.
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
 	r := n.newRecord(a, seen)
 	r.Void = void
 	keys := n.deploymentKeys()
 	if seen.shard != nil {
-		keys = keys[:1] // its master's record was written before
+		keys = keys[:1] // the record of the slot's master was written before
 	}
 	reply, err := eval(ctx, n.conn, n.voting.Text, keys,
 		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes()})
@@ -242,7 +242,7 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	return nil
 }
 
-// newRecord is what the server that was seen is to have recorded for clients of a.
+// newRecord returns the record that the server that was seen must have for clients of a.
 func (n *Node) newRecord(a admission.Agreement, seen *evidence) *admission.Record {
 	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
 		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
@@ -252,7 +252,7 @@ func (n *Node) newRecord(a admission.Agreement, seen *evidence) *admission.Recor
 	return r
 }
 
-// quarantine notes on the node that its quarantine begins.
+// quarantine notes on the node that its quarantine begins now.
 func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evidence) error {
 	// rule: quarantine-not-shortened
 	note := admission.NewNote(seen.server(), seen.now, a.Quarantine()).After(seen.noteText)

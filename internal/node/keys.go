@@ -20,11 +20,11 @@ func SideKeys(key string) []string {
 	return []string{CounterKey(key), NextKey(key), vote.SideKey("queue", key), vote.SideKey("heartbeats", key), ReadersKey(key)}
 }
 
-// wakeUpChannel is where a waiter listens.
+// wakeUpChannel names the channel on which a waiter listens.
 func wakeUpChannel(waiter string) string { return KeyPrefix + "wake:" + waiter }
 
-// deploymentKey names what a deployment has once on every node, or of a Cluster,
-// once in every slot that is used: in the slot of tag then.
+// deploymentKey names a key that a deployment has once on every node or, in a Cluster, once in
+// every slot that is used: then it lies in the slot of tag.
 func deploymentKey(what, deployment, tag string) string {
 	if tag == "" {
 		return KeyPrefix + "{" + deployment + "}:" + what
@@ -40,8 +40,8 @@ func admissionKey(deployment string) string  { return deploymentKey("admitted", 
 func recordKey(deployment string) string     { return deploymentKey("deployment", deployment, "") }
 func quarantineKey(deployment string) string { return deploymentKey("quarantine", deployment, "") }
 
-// DeploymentKeys names the keys that a deployment has on every node, beside its
-// locks' own, where that is no Cluster.
+// DeploymentKeys names the keys that a deployment has on every node that is no Cluster, besides
+// those of its locks.
 func DeploymentKeys(deployment string) []string {
 	return []string{admissionKey(deployment), recordKey(deployment), quarantineKey(deployment)}
 }

@@ -11,20 +11,18 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// redialPause keeps a node that refuses connections from being dialled for
-// every command.
+// redialPause keeps a node that refuses connections from being dialled for every command.
 const redialPause = 50 * time.Millisecond
 
-// link is the state of a node's connection. Connecting does not depend on the
-// ctx of a caller: an attempt's short time must not end it half-way, or a
-// distant node would never be reached.
+// link is the state of a node's connection. Connecting does not depend on a caller's ctx: the short
+// time of an attempt must not end it half-way, or a distant node would never be reached.
 type link struct {
 	// connected is the number of the connection whose server was inspected, 0
 	// when there is none.
 	connected atomic.Uint64
 
-	// seen is the run that the last inspection found, and the connection it found
-	// it through.
+	// seen is what the last inspection found: the run, and the connection that it was found
+	// through.
 	seen atomic.Pointer[sighting]
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
@@ -38,8 +36,8 @@ type sighting struct {
 	run        string
 	// expected is what a vote expects of the node's admission key.
 	expected string
-	// refusal is why it is not to vote for this client, where a vote does not ask for
-	// its admission.
+	// refusal is why the node must not vote for this client, in a deployment whose votes ask for no
+	// admission.
 	refusal error
 }
 
@@ -49,8 +47,8 @@ type handshake struct {
 	err  error // valid when done is closed
 }
 
-// connect waits until the connection stands and its server was inspected. The
-// error wraps driver.ErrNotSent.
+// connect waits until the connection stands and its server was inspected. The error wraps
+// driver.ErrNotSent.
 func (n *Node) connect(ctx context.Context) error {
 	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
 		return nil
@@ -67,8 +65,8 @@ func (n *Node) connect(ctx context.Context) error {
 	}
 }
 
-// join returns the handshake under way, or starts one, unless the last has just
-// failed.
+// join returns the handshake under way, or starts one. If the last one has just failed, it returns
+// that error.
 func (l *link) join(start func(*handshake)) (*handshake, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +87,7 @@ func (n *Node) startHandshake(g *handshake) {
 		defer cancel()
 		g.err = n.shakeHands(ctx)
 		if errors.Is(g.err, context.DeadlineExceeded) || errors.Is(g.err, os.ErrDeadlineExceeded) {
-			g.err = driver.NotSent(errNoAnswer) // which says more than that a deadline has passed
+			g.err = driver.NotSent(errNoAnswer) // this says more than that a deadline has passed
 		}
 		n.link.mu.Lock()
 		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
@@ -99,7 +97,7 @@ func (n *Node) startHandshake(g *handshake) {
 	})
 }
 
-// shakeHands connects and learns whose server answers. It changes nothing there.
+// shakeHands connects and learns which server answers. It changes nothing there.
 func (n *Node) shakeHands(ctx context.Context) error {
 	// rule: looking-writes-nothing
 	connection, err := n.meet(ctx)
@@ -119,5 +117,5 @@ func (n *Node) shakeHands(ctx context.Context) error {
 	return nil
 }
 
-// broken forgets the connection, so that the next command inspects anew.
+// broken forgets the connection, so that the next command inspects the server anew.
 func (l *link) broken() { l.connected.Store(0) }

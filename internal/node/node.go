@@ -1,5 +1,5 @@
-// Package node is one voting server: its connection, the steps that run on it,
-// and whether it may vote.
+// Package node is one voting server: its connection, the steps that run on it, and whether it may
+// vote.
 package node
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Options says what a node is to its client.
+// Options say what a node is to its client.
 type Options struct {
 	// Name is the node's name in errors and in the deployment's node set.
 	Name string
@@ -28,38 +28,38 @@ type Options struct {
 	Deployment Deployment
 	// ConnectTimeout bounds connecting and inspecting.
 	ConnectTimeout time.Duration
-	// Replicas asks for the acknowledgement of every vote by replicas.
+	// Replicas says which acknowledgement by replicas each vote needs.
 	Replicas Replicas
-	// Patience is how long a node may owe an answer before it is asked for no
-	// further votes.
+	// Patience is how long a node may owe an answer before it is asked for no further votes.
 	Patience time.Duration
-	// Waiter is who this client is in the wait queues that nodes keep.
+	// Waiter is the name of this client in the wait queues that nodes keep.
 	Waiter string
-	// Woken is told of the node's wake-ups of waiters of this client; Changed, of those
-	// keys that were watched and have changed, and of "" when either message may
-	// have been missed. They do not block.
+	// Woken is called when the node wakes up a waiter of this client. Changed is called with each
+	// watched key that has changed, and with "" when either message may have been missed. Neither
+	// may block.
 	Woken   func(vote.WakeUp)
 	Changed func(key string)
 	Logger  *slog.Logger
-	// Quarantined and Admitted, if any, are told what is logged of quarantines: that one was
-	// met, and that the run votes. Reachable is told when the node cannot be reached any more,
-	// and why, and with nil when it can be again, one after the other. They do not block.
+	// Quarantined and Admitted, if set, are called with what is logged of quarantines: that one was
+	// met, and that the run votes. Reachable is called with the reason when the node cannot be
+	// reached any more, and with nil when it can be again, one call after the other. None may
+	// block.
 	Quarantined func(wait *admission.WaitError, until time.Time)
 	Admitted    func(run string)
 	Reachable   func(err error)
 
-	// slotTag is a tag of the Cluster slot that the node stands for, "" where the
-	// node is a server. The others are the Cluster's then; view is nil where nothing is
-	// promised of replaced masters.
+	// slotTag is a tag of the Cluster slot that the node stands for, "" where the node is a server.
+	// For a slot, the fields below are shared by the whole Cluster; view is nil where nothing is
+	// promised about replaced masters.
 	slotTag  string
 	voting   script.Script
 	inFlight *mastersInFlight
-	// quarantines are those that were met, of all slots together.
+	// quarantines are the quarantines that were met, of all slots together.
 	quarantines *quarantines
-	// subscriptions counts those of all slots.
+	// subscriptions counts the subscriptions of all slots.
 	subscriptions *subscriptions
 	view          *view
-	// reach is nil when nobody is told of it.
+	// reach is nil when nobody is to be told of it.
 	reach *reach
 }
 
@@ -67,19 +67,19 @@ type Options struct {
 type Node struct {
 	options Options
 	conn    driver.Conn
-	// admissionKey is the deployment's. counterTTL is how long a counter is
-	// kept: after the quarantine the node's clock alone gives larger ones.
+	// admissionKey is the deployment's. counterTTL is how long a counter is kept: after the
+	// quarantine the node's clock alone gives larger ones.
 	admissionKey, counterTTL string
 
 	link link
-	// inFlight is another as soon as it is known which master of a Cluster has the slot.
+	// inFlight is replaced as soon as it is known which master of a Cluster has the slot.
 	inFlight  atomic.Pointer[inFlight]
 	cleanUps  cleanUps
 	admission inspection
 	replicas  *replicas // nil when none are asked for
 	wakeUps   wakeUps
 	unable    unable
-	// voting is the deployment's script.
+	// voting is the deployment's voting script.
 	voting script.Script
 
 	life       context.Context // ends in Cut or Close
@@ -87,7 +87,7 @@ type Node struct {
 	background sync.WaitGroup
 }
 
-// New returns the node behind conn, which it owns. Nothing is sent yet.
+// New returns the node behind conn, which the node owns. It sends nothing yet.
 func New(conn driver.Conn, o Options) *Node {
 	n := &Node{
 		options:      o,
@@ -127,8 +127,8 @@ func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
 // Reached reports whether the node has ever been looked at.
 func (n *Node) Reached() bool { return n.link.seen.Load() != nil }
 
-// Cut ends what is under way on the node, and its connection where that is its own. It is
-// followed by Close.
+// Cut ends what is under way on the node, and breaks its connection where that is its own. Close
+// must follow.
 func (n *Node) Cut() {
 	n.end()
 	if n.isSlot() {
@@ -161,8 +161,8 @@ func (n *Node) Close() {
 	n.background.Wait()
 }
 
-// vote sends a step of the voting script. One that depends on the node's admission has room
-// in args, at expected, for what is to be found there; else expected is 0.
+// vote sends a step of the voting script. Where the step depends on the node's admission, vote sets
+// args[expected] to the expected value of the admission key; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
 	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
@@ -179,9 +179,9 @@ func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (dri
 	return n.counted(ctx, reply, seen, err)
 }
 
-// voteAdmitted is vote for a step that answers refusal where the node has no admission. Such a
-// node, or one that does not know the script, is inspected, and asked once more if that admits
-// it: what was answered so was not executed.
+// voteAdmitted is vote for a step that answers refusal where the node is not admitted. Such a node,
+// or one that does not know the script, is inspected, and asked once more if the inspection admits
+// it: a step that was answered so was not executed.
 func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected int, refusal int64) (driver.Reply, error) {
 	for try := 0; ; try++ {
 		reply, err := n.vote(ctx, keys, args, expected)
@@ -198,7 +198,8 @@ func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected i
 	}
 }
 
-// counted is the reply to a vote, whose yes replicas have acknowledged where that is asked for.
+// counted returns the reply to a vote after replicas have acknowledged a yes, where that is asked
+// for.
 func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, err error) (driver.Reply, error) {
 	// rule: replicas-acknowledge
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == vote.Granted || done(reply, nil).Verdict == vote.Granted) {
@@ -207,15 +208,15 @@ func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, 
 	return reply, err
 }
 
-// patient is the context of a step for which a node may owe an answer for as long as patience.
+// patient is the context of a step for which a node may owe an answer for up to patience.
 type patient struct {
 	context.Context
 	patience time.Duration
 }
 
-// cast has eval send a command, given the server that it goes to, which cast returns, too, if
-// there is a reply. An answer counts only if it came over the connection whose server was
-// inspected.
+// cast calls eval to send a command. eval gets the server that the command goes to; cast returns
+// it, too, if there is a reply. An answer counts only if it came over the connection whose server
+// was inspected.
 func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	flight := n.inFlight.Load()
 	patience := n.options.Patience
@@ -244,7 +245,7 @@ func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, err
 		n.noteReach(nil)
 	}
 	if isReadOnly(err) {
-		n.link.broken() // a master no more, and perhaps one again before it is next asked
+		n.link.broken() // no longer a master, though it may be one again before it is next asked
 	}
 	return reply, seen, n.over(ctx, flight, flight.votes, err)
 }

@@ -11,36 +11,36 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Way is what the one-shot steps are made of on a node.
+// Way is what the one-shot steps on a node are made of.
 type Way uint8
 
 // The ways.
 const (
-	// AnyWay: the first of the following that the node can do. With the
-	// quarantine these are scripts alone, as no command can ask for an admission.
+	// AnyWay is the first of the following that the node can do. With the quarantine these are
+	// scripts alone, because no command can ask for an admission.
 	AnyWay Way = iota
 	Scripts
-	// Native: single commands that compare.
+	// Native uses single commands that compare.
 	Native
-	// Watch: WATCH, MULTI and EXEC.
+	// Watch uses WATCH, MULTI and EXEC.
 	Watch
 )
 
-// means is one way to do a step, named by the command it depends on.
+// means is one way to do a step, named by the command that it depends on.
 type means struct {
 	way     Way
 	command string
 	try     func() vote.Answer
 }
 
-// unable knows what a node could not do, as found by trying it: its version
-// tells nothing (Valkey 8 and 9 call themselves Redis 7.2.4).
+// unable knows what a node could not do, found out by trying. The version tells nothing (Valkey 8
+// and 9 call themselves Redis 7.2.4).
 type unable struct {
 	mu       sync.Mutex // guards refusals; nothing is called while it is held
 	refusals map[string]refusal
 }
 
-// refusal is a server's answer to a command, on the connection of that number.
+// refusal is a server's answer to a command on the connection of that number.
 type refusal struct {
 	connection uint64
 	err        error
@@ -55,8 +55,7 @@ func (u *unable) note(command string, r refusal) {
 	u.refusals[command] = r
 }
 
-// of returns what the server said to the command on that connection, nil if
-// nothing is known against it.
+// of returns the server's refusal of the command on that connection, nil if none is known.
 func (u *unable) of(command string, connection uint64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -66,8 +65,8 @@ func (u *unable) of(command string, connection uint64) error {
 	return nil
 }
 
-// first does a step by the first means of that way that the node is able to. A command that
-// it does not know, or denies, was not executed, so that the next may follow.
+// first does a step by the first means of the given way that the node is capable of. A command that
+// the node does not know, or denies, was not executed, so the next means may follow.
 func (n *Node) first(way Way, all ...means) vote.Answer {
 	quarantine := !n.options.Deployment.NoQuarantine
 	var refusals []error
@@ -102,7 +101,7 @@ func (n *Node) Take(ctx context.Context, way Way, r vote.Acquire) vote.Answer {
 		}
 		a := n.Query(ctx, r.Key)
 		if a.Verdict == vote.Refused && !isUnable(a.Err) {
-			return a // NX says nothing of a key of another type
+			return a // NX says nothing about a key of another type
 		}
 		return vote.Answer{Verdict: vote.Held, Holder: a.Holder, Left: a.Left}
 	}
@@ -133,9 +132,8 @@ func (n *Node) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer 
 	)
 }
 
-// Drop deletes the key if it is held under the ID. A reply that was lost makes it
-// ask once more; a node that has nothing then may have done as it was told the
-// first time.
+// Drop deletes the key if it is held under the ID. If the reply is lost, it asks once more. A node
+// that has no such key then may have deleted it the first time.
 func (n *Node) Drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 	a := n.drop(ctx, way, r)
 	if a.Verdict != vote.Unknown || ctx.Err() != nil {
@@ -157,15 +155,14 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 		means{Native, "DELEX", func() vote.Answer { return done(n.deletion(ctx, "DELEX", r.Key, "IFEQ", r.ID)) }},
 		means{Native, "DELIFEQ", func() vote.Answer { return done(n.deletion(ctx, "DELIFEQ", r.Key, r.ID)) }},
 		means{Native, "SET IFEQ", func() vote.Answer {
-			// Valkey 8.1 has no deletion that compares: the shortest expiry is one.
+			// Valkey 8.1 has no deletion that compares: the shortest expiry serves as one.
 			return done(n.deletion(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", "1"))
 		}},
 		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).releaseSlots, "DEL", r.Key) }},
 	)
 }
 
-// Query answers Held with who has the key and for how long still, or NotOurs
-// when nobody has.
+// Query answers Held with the key's holder and remaining time, or NotOurs when nobody has the key.
 func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 	for {
 		before, err := n.command(ctx, "GET", key)
@@ -179,7 +176,7 @@ func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 		if err != nil {
 			return failure(err)
 		}
-		// The time belongs to the holder who was there before and after.
+		// The time is the holder's only if the same holder was there before and after.
 		after, err := n.command(ctx, "GET", key)
 		if err != nil {
 			return failure(err)
@@ -190,8 +187,7 @@ func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 	}
 }
 
-// errUnacknowledged: a transaction has a connection of its own, whose server
-// nobody has looked at.
+// errUnacknowledged: a transaction has a connection of its own, whose server was not looked at.
 var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
 
 // write sends a command that is a vote.
@@ -203,8 +199,8 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 	return n.counted(ctx, reply, seen, err)
 }
 
-// agrees returns an error where this client's settings are not the deployment's, for a vote
-// that asks for no admission.
+// agrees returns an error where this client's settings are not the deployment's. It is for votes
+// that ask for no admission.
 func (n *Node) agrees(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
@@ -216,13 +212,13 @@ func (n *Node) agrees(ctx context.Context) error {
 	return refusal
 }
 
-// command sends a command that asks.
+// command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
 	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 	return reply, err
 }
 
-// deletion sends a command that deletes: also to a node with unanswered commands.
+// deletion sends a command that deletes. It is also sent to a node with unanswered commands.
 func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, error) {
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
@@ -258,7 +254,7 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) ch
 	return done(reply, nil)
 }
 
-// done puts the reply of a command that compares into words.
+// done converts the reply of a command that compares to an Answer.
 func done(reply driver.Reply, err error) vote.Answer {
 	switch {
 	case err != nil:

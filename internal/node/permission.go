@@ -18,11 +18,10 @@ func forbidden(err error) bool {
 	return ok && refusal.Code() == "NOPERM"
 }
 
-// lookAtPermissions tries every command that the scripts and this library use,
-// in a form that changes nothing. That tells more than ACL DRYRUN would, which
-// few users may send: it also finds a node that is out of memory or a proxy
-// that does not know a command. Permissions are checked before a command looks
-// at its keys (Redis documentation, "ACL").
+// lookAtPermissions tries every command that the scripts and this library use, in a form that
+// changes nothing. That tells more than ACL DRYRUN would, which few users may send: it also finds a
+// node that is out of memory or a proxy that does not know a command. Servers check permissions
+// before a command looks at its keys (Redis documentation, "ACL").
 func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys []string) error {
 	tries := n.harmless(lockKeys)
 	errs := make([]error, len(tries))
@@ -40,7 +39,7 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys [
 			return err
 		case forbidden(err), tries[i].name() != "CLIENT|CACHING" && tries[i].command[0] == "CLIENT":
 			denied = append(denied, tries[i]) // or a server that does not know it
-		case refusal.Code() == "WRONGTYPE": // said of the key by name already
+		case refusal.Code() == "WRONGTYPE": // lookAtForeignKeys has reported that key
 		case n.isSlot() && refusal.Redirects(): // another master has the key, and the user may use it
 		case refusal.Code() == "NOSCRIPT", tries[i].command[0] == "PSETEX", tries[i].command[0] == "CLIENT":
 		case x.Refusal == nil && x.Role != "slave": // a replica refuses all writes
@@ -51,7 +50,7 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys [
 	return nil
 }
 
-// try is one harmless command, key what it is tried on, "" where it has none.
+// try is one harmless command. key is what it is tried on, "" where it has none.
 type try struct {
 	key     string
 	command []string
@@ -72,7 +71,7 @@ func (n *Node) try(ctx context.Context, t try) error {
 	return err
 }
 
-// name is what an ACL calls the command.
+// name returns the name that an ACL has for the command.
 func (t try) name() string {
 	if t.command[0] == "CLIENT" || t.command[0] == "CLUSTER" {
 		return t.command[0] + "|" + t.command[1]
@@ -80,10 +79,9 @@ func (t try) name() string {
 	return t.command[0]
 }
 
-// rules returns what an ACL would have to add for the denied tries to pass:
-// the keys on which every command was denied, and the commands that were denied
-// elsewhere. Where all was denied nobody can tell which it is, and both are
-// named.
+// rules returns what an ACL would have to add for the denied tries to pass: the keys on which every
+// command was denied, and the commands that were denied on other keys. Where everything was denied,
+// nobody can tell which it is, and both are named.
 func rules(tries, denied []try) []string {
 	tried, refused := make(map[string]int), make(map[string]int)
 	for _, t := range tries {
@@ -103,7 +101,7 @@ func rules(tries, denied []try) []string {
 	delete(tried, "")
 	for _, t := range denied {
 		if kind, _, ok := strings.Cut(t.command[0], "PUBLISH"); ok {
-			// Either the command or the channel: both are needed, and to subscribe.
+			// Either the command or the channel was denied. Both are needed, also to subscribe.
 			missing = append(missing, "+"+strings.ToLower(kind)+"subscribe", "&"+wakeUpChannel("*"))
 		} else if strings.HasSuffix(t.command[0], "SUBSCRIBE") {
 			missing = append(missing, "&"+wakeUpChannel("*"))
@@ -116,7 +114,8 @@ func rules(tries, denied []try) []string {
 	return slices.Compact(missing)
 }
 
-// keyRule gives access to key: to all keys of this library at once.
+// keyRule returns the rule that gives access to key: for keys of this library, to all of them at
+// once.
 func keyRule(key string) string {
 	switch {
 	case key == "":
@@ -127,11 +126,11 @@ func keyRule(key string) string {
 	return "~" + key
 }
 
-// forms has a form of each command that changes nothing on any server, whatever
-// keys it has, and is permitted only where the command is.
+// forms has a form of each command that changes nothing on any server, whatever keys that has, and
+// that is permitted only where the command is.
 var forms = map[string]struct {
 	keys  scope
-	words []string // behind the command and its key
+	words []string // what follows the command and its key
 }{
 	"PING":    {noKey, nil},
 	"INFO":    {noKey, []string{"server"}},
@@ -141,7 +140,7 @@ var forms = map[string]struct {
 	"GET":     {anyKey, nil},
 	"MGET":    {anyKey, nil},
 	"PTTL":    {anyKey, nil},
-	"PEXPIRE": {anyKey, []string{"0", "GT"}}, // cannot prolong to a time that is past
+	"PEXPIRE": {anyKey, []string{"0", "GT"}}, // cannot prolong to a time in the past
 	"SET":     {absentKey, []string{"", "XX", "PX", "1"}},
 	"DEL":     {absentKey, nil},
 	"PSETEX":  {absentKey, []string{"0", ""}}, // answers that the time is invalid
@@ -150,22 +149,22 @@ var forms = map[string]struct {
 	"ZRANGE":  {absentKey, []string{"0", "0"}},
 	"ZRANK":   {absentKey, []string{""}},
 	"ZSCORE":  {absentKey, []string{""}},
-	// On a channel that nobody listens on, in the place of the key.
+	// These are tried on a channel that nobody listens on.
 	"PUBLISH":  {noKey, []string{""}},
 	"SPUBLISH": {noKey, []string{""}},
 }
 
-// scope is the keys that a harmless form may be tried on.
+// scope says which keys a harmless form may be tried on.
 type scope uint8
 
 const (
 	noKey     scope = iota
-	anyKey          // also one that is there
-	absentKey       // one that nobody has
+	anyKey          // even a key that exists
+	absentKey       // a key that does not exist
 )
 
-// harmless returns the commands of the scripts and of this library, once for
-// each key they are to be permitted on.
+// harmless returns the commands of the scripts and of this library, once for each key on which the
+// user must be permitted to use them.
 func (n *Node) harmless(lockKeys []string) []try {
 	keys := n.deploymentKeys()
 	for _, key := range lockKeys {

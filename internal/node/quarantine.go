@@ -10,23 +10,23 @@ import (
 	"github.com/redlatch/redlatch/internal/admission"
 )
 
-// sameEnd is how far two looks at one quarantine may be apart about its end: servers count in
-// whole seconds.
+// sameEnd is by how much the ends that two looks find for one quarantine may differ: servers count
+// in whole seconds.
 const sameEnd = 5 * time.Second
 
-// quarantines are those of a node's server that this client has met, of a Cluster's masters: each
-// is logged once when it is met and once when its server votes.
+// quarantines are the quarantines that this client has met of a node's server or, in a Cluster, of
+// its masters. Each is logged once when it is met and once when its server votes.
 type quarantines struct {
-	met atomic.Bool // there are any
+	met atomic.Bool // at least one was met
 
 	mu sync.Mutex // guards of; nothing is called while it is held
 	of map[string]*quarantine
 }
 
-// quarantine is that of one run of a server.
+// quarantine is the quarantine of one run of a server.
 type quarantine struct {
 	until time.Time
-	// told: it is logged, and can be over. over: the server has voted since.
+	// told: it was logged, so its end may be. over: the server has voted since.
 	told, over bool
 }
 
@@ -56,7 +56,7 @@ func (q *quarantines) told(run string) {
 	}
 }
 
-// end notes that run votes, and reports whether it did not before.
+// end notes that run votes, and reports whether it was known not to.
 func (q *quarantines) end(run string) (news bool) {
 	if !q.met.Load() {
 		return false
@@ -86,7 +86,7 @@ func (q *quarantines) last() bool {
 	return false
 }
 
-// noteWait logs a quarantine that an inspection has met with, once.
+// noteWait logs, once, a quarantine that an inspection has met.
 func (n *Node) noteWait(err error) {
 	wait, ok := errors.AsType[*admission.WaitError](err)
 	if !ok || wait.RunID == "" || wait.Left <= 0 {
@@ -104,7 +104,7 @@ func (n *Node) noteWait(err error) {
 	}
 }
 
-// noteVote logs that a quarantine is over, where one was met, and reports whether it did.
+// noteVote logs that a quarantine is over, if one was met, and reports whether it did.
 func (n *Node) noteVote() (news bool) {
 	seen := n.link.seen.Load()
 	news = seen != nil && n.options.quarantines.end(seen.run)
@@ -133,7 +133,7 @@ func (n *Node) Unreachable() bool {
 	return n.link.failed != nil
 }
 
-// Unreachable reports whether that is so of all slots that were used.
+// Unreachable reports whether all slots that were used are unreachable.
 func (c *Cluster) Unreachable() bool {
 	used := c.used()
 	for _, n := range used {

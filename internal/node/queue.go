@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Enqueue takes a place in the wait queue for the key, or says that the waiter is still
-// there, and reports its position. With r.Watch, a change of the key is told to
-// Options.Changed as far as the server can.
+// Enqueue takes a place in the wait queue for the key, or says that the waiter is still there, and
+// returns the waiter's position. With r.Watch, a change of the key is told to Options.Changed where
+// the server can tell of it.
 func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	hears := n.listen(ctx)
 	waiter, reads := strings.CutPrefix(vote.Waiter(r.Ticket.Waiter), vote.Reader)
@@ -55,12 +55,12 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	return s
 }
 
-// Leave gives the waiter's place up. It waits for the answer or for ctx; a place
-// that is not given up lapses.
+// Leave gives up the waiter's place. It waits for the answer or for ctx. A place that is not given
+// up lapses.
 func (n *Node) Leave(ctx context.Context, key, waiter string) {
 	n.release(ctx, vote.Release{
 		Key:    key,
-		ID:     waiter, // which no key has
+		ID:     waiter, // no key has this value
 		Ticket: vote.Ticket{Waiter: waiter},
 	})
 }

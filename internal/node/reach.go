@@ -5,24 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// reach is whether a node can be reached, for those who want to be told when that changes.
+// reach knows whether a node can be reached, and tells when that changes.
 type reach struct {
 	// tell is Options.Reachable.
 	tell func(err error)
-	// lost, of a Cluster, whose slots have one reach, reports that none of them can be reached.
+	// lost reports whether none of a Cluster's slots, which share one reach, can be reached. It is
+	// nil for a server.
 	lost func() bool
-	// away: it cannot be reached.
+	// away: the node cannot be reached.
 	away atomic.Bool
 
 	mu  sync.Mutex // guards what follows; nothing is called while it is held
 	why error
-	// told is what was told last; telling, that somebody is being told.
+	// told: what was told last is that the node cannot be reached. telling: a call of tell is under
+	// way.
 	told, telling bool
 }
 
-// note notes why the node cannot be reached, or with nil that it can, and tells of it if that is
-// news, one change after the other: who notes one while another is being told leaves it to that
-// goroutine.
+// note notes why the node cannot be reached, or with nil that it can. It calls tell if that is
+// news, for one change after the other: a call of note during a call of tell leaves its change to
+// the goroutine that is in tell.
 func (r *reach) note(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,24 +8,25 @@ import (
 	"github.com/redlatch/redlatch/internal/admission"
 )
 
-// Record is what a node has recorded of its deployment, and how it stands to it.
+// Record is what a node has recorded of its deployment, and what its vote is worth there.
 type Record struct {
 	admission.Agreement
-	// Void is why the word that the node is durable is not believed, "" where it is.
+	// Void is why the word that the node is durable is not believed, "" where it is believed.
 	Void string
 	// RunID is the run that was admitted, or that is kept out until it is.
 	RunID string
 	// Agrees: the client has just these settings.
 	Agrees bool
-	// Status, Reason and Left are what the node's vote is worth to clients that do.
+	// Status, Reason and Left say what the node's vote is worth to clients that agree with the
+	// record.
 	Status Status
 	Reason error
 	Left   time.Duration
 }
 
-// JudgeRecord says what the node's vote is worth to clients that agree with its record, once
-// all nodes of the census were looked at. It returns nil where none could be read, and
-// changes nothing on the node.
+// JudgeRecord says what the node's vote is worth to clients that agree with its record. It is
+// called after all nodes of the census were looked at. It returns nil where no record could be
+// read, and changes nothing on the node.
 func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 	if x.Recorded == nil {
 		return nil
@@ -58,9 +59,9 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 	return r
 }
 
-// Unreadable is why a key of the deployment is none that a client has written, nil where all
-// are. Nothing but a reset mends it.
+// Unreadable returns why a key of the deployment was not written by a client, nil where all were.
+// Only a reset mends that.
 func (x *Examination) Unreadable() error { return x.evidence.unreadable }
 
-// Replicas is how many replicas are attached to the node.
+// Replicas returns how many replicas are attached to the node.
 func (x *Examination) Replicas() int { return int(x.evidence.info.number("connected_slaves")) }

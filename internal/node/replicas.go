@@ -14,9 +14,9 @@ import (
 
 // Replicas says which acknowledgement a node's votes need to count.
 type Replicas struct {
-	// Conn is a connection of its own to the same server, nil when no
-	// acknowledgement is asked for, as when a node is only looked at. WAIT holds up what comes behind it on its
-	// connection, and there that is nothing but the next WAIT.
+	// Conn is a separate connection to the same server. It is nil when no acknowledgement is asked
+	// for, as when a node is only looked at. WAIT holds up what comes behind it on its connection,
+	// and on this one that is only the next WAIT.
 	Conn driver.Batcher
 	// Want is how many replicas must acknowledge.
 	Want int
@@ -26,24 +26,23 @@ type Replicas struct {
 	Limit time.Duration
 }
 
-// command is the WAIT or WAITAOF for want acknowledgements.
+// command returns the WAIT or WAITAOF for want acknowledgements.
 func (r Replicas) command(want int, limit time.Duration) []string {
-	limit = max(limit, time.Millisecond) // 0 is for ever
+	limit = max(limit, time.Millisecond) // 0 would be for ever
 	if r.Fsync {
 		return []string{"WAITAOF", "1", strconv.Itoa(want), milliseconds(limit)}
 	}
 	return []string{"WAIT", strconv.Itoa(want), milliseconds(limit)}
 }
 
-// ReplicasError says that a step was executed and that too few replicas
-// acknowledged it.
+// ReplicasError says that a step was executed but that too few replicas acknowledged it.
 type ReplicasError struct {
 	Acknowledged, Wanted int
 	Limit                time.Duration
-	// Fsync: what was asked for was that it is on disk. Local: it is on the
-	// node's own.
+	// Fsync: the acknowledgement was to say that the step is on disk. Local: it is on the node's
+	// own disk.
 	Fsync, Local bool
-	// Err is why they could not be asked, or nil.
+	// Err is why the replicas could not be asked, or nil.
 	Err error
 }
 
@@ -63,10 +62,9 @@ func (e *ReplicasError) Error() string {
 
 func (e *ReplicasError) Unwrap() error { return e.Err }
 
-// replicas gathers the votes that wait for replicas into groups, of which one
-// is under way at a time: one write and one WAIT stand for all votes that were
-// answered before. The replication stream is one, so whoever has the write has
-// the votes.
+// replicas collects the votes that wait for replicas into groups. One group is under way at a time:
+// one write and one WAIT stand for all votes that were answered before. There is one replication
+// stream, so a replica that has the write has the votes.
 type replicas struct {
 	Replicas
 	barrier []string // the write
@@ -76,8 +74,7 @@ type replicas struct {
 	running bool
 }
 
-// acknowledgement is one vote that waits. It was answered by the server process
-// run.
+// acknowledgement is one vote that waits. The server process run answered it.
 type acknowledgement struct {
 	run  string
 	done chan error // has room for the one error that is sent
@@ -87,14 +84,14 @@ func newReplicas(o Replicas, key, ttl string) *replicas {
 	return &replicas{Replicas: o, barrier: []string{"EVAL", script.Barrier.Text, "1", key, ttl}}
 }
 
-// probeReplicas makes sure that the server knows the command, before a vote is
-// asked for, and that the connection for it stands.
+// probeReplicas makes sure, before a vote is asked for, that the server knows the command and that
+// the connection for it stands.
 func (n *Node) probeReplicas(ctx context.Context) error {
 	if n.replicas == nil {
 		return nil
 	}
-	// In a Cluster a command without a key goes to any server, be it a replica: the one before
-	// it has a key, and changes nothing.
+	// In a Cluster a command without a key goes to any server, even a replica. So a command with a
+	// key, which changes nothing, goes before it.
 	_, errs := n.replicas.Conn.Batch(ctx, []string{"GET", n.replicas.barrier[3]}, n.replicas.command(0, 0))
 	if err := errs[0]; err != nil && !isReply(err) {
 		return err
@@ -109,8 +106,8 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", errUnfit, err)
 }
 
-// acknowledged waits until replicas have acknowledged a vote of the server that was seen, or
-// ctx is done. The error is a *ReplicasError.
+// acknowledged waits until replicas have acknowledged a vote of the server that was seen, or ctx is
+// done. The error is a *ReplicasError.
 func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	r := n.replicas
 	if seen.run == "" {
@@ -132,7 +129,7 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	select {
 	case err := <-a.done:
 		if errors.Is(err, errReconnected) {
-			n.link.broken() // what is known of the server is of another
+			n.link.broken() // what is known is about another server
 		}
 		return err
 	case <-ctx.Done():
@@ -144,7 +141,7 @@ func (r *replicas) unasked(err error) error {
 	return &ReplicasError{Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Err: err}
 }
 
-// serve has groups acknowledged until nobody waits.
+// serve has one group after the other acknowledged until nobody waits.
 func (r *replicas) serve(life context.Context) {
 	for {
 		r.mu.Lock()
@@ -158,7 +155,7 @@ func (r *replicas) serve(life context.Context) {
 		run, err := r.ask(life)
 		for _, a := range group {
 			if a.run != run && r.asked(err) {
-				// Another server has taken its place, which may lack the vote.
+				// Another server has taken the place of the one that voted, and may lack the vote.
 				a.done <- r.unasked(errReconnected)
 				continue
 			}
@@ -167,13 +164,13 @@ func (r *replicas) serve(life context.Context) {
 	}
 }
 
-// asked reports whether err is about an answer of the replicas.
+// asked reports whether err comes from an answer of the replicas.
 func (r *replicas) asked(err error) bool {
 	failure, ok := errors.AsType[*ReplicasError](err)
 	return !ok || failure.Err == nil
 }
 
-// ask writes and waits for the replicas. It returns the run it wrote to.
+// ask writes and waits for the replicas. It returns the run that it wrote to.
 func (r *replicas) ask(life context.Context) (run string, err error) {
 	ctx, cancel := context.WithTimeout(life, 2*r.Limit+time.Second)
 	defer cancel()

@@ -10,16 +10,15 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// errMoved says that a reset met another run than the one looked at.
+// errMoved says that a reset met another run than the one that was looked at.
 var errMoved = errors.New("it restarted while it was being reset: try again")
 
-// Reset has the node belong to the deployment as this client describes it,
-// whatever it belonged to before, and begins its quarantine: locks that were
-// given away under the former description may be held still. Clients of that
-// description are refused from then on.
+// Reset makes the node belong to the deployment as this client describes it, whatever it belonged
+// to before, and begins its quarantine: locks that were given away under the former description may
+// still be held. Clients of that description are refused from then on.
 //
-// The new description is recorded at once. With none recorded, the first client
-// to come would have the node, which may be a former one.
+// The new description is recorded at once. If none were recorded, the node would belong to the
+// first client that comes, which may be a former one.
 func (n *Node) Reset(ctx context.Context) error {
 	if n.isSlot() {
 		return errNoReset
@@ -53,8 +52,8 @@ func (n *Node) Reset(ctx context.Context) error {
 	return nil
 }
 
-// allRecords are the other nodes' records, as far as they can be read: one that has lost its
-// own may have had the same, and locks of its MaxTTL.
+// allRecords returns the other nodes' records, as far as they can be read: this node, if it has
+// lost its own, may have had the same, and locks of that MaxTTL.
 func (n *Node) allRecords(ctx context.Context) []*admission.Record {
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
@@ -68,8 +67,8 @@ func (n *Node) allRecords(ctx context.Context) []*admission.Record {
 	return records
 }
 
-// forget drops what was concluded from the former record, a failure that would
-// otherwise be told for a while included.
+// forget drops what was concluded from the former record, and a failure that would otherwise be
+// returned for a while.
 func (l *link) forget() {
 	l.broken()
 	l.mu.Lock()

@@ -13,18 +13,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// A Cluster's master is judged as a server is. Its record of the deployment lies in the last
-// of its slots, which is the one that a resharding moves last, and says which slots it has and
-// since when. The admission key of each slot lies in that slot, and so moves with its locks.
+// A Cluster's master is judged as a server is. Its record of the deployment lies in the last of its
+// slots, which a resharding moves last, and says which slots it has and since when. The admission
+// key of each slot lies in that slot, and so moves with its locks.
 
-// master is one of a Cluster, as a server of it knows.
+// master is a master of a Cluster, as one of the Cluster's servers knows it.
 type master struct {
 	id    string
 	epoch int64
 	held  admission.Slots
 }
 
-// last is the slot where the master's record is; home, a tag of it.
+// last returns the slot where the master's record is, and home a tag of that slot.
 func (m *master) last() uint16 { return m.held[len(m.held)-1].Last }
 func (m *master) home() string { return hashslot.TagOf(m.last()) }
 
@@ -38,14 +38,13 @@ func askMasters(ctx context.Context, conn driver.Conn) ([]master, error) {
 	return masters, err
 }
 
-// plain is a text without what RESP3 puts before one that is for people (RESP3 specification,
-// "Verbatim string").
+// plain removes what RESP3 puts before a text that is for people (RESP3 specification, "Verbatim
+// string").
 func plain(text string) string { return strings.TrimPrefix(text, "txt:") }
 
-// parseMasters reads the reply of CLUSTER NODES: those masters that have slots. A line is
-// "id address flags master ping pong epoch link slots...", where a slot that is being moved is
-// in brackets, besides being in the list of the master that has it still. myself is the id of
-// the server that answered.
+// parseMasters reads the reply of CLUSTER NODES: the masters that have slots. A line is "id address
+// flags master ping pong epoch link slots...". A slot that is being moved appears in brackets, and
+// also in the list of the master that still has it. myself is the id of the server that answered.
 func parseMasters(text string) (masters []master, myself string, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -79,7 +78,7 @@ func parseMasters(text string) (masters []master, myself string, err error) {
 	return masters, myself, nil
 }
 
-// shard is what a look at a slot found of its master and of the others.
+// shard is what a look at a slot found of its master and of the other masters.
 type shard struct {
 	slot   uint16
 	master master
@@ -101,8 +100,8 @@ func newShard(slot uint16, masters []master) (*shard, error) {
 	return s, nil
 }
 
-// lookAtSlot asks the slot's master what admission depends on; whole, also for the master's
-// record.
+// lookAtSlot asks the slot's master what admission depends on and, if whole is set, for the
+// master's record.
 func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	key := n.admissionKey
 	e, values, err := n.inspectKeys(ctx, key)
@@ -146,7 +145,7 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	return e, nil
 }
 
-// shardKey names a master's record.
+// shardKey names the key of a master's record.
 func (n *Node) shardKey(m *master) string {
 	return deploymentKey("deployment", n.options.Deployment.Name, m.home())
 }
@@ -158,8 +157,8 @@ type peer struct {
 	err    error
 }
 
-// peers asks the other masters who they are, and for their records, in the order of
-// shard.others. One that does not answer has an error.
+// peers asks the other masters which servers they are, and for their records, in the order of
+// shard.others. A master that does not answer has an error.
 func (n *Node) peers(ctx context.Context, s *shard) []peer {
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
@@ -198,7 +197,7 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 	return e
 }
 
-// register writes into the master's record which slots it has, where it says otherwise.
+// register writes into the master's record which slots it has, unless the record says so already.
 func (n *Node) register(ctx context.Context, a admission.Agreement, seen *evidence, e *admission.Evidence) error {
 	r := n.newRecord(a, seen)
 	if !e.Renew(r) {

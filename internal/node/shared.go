@@ -2,7 +2,8 @@ package node
 
 import "github.com/redlatch/redlatch/internal/script"
 
-// shared makes a step for a key, whose keys and arguments are given, that of a reader.
+// shared turns a step for a key, given by its keys and arguments, into a reader's step, if is is
+// set.
 func shared(keys, args []string, is bool) []string {
 	if !is {
 		return keys

@@ -11,34 +11,34 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// PermitsKey names the queue for the permits of the lock with this key. Nothing is stored there.
+// PermitsKey names the queue for the permits of the lock with this key. Nothing is stored under it.
 func PermitsKey(key string) string { return KeyPrefix + "{" + hashslot.Tag(key) + slotMark + ":" + key }
 
-// SlotKey names the key of a slot, by that of their queue: a lock's key like any other, but that who
-// waits for it is in the queue for all slots.
+// SlotKey names the key of a slot, given the key of its queue. It is a lock's key like any other,
+// except that those who wait for it are in the queue for all slots.
 func SlotKey(queue string, slot int) string {
 	head, name, _ := strings.Cut(queue, slotMark)
 	return head + slotMark + strconv.Itoa(slot) + name
 }
 
-// slotMark is before the number of a slot. There is none in a tag.
+// slotMark comes before the number of a slot. A tag never contains it.
 const slotMark = "}:permit:"
 
-// CutSlot takes the key of a slot apart, or that of their queue, whose slot is "". Nobody else's
-// key begins as these do.
+// CutSlot takes apart the key of a slot, or that of the slots' queue, for which slot is "". No
+// other key begins as these do.
 func CutSlot(key string) (queue, slot, name string, ok bool) {
 	if !strings.HasPrefix(key, KeyPrefix) {
 		return "", "", "", false
 	}
 	head, rest, _ := strings.Cut(key, "}")
-	rest, ok = strings.CutPrefix("}"+rest, slotMark) // the counter of a slot has the mark further behind
+	rest, ok = strings.CutPrefix("}"+rest, slotMark) // in the key of a slot's counter the mark comes later
 	slot, name, _ = strings.Cut(rest, ":")
 	return head + slotMark + ":" + name, slot, name, ok
 }
 
-// Choose asks the node, which keeps the queue, for one of the slots, whichever is free. The answer's
-// Which is the slot that was granted, under whose key the other nodes are to be asked. A slot that
-// was granted though no answer says which is released in the background.
+// Choose asks the node, which keeps the queue, for one of the slots, whichever is free. The
+// answer's Which is the slot that was granted; the other nodes must be asked for that slot's key.
+// If no answer says which slot was granted, it is released in the background.
 func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
 	waiter := r.Ticket.Waiter

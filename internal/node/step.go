@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Acquire asks the node for the key. A grant under a number that no token counter can be is
-// undone, and no grant.
+// Acquire asks the node for the key. A grant under a number that cannot be a token counter is
+// undone, and does not count.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
 	keys = shared(n.together(keys, args, r.With), args, r.Shared)
@@ -23,7 +23,7 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		n.Release(ctx, vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared})
 		return badCounter(CounterKey(r.Key), a.Token)
 	case a.Verdict == vote.Granted:
-		// The counter alone is what a transfer usually is answered with.
+		// A transfer is usually answered with the counter alone.
 		a.Transferred = a.Transferred || r.From != "" && reply.Kind == driver.Int
 		n.noteVote()
 	case a.Verdict == vote.Held:
@@ -32,7 +32,7 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	return a
 }
 
-// acquireCommand has the keys and arguments of the acquire script.
+// acquireCommand returns the keys and arguments of the acquire step.
 func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	words := r.Words()
 	ttl, proposed := words.Numbers()
@@ -66,8 +66,8 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	return command[:nkeys:nkeys], command[nkeys:]
 }
 
-// Extend prolongs the key. A node that is kept out extends nothing either: the key of a
-// client with other settings may outlast its quarantine.
+// Extend prolongs the key. A node that is kept out does not extend either: the key of a client with
+// other settings may outlast the node's quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	counter, _ := r.Made.SideKeys(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
@@ -91,14 +91,14 @@ func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
 }
 
-// Release deletes the key if it is held under the ID. When no answer comes, or the server
-// cannot do it now, the node goes on trying in the background until the TTL has removed the key.
+// Release deletes the key if it is held under the ID. When no answer comes, or the server cannot do
+// it now, the node goes on trying in the background until the TTL has removed the key.
 func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 	reply, err := n.release(ctx, r)
 	return n.released(r, reply, err)
 }
 
-// released is the answer to a release step. Where none came, the node goes on trying.
+// released returns the answer to a release step. If none came, the node goes on trying.
 func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answer {
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
@@ -140,7 +140,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	}
 	flight := n.inFlight.Load()
 	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) {
-		// It gives nothing away, and any server may load it.
+		// The script gives nothing away, so any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
 		if isNoScript(err) {
 			reply, err = eval(ctx, n.conn, releasing.Text, keys, args)
@@ -149,7 +149,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	})
 }
 
-// decimals writes two numbers.
+// decimals returns two numbers in decimal.
 func decimals(a, b uint64) (string, string) {
 	var room [40]byte
 	text := strconv.AppendUint(room[:0], a, 10)
@@ -160,7 +160,7 @@ func decimals(a, b uint64) (string, string) {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// eval sends a script by its text: only for scripts that give nothing away.
+// eval sends a script by its text. It is only for scripts that give nothing away.
 func eval(ctx context.Context, conn driver.Conn, text string, keys, args []string) (driver.Reply, error) {
 	command := append([]string{"EVAL", text, strconv.Itoa(len(keys))}, keys...)
 	return conn.Do(ctx, append(command, args...)...)

@@ -14,15 +14,15 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// In a Cluster each slot that is waited in has a subscription, at the slot's master.
+// In a Cluster there is a subscription for each slot that is waited in, at the slot's master.
 const (
-	// maxSubscriptions is how many a client has there. Who waits in further slots looks.
+	// maxSubscriptions is how many a client has there. Waiters in further slots have to look.
 	maxSubscriptions = 1024
-	// subscriptionIdle is how long one is kept that nobody has used: who waits uses it with each
+	// subscriptionIdle is how long an unused subscription is kept. A waiter uses it with each
 	// heartbeat.
 	subscriptionIdle = 4 * script.Patience
-	// resubscribePause is how long after its end the next is made, which may find the slot still
-	// on its way.
+	// resubscribePause is how long after the end of a subscription the next is made: earlier, it
+	// might find the slot still on its way.
 	resubscribePause = 100 * time.Millisecond
 )
 
@@ -34,23 +34,23 @@ type wakeUps struct {
 	attempt *subscription
 	// deaf is the connection on which the server refused to subscribe.
 	deaf uint64
-	// ended is when the last one of a slot ended.
+	// ended is when a slot's last subscription ended.
 	ended time.Time
 }
 
-// subscription is one SUBSCRIBE, or SSUBSCRIBE, and what is heard by it.
+// subscription is one SUBSCRIBE or SSUBSCRIBE.
 type subscription struct {
-	// settled is closed when it stands, or has failed.
+	// settled is closed when the subscription stands, or has failed.
 	settled chan struct{}
 	settle  sync.Once
-	// end ends it. Of a slot, run is the server's that had it then, and used when it was last
-	// asked for, which wakeUps.mu guards.
+	// end ends the subscription. For a slot, run is the server that had it then, and used is when
+	// the subscription was last asked for; wakeUps.mu guards used.
 	end  context.CancelFunc
 	run  string
 	used time.Time
 }
 
-// subscriber is how the connection subscribes, nil where it cannot.
+// subscriber returns the method by which the connection subscribes, nil where it cannot.
 func (n *Node) subscriber() func(ctx context.Context, channel string, ready func(), heard func(message string)) error {
 	switch l := n.conn.(type) {
 	case driver.Listener:
@@ -61,8 +61,8 @@ func (n *Node) subscriber() func(ctx context.Context, channel string, ready func
 	return nil
 }
 
-// inSlot is a waiter's name with the slot's tag, by which the scripts know that its channel lies in
-// the slot. Where the node is no slot it is the name.
+// inSlot returns a waiter's name with the slot's tag, which tells the scripts that its channel lies
+// in the slot. Where the node is no slot it returns the name.
 func (n *Node) inSlot(waiter string) string {
 	if !n.isSlot() {
 		return waiter
@@ -70,8 +70,7 @@ func (n *Node) inSlot(waiter string) string {
 	return "{" + n.options.slotTag + "}" + waiter
 }
 
-// listen sees to it that the node can call this client, and reports whether it
-// can.
+// listen makes sure that the node can send wake-ups to this client, and reports whether it can.
 func (n *Node) listen(ctx context.Context) bool {
 	subscribe := n.subscriber()
 	if subscribe == nil || n.connect(ctx) != nil {
@@ -86,8 +85,8 @@ func (n *Node) listen(ctx context.Context) bool {
 	return n.wakeUps.attempt == s
 }
 
-// subscription returns the one that stands or is being made, or has one made; nil if there can
-// be none.
+// subscription returns the subscription that stands or is being made. If there is none it starts
+// one. It returns nil if there can be none.
 func (n *Node) subscription(subscribe func(context.Context, string, func(), func(string)) error) *subscription {
 	connection, run := n.link.connected.Load(), ""
 	if seen := n.link.seen.Load(); seen != nil && n.isSlot() {
@@ -97,7 +96,7 @@ func (n *Node) subscription(subscribe func(context.Context, string, func(), func
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := w.attempt; s != nil && s.run != run {
-		s.end() // the slot is elsewhere, and where it was there may be nobody to say so
+		s.end() // the slot has moved, and its former server may not be there to say so
 		w.attempt, w.ended = nil, time.Time{}
 	}
 	if w.attempt == nil && w.deaf != connection && (!n.isSlot() || time.Since(w.ended) > resubscribePause && n.options.subscriptions.take()) {
@@ -123,8 +122,8 @@ func (s *subscription) hasSettled() bool {
 	}
 }
 
-// await reports whether the subscription has settled in half of the time that ctx leaves: one
-// that takes a connection of its own is slow, and the step has to be sent yet.
+// await reports whether the subscription settles within half of the time that ctx leaves: one that
+// takes a connection of its own is slow, and the step has yet to be sent.
 func (s *subscription) await(ctx context.Context) bool {
 	if s.hasSettled() {
 		return true
@@ -142,8 +141,8 @@ func (s *subscription) await(ctx context.Context) bool {
 	}
 }
 
-// receive takes in the node's calls until the connection breaks, or in a Cluster, the slot moves or
-// nobody has waited for long.
+// receive takes in the node's wake-ups until the connection breaks or, in a Cluster, the slot moves
+// or nobody has waited for long.
 func (n *Node) receive(ctx context.Context, s *subscription, connection uint64, subscribe func(context.Context, string, func(), func(string)) error) {
 	defer s.end()
 	if n.isSlot() {
@@ -156,7 +155,7 @@ func (n *Node) receive(ctx context.Context, s *subscription, connection uint64, 
 			n.options.Woken(w)
 		}
 	})
-	stood := s.hasSettled() // else nobody has relied on it
+	stood := s.hasSettled() // otherwise nobody has relied on it
 	w := &n.wakeUps
 	w.mu.Lock()
 	wanted := w.attempt == s
@@ -173,7 +172,7 @@ func (n *Node) receive(ctx context.Context, s *subscription, connection uint64, 
 	}
 }
 
-// endIdle ends the subscription when nobody has used it for long. Nobody waits by it then.
+// endIdle ends the subscription when nobody has used it for long. Then nobody waits by it.
 func (n *Node) endIdle(s *subscription) *time.Timer {
 	var timer *time.Timer
 	w := &n.wakeUps
@@ -195,10 +194,10 @@ func (n *Node) endIdle(s *subscription) *time.Timer {
 	return timer
 }
 
-// subscriptions counts those that a client has in a Cluster's slots.
+// subscriptions counts the subscriptions that a client has in a Cluster's slots.
 type subscriptions struct{ n atomic.Int32 }
 
-// take counts one more, and reports false where there are enough.
+// take counts one more. It reports false where there are enough.
 func (s *subscriptions) take() bool {
 	if s.n.Add(1) > maxSubscriptions {
 		s.n.Add(-1)
@@ -209,7 +208,7 @@ func (s *subscriptions) take() bool {
 
 func (s *subscriptions) giveBack() { s.n.Add(-1) }
 
-// parseWakeUp reads what publish.lua publishes.
+// parseWakeUp reads a message of publish.lua.
 func parseWakeUp(message string) (w vote.WakeUp, ok bool) {
 	waiter, rest, _ := strings.Cut(message, " ")
 	length, rest, _ := strings.Cut(rest, " ")

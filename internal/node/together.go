@@ -5,9 +5,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// together makes a step for one key, whose keys and arguments are given, one that is done for
-// several: for the first of keys and all of with, or for none. Without others the step stays as it
-// is.
+// together turns a step for one key, given by its keys and arguments, into one for several: it is
+// done for the first of keys and all of with, or for none. If with is nil the step stays as it is.
 func (n *Node) together(keys, args []string, with *vote.Keys) []string {
 	if with == nil {
 		return keys
@@ -30,7 +29,7 @@ func (n *Node) together(keys, args []string, with *vote.Keys) []string {
 	return keys
 }
 
-// keysOfAll names the keys that a step for several locks is about, three of each.
+// keysOfAll returns the keys of a step for several locks, three for each lock.
 func (n *Node) keysOfAll(key string, with *vote.Keys) []string {
 	const each = 3
 	keys := make([]string, 0, each*(1+len(*with))+1)

@@ -13,16 +13,16 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// A master of a Cluster that hung, or was cut off, may have been replaced meanwhile. When it
-// goes on it does not know that for a moment, and neither do its clients. So a master counts
-// only while a majority of all masters says that it has the slot, and has said so not long
-// ago: the one that took its place votes for nobody for longer than that.
+// A master of a Cluster that hung, or was cut off, may have been replaced meanwhile. When it goes
+// on, neither it nor its clients know that for a moment. So a master counts only while a majority
+// of all masters says that it has the slot, and said so not long ago: the master that took its
+// place votes for nobody for longer than that.
 
 const (
-	// viewRenew is how old a view is that is asked for anew, while votes go on.
+	// viewRenew is the age from which a view is asked for anew, while votes go on.
 	viewRenew = 500 * time.Millisecond
-	// viewLimit is how old it may be when a vote is sent. With the longest attempt it is less
-	// than what a quarantine adds to the longest TTL.
+	// viewLimit is how old a view may be when a vote is sent. Together with the longest attempt it
+	// is less than what a quarantine adds to the longest TTL.
 	viewLimit = 1500 * time.Millisecond
 )
 
@@ -35,18 +35,18 @@ var (
 type view struct {
 	// ask asks the server that has the tag's slot.
 	ask func(ctx context.Context, tag string) (driver.Reply, error)
-	// start runs a function on a goroutine that somebody waits for.
+	// start runs a function on a goroutine that Close waits for.
 	start func(func(ctx context.Context))
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// before is the last whole view, and now the one that answers are still coming to.
+	// before is the last whole view. now is the one that answers are still coming to.
 	before, now *opinions
 	asking      bool
-	// more is closed when an answer has come, or the last one.
+	// more is closed when an answer has come, or when the round has ended.
 	more chan struct{}
 }
 
-// opinions are the answers to one round of questions, by the answering server's node id.
+// opinions are the answers to one round of questions, by the node id of the server that answered.
 type opinions struct {
 	began clock.Instant
 	of    map[string]opinion
@@ -57,8 +57,8 @@ type opinion struct {
 	masters []master
 }
 
-// owner returns the run of the server that has the slot by the word of a majority of the
-// masters, "" where they do not agree or that one has not answered itself.
+// owner returns the run of the server that has the slot according to a majority of the masters; ""
+// where there is no such majority or that server has not answered itself.
 func (o *opinions) owner(slot uint16) (run string) {
 	if o == nil {
 		return ""
@@ -81,9 +81,9 @@ func (o *opinions) owner(slot uint16) (run string) {
 	return ""
 }
 
-// confirm returns nil where the server with this run is to be asked for a vote in the slot. It
-// waits for the masters' answers, or for ctx, where what they said last is too old. The error
-// wraps driver.ErrNotSent.
+// confirm returns nil if the server with this run may be asked for a vote in the slot. Where the
+// masters' last answers are too old, it waits for new ones, or for ctx. The error wraps
+// driver.ErrNotSent.
 func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	for asked := false; ; {
 		v.mu.Lock()
@@ -117,7 +117,7 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	}
 }
 
-// renew asks the master of the tag's slot, and all others that are known or that an answer
+// renew asks the master of the tag's slot, all masters that are known, and all that an answer
 // names.
 func (v *view) renew(ctx context.Context, tag string) {
 	v.mu.Lock()
@@ -172,7 +172,7 @@ func (r *viewRound) ask(ctx context.Context, tag string) {
 		if err != nil {
 			return
 		}
-		if slices.ContainsFunc(masters, func(m master) bool { return m.id == myself }) { // else it has no word
+		if slices.ContainsFunc(masters, func(m master) bool { return m.id == myself }) { // otherwise it has no say
 			r.view.mu.Lock()
 			r.opinions.of[myself] = opinion{run: reply.Array[0].Text, masters: masters}
 			r.view.told()
@@ -182,7 +182,7 @@ func (r *viewRound) ask(ctx context.Context, tag string) {
 	})
 }
 
-// told wakes those who wait. The caller holds v.mu.
+// told wakes those who wait for answers. The caller holds v.mu.
 func (v *view) told() {
 	close(v.more)
 	v.more = make(chan struct{})

@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Watch answers Held with who has the key, or NotOurs when nobody has. watched: the first change
-// of the key after that is told to Options.Changed. Where the server tells of none, Left says for how
-// long the key stays. A node that is not admitted answers as any other.
+// Watch answers Held with the key's holder, or NotOurs when nobody has the key. watched: the first
+// change of the key after that is told to Options.Changed. Where the server tells of no change,
+// Left is how long the key stays. A node that is not admitted answers like any other.
 func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched bool) {
 	reply, _, err := n.cast(ctx, func(*sighting) (reply driver.Reply, err error) {
 		if l, ok := n.conn.(driver.Watcher); ok {
@@ -28,7 +28,7 @@ func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched
 	}
 	a = vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Text)}
 	if !watched {
-		// If it is another's by now, that is seen the sooner.
+		// If another holder has it by now, that is noticed sooner.
 		if left, err := n.command(ctx, "PTTL", key); err == nil {
 			a.Left = max(0, time.Duration(left.Int)*time.Millisecond)
 		}
@@ -36,7 +36,8 @@ func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched
 	return a, watched
 }
 
-// Read answers Held with who has the key and the counter in Token, 0 where there is none, or NotOurs.
+// Read answers Held with the key's holder and, in Token, its counter, 0 where there is none; or
+// NotOurs when nobody has the key.
 func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 	reply, err := n.command(ctx, "MGET", key, CounterKey(key))
 	if err != nil || len(reply.Array) != 2 {
@@ -52,9 +53,9 @@ func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 	return holderIn(reply.Array[0], reply.Array[1])
 }
 
-// ReadAll is Read for many keys, which lie in one hash slot: an answer for each, in one command, and
-// Granted if there are any. A key of another type is as good as none. With watch the first change of
-// one of them after that is told to Options.Changed, where the server tells of any.
+// ReadAll is Read for many keys in one hash slot, by one command. It returns an answer for each,
+// and Granted if there are any. A key of another type counts as none. With watch, the first change
+// of one of them after that is told to Options.Changed, if the server tells of any.
 func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.Answer, vote.Answer) {
 	command := append(make([]string, 0, 1+2*len(keys)), "MGET")
 	command = append(command, keys...)
@@ -78,7 +79,7 @@ func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.A
 	return answers, vote.Answer{Verdict: vote.Granted}
 }
 
-// holderIn is who has a key, by its value and its counter's.
+// holderIn answers who has a key, given its value and its counter's.
 func holderIn(value, counter driver.Reply) vote.Answer {
 	if value.Kind == driver.Null {
 		return vote.Answer{Verdict: vote.NotOurs}

@@ -7,12 +7,12 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Now is the time by which validities are counted.
+// Now returns the current time, by the clocks on which validities are counted.
 func (e *Engine) Now() clock.Instant { return e.clock.Now() }
 
-// Accept is Acquire for an attempt that began at start, before one of the nodes, by, was asked for
-// its vote; given is that vote, a grant for the whole TTL. It counts as if the attempt had asked for
-// it, and is undone as such.
+// Accept is Acquire for an attempt that began at start, before node by was asked for its vote.
+// given is that vote, a grant for the whole TTL. It counts as if the attempt had asked for it, and
+// is undone likewise.
 //
 // rule: validity-from-send
 func (e *Engine) Accept(ctx context.Context, request vote.Acquire, start clock.Instant, by int, given vote.Answer) (*Lease, []vote.Answer) {

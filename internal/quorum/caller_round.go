@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// callerRound is a round context of which a caller waits for the end of a step, and so ends with
-// the caller's ctx, too. To be told of that costs more than the rest of a round context, so it
-// begins when somebody waits for the round context: a step that goes with others does not.
+// callerRound is a round context that also ends with the ctx of a caller who waits for a step.
+// Being told of the caller's end costs more than the rest of a round context, so it is arranged
+// only when somebody waits for the round context: a step that goes with others does not.
 type callerRound struct {
 	*roundContext
 	caller context.Context
@@ -17,7 +17,7 @@ type callerRound struct {
 	left bool
 }
 
-// attend has the caller's end told to the round context.
+// attend has the round context end when the caller's ctx does.
 func (a *callerRound) attend() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,7 +31,7 @@ func (a *callerRound) Done() <-chan struct{} {
 	return a.roundContext.Done()
 }
 
-// AfterFunc is the round context's.
+// AfterFunc is that of the round context.
 func (a *callerRound) AfterFunc(f func()) (stop func() bool) {
 	a.attend()
 	return a.roundContext.AfterFunc(f)
@@ -44,7 +44,7 @@ func (a *callerRound) Err() error {
 	return a.roundContext.Err()
 }
 
-// leave has the round context no longer depend on the caller.
+// leave makes the round context depend on the caller no longer.
 func (a *callerRound) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -4,10 +4,10 @@
 // Time. A validity runs from before the first send of the round that won it,
 // on both of the machine's clocks (package clock), and ends drift early.
 //
-// Order. On each node, a holder's steps are given to the connection one after
-// the other, so a release cannot overtake the step it undoes: where a step is
-// still under way when the lock is given up, the release follows from the same
-// goroutine, when the step was answered or was told to wait no longer.
+// Order. On each node, a holder's steps are given to the connection one after the other, so a
+// release cannot overtake the step that it undoes. Where a step is still under way when the lock is
+// given up, the same goroutine sends the release, after the step was answered or was told to wait
+// no longer.
 package quorum
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Voter is one node. Each method waits for the node's answer or for ctx, and
-// answers in either case.
+// Voter is one node. Each method waits for the node's answer or for ctx, and returns an answer in
+// either case.
 type Voter interface {
 	Acquire(ctx context.Context, r vote.Acquire) vote.Answer
 	Extend(ctx context.Context, r vote.Extend) vote.Answer
@@ -39,22 +39,23 @@ type Engine struct {
 	workers *workers
 	// transfers is nil where every lease ends by a release.
 	transfers transferrer
-	// waiting is told of keys that a release left to those in the queues for them.
+	// waiting is the function that OnWaiting sets.
 	waiting func(key string)
 
 	secondRounds atomic.Uint64
 }
 
-// transferrer ends a lease in favour of the next holder, in place of a release: NewTransfers.
+// transferrer ends a lease in favour of the next holder, in place of a release. NewTransfers sets
+// it.
 type transferrer interface {
-	// step is the acquire step of an attempt for which a holder may have left its keys.
+	// step returns the acquire step of an attempt to which a holder may have left its keys.
 	step() step
 	release(l *Lease) (answers []vote.Answer, ok bool)
 	close()
 }
 
-// SecondRounds returns how many attempts found that no quorum of the nodes agrees
-// about the token, and had it confirmed.
+// SecondRounds returns how many attempts found no quorum that agreed about the token, and had the
+// token confirmed.
 func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 
 // New returns an engine over voters that waits no longer than timeout for one
@@ -69,8 +70,8 @@ func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 // the function must not block.
 func (e *Engine) OnWaiting(told func(key string)) { e.waiting = told }
 
-// Close returns when no command is under way on behalf of a caller that has
-// gone. No round may be started any more.
+// Close returns when no command is under way any more for a caller that has gone. No round may be
+// started after Close was called.
 func (e *Engine) Close() {
 	if e.transfers != nil {
 		e.transfers.close()
@@ -85,15 +86,16 @@ func (e *Engine) Close() {
 // documentation, "Distributed locks with Redis").
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Acquire makes one attempt for request, whose ID no attempt has used before. Where
-// the holder request.From, who holds nothing any more, has left its keys to the
-// attempt, it takes their place; what it finds no use for is removed. The lease is nil when
-// the attempt failed: then what it may have left is being undone in the background, and the
-// answers are one a node; those that had not come when the attempt was decided are Unknown
-// without an error. If one was a refusal, enough are known to tell whether refusals alone
-// stand in the way. When ctx ends first the attempt has failed. One that was decided when its
-// validity was over, or vote.LongestAttempt after its start, has failed whatever the
-// answers are.
+// Acquire makes one attempt for request, whose ID no earlier attempt has used. The holder
+// request.From, if any, holds nothing any more and has left its keys to this attempt: the attempt
+// replaces them, and those that it cannot replace are removed.
+//
+// The lease is nil when the attempt failed. What the attempt may have left is then being undone in
+// the background, and there is one answer for each node: a node that had not answered when the
+// attempt was decided has Unknown without an error. If one answer was a refusal, enough answers are
+// known to tell whether refusals alone stand in the way. The attempt fails when ctx ends first. It
+// also fails, whatever the answers are, when it was decided after the end of its validity, or
+// vote.LongestAttempt after its start or later.
 func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []vote.Answer) {
 	// rule: validity-from-send
 	start := e.clock.Now()
@@ -123,8 +125,8 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 	answered := 0
 	var votes chan stepAnswer
 	if len(e.voters) == 1 {
-		// Nobody else to hear: the caller's own goroutine waits for the node,
-		// whose answer decides.
+		// There is no other node to hear: the caller's own goroutine waits for this one, whose
+		// answer decides.
 		var stepCtx context.Context = round
 		if ctx.Done() != nil {
 			a := &callerRound{roundContext: round, caller: ctx}
@@ -135,13 +137,13 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		answered++
 		if ctx.Err() != nil {
 			decided = true
-			return nil, k.fail() // the node may have been waited for all the same
+			return nil, k.fail() // the step may have waited for the node all the same
 		}
 	} else {
 		votes = k.ask(step)
 	}
 
-	var patience <-chan struct{} // with nodes that are split
+	var patience <-chan struct{} // ends the wait for nodes that are split
 	second := false
 	for !t.decided() {
 		select {
@@ -168,8 +170,8 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		}
 		if ask := t.confirmations(); len(ask) > 0 {
 			if !second {
-				// The second round has its own time, which a grant that comes
-				// during it does not prolong, but none beyond that of two steps.
+				// The second round has its own time, which a grant that comes during it does not
+				// prolong. Both rounds together have no more than two steps' time.
 				second = true
 				e.secondRounds.Add(1)
 				round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
@@ -184,9 +186,9 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		return nil, k.fail()
 	}
 	if answered == len(e.voters) {
-		round.unlimit() // else it ends the steps that the decision does not wait for
+		round.unlimit() // otherwise it ends the steps that the decision did not wait for
 	}
-	// Judged after the last answer that was used.
+	// The time is read after the last answer that was used.
 	now := e.clock.Now()
 	decided = true
 	// rule: validity-judged-last
@@ -200,11 +202,11 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 // step runs the acquire step of k on node i, within ctx.
 type step func(k *keys, ctx context.Context, i int) vote.Answer
 
-// ask runs step for each node, and returns where the answers come. It has room for
-// all: a node is asked to confirm when its first vote was heard.
+// ask runs step for each node and returns the channel on which the answers come. The channel has
+// room for all: a node is asked to confirm only after its first answer was received.
 //
-// The goroutine that is made ready last runs first, mostly: that is the one for the
-// node that keeps the queue, whose answer the release will wait for.
+// Usually the goroutine that is made ready last runs first. So the node that keeps the queue comes
+// last here: the release will wait for its answer.
 func (k *keys) ask(step step) chan stepAnswer {
 	votes := make(chan stepAnswer, len(k.nodes))
 	first := 0
@@ -218,7 +220,7 @@ func (k *keys) ask(step step) chan stepAnswer {
 	return votes
 }
 
-// askToConfirm has node i, which granted under another, store token.
+// askToConfirm asks node i, which granted under the counter granted, to store token.
 func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
 	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared, Made: k.request.Made}
 	k.engine.workers.run(func() {
@@ -226,14 +228,13 @@ func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint6
 	})
 }
 
-// patience returns a channel that is closed when an attempt that began at start
-// is to wait no longer for nodes that are split now to agree.
+// patience returns a channel that is closed when an attempt that began at start should no longer
+// wait for nodes that are split to agree.
 //
-// They are split where one granted a failed attempt just before, under a later
-// clock reading; the answers on their way are likely to agree. To wait for them
-// as long again as the quorum took costs no more than the second round that it
-// may save. It ends half way to the first round's limit at the latest, so that
-// the two rounds take no longer than two steps.
+// Nodes are split where one of them granted a failed attempt just before, under a later clock
+// reading; the answers on their way are likely to agree. Waiting for them as long again as the
+// quorum took costs no more than the second round that it may save. The wait ends half way to the
+// first round's limit at the latest, so that the two rounds take no longer than two steps.
 func (e *Engine) patience(start clock.Instant) <-chan struct{} {
 	over := make(chan struct{})
 	took := e.clock.Now().Since(start)

@@ -17,23 +17,22 @@ const (
 	Extended Extension = iota
 	// Missed: no quorum said yes. The validity is what it was.
 	Missed
-	// Lapsed: the validity had run out, before the round or before its quorum.
-	// What was extended all the same is not relied on.
+	// Lapsed: the validity had run out, before the round began or before a quorum said yes. Keys
+	// that were extended all the same are not relied on.
 	Lapsed
 	// Over: the lease was given up.
 	Over
-	// Overlong: the round would have begun when the lease was held for longer than Limit says. The
-	// validity is what it was.
+	// Overlong: when the round would have begun, the lease had been held for as long as Limit
+	// allows. The validity is what it was.
 	Overlong
 )
 
-// Extend makes one round that prolongs the keys to ttl from now. It never
-// shortens the validity. One round runs at a time; a further caller waits for
-// it, or for ctx. When ctx ends first the round is Missed, and may have extended
-// keys.
+// Extend makes one round that prolongs the keys to ttl from now. It never shortens the validity.
+// One round runs at a time: a further caller waits until that one is decided, or for ctx. When ctx
+// ends first the round is Missed, and may have extended keys.
 //
-// A node that lost its key is given it back once a quorum has confirmed, and
-// not when the validity has run out: a lapsed lock is never resurrected.
+// A node that lost its key is given it back after a quorum has confirmed, and only while the
+// validity runs: a lapsed lock is never resurrected.
 func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
 	decided := make(chan struct{})
 	if end, ok := k.beginExtension(ctx, decided); !ok {
@@ -49,7 +48,7 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 		return end, nil
 	}
 	round := new(roundContext)
-	// It is left to ring: it ends the steps that the decision does not wait for.
+	// The alarm stays set: it ends the steps that the decision does not wait for.
 	round.begin(e, start.Mono, e.timeout)
 	x := k.extend(round, start, ttl)
 	votes := make(chan stepAnswer, len(e.voters))
@@ -74,7 +73,7 @@ func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote
 	return x.end(), x.answers
 }
 
-// late reports that no extension may begin at start, and how it ends instead.
+// late reports whether it is too late for an extension to begin at start, and how it ends instead.
 func (k *keys) late(start clock.Instant) (end Extension, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,16 +89,16 @@ func (k *keys) late(start clock.Instant) (end Extension, late bool) {
 // extension is a round that extends one lease.
 type extension struct {
 	keys *keys
-	// round is its context, and start, when it began.
+	// round is its context, and start is when it began.
 	round   *roundContext
 	start   clock.Instant
 	request vote.Extend
-	// asked is how many nodes have not answered yet, and yes, how many have extended.
+	// asked is how many nodes have yet to answer, and yes is how many have extended the key.
 	asked, yes int
 	answers    []vote.Answer
 }
 
-// extend begins a round, in which nobody is asked yet.
+// extend begins a round, in which no node has been asked yet.
 func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duration) extension {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,7 +110,8 @@ func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duratio
 	}
 }
 
-// ask reports whether node i is to be asked.
+// ask prepares to ask node i. It reports false where another step is under way there, or the lease
+// is over.
 func (x *extension) ask(i int) bool {
 	if !x.keys.enter(i) {
 		return false
@@ -128,7 +128,7 @@ func (x *extension) answered(i int, a vote.Answer) {
 	}
 }
 
-// decided reports that no answer that is still to come can change the end.
+// decided reports whether no answer that is still to come can change the end.
 func (x *extension) decided() bool {
 	// rule: configured-nodes
 	// rule: answers-of-one-round
@@ -178,9 +178,9 @@ func (k *keys) extended(i int, a vote.Answer) {
 	})
 }
 
-// repairStep gives the key back to node i if round was confirmed and the
-// validity still runs. Whichever of the node's answer and the decision comes
-// second calls it to effect.
+// repairStep gives the key back to node i if round was confirmed and the validity still runs. It is
+// called once after the node's answer and once after the decision; whichever call comes second
+// takes effect.
 func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	k.mu.Lock()
 	s := &k.nodes[i]
@@ -200,7 +200,7 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	k.leave(i, func(s *nodeState) {
 		s.ours = a.MayHold()
 		if s.ours {
-			s.gone = false // where no answer came, the next round tells
+			s.gone = false // if no answer came, the next round finds out
 		}
 		if a.Verdict == vote.Granted {
 			s.missing = false
@@ -208,7 +208,8 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	})
 }
 
-// beginExtension waits for its turn, or returns how the extension has ended without it.
+// beginExtension waits for its turn to extend. If the extension ends without a turn, it returns
+// how.
 func (k *keys) beginExtension(ctx context.Context, decided chan struct{}) (end Extension, ok bool) {
 	for {
 		before, over := k.turn(decided)
@@ -226,8 +227,9 @@ func (k *keys) beginExtension(ctx context.Context, decided chan struct{}) (end E
 	}
 }
 
-// turn takes the turn to extend, which lasts until endExtension; then decided is to be closed. Where
-// another has it, its channel is returned; over: the lease is.
+// turn takes the turn to extend, which lasts until endExtension; the caller then closes decided. If
+// another round has the turn, before is the channel of that round. over reports that the lease is
+// over.
 func (k *keys) turn(decided chan struct{}) (before chan struct{}, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -238,7 +240,7 @@ func (k *keys) turn(decided chan struct{}) (before chan struct{}, over bool) {
 	return nil, false
 }
 
-// endExtension lets the next begin.
+// endExtension lets the next extension begin.
 func (k *keys) endExtension() {
 	k.mu.Lock()
 	k.extension = nil

@@ -9,41 +9,41 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// keys are one attempt's on the nodes, from its first command to the release of the last. They
-// are safe for concurrent use.
+// keys are what one attempt has on the nodes, from its first command to its last release. They are
+// safe for concurrent use.
 type keys struct {
 	engine *Engine
 
 	// request is what the attempt asks for.
 	request vote.Acquire
-	// attempt is the context of its steps.
+	// attempt is the context of the attempt's steps.
 	attempt roundContext
 
 	mu sync.Mutex // guards what follows; never held across a command
-	// nodes has one for each node: single, where there is one.
+	// nodes has one element for each node. It uses single where there is one node.
 	nodes  []nodeState
 	single [1]nodeState
-	// holder has the keys: first, until another succeeds it.
+	// holder is the lease that has the keys: first, until another succeeds it.
 	holder *Lease
 	first  Lease
 	// stored is the counter that a quorum stores, once the attempt is held.
 	stored uint64
-	// ttl is the longest given.
+	// ttl is the longest TTL that the nodes were given.
 	ttl time.Duration
 	// until is the end of the validity.
 	until clock.Instant
-	// extending is the context of the extension that may be under way.
+	// extending is the context of the extension that is under way, if any.
 	extending *roundContext
 	// confirmed is the context of the last extension that a quorum confirmed.
 	confirmed *roundContext
 	// extension is closed when the extension under way is decided; nil when
 	// there is none.
 	extension chan struct{}
-	// release is the round that deletes the keys, once they are nobody's.
+	// release is the round that deletes the keys, once no lease has them.
 	release releasing
 }
 
-// over reports that nothing but releases is sent for the keys any more. The caller holds k.mu.
+// over reports whether only releases are sent for the keys any more. The caller holds k.mu.
 func (k *keys) over() bool { return k.holder.state.over() }
 
 // nodeState is what is known of the key on one node.
@@ -53,16 +53,16 @@ type nodeState struct {
 	stored uint64
 	// ours: the node may hold our key.
 	ours bool
-	// gone: asked to extend, the node said that it does not. missing: nor does it
-	// hold another's.
+	// gone: asked to extend, the node said that it does not hold our key. missing: it holds nobody
+	// else's key either.
 	gone, missing bool
 	// waiting: others were in the queue there when the key was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other.
 	busy bool
-	// asked: it is released by the round that ended the lease; due: as soon as the
-	// step under way is over, by its goroutine.
+	// asked: the round that ended the lease releases the key on this node. due: the goroutine of
+	// the step under way does so as soon as that step is over.
 	asked, due bool
 }
 
@@ -78,8 +78,7 @@ func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
 	return k
 }
 
-// Answer returns node i's last answer; Unknown without an error when none has
-// come.
+// Answer returns node i's last answer, or Unknown without an error when none has come.
 func (k *keys) Answer(i int) vote.Answer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,26 +90,27 @@ func (k *keys) ID() string {
 	return k.request.ID
 }
 
-// Transferable reports that another may take the keys over one by one: not those of several locks, nor
-// what is shared with others.
+// Transferable reports whether others may take over the keys one by one: not keys of several names,
+// nor those that readers share.
 func (k *keys) Transferable() bool { return k.request.With == nil && !k.request.Shared }
 
-// yields reports that an arbiter has woken up another to take what the attempt wants: the key, where
-// the attempt has no place in its queue, one of several, or what a writer waits for.
+// yields reports whether answer a makes the attempt give way: the node keeps a free key for a
+// waiter that it woke up, and the attempt has no ticket for that queue, wants several keys, or is a
+// reader's.
 func (k *keys) yields(a vote.Answer) bool {
 	return a.Reserved() && (k.request.Ticket.Waiter == "" || !k.Transferable())
 }
 
-// KeptUntil returns the end of the validity that the keys have by the last extension, whether
-// they are relied on or not.
+// KeptUntil returns the end of the validity that the keys have by their last extension, whether or
+// not a holder relies on it.
 func (k *keys) KeptUntil() clock.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.until
 }
 
-// Impossible reports that more nodes have said they hold no key of ours than
-// a quorum can do without.
+// Impossible reports whether so many nodes have said that they hold no key of ours that the others
+// are no quorum.
 func (k *keys) Impossible() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +131,7 @@ func (k *keys) impossible() bool {
 
 // acquireStep runs the acquire step on node i, which is busy already.
 func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
-	var a vote.Answer // no reply, should a panic of ctx end the step
+	var a vote.Answer // Unknown, should ctx panic and end the step
 	defer func() {
 		k.leave(i, func(s *nodeState) {
 			s.answer = a
@@ -142,13 +142,13 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	}()
 	a = k.engine.voters[i].Acquire(ctx, k.requestOf(i))
 	if a.Waiting || a.Reserved() {
-		k.engine.waiting(k.request.Key) // an answer that is too late for the attempt tells it too
+		k.engine.waiting(k.request.Key) // also for an answer that is too late for the attempt
 	}
 	return a
 }
 
-// requestOf is the request as node i is to see it: only the arbiter
-// knows of the ticket, but for its number.
+// requestOf returns the request as node i is to see it: only the arbiter sees the ticket, the other
+// nodes just its number.
 func (k *keys) requestOf(i int) vote.Acquire {
 	r := k.request
 	if r.Ticket.Waiter != "" && r.Ticket.Node != i {
@@ -157,8 +157,8 @@ func (k *keys) requestOf(i int) vote.Acquire {
 	return r
 }
 
-// confirmStep runs the confirm step on node i. It is not busy: the node
-// has answered the acquire step.
+// confirmStep runs the confirm step on node i. The node is not busy: it has answered the acquire
+// step.
 func (k *keys) confirmStep(i int, request vote.Confirm) vote.Answer {
 	if !k.enter(i) {
 		return vote.Answer{Verdict: vote.NotSent}
@@ -173,8 +173,8 @@ func (k *keys) confirmStep(i int, request vote.Confirm) vote.Answer {
 	return a
 }
 
-// enter makes node i busy, unless a step is under way there or the keys are
-// nobody's.
+// enter makes node i busy. It reports false, and does nothing, where a step is under way there or
+// no lease has the keys any more.
 func (k *keys) enter(i int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,8 +185,8 @@ func (k *keys) enter(i int) bool {
 	return true
 }
 
-// leave ends the step under way on node i, after note took in its answer, and
-// runs what was to follow it.
+// leave ends the step under way on node i: note takes in its answer, then the release that had to
+// wait for the step is done.
 func (k *keys) leave(i int, note func(*nodeState)) {
 	k.mu.Lock()
 	s := &k.nodes[i]
@@ -200,8 +200,8 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	}
 }
 
-// win ends a successful attempt, for which a quorum stores the last of the counters that it
-// asked for. Steps that no answer has come to go on in the background.
+// win ends an attempt that succeeded: a quorum stores stored, the last of the counters that the
+// attempt asked for. Steps that are not answered yet go on in the background.
 func (k *keys) win(stored uint64, now clock.Instant) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -210,8 +210,7 @@ func (k *keys) win(stored uint64, now clock.Instant) *Lease {
 	return &k.first
 }
 
-// fail gives an attempt up, undoes it in the background, and returns the nodes'
-// answers so far.
+// fail gives up an attempt, undoes it in the background, and returns the nodes' answers so far.
 func (k *keys) fail() []vote.Answer {
 	answers := make([]vote.Answer, len(k.nodes))
 	k.mu.Lock()

@@ -10,15 +10,17 @@ import (
 // rely on them. It is safe for concurrent use.
 type Lease struct {
 	*keys
-	// token is the holder's, and since, when it got it. Neither changes once the lease is held.
+	// token is the holder's token, and since is when the holder got it. Neither changes once the
+	// lease is held.
 	token uint64
 	since clock.Instant
 
 	state state // keys.mu guards this and what follows
-	// reason is why it is held no more, and final the end of the validity that it had then.
+	// reason is why the lease is held no more, and final is the end of the validity that it had
+	// then.
 	reason error
 	final  clock.Instant
-	// limit is for how long it may be held when an extension begins; 0 for any.
+	// limit is how long the lease may have been held when an extension begins; 0 means any time.
 	limit time.Duration
 }
 
@@ -30,7 +32,7 @@ type Lease struct {
 //	    │                                         ↓      ├── Succeed ─→ transferred
 //	    └─ giveUp ─→ failed                      kept ───┴── Detach ──→ detached
 //
-// What ends the keys may also come where the lease is held.
+// Release, Transfer, Succeed and Detach may also follow held directly.
 type state uint8
 
 const (
@@ -47,11 +49,11 @@ const (
 	detached    // its keys stay, for others to extend and to release
 )
 
-// over reports that the keys are not the lease's any more.
+// over reports whether the lease has nothing to do with its keys any more.
 func (s state) over() bool { return s >= failed }
 
-// become makes the state next. It is why the lease is held no more, if it was. The caller
-// holds l.mu.
+// become makes next the lease's state. If the lease was held, reason says why it is held no more,
+// and was is true. The caller holds l.mu.
 func (l *Lease) become(next state, reason error) (was bool) {
 	if was = l.state == held; was {
 		l.reason, l.final = reason, l.until
@@ -63,19 +65,19 @@ func (l *Lease) become(next state, reason error) (was bool) {
 // Token returns the fencing token.
 func (l *Lease) Token() uint64 { return l.token }
 
-// Since returns when the holder got it.
+// Since returns when the holder got the lock.
 func (l *Lease) Since() clock.Instant { return l.since }
 
-// Limit has no extension begin when the lease was held for d. What is decided before may be sent
-// much later, where the process stalls.
+// Limit forbids an extension to begin once the lease has been held for d. This is checked as the
+// round begins: where the process stalls, a round may begin long after the decision to extend.
 func (l *Lease) Limit(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = d
 }
 
-// Until returns the end of the validity; of a lease that is held no more, of that which it
-// had: an extension whose answers came afterwards does not count.
+// Until returns the end of the validity. For a lease that is held no more, it is the end that the
+// validity had then: an extension whose answers came afterwards does not count.
 func (l *Lease) Until() clock.Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,16 +87,16 @@ func (l *Lease) Until() clock.Instant {
 	return l.until
 }
 
-// Held reports whether the lease is held, by its state: who asks compares Until with the clock.
-// reason is why it is not.
+// Held reports whether the lease's state is held; it does not look at the clock, which the caller
+// compares with Until. reason is why the lease is not held.
 func (l *Lease) Held() (ok bool, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == held, l.reason
 }
 
-// Lose has the holder rely on the lease no more, because of reason. It returns why it is held
-// no more, and whether that is new.
+// Lose makes the lease lost because of reason, if it is held. It returns why the lease is held no
+// more, and whether this call made it so.
 func (l *Lease) Lose(reason error) (last error, first bool) { return l.leave(lost, reason) }
 
 // Unlock is Lose for a holder that is done.
@@ -109,8 +111,8 @@ func (l *Lease) leave(next state, reason error) (last error, first bool) {
 	return l.reason, first
 }
 
-// Keep has the keys stay though their holder is done. ok is false where it is not, or they are
-// not its own any more.
+// Keep makes the keys stay although their holder is done. ok is false where the holder is not done,
+// or the keys are not its own any more.
 func (l *Lease) Keep() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

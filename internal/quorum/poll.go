@@ -8,31 +8,30 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Poll is one question to every node. It gives no Lease.
+// Poll is one question to every node. It makes no Lease.
 type Poll struct {
 	// Ask puts the question to node i.
 	Ask func(ctx context.Context, i int) vote.Answer
-	// Enough reports whether the answers so far, with those not come yet
-	// Unknown without an error, decide the poll. It is nil where all are waited
-	// for.
+	// Enough reports whether the answers so far decide the poll; an answer that has not come yet is
+	// Unknown without an error. If Enough is nil, all answers are waited for.
 	Enough func(answers []vote.Answer) bool
-	// Undo takes back what node i granted when the poll is lost.
+	// Undo takes back what node i granted to a poll that is lost.
 	Undo func(ctx context.Context, i int)
-	// TTL, if not zero, is what the nodes keep a key for: a quorum that comes
-	// when its validity is over has lost.
+	// TTL, if not zero, is how long the nodes keep a key: a poll whose quorum comes after its
+	// validity is over is lost.
 	TTL time.Duration
-	// Longest, if not zero, is how long after its start a quorum may come: a later one has
-	// lost.
+	// Longest, if not zero, is how long after the start a quorum may come: with a later one the
+	// poll is lost.
 	Longest time.Duration
-	// Patience is how many steps' time a node has.
+	// Patience is the time that a node has to answer, in steps' times.
 	Patience int
 }
 
-// Put asks all nodes at once and returns whether a quorum granted, and the
-// answers, when these are enough or ctx is done. Nodes that have not answered by
-// then finish in the background. What a lost poll was granted is undone: where
-// the node has answered before Put returns, where it answers later in the
-// background. Nothing is undone where no answer tells that there is something.
+// Put asks all nodes at once. It returns when the answers are enough or ctx is done, and reports
+// whether a quorum granted. Nodes that have not answered by then finish in the background. What was
+// granted to a lost poll is undone: before Put returns where the node has answered, in the
+// background where it answers later. Nothing is undone where no answer says that there is something
+// to undo.
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	start := e.clock.Now()
 	n := len(e.voters)
@@ -51,7 +50,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	}
 	decided := false
 	defer func() {
-		if !decided { // a method of ctx has panicked, and is asked no more
+		if !decided { // a method of ctx has panicked; ctx is not used again
 			settled.lose(round)
 		}
 	}()
@@ -66,7 +65,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 		}
 	}
 	if answered == n {
-		round.unlimit() // else it ends the steps that the decision does not wait for
+		round.unlimit() // otherwise it ends the steps that the decision did not wait for
 	}
 	decided = true
 	now := e.clock.Now()
@@ -91,8 +90,8 @@ func Count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 	return n
 }
 
-// settlement undoes what was granted to a poll that was lost, whichever of the
-// two was known first.
+// settlement undoes what was granted to a lost poll, whether the grant or the loss became known
+// first.
 type settlement struct {
 	poll   Poll
 	engine *Engine

@@ -7,12 +7,11 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Release deletes the keys, and reports what each node said: Granted where
-// one was deleted, or left to one who waits and was woken up. It waits until a quorum
-// has answered so, or the rest could not make one, for a few steps' time at most;
-// what is still under way then goes on in the background. It asks no ctx: a caller
-// that has gone wants its lock released all the same. ok is false when the lease was
-// given up before.
+// Release deletes the keys and reports each node's answer: Granted where a key was deleted, or was
+// left to a waiter that was woken up. It waits until a quorum has answered so or all have answered,
+// for a few steps' time at most; what is still under way then goes on in the background. It takes
+// no ctx: a caller that has gone wants its lock released all the same. ok is false when the lease
+// was given up before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 && l.Transferable() {
 		return transfers.release(l)
@@ -23,7 +22,7 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	return l.collect(deleted), true
 }
 
-// collect waits until there are enough answers, or all.
+// collect waits until there are enough answers, or all of them.
 func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
 	r := &k.release
 	for left := r.asked; r.votes != nil && left > 0 && !enough(r.answers); left-- {
@@ -33,12 +32,12 @@ func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
 	return r.answers
 }
 
-// deleted reports that a quorum has deleted the key.
+// deleted reports whether a quorum has deleted the key.
 func deleted(answers []vote.Answer) bool {
 	return count(answers, vote.Granted) >= Majority(len(answers))
 }
 
-// count is how many answers have one of the verdicts.
+// count returns how many answers have one of the verdicts.
 func count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 	n := 0
 	for _, a := range answers {
@@ -49,38 +48,37 @@ func count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 	return n
 }
 
-// releasePatience is how many steps' time a release may take. Nobody works under
-// the lock any more, and an answer that is late, on a busy machine, is better
-// than none.
+// releasePatience is how many steps' time a release may take. Nobody works under the lock any more,
+// and on a busy machine a late answer is better than none.
 const releasePatience = 4
 
 // releasing is the round that ends a lease.
 type releasing struct {
 	// wanted: somebody waits for the answers.
 	wanted bool
-	// left is how many of the nodes that are to be released are not yet, and asked how
-	// many they were.
+	// left is how many of the nodes to be released are not released yet, and asked is how many
+	// there were.
 	left  atomic.Int32
 	asked int
-	// round is begun if any are.
+	// round is begun if a node is asked.
 	round roundContext
-	// votes gets one vote for each node asked, if wanted; nil where the caller's own
-	// goroutine does the release, and notes its answer.
+	// votes gets one answer for each node asked, if wanted. It is nil where the caller's own
+	// goroutine does the release and notes its answer.
 	votes chan stepAnswer
-	// answers belongs to who wants them. single is room for one.
+	// answers belongs to the caller that wants them. single is its room for one.
 	answers []vote.Answer
 	single  [1]vote.Answer
-	// freed, if any, is called in place of the release, for a node whose step was
-	// under way and is over.
+	// freed, if set, is called in place of the release for a node whose step was under way and is
+	// now over.
 	freed func(i int)
 }
 
-// giveUp ends an attempt that failed, and releases in the background.
+// giveUp ends an attempt that failed, and releases its keys in the background.
 func (k *keys) giveUp() { k.first.releaseEverywhere(failed) }
 
-// releaseEverywhere ends the lease, and releases every key that may be there: at once
-// where no step is under way, else from the goroutine of the step, so that it
-// comes after it. It reports false when the lease was over before.
+// releaseEverywhere ends the lease and releases every key that may be there: at once where no step
+// is under way, else from the goroutine of that step, after it. It reports false when the lease was
+// over before.
 func (l *Lease) releaseEverywhere(next state) bool {
 	var room [8]int
 	idle, ok := l.end(next, room[:0], nil)
@@ -102,10 +100,10 @@ func (k *keys) releaseAll(idle []int) {
 	}
 }
 
-// end ends the lease, has freed called, or by default the release done, for each
-// node where a step is under way when that is over, and appends the others that are
-// to be released to idle: those that a key may be on, and after a lock that was
-// held those too that said there is none: a waiter may be queued there.
+// end ends the lease. For each node where a step is under way it has freed called when the step is
+// over or, if freed is nil, the release done. It appends to idle the other nodes that are to be
+// released: those that may have a key and, after a lock that was held, also those that said that
+// they have none, because a waiter may be queued there.
 func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	l.mu.Lock()
 	if l.state.over() {
@@ -136,7 +134,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 		}
 	}
 	r.left.Store(int32(r.asked))
-	// With one to ask there is nobody else to wait for.
+	// If one node is asked, there is no other to wait for.
 	if alone := r.asked == 1 && len(idle) == 1 && freed == nil; wanted && r.asked > 0 && !alone {
 		r.votes = make(chan stepAnswer, r.asked)
 	}
@@ -152,10 +150,10 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	return idle, true
 }
 
-// abandonSteps tells the steps under way to wait no longer. After a lock that was held, and of an
-// attempt that was to follow one, they get a moment first: their answers are likely to be on
-// their way, what they say is missed, and an abandoned command costs another to learn when it is
-// over. An extension that is made together with those of others gets a step's time.
+// abandonSteps tells the steps under way to wait no longer. After a lock that was held, and in an
+// attempt that was to take over a holder's keys, they get a moment first: their answers are likely
+// to be on their way and would be missed, and an abandoned command costs another to learn when it
+// is over. An extension that is made together with others gets a step's time.
 func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
 		k.attempt.end()
@@ -174,7 +172,7 @@ func (k *keys) abandonSteps(extending *roundContext) {
 	k.engine.clock.AfterFunc(moment, end)
 }
 
-// freed goes on with the release of node i, where the step under way is over.
+// freed goes on with the release on node i, where the step under way is over now.
 func (k *keys) freed(i int) {
 	if k.release.freed != nil {
 		k.release.freed(i)
@@ -183,8 +181,8 @@ func (k *keys) freed(i int) {
 	k.releaseStep(i)
 }
 
-// releaseStep releases the key on node i, if the step before it may have left
-// one or somebody may wait there.
+// releaseStep releases the key on node i, if the step before it may have left one there or somebody
+// may wait there.
 func (k *keys) releaseStep(i int) vote.Answer {
 	a := k.releaseOn(i)
 	k.released(i, a)
@@ -199,19 +197,19 @@ func (k *keys) releaseOn(i int) vote.Answer {
 	return k.engine.voters[i].Release(&k.release.round, request)
 }
 
-// releasable is what node i is asked to release; ours, that it may have the key.
+// releasable returns the request that releases node i, and whether the node may have the key.
 func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	node := &k.nodes[i]
 	request = vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
-		// The waiter that is woken up may come to another node before the release does.
+		// The waiter that is woken up may reach another node before the release does.
 		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
 		Queued:   node.waiting, Shared: k.request.Shared, Made: k.request.Made,
 	}
 	if k.stored > node.stored {
-		request.Token = k.stored // else there is nothing to repair
+		request.Token = k.stored // otherwise there is nothing to repair
 	}
 	if ticket := k.request.Ticket; k.holder.state == failed && ticket.Waiter != "" && ticket.Node == i {
 		request.Ticket = ticket

@@ -7,13 +7,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// A holder whom others wait for gives its lock up on the arbiter,
-// which wakes up one of them, and leaves its keys on the other nodes for that one
-// to take over: one command a node for a lock that changes hands, in place of two,
-// and no release that may arrive after the next holder's attempt.
+// A holder that others wait for gives up its lock on the arbiter, which wakes up one of them, and
+// leaves its keys on the other nodes for that waiter to take over. A lock that changes hands then
+// costs one command on each node in place of two, and no release can arrive after the next holder's
+// attempt.
 //
-// Nothing depends on whether they are taken over. The holder holds nothing any
-// more, so its keys may be replaced or removed by anybody and at any time.
+// Nothing depends on whether the keys are taken over. The holder holds nothing any more, so anybody
+// may replace or remove its keys at any time.
 
 // release is Lease.Release.
 func (t *Transfers) release(l *Lease) (answers []vote.Answer, ok bool) {
@@ -29,8 +29,8 @@ func (t *Transfers) release(l *Lease) (answers []vote.Answer, ok bool) {
 	return l.collectTransferred(offered), true
 }
 
-// collectTransferred is collect where the waiter that was woken up may have taken over what is not
-// there any more. offered: the arbiter may have woken somebody up, and has not said so.
+// collectTransferred is collect for keys that the waiter that was woken up may have taken over by
+// now. offered: the arbiter may have woken somebody up without saying so.
 func (k *keys) collectTransferred(offered bool) []vote.Answer {
 	woken := func(answers []vote.Answer) bool {
 		return offered || slices.ContainsFunc(answers, func(a vote.Answer) bool { return a.Waiting })
@@ -47,8 +47,8 @@ func (k *keys) collectTransferred(offered bool) []vote.Answer {
 	return answers
 }
 
-// arbiter returns the node that keeps the wait queue for the lock, if others
-// may wait there and the keys lie on more nodes than that one; else -1.
+// arbiter returns the node that keeps the wait queue for the lock, if others may wait there and
+// there are other nodes; else -1.
 func (k *keys) arbiter() int {
 	if len(k.nodes) == 1 {
 		return -1
@@ -56,21 +56,21 @@ func (k *keys) arbiter() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ticket := k.request.Ticket; ticket.Waiter != "" && k.nodes[ticket.Node].busy {
-		return ticket.Node // the place that it has had
+		return ticket.Node // where the attempt had its ticket
 	}
 	return slices.IndexFunc(k.nodes, func(s nodeState) bool { return s.waiting })
 }
 
-// leaves reports whether the key on node i may be left to another: one of which it
-// is not known whether it is there yet may come after that other has gone.
+// leaves reports whether the key on node i may be left to another holder. It may not where the key
+// may still be on its way: it could arrive after that holder has gone.
 func (k *keys) leaves(i int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.nodes[i].ours || k.nodes[i].answer.Verdict == vote.Granted
 }
 
-// sorting is the nodes on which no step is under way, as long as it is open whether
-// their keys are released or left.
+// sorting has the nodes on which no step is under way, while it is open whether their keys are
+// released or left.
 type sorting struct {
 	mu   sync.Mutex // guards what follows; nothing is called while it is held
 	over bool
@@ -99,7 +99,7 @@ func (s *sorting) has(node int) bool {
 	return slices.Contains(s.idle, node)
 }
 
-// end returns the nodes but for one.
+// end closes the sorting and returns its nodes but for one.
 func (s *sorting) end(except int) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,12 +107,13 @@ func (s *sorting) end(except int) []int {
 	return slices.DeleteFunc(s.idle, func(i int) bool { return i == except })
 }
 
-// releaseToQueue ends the lease. It releases the key on the arbiter, and if somebody
-// is woken up there leaves the others, but for those that may not be there yet. If nobody
-// is woken up it releases all. ok is false when the lease was over before.
+// releaseToQueue ends the lease. It releases the key on the arbiter. If that wakes somebody up, it
+// leaves the other keys to the waiter, but for those that may not be there yet; if not, it releases
+// all. ok is false when the lease was over before.
 //
-// Neither a step that is under way on the arbiter nor the answer to the release is waited for
-// longer than a quarter of a step's time: offered is true where it may yet wake somebody up.
+// It waits for at most a quarter of a step's time for a step that is under way on the arbiter, and
+// as long for the answer to the release. offered is true where the release may yet wake somebody
+// up.
 func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	s := &sorting{more: make(chan struct{}, 1)}
 	idle, ok := l.end(released, nil, func(i int) {
@@ -141,7 +142,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	release.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout/4)
 	a := l.engine.voters[arbiter].Release(&release, request)
 	release.unlimit()
-	// A server that is out of memory may have woken somebody up before it said so.
+	// A server that is out of memory may have woken somebody up before it answered so.
 	offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
 	l.released(arbiter, a)

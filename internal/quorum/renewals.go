@@ -135,7 +135,7 @@ func (r *Renewals) round(due []dueRenewal) {
 	}
 }
 
-// BatchVoter is a Voter that extends several keys by one command, and answers one by one.
+// BatchVoter is a Voter that can extend several keys by one command, with an answer for each key.
 type BatchVoter interface {
 	Voter
 	ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer
@@ -151,7 +151,7 @@ type renewal struct {
 }
 
 // extendBatch is Lease.Extend for several leases. It returns when all of them are decided, after limit
-// at most, or after a step's time if that is longer. A lease that is being extended already is Missed.
+// at the latest, or after a step's time if that is longer. A lease that is being extended already is Missed.
 func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
 	// rule: extension-from-send
 	start := e.clock.Now()
@@ -204,14 +204,14 @@ func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
 	}
 }
 
-// batchAnswer is what a node has answered to those of a batch that it was asked for.
+// batchAnswer is a node's answers to those extensions of a batch that it was asked for.
 type batchAnswer struct {
 	node    int
 	asked   []int
 	answers []vote.Answer
 }
 
-// extendOn asks node n for those of a batch for which no other step is under way there.
+// extendOn asks node n for those extensions of a batch whose keys have no other step under way there.
 func (e *Engine) extendOn(n int, round *roundContext, open []*extension, votes chan<- batchAnswer) {
 	asked, keys, requests := make([]int, 0, len(open)), make([]*keys, 0, len(open)), make([]vote.Extend, 0, len(open))
 	for i, x := range open {

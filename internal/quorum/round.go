@@ -9,35 +9,35 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// roundContext is the context of one round's commands: it ends when the round does,
-// whatever the caller's own context does. It is part of something else, and costs
-// neither an allocation nor an alarm until somebody waits for it: steps that go with
-// others do not.
+// roundContext is the context of one round's commands: it ends when the round does, whatever the
+// caller's own context does. It is a field of another struct, and costs neither an allocation nor
+// an alarm until somebody waits for it: steps that go with others do not.
 type roundContext struct {
 	once atomic.Bool
-	// shared: it is that of several leases.
+	// shared: several leases use it.
 	shared bool
 
 	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
-	// limit is how long after began the alarm is to ring, set when somebody first waits for
-	// the end; 0 before the round context begins, once it is set, and when there is no limit any more.
+	// limit is how long after began the alarm is to ring. The alarm is set when somebody first
+	// waits for the end. limit is 0 before begin, once the alarm is set, and when there is no limit
+	// any more.
 	limit  time.Duration
 	began  time.Time
 	alarm  clock.Alarm
-	over   chan struct{} // for who waits for the end; nil before anybody does
-	follow []func()      // what is called when it ends; nil where that was stopped
+	over   chan struct{} // for those who wait for the end; nil before anybody does
+	follow []func()      // called when it ends; nil where that was stopped
 	first  [1]func()     // room for the usual follow
 }
 
-// begin has the round context end limit after start, on the monotonic clock, or when it is told to.
-// The time until somebody first waits for it counts: a step that first went with others has
-// what they left of its time.
+// begin makes the round context end limit after start on the monotonic clock, or earlier when it is
+// told to. The time before somebody first waits for it counts too: a step that first went with
+// others has only what they left of its time.
 func (s *roundContext) begin(e *Engine, start time.Time, limit time.Duration) {
 	e.clock.Prepare(&s.alarm, s)
 	s.began, s.limit = start, limit
 }
 
-// prolong has the round context, if it has not ended yet, end limit after it began.
+// prolong makes the round context end limit after it began, if it has not ended yet.
 func (s *roundContext) prolong(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *roundContext) prolong(limit time.Duration) {
 	}
 }
 
-// unlimit has the round context end when it is told to, only.
+// unlimit makes the round context end only when it is told to.
 func (s *roundContext) unlimit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *roundContext) unlimit() {
 	s.alarm.Stop()
 }
 
-// await takes in that somebody waits for the end. The caller holds s.mu.
+// await notes that somebody waits for the end. The caller holds s.mu.
 func (s *roundContext) await() {
 	if s.limit > 0 {
 		s.alarm.ResetSince(s.began, s.limit)
@@ -90,7 +90,7 @@ func (s *roundContext) Done() <-chan struct{} {
 	defer s.mu.Unlock()
 	if s.over == nil {
 		if s.once.Load() {
-			return ended // who ends the round context says so before it looks for over
+			return ended // end sets once before it looks for over
 		}
 		s.over = make(chan struct{})
 		s.await()
@@ -105,13 +105,13 @@ var ended = func() chan struct{} {
 	return c
 }()
 
-// AfterFunc is what context.AfterFunc is for other contexts, but that f does not block and
-// is called by who ends the round context, if it has not ended yet.
+// AfterFunc is what context.AfterFunc is for other contexts, except that f must not block, and that
+// it is called by whoever ends the round context, if that has not ended yet.
 func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
 	s.mu.Lock()
 	if s.once.Load() {
 		s.mu.Unlock()
-		go f() // the caller may hold what f wants, as package context does
+		go f() // as in package context: the caller may hold what f wants
 		return func() bool { return false }
 	}
 	s.await()

@@ -7,11 +7,11 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// agreed waits, where a reader's votes are won, for the answer of the node that keeps the wait queue: as
-// long again as the quorum took, at most. It reports false where that one says that a writer comes
-// first, or ctx is done; silence is no objection. A writer is excluded by those who hold, not by those
-// who wait: so it needs no such answer to get its turn, but of many readers at a time some would always
-// hear that node last, and a writer would wait for ever.
+// agreed waits, where a reader's votes are won, for the answer of the node that keeps the wait
+// queue: at most for as long again as the quorum took. It reports false if that node says that a
+// writer comes first, or if ctx is done; silence is no objection. A writer needs no such answer to
+// get its turn, because those who hold exclude it and not those who wait. But of many readers at a
+// time some would always hear that node last, and a writer would wait for ever.
 //
 // rule: arbiter-heard
 func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, answered *int, start clock.Instant) bool {
@@ -39,8 +39,8 @@ func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, an
 	return true
 }
 
-// unheard reports that the first node that may keep the queue, and was not heard to be out, has not
-// answered yet.
+// unheard reports whether the node that keeps the queue has yet to answer. That is the first of the
+// nodes that may keep it, but for those that are known not to vote.
 func (k *keys) unheard(t *tally) bool {
 	for _, i := range k.request.Queue {
 		if t.nodes[i].state == pending {

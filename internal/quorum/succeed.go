@@ -2,14 +2,14 @@ package quorum
 
 import "time"
 
-// Succeed ends the lease in favour of one more holder, who wants the lock for ttl, by the same
-// keys: its token is the next of the block of counters that the attempt asked for. There is
-// none when the block is used up, when an attempt of the successor's own would have a validity
-// that is longer by more than the drift, or another ttl, and when no quorum holds the key any
-// more: an extension whose caller has left may have found that.
+// Succeed ends the lease in favour of one more holder, who wants the lock for ttl, with the same
+// keys. The next lease's token is the next of the block of counters that the attempt asked for. ok
+// is false when the block is used up; when ttl differs, or an attempt of the successor's own would
+// have a validity that is longer by more than the drift; while an extension is under way; and when
+// no quorum holds the key any more, which an extension whose caller has left may have found.
 //
-// A quorum stores the block's last counter, so that every other attempt's tokens are
-// larger than all of the block, or smaller.
+// A quorum stores the block's last counter, so the tokens of every other attempt are larger than
+// the whole block, or smaller.
 func (l *Lease) Succeed(ttl time.Duration) (next *Lease, ok bool) {
 	now := l.engine.clock.Now()
 	l.mu.Lock()

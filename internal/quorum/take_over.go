@@ -8,16 +8,17 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// TakeOver ends leases, each of one of the keys that request is for, and makes an attempt for request
-// that replaces their keys by its own: request.From and Froms are whose they are, and nobody comes
-// between. What it does not replace is released. The answers are those of Acquire.
+// TakeOver ends leases, each of which has one of the keys that request is for, and makes an attempt
+// for request that replaces their keys by its own, so that nobody comes between. request.From and
+// request.Froms are the holder ids of the leases. Keys that the attempt does not replace are
+// released. The answers are those of Acquire.
 //
-// What the attempt wins does not rest on the leases. They end before anything is sent, so that
-// their keys may be replaced or go at any time after that; the votes, the validity and the
-// counter, which is larger than theirs, are its own. Where a lease was lost, and another has the
-// key, the node refuses the attempt.
+// The attempt does not rest on the leases. They end before anything is sent, so that their keys may
+// be replaced or go at any time after that; the votes, the validity and the counter, which is
+// larger than theirs, are the attempt's own. Where a lease was lost and another holder has the key,
+// the node refuses the attempt.
 func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*Lease) (*Lease, []vote.Answer) {
-	under := make([]sync.WaitGroup, len(e.voters)) // the steps of the leases on each node
+	under := make([]sync.WaitGroup, len(e.voters)) // counts the leases' steps on each node
 	ended := make([]*Lease, 0, len(leases))
 	for _, l := range leases {
 		for i := range under {
@@ -37,7 +38,7 @@ func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*L
 	start := e.clock.Now()
 	request.Barge = true
 	return newKeys(e, request, start).acquire(ctx, start, func(k *keys, ctx context.Context, i int) vote.Answer {
-		under[i].Wait() // a step of a lease comes first
+		under[i].Wait() // the steps of the leases come first
 		a := k.acquireStep(ctx, i)
 		for _, l := range ended {
 			switch {

@@ -2,31 +2,29 @@ package quorum
 
 import "github.com/redlatch/redlatch/internal/vote"
 
-// tally counts the votes of one acquisition, one node a node.
+// tally counts the votes of one acquisition, one vote for each node.
 //
-// A lock is held when a quorum C of nodes has stored the attempt's token T, each
-// while it held the attempt's key without a break since its grant. A grant
-// stores its counter, so a quorum that granted under one counter has stored T as
-// it is. Where none does, T is the largest counter granted, and nodes that gave
-// less are asked to confirm it, in a second round. Votes belong to nodes, so a
-// repeated answer is one vote.
+// A lock is held when each node of a quorum C has stored the attempt's token T, while it held the
+// attempt's key without a break since its grant. A grant stores its counter, so a quorum that
+// granted under one counter has stored T already. Where no quorum did, T is the largest counter
+// granted, and nodes that granted under less are asked to confirm it, in a second round. Votes
+// belong to nodes, so a repeated answer is one vote.
 //
-// T need not be the largest counter granted. Of two attempts that held, take a
-// node in both of their C. Their spans there, from grant to storing, do not
-// overlap; when the later one was granted the node's counter was the earlier T at
-// least, its answer was more, and its own T is no less than that answer. Nothing
-// is said of nodes outside C: one that granted under more than T does not count,
-// for what it gave before may be as large as T; but its key keeps others
-// out, and counts as any when the lock is extended. No step takes its counter
-// back to T: extend and release store what is larger, repair refuses.
+// T need not be the largest counter granted. Take two attempts that held, and a node in the C of
+// both. Their spans there, from grant to storing, do not overlap. When the later one was granted,
+// the node's counter was at least the earlier T; the node's answer was more than that, and the
+// later T is no less than that answer. Nothing follows for nodes outside C: one that granted under
+// more than T does not count, because what it gave before may be as large as T. But its key keeps
+// others out, and counts like any other when the lock is extended. No step takes a node's counter
+// back to T: extend and release store only what is larger, and repair refuses.
 type tally struct {
 	need  int
 	nodes []nodeVote
-	// token is T once fixed is true: a quorum agreed on it or, where none did,
-	// fix was called.
+	// token is T once fixed is true: after a quorum agreed on it or, where none did, after fix was
+	// called.
 	token uint64
 	fixed bool
-	// refused is how many nodes answered with what waiting does not cure.
+	// refused is how many nodes answered with an error that waiting does not cure.
 	refused int
 }
 
@@ -52,8 +50,8 @@ func newTally(nodes int) *tally {
 
 // rule: majority
 
-// Majority is the quorum of n configured nodes: more than half, so that any two
-// meet.
+// Majority returns the quorum of n configured nodes: more than half, so that any two quorums have a
+// node in common.
 func Majority(n int) int { return n/2 + 1 }
 
 // acquired takes in node i's answer to the acquire step.
@@ -81,8 +79,7 @@ func (t *tally) acquired(i int, a vote.Answer) {
 	t.settle()
 }
 
-// agreement returns the counter that most nodes granted under, and how many they
-// are.
+// agreement returns the counter that most nodes granted under, and how many nodes those are.
 func (t *tally) agreement() (counter uint64, nodes int) {
 	for _, one := range t.nodes {
 		if one.state != granted {
@@ -101,11 +98,11 @@ func (t *tally) agreement() (counter uint64, nodes int) {
 	return counter, nodes
 }
 
-// split reports that a quorum has granted and does not agree on a counter, which
-// it may yet, with the answers still to come.
+// split reports whether a quorum has granted but does not agree on a counter. The answers still to
+// come may yet make one agree.
 func (t *tally) split() bool { return !t.fixed && t.count(granted) >= t.need }
 
-// fix ends a split: the token is the largest counter granted, which all that have
+// fix ends a split: the token becomes the largest counter granted, which all nodes that have
 // granted can store.
 func (t *tally) fix() {
 	if !t.split() {
@@ -120,8 +117,8 @@ func (t *tally) fix() {
 	t.settle()
 }
 
-// settle sorts the granted nodes, once the token is fixed, into those that count,
-// those to confirm and, where the counter is past the token, those that never can.
+// settle sorts the granted nodes, once the token is fixed, into those that count, those to be asked
+// to confirm and, where the node's counter is past the token, those that can never count.
 func (t *tally) settle() {
 	if !t.fixed {
 		return
@@ -139,8 +136,8 @@ func (t *tally) settle() {
 	}
 }
 
-// confirmations returns the nodes that must now be asked to store the token. It
-// is empty while the lock is held without them, and when it cannot be.
+// confirmations returns the nodes that must now be asked to store the token. There are none while
+// the lock is held without them, or when it cannot be held.
 func (t *tally) confirmations() []int {
 	// rule: token-stored
 	if !t.fixed || t.held() || t.failed() {
@@ -179,19 +176,18 @@ func (t *tally) count(states ...voteState) int {
 	return n
 }
 
-// held reports that a quorum stores the token.
+// held reports whether a quorum stores the token.
 func (t *tally) held() bool { return t.count(counted) >= t.need }
 
-// failed reports that no answer still to come can make it held.
+// failed reports whether no answer still to come can make the lock held.
 func (t *tally) failed() bool {
 	return t.count(counted, pending, granted, confirming) < t.need
 }
 
-// decided reports that no answer still to come matters: the lock is held, or
-// cannot be. In the second case, and if a node refused, answers matter while they
-// may be the refusals that make a quorum impossible: a caller must not wait for
-// another to let go where that does not help. Attempts that no node refused end
-// as soon as they have failed.
+// decided reports whether no answer still to come matters, because the lock is held or cannot be.
+// In the second case, if a node has refused, answers matter while they may be the refusals that
+// make a quorum impossible: a caller must not wait for a holder to let go where that does not help.
+// An attempt that no node has refused ends as soon as it has failed.
 func (t *tally) decided() bool {
 	if t.held() {
 		return true

@@ -8,18 +8,18 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Transfers has leases of an engine end in favour of the waiter that is woken up, or of the next caller
-// of the process. It is safe for concurrent use.
+// Transfers ends leases of an engine in favour of the waiter that is woken up, or of the next
+// caller in the process. It is safe for concurrent use.
 type Transfers struct {
 	engine *Engine
 	// ttl is how long a node keeps any key at most.
 	ttl time.Duration
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// of is what the holders have left lately, the last of each key.
+	// of has what holders have left lately: the last transfer of each key.
 	of     map[string]*transfer
 	closed bool
-	// removing counts those whose removal is being started.
+	// removing counts the transfers whose removal is being started.
 	removing sync.WaitGroup
 }
 
@@ -30,23 +30,23 @@ type transfer struct {
 }
 
 const (
-	// transferTime is how long the waiter that was woken up has to take a transfer over; then what
-	// is left of it is removed.
+	// transferTime is how long the waiter that was woken up has to take over a transfer. What is
+	// left of it then is removed.
 	transferTime = 500 * time.Millisecond
-	// maxTransfers bounds how many are kept in mind.
+	// maxTransfers bounds how many transfers are remembered.
 	maxTransfers = 1024
 )
 
-// NewTransfers has e's leases end so, before the first of them is acquired. ttl is the longest
-// TTL of any client.
+// NewTransfers makes e's leases end by transfers. It must be called before the first of them is
+// acquired. ttl is the longest TTL of any client.
 func NewTransfers(e *Engine, ttl time.Duration) *Transfers {
 	t := &Transfers{engine: e, ttl: ttl, of: make(map[string]*transfer)}
 	e.transfers = t
 	return t
 }
 
-// step is the acquire step of an attempt to which a holder may have left its keys: where it
-// cannot have taken one over it has it removed.
+// step returns the acquire step of an attempt to which a holder may have left its keys. Where the
+// attempt cannot have taken over a key, the step has that key removed.
 func (t *Transfers) step() step {
 	return func(k *keys, ctx context.Context, i int) vote.Answer {
 		a := k.acquireStep(ctx, i)
@@ -58,16 +58,14 @@ func (t *Transfers) step() step {
 	}
 }
 
-// Transfer ends the lease l, as its Release does, and makes an attempt for request that
-// may take the place of its keys: one step on each node in place of two, and
-// nobody comes between. A node that has no key of the lease, and none of
-// another, grants it as it would any attempt.
+// Transfer ends the lease l, as its Release does, and makes an attempt for request that may replace
+// its keys: that is one step on each node in place of two, and nobody comes between. A node that
+// has neither a key of the lease nor another's grants the attempt as it would any other.
 //
-// decided is called once the attempt is, before the old keys' last answers,
-// which its validity does not wait for. next is nil when the attempt failed: then
-// what it may have left, and the lease's own keys, are released. The answers
-// are those of Release; ok is false when the lease was given up before, and nothing
-// was attempted: next is nil then too.
+// decided is called once the attempt is decided. That may be before the last answers about the old
+// keys, which the attempt's validity does not wait for. next is nil when the attempt failed: then
+// what it may have left, and the lease's own keys, are released. The answers are those of Release.
+// ok is false when the lease was given up before: then nothing was attempted, and next is nil too.
 func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
 	free := make([]chan struct{}, len(l.nodes))
 	for i := range free {
@@ -83,12 +81,12 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 	}
 	start := l.engine.clock.Now()
 	request.From, request.Barge = l.ID(), true
-	// The time that the lease's steps take is part of the attempt's.
+	// The time that the lease's steps take counts as the attempt's.
 	next, _ := newKeys(l.engine, request, start).acquire(context.Background(), start, func(attempt *keys, ctx context.Context, i int) vote.Answer {
 		if !l.nodes[i].asked {
 			return attempt.acquireStep(ctx, i)
 		}
-		<-free[i] // a step of the lease comes first
+		<-free[i] // the lease's step comes first
 		a := attempt.acquireStep(ctx, i)
 		l.released(i, l.releaseUnlessTaken(i, request.ID, a))
 		return a
@@ -97,8 +95,8 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 	return l.collectTransferred(false), true
 }
 
-// releaseUnlessTaken releases the key on node i, unless it was transferred to the
-// attempt of id, whose answer is a.
+// releaseUnlessTaken releases the key on node i, unless it was transferred to the attempt with
+// holder id id, whose answer is a.
 func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	switch {
 	case a.Verdict == vote.Granted && a.Transferred:
@@ -109,18 +107,18 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	released := k.releaseOn(i)
 	switch {
 	case released.Verdict == vote.Held && released.Holder == id:
-		released.Verdict = vote.Granted // the answer was lost, and it was done
+		released.Verdict = vote.Granted // the answer was lost, but the step was done
 	// rule: not-lost-in-doubt
 	case (released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:
-		// It may have been done, and undone since, and another have come: nobody can say
-		// that it was lost.
+		// The step may have been done and undone since, and another holder may have come: nobody
+		// can say that the lock was lost.
 		released = vote.Answer{Verdict: vote.Unknown, Err: a.Err, Waiting: released.Waiting}
 	}
 	return released
 }
 
-// leave leaves the keys of request on nodes to the waiter that was woken up. What was left
-// of the same key before has been taken over since: it was held again.
+// leave leaves the keys of request on nodes to the waiter that was woken up. An earlier transfer of
+// the same key has been taken over by now, as the lock was held again.
 func (t *Transfers) leave(request vote.Release, nodes []int) {
 	left := &transfer{request: request, nodes: nodes}
 	t.mu.Lock()
@@ -136,8 +134,8 @@ func (t *Transfers) leave(request vote.Release, nodes []int) {
 	t.remove(request, nodes)
 }
 
-// clear removes what is left of a transfer whose time is over, unless another has
-// followed it.
+// clear removes what is left of a transfer whose time is over, unless a later transfer has followed
+// it.
 func (t *Transfers) clear(left *transfer) {
 	t.mu.Lock()
 	last := t.of[left.request.Key] == left
@@ -152,7 +150,7 @@ func (t *Transfers) clear(left *transfer) {
 	}
 }
 
-// close removes what is left of all transfers: nobody else does when the process ends.
+// close removes what is left of all transfers: nobody else would when the process ends.
 func (t *Transfers) close() {
 	t.mu.Lock()
 	left := t.of
@@ -164,8 +162,8 @@ func (t *Transfers) close() {
 	t.removing.Wait()
 }
 
-// Remove removes the keys that the holder id has left on nodes: it holds nothing any more. It
-// does not wait.
+// Remove removes the keys that the holder id has left on the nodes; that holder holds nothing any
+// more. It does not wait.
 func (t *Transfers) Remove(key, id string) {
 	nodes := make([]int, len(t.engine.voters))
 	for i := range nodes {

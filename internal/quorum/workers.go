@@ -8,22 +8,22 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// maxIdle bounds the goroutines that a workers keeps for the next step: enough for a
-// hundred callers over five nodes, in some 4 MB of stacks. Of those that have
-// nothing to do, all but fewIdle are let go after idleTime.
+// maxIdle bounds the goroutines that workers keeps for the next step: enough for a hundred callers
+// over five nodes, in some 4 MB of stacks. Of the idle ones, all but fewIdle are let go after
+// idleTime.
 const (
 	maxIdle  = 512
 	fewIdle  = 32
 	idleTime = time.Second
 )
 
-// workers runs steps on goroutines that it keeps: a fresh one would grow its stack
-// anew for every command, which costs more than the command.
+// workers runs steps on goroutines that it keeps: a new goroutine would grow its stack anew for
+// every command, which costs more than the command.
 type workers struct {
 	clock   clock.Clock
 	work    chan func()
 	idle    chan struct{} // one for each goroutine that waits for work
-	enough  chan struct{} // received by those who are let go
+	enough  chan struct{} // received by goroutines that are let go
 	waning  atomic.Bool   // wane is about to be called
 	over    chan struct{}
 	members sync.WaitGroup
@@ -36,8 +36,7 @@ func newWorkers(c clock.Clock) *workers {
 	}
 }
 
-// run has step run by a goroutine that is free, or by a new one. It does not
-// block.
+// run has step run by an idle goroutine, or by a new one. It does not block.
 func (c *workers) run(step func()) {
 	select {
 	case c.work <- step:
@@ -67,8 +66,8 @@ func (c *workers) serve(step func()) {
 	}
 }
 
-// wane ends the goroutines that are idle beyond fewIdle, unless there is work for them
-// before idleTime is over.
+// wane ends the goroutines that are idle beyond fewIdle, unless there is work for them before
+// idleTime is over.
 func (c *workers) wane() {
 	if len(c.idle) > fewIdle && c.waning.CompareAndSwap(false, true) {
 		c.clock.AfterFunc(idleTime, func() {
@@ -83,7 +82,7 @@ func (c *workers) wane() {
 	}
 }
 
-// dismiss waits for all steps. None may be run any more, but by other steps.
+// dismiss waits for all steps. After it was called, only other steps may run more of them.
 func (c *workers) dismiss() {
 	close(c.over)
 	c.members.Wait()

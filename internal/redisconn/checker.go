@@ -2,17 +2,17 @@ package redisconn
 
 import "sync/atomic"
 
-// checker follows both directions of one connection and finds the first thing that
-// cannot be a reply to the commands that were sent. One goroutine writes at a time, and
-// one reads. After an error the connection is not to be used.
+// checker follows both directions of one connection and finds the first thing that cannot be a
+// reply to the commands that were sent. One goroutine writes at a time, and one reads. After an
+// error the connection must not be used.
 //
-// It counts: a surplus reply that comes while a further command is under way is taken for
-// the reply to that, and found out when the last command has been answered.
+// The checker counts. A surplus reply that comes while a further command is under way is taken for
+// the reply to that command, and found out when the last command has been answered.
 type checker struct {
 	requests requests
 	pending  pending
 	replies  replies
-	// redirections, if any, counts the replies that name another server. It counts one before
-	// the client sees it.
+	// redirections, if set, counts the replies that name another server. It counts each before the
+	// client sees it.
 	redirections *atomic.Uint64
 }

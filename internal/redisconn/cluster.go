@@ -13,17 +13,16 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// Cluster is a driver.Conn over a Redis Cluster: one ordered pipeline to each
-// master. It follows MOVED and ASK, with which a server says that it did not
-// execute a command. Slots that move would break the order of the pipelines, so
-// it has that of driver.Ordered.
+// Cluster is a driver.Conn over a Redis Cluster, with one ordered pipeline to each master. It
+// follows MOVED and ASK, by which a server says that it did not execute a command. Slots that move
+// would break the order of the pipelines, so it keeps the order of driver.Ordered.
 type Cluster struct {
 	*driver.Ordered
 	notices
 	options Options
 	// redirections counts the replies that sent a command to another server.
 	redirections atomic.Uint64
-	// turn has one token: who takes it may make the client.
+	// turn has room for one token. The goroutine that has put it there may make the client.
 	turn   chan struct{}
 	client atomic.Pointer[rueidis.Client]
 }
@@ -33,8 +32,8 @@ var (
 	_ driver.ShardListener = (*Cluster)(nil)
 )
 
-// NewCluster prepares connections to the Cluster of which o names some nodes.
-// Nothing is sent before the first command.
+// NewCluster prepares connections to a Cluster, of which o names some nodes. It sends nothing
+// before the first command.
 func NewCluster(o Options) *Cluster {
 	c := &Cluster{options: o, turn: make(chan struct{}, 1)}
 	c.Ordered = driver.NewOrdered(c.call)
@@ -53,8 +52,8 @@ func (c *Cluster) Close() {
 	end() // what was made meanwhile
 }
 
-// ready returns the client, which is made when it is first asked for: that needs
-// a node of the Cluster that answers.
+// ready returns the client. It makes the client when first called, which needs a node of the
+// Cluster that answers.
 func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	if client := c.client.Load(); client != nil {
 		return *client, nil
@@ -86,7 +85,7 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	return client, nil
 }
 
-// usable is ready for a command, which is not sent after an error.
+// usable is ready for a caller that has a command to send. After an error nothing was sent.
 func (c *Cluster) usable(ctx context.Context) (rueidis.Client, error) {
 	client, err := c.ready(ctx)
 	if err == nil {
@@ -103,18 +102,18 @@ func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error)
 	if err != nil {
 		return driver.Reply{}, err
 	}
-	// The pipeline ends what gets no answer: until then it is not over.
+	// The pipeline ends a command that gets no answer; until then the command is not over.
 	return redirected(outcome(client.Do(context.WithoutCancel(ctx), keyed(client, args))))
 }
 
-// unsubscribeTime bounds the end of a subscription, after which the server may go on sending to
-// nobody until the connection breaks.
+// unsubscribeTime bounds the wait for the end of a subscription. After that the server may go on
+// sending to nobody until the connection breaks.
 const unsubscribeTime = time.Second
 
 var errSlotGone = errors.New("the server has the channel's slot no more")
 
-// SubscribeShard implements driver.ShardListener, on the connection that the commands for the slot
-// go by.
+// SubscribeShard implements driver.ShardListener. It uses the connection on which the commands for
+// the slot go.
 func (c *Cluster) SubscribeShard(ctx context.Context, channel string, ready func(), heard func(message string)) error {
 	client, err := c.ready(ctx)
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *Cluster) SubscribeShard(ctx context.Context, channel string, ready func
 			ready()
 		}
 	})
-	// Who listens no more has to say so, on the same connection, or is counted as a listener.
+	// A listener that stops must say so on the same connection, or the server goes on counting it.
 	listening = rueidis.WithOnReceiveReturnHook(listening, func(err error, one rueidis.CommandClient) error {
 		if ctx.Err() != nil {
 			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
@@ -141,7 +140,7 @@ func (c *Cluster) SubscribeShard(ctx context.Context, channel string, ready func
 	return refusal(err)
 }
 
-// unreached is why there is no client: a refusal is a server's own word.
+// unreached returns why there is no client. A refusal keeps the server's own words.
 func (c *Cluster) unreached(err error) error {
 	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
 		return driver.NotSent(&driver.ServerError{Text: refusal.Error()})
@@ -149,8 +148,7 @@ func (c *Cluster) unreached(err error) error {
 	return driver.NotSent(err)
 }
 
-// Batch implements driver.Batcher: one of the commands has a key, which says
-// where all go.
+// Batch implements driver.Batcher. One of the commands has a key, which says where all of them go.
 func (c *Cluster) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
 	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
 	client, err := c.ready(ctx)
@@ -185,8 +183,8 @@ func keyed(client rueidis.Client, args []string) rueidis.Completed {
 	return client.B().Arbitrary(args[:at]...).Keys(args[at]).Args(args[at+1:]...).Build()
 }
 
-// redirected takes a redirection that was not followed to its end for what it
-// says: not executed.
+// redirected turns a redirection that was not followed to its end into what it says: the command
+// was not executed.
 func redirected(reply driver.Reply, err error) (driver.Reply, error) {
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() || errors.Is(err, rueidis.ErrNoSlot) {
 		return reply, driver.NotSent(errors.New(err.Error()))

@@ -17,26 +17,26 @@ import (
 )
 
 // Direct is a Conn with a second connection to the server, for a script that is alone. The
-// goroutine that wants the script writes it and reads the reply, where the pipeline
-// hands both over to goroutines of its own: most of the time that a step takes when
-// there is nothing else to do.
+// goroutine that wants the script writes it and reads the reply itself. The pipeline passes both to
+// goroutines of its own, which is most of the time that a step takes when there is nothing else to
+// do.
 //
-// Order. A script goes by the direct connection while no caller waits for the pipeline, and the
-// pipeline has nothing under way that its caller no longer waited for. Where a script on
-// the direct connection gets no answer, what goes by the pipeline next has the server close the
-// direct connection first: then the script was executed before, or never will be. So what is
-// sent after a call has returned is executed after it, whichever way each went.
+// Order. A script goes by the direct connection while no caller waits for the pipeline, and while
+// nothing is under way there that was abandoned. Where a script on the direct connection gets no
+// answer, the next command that goes by the pipeline first has the server close the direct
+// connection: then the script was executed before, or never will be. So what is sent after a call
+// has returned is executed after it, whichever way each went.
 type Direct struct {
 	*Conn
-	// fast is nil while there is no direct connection; last is the last that got no answer.
+	// fast is nil while there is no direct connection. last is the last one that got no answer.
 	fast, last atomic.Pointer[direct]
-	// scripts counts those that a direct connection could have taken.
+	// scripts counts the scripts that a direct connection could have taken.
 	scripts atomic.Uint64
 }
 
-// NewDirect returns c with a direct connection, before anything is sent. Where Sentinels choose
-// the server, or the platform cannot tell whether a connection has ended without reading
-// from it, it returns c as it is.
+// NewDirect returns c with a direct connection. It must be called before anything is sent. It
+// returns c as it is where Sentinels choose the server, or where the platform cannot tell whether a
+// connection has ended without reading from it.
 func NewDirect(c *Conn) driver.Conn {
 	if c.options.Master != "" || !canPeek {
 		return c
@@ -50,19 +50,19 @@ func NewDirect(c *Conn) driver.Conn {
 type direct struct {
 	client rueidis.Client
 	wire   *wire
-	// id is the connection's, on the server.
+	// id is the server's id for the connection.
 	id int64
-	// generation is the count of connections made and broken that it goes with: the
-	// pipeline then led to the same run of the server, and still does.
+	// generation is the value of Connections when it was made: as long as that is unchanged, the
+	// pipeline leads to the same run of the server.
 	generation uint64
-	// busy: somebody uses it. One that is at an end stays busy.
+	// busy: somebody uses it. A direct connection that has ended stays busy.
 	busy atomic.Bool
 	// abort ends the write and the wait for a reply.
 	abort func()
 }
 
-// After so many scripts a Direct without a direct connection has one made: a program that
-// locks now and then does without.
+// After each fewScripts scripts, a Direct without a direct connection tries to make one: a program
+// that locks only now and then does without.
 const fewScripts = 16
 
 // directBuffer is room for one script's keys and arguments, or for its reply.
@@ -94,8 +94,8 @@ func (d *Direct) Commands() [][]string {
 	return [][]string{{"CLIENT", "ID"}, kill(nobody)}
 }
 
-// alone returns the direct connection for a script that may go by it, or nil. Whoever gets it
-// uses it once.
+// alone returns the direct connection if a script may go by it now, or nil. The caller may use it
+// once.
 func (d *Direct) alone() *direct {
 	x := d.fast.Load()
 	switch {
@@ -113,8 +113,7 @@ func (d *Direct) alone() *direct {
 	return x
 }
 
-// sendAlone sends the script for which alone returned x, and waits for its reply or for
-// ctx.
+// sendAlone sends the script by x, which alone returned, and waits for its reply or for ctx.
 func (d *Direct) sendAlone(ctx context.Context, x *direct, script rueidis.Completed) (driver.Reply, error) {
 	stop := afterFunc(ctx, x.abort)
 	reply, err := d.reply(x.client.Do(context.Background(), script))
@@ -134,15 +133,15 @@ func (d *Direct) sendAlone(ctx context.Context, x *direct, script rueidis.Comple
 	return reply, err
 }
 
-// leaveUnanswered leaves x, whose script may still be on its way, to be closed by the server before
-// it executes anything else, unless it answers first.
+// leaveUnanswered gives up x, whose script may still be on its way. The server will close x before
+// it executes anything else, unless an answer comes first.
 func (d *Direct) leaveUnanswered(x *direct) {
 	first := &predecessor{generation: x.generation, command: kill(x.id)}
 	d.before.Store(first)
 	d.last.Store(x)
 	d.fast.CompareAndSwap(x, nil)
 	settle := func() {
-		// The pipeline gives a silent server up after as long.
+		// The pipeline gives up a silent server after the same time.
 		x.wire.Conn.SetReadDeadline(time.Now().Add(replyTimeout))
 		if n, _ := x.wire.Read(make([]byte, 1)); n > 0 {
 			d.before.CompareAndSwap(first, nil)
@@ -154,13 +153,13 @@ func (d *Direct) leaveUnanswered(x *direct) {
 	}
 }
 
-// kill is the command that closes a connection.
+// kill returns the command that closes a connection.
 func kill(id int64) []string { return []string{"CLIENT", "KILL", "ID", strconv.FormatInt(id, 10)} }
 
-// nobody is a connection's id that no server has come to.
+// nobody is a connection id that no server has reached.
 const nobody = 1 << 62
 
-// connect connects once more. Nothing is said of a failure: the pipeline does.
+// connect makes a direct connection. It reports no failure: the pipeline will.
 func (d *Direct) connect() {
 	ctx, cancel := context.WithTimeout(d.life, d.options.ConnectTimeout)
 	defer cancel()
@@ -178,7 +177,7 @@ func (d *Direct) connect() {
 	conn.SetDeadline(deadline)
 	defer context.AfterFunc(ctx, w.end)()
 	x := &direct{wire: w, generation: generation, abort: func() { conn.SetDeadline(time.Unix(1, 0)) }}
-	ready, used := false, false // one goroutine after the other
+	ready, used := false, false // used by one goroutine after the other
 	option := d.options.client(func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 		if !ready || used {
 			return nil, errOneWire
@@ -199,22 +198,22 @@ func (d *Direct) connect() {
 	reply, err := ask("CLIENT", "ID")
 	x.id = reply.Int
 	if err == nil {
-		_, err = d.send(ctx, d.command(kill(nobody)...)) // where that is forbidden there is no direct connection
+		_, err = d.send(ctx, d.command(kill(nobody)...)) // where this is forbidden there is no direct connection
 	}
 	if err != nil || !d.sameRun(ctx, ask) || conn.SetDeadline(time.Time{}) != nil || !d.fast.CompareAndSwap(nil, x) {
 		x.close()
 	}
 }
 
-// sameRun reports whether ask, which sends over a direct connection, reaches the run of the server
-// that the pipeline reaches.
+// sameRun reports whether ask, which sends over a direct connection, reaches the same run of the
+// server as the pipeline.
 func (d *Direct) sameRun(ctx context.Context, ask func(args ...string) (driver.Reply, error)) bool {
 	mine, err := ask("INFO", "server")
 	theirs, failed := d.send(ctx, d.command("INFO", "server"))
 	return err == nil && failed == nil && runID(mine.Text) != "" && runID(mine.Text) == runID(theirs.Text)
 }
 
-// runID is what INFO says of the server's run, "" where it does not.
+// runID returns the server's run id from a text of INFO, "" if it has none.
 func runID(info string) string {
 	for line := range strings.Lines(info) {
 		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
@@ -224,8 +223,8 @@ func runID(info string) string {
 	return ""
 }
 
-// inBackground runs f on a goroutine that Close waits for, and reports false when
-// it has been called.
+// inBackground runs f on a goroutine that Close waits for. It reports false, and does nothing,
+// after Close was called.
 func (d *Direct) inBackground(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,7 +235,7 @@ func (d *Direct) inBackground(f func()) bool {
 	return true
 }
 
-// drop closes a direct connection that is not to be used again.
+// drop closes a direct connection, which is then not used again.
 func (d *Direct) drop(x *direct) {
 	d.fast.CompareAndSwap(x, nil)
 	x.close()
@@ -256,8 +255,8 @@ func (d *Direct) hangUp() {
 	}
 }
 
-// afterFunc is context.AfterFunc, without its contexts where ctx is one that can do
-// that itself.
+// afterFunc is context.AfterFunc, but without the contexts that it makes if ctx can do the same
+// itself.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
 		return own.AfterFunc(f)

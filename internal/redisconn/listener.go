@@ -10,8 +10,8 @@ import (
 
 var _ driver.Listener = (*Conn)(nil)
 
-// Subscribe implements driver.Listener, on the connection that the commands go
-// by: it needs RESP3, without which the client opens another.
+// Subscribe implements driver.Listener. It uses the connection of the commands, which needs RESP3:
+// without that the client opens another connection.
 func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), heard func(message string)) error {
 	if err := c.ready(ctx); err != nil {
 		return err

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 
 const canPeek = true
 
-// nothingToRead reports that a read of fd would block.
+// nothingToRead reports whether a read of fd would block.
 func nothingToRead(fd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return n == 0 && err == nil

@@ -5,23 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// pending are the commands of a connection that were written and not yet answered.
+// pending has the commands of a connection that were written and are not answered yet.
 type pending struct {
-	// sent counts the commands that have been written and have an answer, answered
-	// those that had it; that belongs to the goroutine that reads.
+	// sent counts the commands that were written and get an answer. answered counts those that had
+	// it; it belongs to the goroutine that reads.
 	sent     atomic.Uint64
 	answered uint64
-	// next is the number of the first special command, 0 if there is none. Numbers
-	// begin at 1.
+	// next is the number of the first special command, 0 if there is none. Numbers begin at 1.
 	next atomic.Uint64
-	// messages: the connection is one for RESP2 messages, which are arrays.
+	// messages: the connection is one for RESP2 messages, which come as arrays.
 	messages atomic.Bool
 
 	mu      sync.Mutex // guards special
 	special []specialCommand
 }
 
-// specialCommand is one that is not answered like most.
+// specialCommand is a command that is not answered like most.
 type specialCommand struct {
 	number uint64
 	kind   commandKind
@@ -42,10 +41,10 @@ func (p *pending) add(kind commandKind, resp2 bool) {
 	p.sent.Store(number)
 }
 
-// none reports that no command waits for an answer.
+// none reports whether no command waits for an answer.
 func (p *pending) none() bool { return p.answered == p.sent.Load() }
 
-// kind is that of the command that is answered next.
+// kind returns the kind of the command that is answered next.
 func (p *pending) kind() commandKind {
 	if p.none() || p.next.Load() != p.answered+1 {
 		return ordinary
@@ -55,7 +54,7 @@ func (p *pending) kind() commandKind {
 	return p.special[0].kind
 }
 
-// refused takes in that an UNSUBSCRIBE, which is next, had an error.
+// refused takes in that the next command, an UNSUBSCRIBE, was answered by an error.
 func (p *pending) refused() {
 	p.mu.Lock()
 	p.special[0].kind = refusedUnsubscribe

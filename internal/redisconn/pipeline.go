@@ -41,15 +41,15 @@ func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, e
 	return reply, err
 }
 
-// predecessor is a command that has to be executed before what is sent next, by the connection of
-// that generation: another may lead to another run of the server.
+// predecessor is a command that must be executed before what is sent next, on the connection of
+// that generation: another connection may lead to another run of the server.
 type predecessor struct {
 	generation uint64
 	command    []string
 }
 
-// sendTogether sends commands with no other's between them, and what has to be executed
-// before them.
+// sendTogether sends commands with no other's between them, and before them the predecessor, if
+// there is one.
 func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	first := c.before.Load()
 	if first != nil && first.generation != c.changes.Load() {
@@ -66,17 +66,17 @@ func (c *Conn) sendTogether(ctx context.Context, commands ...rueidis.Completed) 
 	return results[1:]
 }
 
-// depart counts in a command for the pipeline, or several that go together. It is
-// followed by arrive.
+// depart counts a command for the pipeline, or several that go together. Each depart is followed by
+// an arrive.
 func (c *Conn) depart() (number uint64) {
 	underWay.Add(1)
 	c.waiting.Add(1)
 	return c.sent.Add(1)
 }
 
-// arrive takes in what became of the command. Replies come in order, and a number is given
-// before the command is, so that the reply to a number that is larger than abandoned comes
-// after those to all that were abandoned.
+// arrive takes in the outcome of the command. Replies come in order, and a command gets its number
+// before it is sent. So the reply to a number larger than abandoned comes after those to all
+// commands that were abandoned.
 func (c *Conn) arrive(ctx context.Context, number uint64, err error) {
 	if hasReply(err) {
 		if left := c.abandoned.Load(); left > 0 && number > left {

@@ -13,10 +13,10 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// schemes are those that a URL may have.
+// schemes are the schemes that a URL may have.
 var schemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
-// hidden stands for a secret, unread for what is not understood and may be one.
+// hidden stands for a secret, and unread for a part that is not understood and may be one.
 const (
 	hidden = "xxxxx"
 	unread = "…"
@@ -31,10 +31,10 @@ var (
 
 const escaping = "percent-encode the user and the password: % as %25, @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, & as %26, + as %2B, a space as %20"
 
-// Redact returns what can be shown of a URL that a user gave, well formed or not:
-// neither the user nor a password, and of the parameters those that hold no secret.
-// Of what is not a URL it shows an address, HOST:PORT, and nothing else. It is the
-// only function that writes URLs for people.
+// Redact returns what can be shown of a URL that a user gave, well formed or not: neither the user
+// nor a password, and only those parameters that hold no secret. Of a text that is not a URL it
+// shows an address, HOST:PORT, and nothing else. It is the only function that writes URLs for
+// people.
 func Redact(raw string) string {
 	raw = strings.TrimSpace(raw)
 	u, err := split(raw)
@@ -82,7 +82,7 @@ func Redact(raw string) string {
 	return shown.String()
 }
 
-// shownParameter is what can be shown of KEY=VALUE.
+// shownParameter returns what can be shown of KEY=VALUE.
 func shownParameter(pair string) string {
 	key, value, _ := strings.Cut(pair, "=")
 	decoded, err := url.QueryUnescape(value)
@@ -109,14 +109,14 @@ func shownParameter(pair string) string {
 	return pair
 }
 
-// split takes a URL apart, and refuses one of which it is not certain what is a
-// password: an @ elsewhere than before the host comes from a password that was not
-// escaped. The error repeats nothing that may be secret.
+// split takes a URL apart. It refuses one where it is not certain what is a password: an @ that is
+// not before the host comes from a password that was not escaped. The error repeats nothing that
+// may be secret.
 func split(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// What the parser says repeats parts of the URL, and where it went wrong
-		// these may be the password's.
+		// The parser's error repeats parts of the URL and, depending on where it went wrong, these
+		// may be the password's.
 		return nil, errNotURL
 	}
 	after := raw[min(len(raw), len(u.Scheme)+1):]
@@ -130,7 +130,7 @@ func split(raw string) (*url.URL, error) {
 	case strings.Count(raw, "@") > 1, strings.Contains(raw, "@") && u.User == nil:
 		return nil, errPassword
 	case u.Scheme == "unix" && strings.HasPrefix(after, "/") && u.Host == "":
-		// unix:/PATH is unmistakable, too.
+		// unix:/PATH is unambiguous, too.
 	case !strings.HasPrefix(after, "//"):
 		form := "//HOST:PORT"
 		if address := strings.TrimLeft(after, "/"); isAddress(address) {
@@ -157,9 +157,8 @@ const maxNodeName = 256
 
 var errName = errors.New("the node's name has characters that it cannot have: use up to 256 printable ones, without spaces and without @ # ? & =")
 
-// CheckName refuses what cannot be a node's name. Those that would be written
-// without % in a URL's parameters and fragment come from a password that was not
-// escaped.
+// CheckName refuses a text that cannot be a node's name. Characters that need no % in a URL's
+// parameters and fragment come from a password that was not escaped.
 func CheckName(name string) error {
 	if name == "" || len(name) > maxNodeName || !printable.Is(name) || strings.ContainsAny(name, " @#?&=") {
 		return errName
@@ -167,7 +166,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// isAddress reports whether s is HOST:PORT, and perhaps /DATABASE.
+// isAddress reports whether s is HOST:PORT, with or without /DATABASE.
 func isAddress(s string) bool {
 	address, database, has := strings.Cut(s, "/")
 	if has && (database == "" || strings.Trim(database, "0123456789") != "") {
@@ -189,7 +188,7 @@ func isPort(s string) bool {
 	return s == "" || err == nil && n > 0
 }
 
-// hostPort takes HOST:PORT apart; port is "" where there is none.
+// hostPort takes HOST:PORT apart; port is "" if there is none.
 func hostPort(s string) (host, port string) {
 	if host, port, err := net.SplitHostPort(s); err == nil {
 		return host, port
@@ -197,7 +196,7 @@ func hostPort(s string) (host, port string) {
 	return strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), ""
 }
 
-// isHost reports whether s has the characters of a host's name, or is an address.
+// isHost reports whether s has only the characters of a host name, or is an IP address.
 func isHost(s string) bool {
 	if strings.Contains(s, ":") {
 		_, err := netip.ParseAddr(s)

@@ -1,8 +1,8 @@
-// Package redisconn connects to a server with rueidis, set up for one ordered
-// pipeline: one multiplexed connection, always pipelining, no retries and no
-// connection lifetime. It is the only set-up in which a release cannot by itself
-// overtake its own acquire, and the fastest for many. One who is alone is faster by a
-// second connection, which has to be kept in order with the first.
+// Package redisconn connects to a server with rueidis, set up for one ordered pipeline: one
+// multiplexed connection, always pipelining, no retries and no connection lifetime. It is the only
+// set-up in which a release cannot by itself overtake its own acquire, and the fastest for many
+// callers. A caller that is alone is faster over a second connection, which has to be kept in order
+// with the first.
 package redisconn
 
 import (
@@ -24,15 +24,14 @@ import (
 
 // Options says where and how to connect.
 type Options struct {
-	// Network is "tcp" or "unix"; Address as net.Dial takes it.
+	// Network is "tcp" or "unix". Address is as net.Dial takes it.
 	Network, Address string
 	// More are further addresses, of Sentinels or of a Cluster's nodes.
 	More []string
-	// Cluster: the addresses are those of some nodes of one.
+	// Cluster: the addresses are those of some nodes of a Cluster.
 	Cluster bool
-	// Master is the name under which the Sentinels at Address and More know the
-	// server; "" when Address is the server itself. The Sentinel credentials are
-	// for these.
+	// Master is the name by which the Sentinels at Address and More know the server; "" when
+	// Address is the server itself. The Sentinel credentials are for these Sentinels.
 	Master                             string
 	SentinelUsername, SentinelPassword string
 
@@ -44,10 +43,11 @@ type Options struct {
 	ConnectTimeout time.Duration
 }
 
-// Addresses are those of the URL.
+// Addresses returns the addresses that the URL named.
 func (o Options) Addresses() []string { return append([]string{o.Address}, o.More...) }
 
-// Place tells servers apart: Options with the same Place lead to the same.
+// Place returns a text that tells servers apart: Options with the same Place lead to the same
+// server.
 func (o Options) Place() string {
 	if o.Master == "" && !o.Cluster {
 		return o.Network + " " + o.Address
@@ -55,23 +55,23 @@ func (o Options) Place() string {
 	return o.Master + " of " + strings.Join(slices.Sorted(slices.Values(o.Addresses())), " ")
 }
 
-// A connection that answers nothing is given up after replyTimeout, though no
-// caller waits that long: commands that wait in a stopped server's socket are
-// executed, in order, if it goes on before then.
+// A connection that answers nothing is given up after replyTimeout, though no caller waits that
+// long: commands that wait in a stopped server's socket are executed, in order, if the server goes
+// on before then.
 const (
 	replyTimeout = 10 * time.Second
 	probeEvery   = 5 * time.Second
-	// refreshEvery is how often a Cluster is asked which master has which slot: one that hangs does not
-	// say that another has its place.
+	// refreshEvery is how often a Cluster is asked which master has which slot: a master that hangs
+	// does not say that another has taken its place.
 	refreshEvery = 5 * time.Second
 	bufferSize   = 64 << 10
-	// maxRedirections is how often a command is passed on between a Cluster's nodes, of
-	// which each may say that another has the slot.
+	// maxRedirections is how often a command is passed on between a Cluster's nodes, each of which
+	// may say that another has the slot.
 	maxRedirections = 16
 )
 
-// RingSize is how many commands a connection can have under way before a
-// further one blocks without looking at its ctx: the caller keeps below it.
+// RingSize is how many commands a connection can have under way before a further one blocks without
+// looking at its ctx. The caller must keep below it.
 const RingSize = 1 << ringScale
 
 const ringScale = 11
@@ -79,13 +79,13 @@ const ringScale = 11
 // underWay counts the commands, of all connections, that somebody waits for.
 var underWay atomic.Int64
 
-// scarceAbove is the number of them above which processors are scarce, so that fewer and
-// longer writes gain more than early ones. Measured on two processors, over one
-// node and five, with 1 to 64 callers.
+// scarceAbove is the number of commands under way above which processors are scarce, so that fewer
+// and longer writes gain more than early ones. Measured on two processors, over one node and five,
+// with 1 to 64 callers.
 var scarceAbove = int64(6 * runtime.GOMAXPROCS(0))
 
-// Conn is a driver.Conn over rueidis. It connects when a command needs it, and
-// again after the connection broke.
+// Conn is a driver.Conn over rueidis. It connects when a command needs a connection, also after the
+// last one broke.
 type Conn struct {
 	notices
 	options  Options
@@ -102,18 +102,18 @@ type Conn struct {
 	present []*watched
 	// changes counts connections made and broken.
 	changes atomic.Uint64
-	// waiting counts the callers who wait for the pipeline, sent the commands given to
-	// it. abandoned is how many these were when a caller last left one there: until a later
-	// one has been answered, it may be under way. 0 when none is.
+	// waiting counts the callers that wait for the pipeline, and sent the commands that were given
+	// to it. abandoned is the value of sent when a caller last abandoned a command there: until a
+	// later command has been answered, that one may be under way. It is 0 when none is.
 	waiting         atomic.Int64
 	sent, abandoned atomic.Uint64
-	// before is nil where nothing has to come before what is sent next.
+	// before is nil if nothing must be executed before what is sent next.
 	before atomic.Pointer[predecessor]
-	// onBreak, if any, is called when a connection has broken or is given up. It is set before
-	// the first command.
+	// onBreak, if set, is called when a connection has broken or is given up. It is set before the
+	// first command.
 	onBreak func()
-	// asked: the server wanted a client certificate and there is none. answered:
-	// it answered a command all the same.
+	// asked: the server wanted a client certificate and there is none. answered: it answered a
+	// command all the same.
 	asked, answered atomic.Bool
 }
 
@@ -121,10 +121,10 @@ var _ driver.Batcher = (*Conn)(nil)
 
 var errNotYet = errors.New("no command asked for a connection yet")
 
-// New prepares a connection. Nothing is sent before the first command.
+// New prepares a connection. It sends nothing before the first command.
 func New(o Options) (*Conn, error) { return newConn(o, false) }
 
-// newConn is New; a connection that is made once is not renewed when it broke.
+// newConn is New. If once is set, the connection is not renewed after it broke.
 func newConn(o Options, once bool) (*Conn, error) {
 	c := &Conn{options: o, sessions: newSessions()}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -142,7 +142,7 @@ func newConn(o Options, once bool) (*Conn, error) {
 			return new(tls.Certificate), nil
 		}
 	}
-	ready := false // written before New returns, read by later dials only
+	ready := false // written before New returns, read only by later dials
 	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		if !ready {
 			return nil, errNotYet
@@ -172,7 +172,7 @@ func newConn(o Options, once bool) (*Conn, error) {
 	return c, nil
 }
 
-// client is rueidis set up for one ordered pipeline to each server.
+// client returns the options of rueidis for one ordered pipeline to each server.
 func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{o.Address},
@@ -198,8 +198,7 @@ func (o Options) client(dial func(context.Context, string, *net.Dialer, *tls.Con
 	}
 }
 
-// dial connects to the server, which is at address unless there are Sentinels to
-// ask.
+// dial connects to the server, which is at address unless there are Sentinels to ask.
 func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.Dialer, config *tls.Config) (*watched, error) {
 	if c.sentinels != nil {
 		ctx, cancel := context.WithTimeout(c.life, o.ConnectTimeout)
@@ -246,20 +245,18 @@ func dial(ctx context.Context, network, address string, dialer *net.Dialer, conf
 // Connections implements driver.Conn.
 func (c *Conn) Connections() uint64 { return c.changes.Load() }
 
-// watched tells at once when a connection breaks, though nobody uses it: the
-// next command is then not sent before the next connection's server was looked
-// at.
+// watched is a connection that tells at once when it breaks, even if nobody uses it: then the next
+// command is sent only after the next connection's server was looked at.
 type watched struct {
 	net.Conn
 	address string
 	broke   func()
-	// answered: something was read. Until then nothing but what sets the connection up
-	// was sent.
+	// answered: something was read. Before that, only what sets up the connection was sent.
 	answered atomic.Bool
 	checker  checker
 }
 
-// Read implements net.Conn. What cannot be a reply breaks the connection.
+// Read implements net.Conn. Bytes that cannot be a reply break the connection.
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if whole, bad := w.checker.reading(b[:n]); bad != nil {
@@ -276,8 +273,8 @@ func (w *watched) Read(b []byte) (int, error) {
 
 func (w *watched) Write(b []byte) (int, error) {
 	if underWay.Load() > scarceAbove {
-		// Others that are about to send do so first, and the next write carries all
-		// of theirs: that costs both ends less than a write for each.
+		// Let others that are about to send do so first: the next write then carries all of theirs,
+		// which costs both ends less than a write for each.
 		runtime.Gosched()
 	}
 	n, err := 0, w.checker.writing(b)
@@ -300,7 +297,8 @@ var _ driver.Cutter = (*Conn)(nil)
 // Cut implements driver.Cutter.
 func (c *Conn) Cut() { c.breakOff(func(*watched) bool { return true }) }
 
-// breakOff has no connection made any more, and breaks those that which selects.
+// breakOff makes sure that no further connection is made, and breaks those for which which reports
+// true.
 func (c *Conn) breakOff(which func(*watched) bool) {
 	c.mu.Lock()
 	c.end()
@@ -320,8 +318,8 @@ func (c *Conn) broke() {
 	}
 }
 
-// Close implements driver.Conn. It waits for no connection that is still being made, and for the
-// answers to what was sent over one that has answered before.
+// Close implements driver.Conn. It does not wait for a connection that is still being made. It does
+// wait for the answers to what was sent over one that has answered before.
 func (c *Conn) Close() {
 	c.breakOff(func(w *watched) bool { return !w.answered.Load() })
 	c.sessions.close()

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// What a server may send. The largest reply by far is CLUSTER SLOTS of a Cluster whose
-// slots are scattered, of up to 5 MB; then the value of a foreign program's key that has
-// a lock's name.
+// These bound what a server may send. The largest reply by far is CLUSTER SLOTS of a Cluster whose
+// slots are scattered, up to 5 MB. The next largest is the value of a foreign program's key that
+// has a lock's name.
 const (
 	maxReply    = 16 << 20 // bytes of a reply
 	maxElements = 1 << 19  // elements of a reply, those of inner arrays included
@@ -16,26 +16,26 @@ const (
 	maxLine     = 64 << 10 // bytes of a line of text, such as an error
 	maxNumber   = 32       // bytes of any other line
 	maxInt      = 1<<31 - 1
-	maxPush     = 32 // bytes of what a push begins with, which says what it is
+	maxPush     = 32 // bytes of a push's name, which says what it is
 )
 
-// replies follows what a server sends, in pieces of any size, and finds what the client
-// library would trip over: it allocates by the length that the server names, and panics
-// at a negative one, at a reply to no command and at a redirection to nowhere. Whatever
-// passes is understood in one way only. It belongs to the goroutine that reads.
+// replies follows what a server sends, in pieces of any size, and finds what the client library
+// would stumble over: the library allocates by the length that the server names, and panics at a
+// negative length, at a reply to no command and at a redirection to nowhere. Whatever passes can be
+// understood in one way only. It belongs to the goroutine that reads.
 type replies struct {
 	line []byte // the beginning of a line whose end is still to come
 	body int    // bytes of the string still to come
 	tail int    // bytes of its CRLF still to come
-	// left has the number of elements still to come for each array that is open.
+	// left has, for each open array, the number of elements still to come.
 	left  [maxDepth]int
 	depth int
-	// begun: a reply has, of bytes bytes and elements elements so far. top is what it
-	// begins with.
+	// begun: a reply has begun, with bytes bytes and elements elements so far. top is its first
+	// byte.
 	begun           bool
 	top             byte
 	bytes, elements int
-	// name is the first element of a push: naming while it is still to come.
+	// name is the first element of a push. naming: it is still to come.
 	naming bool
 	name   []byte
 }
@@ -44,8 +44,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("redis reply: "+format, args...)
 }
 
-// reading takes in what was read. whole is how much of it belongs to replies that are
-// over when the error is found.
+// reading takes in the bytes that were read. When it finds an error, whole is how many of them
+// belong to replies that are complete.
 func (c *checker) reading(b []byte) (whole int, err error) {
 	r := &c.replies
 	for i := 0; i < len(b); {
@@ -143,7 +143,7 @@ func (c *checker) begin(kind byte) error {
 	return nil
 }
 
-// header takes in a line, which is a value or says how long it is.
+// header takes in a line, which is a value or says how long the value is.
 func (c *checker) header(line []byte) error {
 	r := &c.replies
 	if len(line) < len("_\r\n") || line[len(line)-2] != '\r' {
@@ -203,7 +203,7 @@ func (c *checker) length(kind byte, text []byte) error {
 	return c.number(kind, int(min(number, maxInt)))
 }
 
-// number takes in a number that is not negative, which is a value or a length.
+// number takes in a number, not negative, that is a value or a length.
 func (c *checker) number(kind byte, n int) error {
 	r := &c.replies
 	if r.bytes > maxReply {
@@ -253,7 +253,7 @@ func (c *checker) number(kind byte, n int) error {
 	return nil
 }
 
-// element takes in that a value is over which may be an array's.
+// element takes in that a value is over, which may be an array's.
 func (c *checker) element() error {
 	r := &c.replies
 	for r.depth > 0 {
@@ -316,13 +316,12 @@ func (c *checker) over(kind byte, text []byte) error {
 	return nil
 }
 
-// unanswerable reports that the client takes the error for a PONG.
+// unanswerable reports whether the client takes the error for a PONG.
 func unanswerable(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("LOADING")) || bytes.HasPrefix(text, []byte("BUSY")) || bytes.Contains(text, []byte("'ping'"))
 }
 
-// redirection reports that an error is one that has to name an address, after a slot, and
-// whether it does.
+// redirection reports whether an error must name an address, after a slot, and whether it does.
 func redirection(text []byte) (redirects, somewhere bool) {
 	text = bytes.TrimPrefix(text, []byte("ERR ")) // as the client does
 	spaces := 0
@@ -335,7 +334,7 @@ func redirection(text []byte) (redirects, somewhere bool) {
 	return spaces > 0, bytes.Count(text, []byte(" ")) >= spaces
 }
 
-// isNumbered reports that a value of that kind begins with a number.
+// isNumbered reports whether a value of that kind begins with a number.
 func isNumbered(kind byte) bool {
 	switch kind {
 	case ':', '$', '*', '=', '%', '~', '>':
@@ -344,8 +343,8 @@ func isNumbered(kind byte) bool {
 	return false
 }
 
-// shortNumber reads the number in the line that b begins with, after its first byte, and
-// returns the line's size, 0 where it is not as simple as most.
+// shortNumber reads the number in the line at the start of b, after its first byte, and returns the
+// line's size. size is 0 if the line is not of the usual simple form.
 func shortNumber(b []byte) (n, size int) {
 	for i := 1; i < len(b) && i < len(":123456789"); i++ {
 		if b[i] == '\r' && i > 1 && i+1 < len(b) && b[i+1] == '\n' {
@@ -360,8 +359,7 @@ func shortNumber(b []byte) (n, size int) {
 	return 0, 0
 }
 
-// digits reads a number that is not negative. One that is no length either way may be
-// cut off.
+// digits reads a number that is not negative. A number too large for any length may be cut off.
 func digits(text []byte) (n int64, ok bool) {
 	if len(text) == 0 || len(text) > 19 {
 		return 0, false

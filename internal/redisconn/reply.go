@@ -23,20 +23,20 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 		return reply, err
 	}
 	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
-		// With TLS 1.3 our handshake is over before the server misses the
-		// certificate, and all that is seen of its refusal is a reset.
+		// With TLS 1.3 our handshake is over before the server misses the certificate; all that we
+		// see of its refusal is a reset.
 		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
 }
 
-// hasReply reports that the server has answered, if with a refusal.
+// hasReply reports whether the server has answered, even with a refusal.
 func hasReply(err error) bool {
 	_, refused := errors.AsType[*driver.ServerError](err)
 	return err == nil || refused
 }
 
-// outcome puts a result into the driver's words.
+// outcome converts a result of rueidis to a Reply.
 func outcome(result rueidis.RedisResult) (driver.Reply, error) {
 	message, err := result.ToMessage()
 	if err == nil {
@@ -51,7 +51,7 @@ func outcome(result rueidis.RedisResult) (driver.Reply, error) {
 	return driver.Reply{}, err
 }
 
-// refusal keeps the text of a server's error, and every other error as it is.
+// refusal converts a server's error, keeping its text. It returns every other error as it is.
 func refusal(err error) error {
 	if answer, ok := rueidis.IsRedisErr(err); ok {
 		return &driver.ServerError{Text: answer.Error()}
@@ -66,7 +66,7 @@ func convert(message rueidis.RedisMessage) (driver.Reply, error) {
 	case message.IsNil():
 		return driver.Reply{}, nil
 	case message.IsMap():
-		// CONFIG GET answers so in RESP3, and as a flat list in RESP2.
+		// CONFIG GET answers with a map in RESP3, and with a flat list in RESP2.
 		fields, err := message.AsStrMap()
 		if err != nil {
 			return driver.Reply{}, err
@@ -97,9 +97,9 @@ func convert(message rueidis.RedisMessage) (driver.Reply, error) {
 	}
 }
 
-// Unfit reports whether err says that the two ends will not get along until
-// somebody mends a certificate, a name or a password, so that trying again is
-// of no use. That is not so of an error that is passing.
+// Unfit reports whether err says that the two ends will not get along until somebody mends a
+// certificate, a name or a password, so that trying again is of no use. It is false for a passing
+// error.
 func Unfit(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true

@@ -13,21 +13,21 @@ type requests struct {
 	line []byte // the beginning of a line whose end is still to come
 	left int    // strings of the command still to come
 	body int    // bytes of the string still to come, with its CRLF
-	// known: the string tells how the command is answered. word is what there is of it.
+	// known: the present string tells how the command is answered. word has what came of it.
 	known bool
 	word  []byte
 	kind  commandKind
 	hello bool // the command is HELLO, and its version comes next
 	named bool // the command's name is over
-	// unsubscribed: the command before was an UNSUBSCRIBE.
+	// unsubscribed: the command before this one was an UNSUBSCRIBE.
 	unsubscribed bool
 	resp2        bool
 }
 
-// longestName is that of the longest command which is answered in a way of its own.
+// longestName is the length of the longest command name that matters here.
 const longestName = len("PUNSUBSCRIBE")
 
-// writing takes in what is about to be written.
+// writing takes in the bytes that are about to be written.
 func (c *checker) writing(b []byte) error {
 	r := &c.requests
 	for len(b) > 0 {
@@ -112,8 +112,8 @@ func (c *checker) argument() {
 	if r.left--; r.left > 0 {
 		return
 	}
-	// The client has a PING follow, of which it takes the reply for that to
-	// UNSUBSCRIBE, which has none.
+	// The client sends a PING after an UNSUBSCRIBE, which gets no reply of its own, and takes the
+	// PONG as the reply to both.
 	pair := r.unsubscribed && r.kind == ping
 	r.unsubscribed = r.kind == unsubscribe
 	if !pair {
@@ -121,25 +121,25 @@ func (c *checker) argument() {
 	}
 }
 
-// commandKind tells commands apart by what answers them.
+// commandKind distinguishes commands by what answers them.
 type commandKind uint8
 
 const (
 	ordinary commandKind = iota
 	// ping is answered like any other, unless it follows an UNSUBSCRIBE.
 	ping
-	// setUp commands are not answered by a null, which the client would take for the
-	// reply to whatever is sent next.
+	// setUp commands must not be answered by a null, which the client would take for the reply to
+	// whatever is sent next.
 	setUp
 	// subscribe is answered by a push, or by an error. It is for one channel.
 	subscribe
 	// unsubscribe is answered by a PONG, or by an error and then a PONG.
 	unsubscribe
-	// refusedUnsubscribe had its error.
+	// refusedUnsubscribe is an unsubscribe that had its error.
 	refusedUnsubscribe
 )
 
-// kindOf knows the names as the client writes them.
+// kindOf returns the kind of a command, whose name is as the client writes it.
 func kindOf(name []byte) commandKind {
 	switch string(name) {
 	case "PING":

@@ -12,13 +12,13 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// How long a connection stands without a majority of the Sentinels behind it. They are asked
-// every sentinelPause, for sentinelLimit at most, and the connection is closed when
-// failedChecks in a row had no majority: within 3 s of the last check that had one. No command
-// is given to it after masterStands, be the process so starved that no check was made.
+// These say how long a connection stands without a majority of the Sentinels behind it. They are
+// asked every sentinelPause, for sentinelLimit at most. The connection is closed when failedChecks
+// in a row had no majority: within 3 s of the last check that had one. No command is sent on it
+// after masterStands, even if the process is so starved that no check was made.
 //
-// The quarantine keeps a promoted server out for MaxTTL and 4 s. Who is cut off together with
-// the former master, when it is replaced or before, renews for 3 s at most after that, so that
+// The quarantine keeps a promoted server out for MaxTTL and 4 s. A client that is cut off together
+// with the former master, when that is replaced or earlier, renews for 3 s at most after that, so
 // no validity there lasts longer than MaxTTL and 3 s.
 const (
 	sentinelPause = time.Second
@@ -33,10 +33,10 @@ type sentinels struct {
 	conns  []*Conn
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// confirmed is when the Sentinels were asked who last named a master by majority; the
-	// zero Instant before that.
+	// confirmed is when those Sentinels were asked that last named a master by majority; the zero
+	// Instant before any did.
 	confirmed clock.Instant
-	// failures counts the checks since then, and failure is that of the last one.
+	// failures counts the checks since then, and failure is the error of the last one.
 	failures int
 	failure  error
 }
@@ -65,10 +65,10 @@ func (s *sentinels) close() {
 	}
 }
 
-// find asks all Sentinels at once where the master is, and returns the address that a
-// majority of those configured name. The error is a *noMajorityError when there is none, or
-// when ctx is done before. One that was cut off together with a former master would name that
-// still.
+// find asks all Sentinels at once where the master is, and returns the address that a majority of
+// the configured ones name. The error is a *noMajorityError when there is no majority, or when ctx
+// is done first. A single Sentinel that was cut off together with a former master would still name
+// that one.
 func (s *sentinels) find(ctx context.Context) (address string, err error) {
 	type answer struct {
 		i int
@@ -79,7 +79,7 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 	views := make([]view, len(s.conns))
 	for i, conn := range s.conns {
 		views[i] = view{sentinel: conn.options.Address, err: errNoAnswer}
-		go func() { answers <- answer{i, conn.view(ctx, s.master)} }() // it ends with ctx
+		go func() { answers <- answer{i, conn.view(ctx, s.master)} }() // ends with ctx
 	}
 	for range s.conns {
 		select {
@@ -97,7 +97,7 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 	return "", &noMajorityError{s.master, views}
 }
 
-// confirm takes in that a majority who were asked then named a master.
+// confirm takes in that a majority named a master when asked at that time.
 func (s *sentinels) confirm(asked clock.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *sentinels) confirm(asked clock.Instant) {
 	}
 }
 
-// fail takes in that a check had no majority, and reports whether it is one too many.
+// fail takes in that a check had no majority, and reports whether that is one too many.
 func (s *sentinels) fail(err error) (giveUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +115,8 @@ func (s *sentinels) fail(err error) (giveUp bool) {
 	return s.failures >= failedChecks
 }
 
-// recent returns an error unless the Sentinels have named a master not long ago, or have not
-// been asked yet.
+// recent returns an error unless the Sentinels named a master not long ago, or have not been asked
+// yet.
 func (s *sentinels) recent() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *sentinels) recent() error {
 	return fmt.Errorf("the Sentinels were last asked for the master %q %v ago", s.master, age.Round(time.Millisecond))
 }
 
-// view asks the Sentinel at the other end.
+// view asks the Sentinel at the other end where the master is.
 func (c *Conn) view(ctx context.Context, master string) view {
 	v := view{sentinel: c.options.Address}
 	replies, errs := c.Batch(ctx, []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master}, []string{"SENTINEL", "MYID"})
@@ -158,9 +158,9 @@ func (c *Conn) view(ctx context.Context, master string) view {
 	return v
 }
 
-// follow breaks the connection when the Sentinels name another master than the one it leads
-// to, which may live on, and go on answering, where they cannot see it; and when no majority
-// of them names any. It ends with Close.
+// follow breaks the connection when the Sentinels name another master than the one it leads to, and
+// when no majority of them names any. The former master may live on, and go on answering, where the
+// Sentinels cannot see it. follow ends with Close.
 func (c *Conn) follow() {
 	tick := time.NewTicker(sentinelPause)
 	defer tick.Stop()
@@ -182,8 +182,8 @@ func (c *Conn) follow() {
 	}
 }
 
-// ready returns an error, which wraps driver.ErrNotSent, when a command is not to be sent: ctx
-// is done, or where there are Sentinels, it has been too long that they named the server.
+// ready returns an error, which wraps driver.ErrNotSent, when a command must not be sent: ctx is
+// done or, where there are Sentinels, they named the server too long ago.
 func (c *Conn) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return driver.NotSent(context.Cause(ctx))
@@ -197,7 +197,7 @@ func (c *Conn) ready(ctx context.Context) error {
 	return nil
 }
 
-// leave breaks the connection if there is one, and to an address that is unwanted.
+// leave breaks the connections to addresses that are unwanted.
 func (c *Conn) leave(unwanted func(address string) bool) {
 	c.mu.Lock()
 	present := slices.Clone(c.present)

@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// maxSessions bounds the connections for transactions. WATCH belongs to a
-// connection, so each serves one transaction at a time.
+// maxSessions bounds the connections for transactions. A WATCH belongs to a connection, so each
+// connection serves one transaction at a time.
 const maxSessions = 4
 
 var (
@@ -23,12 +23,11 @@ var (
 
 var _ driver.Comparer = (*Conn)(nil)
 
-// sessions are connections that serve one transaction after the other. None is
-// renewed: a WATCH that was lost with its connection would let the rest of the
-// transaction run unwatched.
+// sessions are connections that serve one transaction after the other. None is renewed: if a WATCH
+// was lost with its connection, the rest of the transaction would run unwatched.
 type sessions struct {
-	// places has an element for each session that is free: nil stands for one
-	// that is still to be made. Who took an element puts one back.
+	// places has an element for each session that is free: nil for one that is still to be made.
+	// Whoever takes an element puts one back.
 	places chan *Conn
 	life   context.Context // ends in close
 	end    context.CancelFunc
@@ -44,7 +43,7 @@ func newSessions() sessions {
 	return s
 }
 
-// close waits for the transactions under way, which it ends.
+// close ends the transactions under way and waits for them.
 func (s *sessions) close() {
 	s.end()
 	s.closed.Do(func() {
@@ -70,8 +69,8 @@ func (c *Conn) session(ctx context.Context) (*Conn, error) {
 	case <-ctx.Done():
 		return nil, driver.NotSent(errBusy)
 	}
-	// Connecting does not depend on ctx: what comes too late for this caller
-	// serves the next.
+	// Connecting does not depend on ctx: a connection that comes too late for this caller serves
+	// the next.
 	type outcome struct {
 		session *Conn
 		err     error
@@ -105,7 +104,7 @@ func (c *Conn) connectSession() (*Conn, error) {
 	defer cancel()
 	_, err = session.Do(ctx, "PING")
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Unable() {
-		err = nil // it answers
+		err = nil // the server answers
 	}
 	if err != nil {
 		session.Close()
@@ -126,13 +125,13 @@ func (c *Conn) IfEqual(ctx context.Context, key, value string, then ...string) (
 		}
 		found, reply, err = session.ifEqual(ctx, key, value, then)
 		if err != nil && !errors.Is(err, errChanged) {
-			session.Close() // it may be watching, or in the midst of a transaction
+			session.Close() // it may be watching, or in the middle of a transaction
 			session = nil
 		}
 		c.sessions.places <- session
 		if ctx.Err() == nil && errors.Is(err, driver.ErrNotSent) && broken <= maxSessions {
 			if session == nil {
-				broken++ // the server may have ended those that were idle
+				broken++ // the server may have ended idle connections
 			}
 			continue
 		}

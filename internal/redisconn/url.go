@@ -14,16 +14,16 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// parameters are those that a URL may have.
+// parameters are the parameters that a URL may have.
 var parameters = []string{"db", "skip_verify", "addr", "cluster", "master_set", "sentinel_username", "sentinel_password"}
 
-// Parse reads the URL of one server: redis://, rediss:// (TLS), unix://, each
-// with user, password and database number; valkey:// and valkeys:// are the
-// same. With the parameter master_set the address and those of addr parameters are
-// Sentinels', and the credentials the server's; without, several addresses are those
-// of a Cluster, as is one with cluster. name is the URL's fragment, or else the name
-// of the master set, "cluster" or the address, with the database. Errors contain no
-// secret, and nothing of what may be one in a URL that is not well formed.
+// Parse reads the URL of one server: redis://, rediss:// (TLS) or unix://, each with user, password
+// and database number; valkey:// and valkeys:// are the same as the first two. With the parameter
+// master_set, the address and those of addr parameters are Sentinels', and the credentials are the
+// server's. Without it, several addresses are those of a Cluster, as is a single one with the
+// parameter cluster. name is the URL's fragment or, without one, the name of the master set,
+// "cluster" or the address, with the database. Errors contain no secret, and no part of a malformed
+// URL that may be one.
 func Parse(raw string) (o Options, name string, err error) {
 	u, err := split(raw)
 	if err != nil {
@@ -54,8 +54,8 @@ func Parse(raw string) (o Options, name string, err error) {
 	return o, nodeName(o), nil
 }
 
-// checkParameters does not repeat a parameter that is not known, which may be the
-// rest of a password that was not escaped.
+// checkParameters refuses unknown parameters. It does not repeat them: they may be the rest of a
+// password that was not escaped.
 func checkParameters(u *url.URL, query url.Values) error {
 	n := 0
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
@@ -91,7 +91,7 @@ func (o *Options) readAddress(u *url.URL, query url.Values) error {
 		case host != "" && !isHost(host):
 			return errors.New("a host has characters that no host has: write HOST:PORT, and addr=HOST:PORT for further ones")
 		case !isPort(port):
-			// What is too large for a port may be a password.
+			// A number that is too large for a port may be a password.
 			return errors.New("a port is not a number from 1 to 65535")
 		}
 		address := net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "6379"))
@@ -139,7 +139,7 @@ func (o *Options) readTLS(u *url.URL, query url.Values) (err error) {
 	return nil
 }
 
-// check refuses what does not go together.
+// check refuses settings that do not go together.
 func (o *Options) check(query url.Values) error {
 	switch {
 	case o.Network == "unix" && (o.Master != "" || o.Cluster):
@@ -158,11 +158,11 @@ func (o *Options) check(query url.Values) error {
 	return nil
 }
 
-// nodeName is how a node is called where no #name was given. Clients on the
-// node's own machine and elsewhere had better agree.
+// nodeName returns the name of a node that was given no #name. Clients on the node's own machine
+// and elsewhere should agree on it.
 func nodeName(o Options) string {
 	if o.Cluster {
-		return "cluster" // whichever nodes are named
+		return "cluster" // whichever of its nodes are named
 	}
 	name := cmp.Or(o.Master, o.Address)
 	if o.Database != 0 {
@@ -171,8 +171,8 @@ func nodeName(o Options) string {
 	return name
 }
 
-// Secure lays the TLS settings of base, if any, under those of the URL, which
-// decide whether TLS is used at all.
+// Secure adds the TLS settings of base, if any, to those of the URL. The URL decides whether TLS is
+// used at all.
 func (o *Options) Secure(base *tls.Config) {
 	if base == nil || o.TLS == nil {
 		return

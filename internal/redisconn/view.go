@@ -9,9 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// view is what one of the configured Sentinels said of where the master is.
+// view is what one of the configured Sentinels said about where the master is.
 type view struct {
-	// sentinel is the address it was asked at; id is its own, "" where it tells none.
+	// sentinel is the address it was asked at. id is its own id, "" where it tells none.
 	sentinel, id string
 	// address is the master's, where err is nil.
 	address string
@@ -20,7 +20,7 @@ type view struct {
 
 var errNoAnswer = errors.New("no answer")
 
-// answered reports whether anything came from the Sentinel, be it a refusal.
+// answered reports whether anything came from the Sentinel, even a refusal.
 func (v view) answered() bool {
 	_, unknown := errors.AsType[*unknownMasterError](v.err)
 	return unknown || hasReply(v.err)
@@ -31,7 +31,7 @@ type unknownMasterError struct{ text string }
 
 func (e *unknownMasterError) Error() string { return e.text }
 
-// sameSentinel returns the address of an earlier view of the Sentinel of views[i], "" if there
+// sameSentinel returns the address of an earlier view of the same Sentinel as views[i], "" if there
 // is none: a Sentinel that is configured under two addresses counts once.
 func sameSentinel(views []view, i int) string {
 	for _, other := range views[:i] {
@@ -42,11 +42,11 @@ func sameSentinel(views []view, i int) string {
 	return ""
 }
 
-// majorityOf is how many of n configured Sentinels must name the same master.
+// majorityOf returns how many of n configured Sentinels must name the same master.
 func majorityOf(n int) int { return n/2 + 1 }
 
-// majority returns the address that a majority of the configured Sentinels name, whose views
-// these are. The ones that have not answered have an error.
+// majority returns the address that a majority of the configured Sentinels name. views has one view
+// for each of them; those that have not answered have an error.
 func majority(views []view) (address string, ok bool) {
 	votes := make(map[string]int)
 	for i, v := range views {
@@ -61,8 +61,8 @@ func majority(views []view) (address string, ok bool) {
 	return "", false
 }
 
-// noMajorityError says that no majority of the configured Sentinels names one master, and what
-// each of them said.
+// noMajorityError says that no majority of the configured Sentinels names one master, and what each
+// of them said.
 type noMajorityError struct {
 	master string
 	views  []view
@@ -90,8 +90,8 @@ func (e *noMajorityError) Error() string {
 		majorityOf(len(e.views)), len(e.views), e.master, answered, len(e.views), strings.Join(said, "; "))
 }
 
-// Unwrap returns what each Sentinel failed with, if those that refuse this client are so many
-// that the others are no majority: waiting does not help then.
+// Unwrap returns the errors of the Sentinels that refuse this client, if so many do that the others
+// are no majority: then waiting does not help.
 func (e *noMajorityError) Unwrap() []error {
 	var refused []error
 	for _, v := range e.views {

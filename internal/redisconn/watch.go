@@ -11,7 +11,7 @@ import (
 
 var _ driver.Watcher = (*Cluster)(nil)
 
-// notices tells of keys that were watched.
+// notices tells of changes to keys that were watched.
 type notices struct {
 	told atomic.Pointer[func(key string)]
 }
@@ -19,8 +19,8 @@ type notices struct {
 // OnChange implements driver.Watcher.
 func (c *notices) OnChange(changed func(key string)) { c.told.Store(&changed) }
 
-// invalidated hears of changed keys; of none when all tracking has ended, as it does with its
-// connection.
+// invalidated is called with changed keys, and with none when all tracking has ended, as it does
+// with its connection.
 func (c *notices) invalidated(keys []rueidis.RedisMessage) {
 	changed := c.told.Load()
 	if changed == nil {
@@ -36,9 +36,9 @@ func (c *notices) invalidated(keys []rueidis.RedisMessage) {
 	}
 }
 
-// watch has the server tell of the keys that cmd reads, by client tracking (Redis documentation,
-// "Client-side caching in Redis": OPTIN, NOLOOP). The three commands are written together, so that
-// no other comes between.
+// watch makes the server tell of changes to the keys that cmd reads, by client tracking (Redis
+// documentation, "Client-side caching in Redis": OPTIN, NOLOOP). The three commands are written
+// together, so that no other comes between them.
 func watch(client rueidis.Client, cmd rueidis.Completed) []rueidis.Completed {
 	return []rueidis.Completed{
 		client.B().Arbitrary("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP").Build(),
@@ -47,7 +47,8 @@ func watch(client rueidis.Client, cmd rueidis.Completed) []rueidis.Completed {
 	}
 }
 
-// isWatched reports whether the server that was sent what watch returned tells of the keys.
+// isWatched reports whether the server will tell of changes, given the results of the commands that
+// watch returned.
 func isWatched(results []rueidis.RedisResult) bool {
 	return results[0].Error() == nil && results[1].Error() == nil
 }
@@ -57,8 +58,9 @@ func (c *Cluster) EvalSHAWatching(ctx context.Context, sha string, keys, args []
 	return c.DoWatching(ctx, driver.EvalSHA(sha, keys, args)...)
 }
 
-// DoWatching implements driver.Watcher, on the connection to the master that has the slot. When that
-// breaks, all may have changed; a slot that moves with its keys leaves none behind, and that is a change.
+// DoWatching implements driver.Watcher, on the connection to the master that has the slot. When
+// that breaks, every key may have changed. A slot that moves takes its keys with it, which its
+// former master reports as a change.
 func (c *Cluster) DoWatching(ctx context.Context, args ...string) (driver.Reply, bool, error) {
 	there := false // read only after an answer
 	reply, err := c.DoBy(ctx, func(ctx context.Context, args []string) (driver.Reply, error) {

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// wire is the direct connection's connection, which the Redis client does not close: a reply
-// may be owed.
+// wire is the network connection of a direct connection. The Redis client cannot close it: a reply
+// may still be owed.
 type wire struct {
 	net.Conn
-	// socket is what is below TLS, or Conn itself.
+	// socket is the connection below TLS, or Conn itself.
 	socket net.Conn
 	raw    syscall.RawConn
-	// answered: bytes came since the last write. It belongs to who uses the direct connection.
+	// answered: bytes came since the last write. It belongs to the caller that uses the direct
+	// connection.
 	answered bool
 	peek     func(fd uintptr) bool
 	quiet    bool // what peek found
@@ -39,10 +40,10 @@ func newWire(conn net.Conn) (*wire, error) {
 	return w, nil
 }
 
-// silent reports that the server has sent nothing unasked, not even an end.
+// silent reports whether the server has sent nothing unasked, not even an end.
 func (w *wire) silent() bool { return w.raw.Read(w.peek) == nil && w.quiet }
 
-// Read implements net.Conn. What cannot be a reply breaks the connection, and is none.
+// Read implements net.Conn. Bytes that cannot be a reply break the connection and are not returned.
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if whole, bad := w.checker.reading(b[:n]); bad != nil {
@@ -61,11 +62,11 @@ func (w *wire) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// SetDeadline implements net.Conn. The client's deadline would take the place of the
-// caller's; ctx ends the wait.
+// SetDeadline implements net.Conn. It does nothing: the client's deadline would replace the
+// caller's, whose ctx ends the wait.
 func (w *wire) SetDeadline(time.Time) error { return nil }
 
 func (w *wire) Close() error { return nil }
 
-// end closes the connection without a word, which could block.
+// end closes the connection below TLS, without the closing alert, which could block.
 func (w *wire) end() { w.socket.Close() }

@@ -1,14 +1,12 @@
--- Grants the key to this attempt if it is free, under a counter larger than
--- every one before it.
+-- Grants the key to this attempt if it is free, under a counter larger than every one before it.
 -- KEYS  key, counter, admission, next
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
---       the admission expected; if any: waiter, '' for nobody, '*' for one who barges,
---       '=' for one whose id may have been used before: it then is in its own way;
---       holder who transfers the key, or '' for nobody;
---       lowest, where a block of counters is wanted, whose largest is the proposed one
--- Answers the counter, in {counter, 1 if it was transferred, 1 if others wait} where
--- others may wait or nothing was there to be transferred; {holder, remaining ms} when held, the
--- holder '' when a waiter was woken up to take it; 0 when not admitted.
+--       expected admission; optionally: waiter ('' for none, '*' for one that barges, '=' for an id
+--       that may have been used before, whose key then is in the way); the holder who transfers the
+--       key, or ''; the lowest counter, where a block is wanted whose largest is the proposed one
+-- Answers the counter, or {counter, 1 if the key was transferred, 1 if others wait} where others
+-- may wait or there was no key to transfer; {holder, remaining ms} when held, the holder '' when a
+-- waiter was woken up to take the key; 0 when not admitted.
 local id, proposed, waiter, from = ARGV[2], ARGV[4], ARGV[8], ARGV[9]
 local lowest = ARGV[10] or proposed
 if from == '' then
@@ -31,7 +29,7 @@ if seen[1] and seen[1] ~= from then
 end
 local who, deadline
 if seen[4] and waiter ~= '*' then
-  who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- where somebody was woken up
+  who, deadline = string.match(seen[4], '^(%S+) (%d+)') -- only if somebody was woken up
 end
 if who then
   local left = deadline - now[1] * 1000 - math.floor(now[2] / 1000)
@@ -68,7 +66,7 @@ elseif not redis.call('SET', KEYS[1], id, 'PX', ARGV[3], 'NX') then
   -- MGET says nothing for a key of another type: let the server say what it is.
   return redis.call('GET', KEYS[1])
 end
--- GET has a key of another type refused, which is not to be overwritten.
+-- GET makes the server refuse a key of another type, which must not be overwritten.
 local stored = redis.pcall('SET', KEYS[2], counter, 'PX', ARGV[6], 'GET')
 if type(stored) == 'table' and stored.err then -- an error alone does not undo what came before it
   redis.call('DEL', KEYS[1])
@@ -81,7 +79,7 @@ local others = seen[4]
 if who and who == waiter then
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
   local queue, heartbeats = side .. 'queue:' .. KEYS[1], side .. 'heartbeats:' .. KEYS[1]
-  -- A key of another type is no queue. It is not to end the step, which has granted.
+  -- A key of another type is no queue. It must not end the step, which has granted.
   local first = redis.pcall('ZRANGE', queue, 0, 1)
   others = first[1] ~= who and first[1] or first[2]
   if others then
@@ -92,7 +90,7 @@ if who and who == waiter then
     redis.call('DEL', KEYS[4], queue, heartbeats)
   end
 end
-if seen[4] or from and not seen[1] then -- what is rare: a table costs more
+if seen[4] or from and not seen[1] then -- rare: a table costs more
   return {tonumber(counter), seen[1] and 1 or 0, others and 1 or 0}
 end
 return tonumber(counter)

@@ -1,12 +1,12 @@
 -- Grants several keys to this attempt if all of them are free, under one counter that is larger
--- than every one before it of each; else none.
+-- than every one before it of each key; else none.
 -- KEYS  of each: key, counter, next; then the admission
--- ARGV  as of the acquire step, but for '=': waiter and holder are for the first key; then, in place
---       of a block, the attempt's ticket in any queue, or 0; and, if any are transferred, the
---       holders of the further keys who transfer them
--- Answers {counter, 1 if the first was transferred, 1 if others wait for it};
--- {holder, remaining ms, which} of the first that is in the way, counted from 0, the holder ''
--- when a waiter was woken up to take it; 0 when not admitted.
+-- ARGV  as of the acquire step, but for '='. Waiter and holder are for the first key. Then, in
+--       place of a block: the attempt's ticket in any queue, or 0; and, if further keys are
+--       transferred, their holders
+-- Answers {counter, 1 if the first key was transferred, 1 if others wait for it}; {holder,
+-- remaining ms, which} of the first key in the way, counted from 0, the holder '' when a waiter was
+-- woken up to take it; 0 when not admitted.
 local id, waiter = ARGV[2], ARGV[8] or ''
 local last = #KEYS - 3
 local seen = redis.call('MGET', unpack(KEYS))
@@ -16,14 +16,14 @@ if not admitted(KEYS[#KEYS], seen[#KEYS], ARGV[7], now) then
   return 0
 end
 
--- from is the holder who transfers the i'th of KEYS, if one does.
+-- from returns the holder who transfers KEYS[i], if one does.
 local function from(i)
   local holder = i == 1 and ARGV[9] or i > 1 and ARGV[10 + (i - 1) / 3]
   return holder ~= '' and holder or nil
 end
 
--- later reports whether who came to the queue for a key later than the attempt to the first queue
--- that it was in; or at the same moment: then it is a place that the attempt has just left.
+-- later reports whether who came to the queue for a key after the attempt came to its first queue;
+-- or at the same moment: then it is a place that the attempt has just left.
 local function later(key, next, who)
   if ARGV[10] == '0' then
     return false
@@ -43,8 +43,8 @@ if ours == #KEYS - 1 and tonumber(seen[2]) then
   return {tonumber(seen[2]), 0, seen[3] and 1 or 0}
 end
 for i = 1, last, 3 do
-  -- One that is this attempt's own is in the way, too: others have gone since they were granted
-  -- together, and this step is a late repeat.
+  -- A key that has this attempt's own id is in the way, too: others of its keys have gone since
+  -- they were granted together, so this step is a late repeat.
   -- rule: acquire-only-free
   -- rule: all-or-none
   -- rule: replaced-by-an-attempt
@@ -60,7 +60,7 @@ for i = 1, last, 3 do
     woken = who
   elseif who and not (waiter == '*' and (i == 1 or from(i))) then
     local left = deadline - ms
-    -- Nobody is woken up for longer than GRACE. Of two who are woken up to take keys that both
+    -- Nobody is woken up for longer than GRACE. Of two who were woken up to take keys that both
     -- want, the one who came first takes them.
     if left >= 0 and left <= GRACE and (i == 1 or not later(KEYS[i], KEYS[i + 2], who)) then
       return {'', left, (i - 1) / 3}
@@ -97,7 +97,7 @@ for i = 1, last, 3 do
     -- MGET says nothing for a key of another type: let the server say what it is.
     reply = reply or redis.pcall('GET', KEYS[i])
   else
-    -- GET has a key of another type refused, which is not to be overwritten.
+    -- GET makes the server refuse a key of another type, which must not be overwritten.
     reply = redis.pcall('SET', KEYS[i + 1], counter, 'PX', ARGV[6], 'GET')
   end
   if granted < i or type(reply) == 'table' and reply.err then -- an error alone does not undo what came before it

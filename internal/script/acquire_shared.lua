@@ -1,5 +1,5 @@
--- Grants the key to a reader if nobody has it, or readers have and no writer waits. The first raises
--- the counter, as a writer does, and the others are granted it under the same.
+-- Grants the key to a reader if nobody has it, or readers have it and no writer waits. The first
+-- reader raises the counter, as a writer does; the others are granted under the same one.
 -- KEYS  key, counter, admission, next, readers
 -- ARGV  as of the acquire step, but for '=' and a block
 -- Answers {counter, 1 if the key was transferred, 1 if others wait}, or the counter to a repeat;
@@ -44,7 +44,7 @@ if under then
   -- rule: readers-one-counter
   counter = math.max(tonumber(seen[2]) or 0, under)
   if not seen[2] then
-    -- GET has a key of another type refused, which is not to be overwritten.
+    -- GET makes the server refuse a key of another type, which must not be overwritten.
     redis.call('SET', KEYS[2], string.format('%.0f', counter), 'PX', ARGV[6], 'GET')
   end
 else

@@ -1,8 +1,8 @@
 -- Lets the node vote, if it is still the server that was looked at.
 --
--- Running this step by EVAL is what loads the voting script: admission and load
--- are one command, so no restart can come between them. Nor may its keys have
--- been deleted, or the record been written, since it was looked at.
+-- Running this step by EVAL loads the voting script: admission and load are one command, so no
+-- restart can come between them. Nor may keys have been deleted, or the record been written, since
+-- the server was looked at.
 -- KEYS  admission; where the node is no Cluster: deployment record, quarantine
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
 --       looked at or '', how often all keys were deleted then

@@ -1,12 +1,12 @@
--- admitted reports whether this is still the server that was admitted, and that this client
--- has examined. said is what the admission key has: an agreement, a run, its replication id,
--- and when that was last looked at, in µs; expected is the first three as the client found
--- them, '' before it has, which a key that is shorter than a stamp is not to pass for. A key that
--- came from another master differs. One that a replica has given back to a master that was its
--- replica in between does not, and the master has another replication id then. To be demoted, to
--- load a master's data and to be promoted takes longer than FRESH.
--- A Cluster's clients follow the slots to another server by themselves, which may have been
--- promoted a moment ago: there FRESH is less than nothing.
+-- admitted reports whether this is still the server that was admitted and that this client has
+-- examined. said is the admission key's value: an agreement, a run, its replication id, and when
+-- that was last looked at, in µs. expected is the first three as the client found them, or ''
+-- before it has; a key shorter than a stamp must not match that.
+-- A key that came from another master differs. One that a replica has given back to a master that
+-- was its replica meanwhile does not, but the master then has another replication id. Being
+-- demoted, loading a master's data and being promoted takes longer than FRESH.
+-- A Cluster's client follows a slot by itself to a server that may have been promoted a moment ago:
+-- there FRESH is negative.
 local function admitted(key, said, expected, now)
   -- rule: admission-names-its-server
   if not said or expected == '' or string.sub(said, 1, -18) ~= expected then

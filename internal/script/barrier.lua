@@ -1,6 +1,6 @@
--- Writes, so that a WAIT behind it on the same connection is for all that this
--- server has executed up to here; and says which run it is.
--- KEYS  pulse
+-- Writes, so that a WAIT behind it on the same connection is for all that this server has executed
+-- up to here; and answers which run it is.
+-- KEYS  barrier
 -- ARGV  TTL in ms
 redis.call('PSETEX', KEYS[1], ARGV[1], '')
 return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''

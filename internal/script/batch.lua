@@ -1,7 +1,6 @@
--- Grants, of several keys, those that are free and that nobody is woken up to take,
--- under the counters proposed; and deletes, of several others, those that are their
--- holder's and for which nobody waits. What is not so simple is left as it is, and to be
--- asked for by itself.
+-- Grants those of several keys that are free and that nobody was woken up to take, under the
+-- proposed counters. Deletes those of several others that are their holder's and for which nobody
+-- waits. Leaves all other keys as they are: they are to be asked for one by one.
 -- KEYS  admission, then of each to be granted: key, counter, next; then of each to be
 --       deleted: key, next
 -- ARGV  step, counter TTL in ms, the admission expected, how many are to be granted, then of each: holder id, TTL
@@ -27,7 +26,7 @@ for i = 1, wanted do
   if usual and redis.call('SET', KEYS[k], ARGV[a], 'PX', ARGV[a + 1], 'NX') then
     local stored = redis.pcall('SET', KEYS[k + 1], proposed, 'PX', ARGV[2], 'GET')
     if type(stored) == 'table' and stored.err then
-      redis.call('DEL', KEYS[k]) -- asked again, it would be granted under the counter before
+      redis.call('DEL', KEYS[k]) -- else a repeat would be granted under the old counter
     else
       answers[i] = '1'
     end
@@ -42,7 +41,7 @@ for i = wanted + 1, #ARGV - 4 - 2 * wanted do
     answers[i] = '1'
   end
 end
--- Last, so that what comes to nothing by an error was not released.
+-- Last, so that after an error nothing was released.
 if deleted[1] then
   redis.call('DEL', unpack(deleted))
 end

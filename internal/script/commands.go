@@ -7,8 +7,8 @@ import (
 
 var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 
-// Commands returns the commands that the scripts send, in order: what a user
-// must be permitted beside running them.
+// Commands returns the commands that the scripts send, in order: what a user must be permitted
+// besides running the scripts.
 func Commands() []string {
 	var commands []string
 	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua,

@@ -1,7 +1,6 @@
--- Stores the attempt's token on a node that granted under a smaller counter.
--- The counter is compared too: every grant raises it, so an unchanged one
--- proves that the key was this attempt's without a break, which the id
--- alone does not when a message is executed twice.
+-- Stores the attempt's token on a node that granted under a smaller counter. The counter is
+-- compared too: every grant raises it, so an unchanged one proves that the key was this attempt's
+-- without a break. The id alone does not, when a message is executed twice.
 -- KEYS  key, counter
 -- ARGV  step, holder id, counter granted under, token, counter TTL in ms
 -- Answers 1 or 0.

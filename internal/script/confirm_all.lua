@@ -1,5 +1,5 @@
 -- Stores the attempt's token on a node that granted several keys under a smaller counter, if all
--- are this attempt's without a break, as the confirm step asks of one.
+-- were this attempt's without a break, as the confirm step checks for one.
 -- KEYS  of each: key, counter, next
 -- ARGV  as of the confirm step
 -- Answers 1 or 0.

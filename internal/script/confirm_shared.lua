@@ -1,6 +1,6 @@
--- Stores a reader's token on a node that granted under a smaller counter. That it is among the readers
--- does not prove that it was so without a break, when a message is executed twice; that the
--- readers have had the key since before it was granted does: no writer has been there.
+-- Stores a reader's token on a node that granted under a smaller counter. Being among the readers
+-- does not prove that it was so without a break, when a message is executed twice. That readers
+-- have had the key since before the grant does: no writer came between.
 -- KEYS  key, counter, readers
 -- ARGV  as of the confirm step
 -- Answers 1 or 0.

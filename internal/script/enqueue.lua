@@ -1,13 +1,11 @@
--- Keeps a waiter's place in the queue for the key, and wakes up the first when
--- the key is free. Whoever was not heard of for PATIENCE ms loses its place.
+-- Keeps a waiter's place in the queue for the key, and wakes up the first when the key is free. A
+-- waiter that was not heard of for PATIENCE ms loses its place.
 -- KEYS  key, admission, next
--- ARGV  step, waiter, its ticket or 0, the admission expected; of a queue for permits: how many
---       slots there are
--- Answers {how many are ahead, ticket, holder, remaining ms}; when the key is
--- free the holder is '' and the ms are those that the one who was woken up has
--- left, 0 ahead meaning the waiter itself, and the holder follows who left its
--- keys on other nodes to whoever is woken up, or ''; 0 when not admitted. To a reader the
--- key is free, too, where readers have it and no writer is ahead.
+-- ARGV  step, waiter, its ticket or 0, expected admission; for permits: how many slots there are
+-- Answers {how many are ahead, ticket, holder, remaining ms}; 0 when not admitted. When the key is
+-- free, the holder is '', the ms are those left to the waiter that was woken up, which is this one
+-- if 0 are ahead, and a fifth element is the holder who left it keys on other nodes, or ''. To a
+-- reader the key is free, too, where readers have it and no writer is ahead.
 local key, next, waiter, ticket = KEYS[1], KEYS[3], ARGV[2], ARGV[3]
 local seen = redis.call('MGET', key, KEYS[2], next)
 local time = redis.call('TIME')
@@ -20,7 +18,7 @@ local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats
 mend(queue)
 mend(heartbeats)
 local lapsed = redis.call('ZRANGE', heartbeats, '-inf', '(' .. now, 'BYSCORE', 'LIMIT', 0, 64)
--- Nobody was heard of so late.
+-- No heartbeat can be so late.
 for _, other in ipairs(redis.call('ZRANGE', heartbeats, '(' .. now + PATIENCE, '+inf', 'BYSCORE', 'LIMIT', 0, 64)) do
   lapsed[#lapsed + 1] = other
 end
@@ -46,7 +44,7 @@ if holder and not (reads(waiter) and free(key, next, seen[1])) then
 end
 local who, deadline, from = wake(key, next, seen[3], now, waiter)
 local ahead = redis.call('ZRANK', queue, waiter) or 0
-deadline = deadline or now + GRACE -- so many were left out that the rest is for the next time
+deadline = deadline or now + GRACE -- wake left out too many: the next step goes on
 if reads(waiter) and reads(who) then
   ahead = behind(queue, waiter) and math.max(ahead, 1) or 0
 elseif who ~= waiter then

@@ -1,4 +1,4 @@
--- Prolongs what a reader has of the key, and never shortens it.
+-- Prolongs a reader's hold of the key, and never shortens it.
 -- KEYS  key, counter, admission, readers
 -- ARGV  as of the extend step
 -- Answers 1; {holder, remaining ms} when a writer has the key; 0 when this reader does not; -1

@@ -1,4 +1,4 @@
--- Says all that admission depends on, in one round trip. Changes nothing.
+-- Reads all that admission depends on, in one round trip. Changes nothing.
 -- KEYS  admission, deployment record, quarantine; or others, where the node is a Cluster
 -- Answers INFO, what the keys have ('' for nothing, null for what is not a string), and the
 -- time in seconds.

@@ -1,4 +1,4 @@
--- Says what the server that has the key's slot knows of its Cluster. Changes nothing.
+-- Reads what the server that has the key's slot knows of its Cluster. Changes nothing.
 -- KEYS  any of the slot
 -- Answers its run, and the nodes.
 local info = redis.call('INFO', 'server')

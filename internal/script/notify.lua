@@ -1,5 +1,5 @@
--- The usual way where somebody waits: it was looked up before who is first. One who has
--- left since passes the wake-up on, and one who cannot be reached is found out by what follows.
+-- The usual way where somebody waits: next names the first in the queue. A waiter that has left
+-- since passes the wake-up on, and one that cannot be reached is found out by what follows.
 if ours and not waiter and string.byte(seen[2]) == 61 then
   local who = string.sub(seen[2], 2)
   if publish(KEYS[1], who, from or '') then

@@ -1,6 +1,6 @@
--- publish sends a waiter the message that it is woken up, and by whom. It answers whether
--- anybody may have got it: where the server refuses, the waiter comes to look by itself.
--- A waiter in a Cluster has the key's slot in its name, '{tag}client/number': its channel lies there.
+-- publish sends a waiter the message that it is woken up, and by whom. It returns whether anybody
+-- may have got it: where the server refuses, the waiter comes to look by itself. A waiter in a
+-- Cluster has the key's slot in its name, '{tag}client/number': so has its channel.
 local function publish(key, waiter, from)
   local message = waiter .. ' ' .. #from .. ' ' .. from .. key
   local client = string.match(waiter, '^%-?%+?([^/]*)')

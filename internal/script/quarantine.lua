@@ -1,9 +1,9 @@
--- Keeps the node out until its quarantine is over, and with a new record gives it to the
--- deployment as that has it. It lets nobody vote.
+-- Keeps the node out until its quarantine is over and, if given one, stores a new record. It lets
+-- nobody vote.
 -- KEYS  admission, deployment record, quarantine
--- ARGV  run, replication id, the quarantine, its TTL in seconds; to begin it only where
---       nobody was quicker: the deployment record and the quarantine looked at, or '' for none;
---       or to begin it at any rate: '*', new deployment record
+-- ARGV  run, replication id, the quarantine, its TTL in seconds; then, to begin it only if nobody
+--       was quicker: the deployment record and the quarantine looked at, or '' for none; or, to
+--       begin it in any case: '*', new deployment record
 -- Answers 1; 0 when the server is not that run any more; -1 when it is to be looked at again.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 if not string.find(info, 'run_id:' .. ARGV[1], 1, true) or not string.find(info, 'master_replid:' .. ARGV[2], 1, true) then

@@ -1,16 +1,16 @@
--- What next says: nothing where nobody waits; '-' if somebody does; '=who', who was the
--- first in the queue when last looked at; 'who until from', who was woken up: '-+' for all readers
--- that were first.
+-- What next says: nothing where nobody waits; '-' if somebody does; '=who' if who was the first in
+-- the queue when last looked at; 'who until from' if who was woken up: '-+' for all readers that
+-- were first.
 --
--- A reader's name begins with '-+'. Those who are to hold together have one place: before the first
--- writer, or right behind it.
+-- A reader's name begins with '-+'. Readers who are to hold together have one place: before the
+-- first writer, or right behind it.
 
 -- side names a side key of the queue: it lies beside next, 'redlatch:{tag}:next:key'.
 local function side(key, next, kind)
   return string.sub(next, 1, -#key - 6) .. kind .. key
 end
 
--- mend deletes a key of another type, which nobody has a use for: no queue is kept in it.
+-- mend deletes a key of another type, which is of no use: no queue can be kept in it.
 local function mend(key)
   local places = redis.pcall('ZRANGE', key, 0, 0)
   if places.err and string.find(places.err, 'WRONGTYPE', 1, true) then
@@ -27,14 +27,14 @@ local function enqueue(key, next, waiter, ticket, now)
   redis.call('PEXPIRE', heartbeats, 2 * PATIENCE)
 end
 
--- leave takes it away, and reports whether it had one.
+-- leave takes that place away, and reports whether there was one.
 local function leave(key, next, waiter)
   redis.call('ZREM', side(key, next, 'heartbeats:'), waiter)
   return redis.call('ZREM', side(key, next, 'queue:'), waiter) == 1
 end
 
--- quit is what a release does of the place of its attempt's waiter, if it was a waiter's: with a
--- ticket of 0 it is given up, else kept. said is what next has.
+-- quit does a release's part for the place of its attempt's waiter, if there was one: with a ticket
+-- of 0 the place is given up, else kept. said is what next has.
 local function quit(key, next, said, waiter, ticket, now)
   mend(side(key, next, 'queue:'))
   mend(side(key, next, 'heartbeats:'))
@@ -48,18 +48,18 @@ local function quit(key, next, said, waiter, ticket, now)
   end
 end
 
--- clock is what TIME has answered, in ms and in µs.
+-- clock converts the answer of TIME to ms and to µs.
 local function clock(time)
   local microseconds = time[1] * 1000000 + time[2]
   return math.floor(microseconds / 1000), microseconds
 end
 
--- keep notes who was woken up, until when, and from.
+-- keep stores who was woken up, until when, and from.
 local function keep(next, who, deadline, from)
   redis.call('SET', next, who .. ' ' .. string.format('%.0f', deadline) .. ' ' .. from, 'PX', PATIENCE)
 end
 
--- first is what next says of the first in the queue. One that hears nothing is not sent for.
+-- first returns what next says of the first in the queue. One that hears nothing is not named.
 local function first(who)
   return string.byte(who) == 45 and '-' or '=' .. who
 end
@@ -69,19 +69,19 @@ local function reads(who)
   return who and string.sub(who, 1, 2) == '-+'
 end
 
--- marked reports whether a key that has this value is the readers'.
+-- marked reports whether a key with this value is the readers'.
 local function marked(holder)
   return string.sub(holder, 1, 16) == 'redlatch:shared '
 end
 
--- free reports whether the key is for the first in the queue to take: nobody has it, or readers have
+-- free reports whether the first in the queue may take the key: nobody has it, or readers have it
 -- and the first is one, too.
 local function free(key, next, holder)
   return not holder or marked(holder) and reads(redis.call('ZRANGE', side(key, next, 'queue:'), 0, 0)[1])
 end
 
--- wakeReaders wakes up the readers before the first writer, and reports whether there are any. Those
--- who lose their places are out of the queue, and who was not heard of after since.
+-- wakeReaders wakes up the readers before the first writer, and reports whether there are any. A
+-- reader loses its place if it has lapsed, was not heard of after since, or cannot be reached.
 local function wakeReaders(key, next, now, self, from, since)
   local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
   local woken = false
@@ -106,15 +106,15 @@ local function wakeReaders(key, next, now, self, from, since)
   return woken
 end
 
--- wake wakes up the first in the queue to take the key, which is free, or all readers who are first. Until GRACE ms have
--- passed nobody else is given it here. One who was woken up, did not take it and was not
--- heard of since loses its place. One whose place has lapsed, or whose connection nobody
--- listens on any more, is left out; one that says it hears nothing ('-') comes to look by
+-- wake wakes up the first in the queue, or all readers who are first, to take the key, which is
+-- free. Nobody else is given it here until GRACE ms have passed. A waiter that was woken up, did
+-- not take the key and was not heard of since loses its place; so does one that has lapsed, or on
+-- whose connection nobody listens any more. One that says it hears nothing ('-') comes to look by
 -- itself.
--- self is who asks, and needs no message; again repeats the message to one who
--- was woken up already; said is what next has: from is the last holder who left its
--- keys on other nodes to whoever is woken up, if any did. It holds nothing any more, so
--- it does no harm if it is out of date.
+-- self is the waiter that asks, and needs no message. again repeats the message to one that was
+-- woken up already. said is what next has. from is the last holder, if any, that left its keys on
+-- other nodes to whoever is woken up. It holds nothing any more, so it does no harm if from is out
+-- of date.
 -- Answers who was woken up, until when, and from.
 local function wake(key, next, said, now, self, from, again)
   local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
@@ -128,7 +128,7 @@ local function wake(key, next, said, now, self, from, again)
     if from ~= before then
       keep(next, who, deadline, from)
     end
-    if again and string.byte(who) ~= 45 then -- of readers each asks by itself
+    if again and string.byte(who) ~= 45 then -- each reader asks by itself
       publish(key, who, from)
     end
     return who, deadline, from

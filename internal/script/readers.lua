@@ -1,19 +1,19 @@
--- While readers have a key, its value is 'redlatch:shared ' and the counter under which the first of
--- them was granted it, and it expires when the last of them does. Who they are is in the set of
--- readers beside it, each with the time in ms at which what it has ends here.
+-- While readers have a key, its value is 'redlatch:shared ' and the counter under which the first
+-- of them was granted it, and it expires when the last of them does. Beside it is the set of
+-- readers, each with the time in ms at which its hold ends here.
 
--- opened is the counter under which the readers have the key, nil where they do not.
+-- opened returns the counter under which readers have the key, nil where they do not.
 local function opened(holder)
   local under = string.match(holder or '', '^redlatch:shared (%d+)$')
   return under and tonumber(under)
 end
 
--- ends is when a reader's hold ends; 0 where it has none.
+-- ends returns when a reader's hold ends; 0 where it has none.
 local function ends(readers, id)
   return tonumber(redis.call('ZSCORE', readers, id)) or 0
 end
 
--- share has a reader have the key, which readers have, for ttl ms. It shortens nothing.
+-- share gives a reader a hold of ttl ms on a key that readers have. It shortens nothing.
 local function share(key, readers, id, ttl, now)
   -- rule: extend-never-shortens
   redis.call('ZADD', readers, math.max(ends(readers, id), now + ttl), id)
@@ -26,7 +26,7 @@ local function share(key, readers, id, ttl, now)
   redis.call('PEXPIRE', readers, redis.call('PTTL', key))
 end
 
--- raise stores a counter that is larger than the one that is there.
+-- raise stores a counter if it is larger than the one that is there.
 local function raise(counter, before, to, ttl)
   if (tonumber(before) or 0) < tonumber(to) then
     redis.call('PSETEX', counter, ttl, to)

@@ -15,7 +15,7 @@ local function behind(queue, reader)
   return #ahead == 64
 end
 
--- placeOf is the ticket of a reader who comes to the queue: before all where a writer has the
+-- placeOf returns the ticket of a reader who comes to the queue: before all where a writer has the
 -- key, else behind the first writer.
 local function placeOf(queue, holder)
   if holder and not marked(holder) then

@@ -1,17 +1,16 @@
 -- Deletes the key if it is this holder's. Safe on any node at any time.
 -- KEYS  key, counter, next
--- ARGV  holder id, token to store if larger or 0, counter TTL in ms,
---       and of an attempt by a waiter: waiter, its ticket to wait with or 0 to leave;
---       or '>' to have the first in the queue told, where the holder's key is deleted, that
---       it may take those on other nodes over
--- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when another's; 0 when
--- there is none.
+-- ARGV  holder id, token to store if larger or 0, counter TTL in ms, then, for an attempt by a
+--       waiter: waiter, its ticket to go on waiting or 0 to leave; or '>' to tell the first in the
+--       queue, if the holder's key is deleted here, that it may take over those on other nodes
+-- Answers 1, or 2 when a waiter was woken up; {holder, remaining ms} when another's; 0 when there
+-- is none.
 local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[2])
 -- rule: release-compares
 local ours, waiter, from = seen[1] == ARGV[1], ARGV[4], nil
 if waiter == '>' then
-  -- A holder whose key is not here is not answered that somebody was woken up, and would
-  -- take its keys on other nodes for lost.
+  -- A holder whose key is not here is not told that somebody was woken up: it would take keys that
+  -- were taken over on other nodes for lost.
   -- rule: transfer-only-held
   waiter, from = nil, ours and ARGV[1] or nil
 end

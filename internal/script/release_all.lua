@@ -1,9 +1,9 @@
--- Deletes those of several keys that are this holder's, and wakes up who waits for them. Safe on
--- any node at any time.
+-- Deletes those of several keys that are this holder's, and wakes up those who wait for them. Safe
+-- on any node at any time.
 -- KEYS  of each: key, counter, next
 -- ARGV  as of the release step, but for '>'; waiter and ticket are for the first key
--- Answers 1, or 2 when one who waits was woken up, if all were this holder's; else
--- {holder, remaining ms} of the first that is another's, or 0.
+-- Answers 1, or 2 when a waiter was woken up, if all were this holder's; else {holder, remaining
+-- ms} of the first that is another's, or 0.
 local seen = redis.call('MGET', unpack(KEYS))
 local now = clock(redis.call('TIME'))
 local other, gone, woken

@@ -1,5 +1,5 @@
--- What else a release does where there may be a queue: its attempt was a waiter's, or
--- nobody is known to be the first.
+-- The rest of a release where there may be a queue: its attempt was a waiter's, or next does not
+-- name the first.
 local key, next, ticket = KEYS[1], KEYS[3], ARGV[5]
 local woken
 if seen[2] or waiter then

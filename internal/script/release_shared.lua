@@ -1,9 +1,9 @@
--- Takes a reader out, and the key with the last of them, and wakes up who is next. Safe on any node at
+-- Takes a reader out, with the last one also the key, and wakes up who is next. Safe on any node at
 -- any time.
 -- KEYS  key, counter, next, readers
 -- ARGV  as of the release step, but for '>'
--- Answers 1, or 2 when one who waits was woken up; {holder, remaining ms} when others have the key;
--- 0 when nobody has.
+-- Answers 1, or 2 when a waiter was woken up; {holder, remaining ms} when others have the key; 0
+-- when nobody has.
 local key, next, readers, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[4], ARGV[5]
 local seen = redis.call('MGET', key, next, KEYS[2])
 local now = clock(redis.call('TIME'))

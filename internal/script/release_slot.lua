@@ -1,7 +1,7 @@
--- Deletes the key of a slot if it is this holder's, and wakes up who waits for a permit. Safe on any
+-- Deletes the key of a slot if it is this holder's, and wakes up a waiter for a permit. Safe on any
 -- node at any time.
--- KEYS  the slot's key, or the queue's for whichever slot the holder has; the slot's counter; the
---       queue's key; its next
+-- KEYS  the slot's key, or the queue's to release whichever slot the holder has; the slot's
+--       counter; the queue's key; its next
 -- ARGV  as of the release step, but for '>'
 -- Answers 1; {holder, remaining ms} when another's; 0 when there is none.
 local slot, key, next, id, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[1], ARGV[4], ARGV[5]

@@ -1,5 +1,5 @@
--- Gives the key back to a holder whose quorum stands, on a node that lost it.
--- Not where a later holder has been: its counter is past our token.
+-- Gives the key back to a holder whose quorum stands, on a node that lost it; but not where a later
+-- holder has been: then the counter is past our token.
 -- KEYS  key, counter, admission
 -- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1 or 0; -1 when not admitted.

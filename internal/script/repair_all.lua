@@ -1,5 +1,5 @@
--- Gives several keys back to a holder whose quorum stands, on a node that lost some of them.
--- Not where one is another's, nor where a later holder of one has been.
+-- Gives several keys back to a holder whose quorum stands, on a node that lost some of them; but
+-- not where one is another's, or a later holder of one has been.
 -- KEYS  of each: key, counter, next; then the admission
 -- ARGV  as of the repair step
 -- Answers 1 or 0; -1 when not admitted.

@@ -1,5 +1,5 @@
--- Gives the key back to a reader whose quorum stands, on a node that lost it. Not where a later
--- holder has been: then the counter, or the one under which readers have the key, is past our token.
+-- Gives the key back to a reader whose quorum stands, on a node that lost it; but not where a later
+-- holder has been: then the counter, or that of the readers' key, is past our token.
 -- KEYS  key, counter, admission, readers
 -- ARGV  as of the repair step
 -- Answers 1 or 0; -1 when not admitted.

@@ -1,11 +1,11 @@
 // Package script holds the atomic steps that run on a node, and composes them
 // into the scripts that are sent.
 //
-// The steps that make a node vote are one script: a node either knows all of
-// them or none. A server's script cache does not survive a restart or a promotion
-// (Redis ≥ 7.0, Valkey ≥ 7.2), so a node that may have forgotten answers NOSCRIPT
-// until somebody admits it anew. What it survives, a promotion of what was a master in
-// the same process before, the steps find out themselves (admitted.lua).
+// The steps that make a node vote are one script: a node either knows all of them or none. A
+// server's script cache does not survive a restart or a promotion (Redis ≥ 7.0, Valkey ≥ 7.2), so a
+// node that may have forgotten locks answers NOSCRIPT until somebody admits it anew. The cache does
+// survive when a master is demoted and promoted again in one process; the steps find that out
+// themselves (admitted.lua).
 package script
 
 import (
@@ -30,7 +30,7 @@ const (
 	Batch       = "batch"
 	ExtendBatch = "extend-batch"
 
-	// Steps for several keys, which are one.
+	// Steps for several keys that are locked as one.
 	AcquireAll = "acquire-all"
 	ConfirmAll = "confirm-all"
 	ExtendAll  = "extend-all"
@@ -41,17 +41,17 @@ const (
 	ConfirmShared = "confirm-shared"
 	ExtendShared  = "extend-shared"
 	RepairShared  = "repair-shared"
-	// Slot grants one of several slots, and EnqueueSlot is Enqueue for who waits for one.
+	// Slot grants one of several slots; EnqueueSlot is Enqueue for a waiter that wants one of them.
 	Slot        = "slot"
 	EnqueueSlot = "enqueue-slot"
 )
 
-// Clamp is how far from a node's own clock a proposed counter may be. Only the
-// nodes' clocks matter for what a counter can be after a loss of memory.
+// Clamp is how far from a node's own clock a proposed counter may be. So only the nodes' clocks
+// matter for what a counter can be after a node has lost its memory.
 const Clamp = time.Second
 
-// A waiter that is called has Grace to take the lock before the next is; one that
-// was not heard of for Patience loses its place in the wait queue.
+// A waiter that is woken up has Grace to take the lock before the next one is woken up. A waiter
+// that was not heard of for Patience loses its place in the wait queue.
 const (
 	Grace    = 500 * time.Millisecond
 	Patience = 5 * time.Second
@@ -60,14 +60,14 @@ const (
 // MaxSlots bounds the permits of a name: a node looks at all of them in one step.
 const MaxSlots = 256
 
-// fresh is how long after a look at the server's replication id the steps do without another.
-// In a Cluster none is left out, and the last is noted once in clusterRenew.
+// fresh is how long after a look at the server's replication id the steps do without another. In a
+// Cluster every step looks, and notes it once per clusterRenew.
 const (
 	fresh        = 2 * time.Millisecond
 	clusterRenew = time.Second
 )
 
-// MaxCounter bounds a token counter: up to 2^53 a double tells it from the next. Clocks come to
+// MaxCounter bounds a token counter: up to 2^53, a double can tell it from the next. Clocks reach
 // it in the year 2255.
 const MaxCounter = 1<<53 - 1
 
@@ -140,18 +140,18 @@ var (
 	shardLua string
 )
 
-// Script is a text and the name a server knows it by once it is loaded.
+// Script is a text and the name by which a server knows it once it is loaded.
 type Script struct{ Text, SHA string }
 
-// New names a text as a server does.
+// New returns the script of a text, named as a server names it.
 func New(text string) Script {
 	sum := sha1.Sum([]byte(text))
 	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
-// Releasing is the compare-and-delete. It gives nothing away, so it may be loaded
-// on any node at any time. Functions are made anew in each run: those that the usual ways
-// do without come behind these.
+// Releasing is the compare-and-delete. It gives nothing away, so it may be loaded on any node at
+// any time. Lua makes a script's functions anew in each run, so those that the usual paths do
+// without come behind these paths.
 var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua + releaseQueuedLua)
 
 // ReleasingAll is Releasing for several keys at once.
@@ -168,15 +168,16 @@ var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseco
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
 
-// Nodes reads what a Cluster's master knows of the Cluster, and Shard records which slots it
-// has. Like Quarantine, they let nobody vote.
+// Nodes reads what a Cluster's master knows of the Cluster, and Shard records which slots the
+// master has. Like Quarantine, they let nobody vote.
 var (
 	Nodes = New(nodesLua)
 	Shard = New(shardLua)
 )
 
-// Voting composes the voting script of a deployment, whose name is letters, digits, dots and
-// dashes. A node that knows it was admitted by a client of that deployment in its present run.
+// Voting composes the voting script of a deployment, whose name consists of letters, digits, dots
+// and dashes. A node that knows the script was admitted by a client of that deployment in its
+// present run.
 func Voting(deployment string) Script { return voting(deployment, fresh, fresh) }
 
 // ClusterVoting is Voting for the masters of a Cluster.
@@ -193,7 +194,7 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{Admit, admitLua},
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
-		// The queue's functions are made only for the step that needs them.
+		// The queue's functions are made only for the steps that need them.
 		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + heldLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},

@@ -1,10 +1,10 @@
--- Grants one of k slots to this attempt, the first that is free, if one is. It is put together with
--- the acquire step, as a function.
+-- Grants the first free one of k slots to this attempt, if there is one. The acquire step comes
+-- with it, as a function.
 -- KEYS  the queue's key, admission, next
 -- ARGV  as of the acquire step up to waiter, but for '='; k, and which slot to begin with
--- Answers {counter, slot, 1 if others wait}; {holder, remaining ms} of the one that may expire
--- first when all are held, the holder '' when a waiter was woken up to take what is free; 0 when
--- not admitted.
+-- Answers {counter, slot, 1 if others wait}; {holder, remaining ms} of the slot that may expire
+-- first when all are held, the holder '' when a waiter was woken up to take a free one; 0 when not
+-- admitted.
 local key, next, id, waiter, k = KEYS[1], KEYS[3], ARGV[2], ARGV[8], tonumber(ARGV[9])
 local keys = slots(key, k)
 local names = {KEYS[2], next, unpack(keys)}
@@ -15,7 +15,7 @@ local now = redis.call('TIME')
 if not admitted(KEYS[2], values[1], ARGV[7], now) then
   return 0
 end
--- take is the acquire step for slot i, for whose key nobody waits.
+-- take runs the acquire step for slot i, for whose key nobody waits.
 local function take(i)
   local beside = string.sub(next, 1, -#key - 6)
   return acquire({keys[i], beside .. 'token:' .. keys[i], KEYS[2], beside .. 'next:' .. keys[i]}, {unpack(ARGV, 1, 7)})
@@ -23,7 +23,7 @@ end
 local chosen, more
 for n = 0, k - 1 do
   local i = (ARGV[10] + n) % k + 1
-  -- A repeat is not to get a second slot.
+  -- A repeat must not get a second slot.
   -- rule: one-slot
   if seen[i] == id then
     local counter = take(i)
@@ -57,7 +57,7 @@ if who and who == waiter then
   leave(key, next, who)
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   if head and more then
-    -- One is woken up at a time: who takes a slot wakes up the next while another is free.
+    -- One is woken up at a time: whoever takes a slot wakes up the next while another is free.
     -- rule: wakes-next-while-free
     said = wake(key, next, nil, ms)
   elseif head then

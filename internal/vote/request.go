@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// What is asked of a node, a type for each step. Key is the lock's key, from which the node
-// makes the names of the keys beside it, and ID the holder id under which it is or is to be
-// held: fresh for every attempt, or a late release of an earlier one could match a later one.
-// With are further keys where several names are locked at once: a step is done for Key and all of
-// With, or for none.
+// The requests, one type for each step. Key is the lock's key, from which the node makes the names
+// of the keys beside it. ID is the holder id under which the key is held or is to be held. It is
+// fresh for every attempt: otherwise a late release of an earlier attempt could match a later one.
+// With has the further keys where several names are locked at once: a step is done for Key and all
+// of With, or for none.
 
-// Keys are several keys. A request has a pointer to them, nil for none, so that one for a single key
-// is hardly larger for it.
+// Keys are several keys. A request has a pointer to them, or nil, so that a request for a single
+// key is hardly larger for it.
 type Keys []string
 
 // Acquire asks for the key.
 type Acquire struct {
 	Key, ID string
 	With    *Keys
-	// Queue is, for a reader, the nodes that may keep the wait queue, in the order of the name: the
-	// first that answers has to agree.
+	// Queue, for a reader, has the nodes that may keep the wait queue, in the order of the name:
+	// the first of them that answers has to agree.
 	Queue []int
 	// TTL is how long the node keeps the key.
 	TTL time.Duration
@@ -30,27 +30,28 @@ type Acquire struct {
 	Proposed uint64
 	// From is the holder who transfers its keys to this attempt, if any.
 	From string
-	// Froms, if any, are the holders who transfer the keys of With, one each.
+	// Froms, if any, are the holders who transfer the keys of With, one for each key.
 	Froms *[]string
-	// Ticket is the attempt's place in the wait queue for Key, if it has one; an attempt without
-	// leaves the key to a waiter that was woken up, unless it may barge.
+	// Ticket is the attempt's place in the wait queue for Key, if it has one. An attempt without a
+	// ticket leaves the key to a waiter that was woken up, unless it may barge.
 	Ticket Ticket
 	Barge  bool
-	// More is how many counters besides one the attempt wants, all in a row: it is granted
-	// under the last of them.
+	// More is how many counters the attempt wants besides one, all in a row: it is granted under
+	// the last of them.
 	More uint8
 	// Reused: the ID is a caller's own and may have been used before. A key under it
 	// is then in the way like any other.
 	Reused bool
-	// Shared: the key is asked for by a reader, who has it together with others.
+	// Shared: a reader asks for the key, which it has together with other readers.
 	Shared bool
-	// Slots, if not 0, asks for one of so many slots, from First on: Key is that of their queue.
+	// Slots, if not 0, asks for one of so many slots, trying them from First on. Key is then the
+	// key of their queue.
 	Slots, First uint16
-	// Made is what Words has returned, if it was called before.
+	// Made is what Words returned, if it was called before.
 	Made Words
 }
 
-// Confirm asks a node that granted under Granted to store Token, which is larger.
+// Confirm asks a node that granted under Granted to store Token, which is larger than Granted.
 type Confirm struct {
 	Key, ID        string
 	With           *Keys
@@ -59,24 +60,25 @@ type Confirm struct {
 	Made           Words // the acquire step's
 }
 
-// Extend asks a node to keep the key for TTL from now, or to take it back where it was lost.
+// Extend asks a node to keep the key for TTL from now, or, in a repair, to take it back after
+// losing it.
 type Extend struct {
 	Key, ID string
 	With    *Keys
 	TTL     time.Duration
-	// Token is stored where the node remembers less.
+	// Token is stored where the node remembers a smaller one.
 	Token  uint64
 	Shared bool
 	Made   Words // the acquire step's
 }
 
-// Release asks a node to delete the key if it is held under ID, and to wake up who is next.
+// Release asks a node to delete the key if it is held under ID, and to wake up the next waiter.
 type Release struct {
 	Key, ID string
 	With    *Keys
 	// TTL is how long the node keeps the key at most.
 	TTL time.Duration
-	// Token, if not zero, is stored where the node remembers less.
+	// Token, if not zero, is stored where the node remembers a smaller one.
 	Token uint64
 	// Ticket is the place in the wait queue for Key that is given up, if any.
 	Ticket Ticket
@@ -89,13 +91,13 @@ type Release struct {
 	Made   Words // the acquire step's
 }
 
-// Enqueue asks for a place in the wait queue for the key, or says that the waiter is still
-// there. Watch asks for news of the key, where the holder wakes nobody up.
+// Enqueue asks for a place in the wait queue for the key, or says that the waiter is still there.
+// Watch asks to be told of changes to the key, for a holder that wakes nobody up.
 type Enqueue struct {
 	Key    string
 	Ticket Ticket
 	Watch  bool
-	// Slots, if not 0, is how many slots there are, one of which is waited for.
+	// Slots, if not 0, is how many slots there are; the waiter waits for one of them.
 	Slots uint16
 }
 
@@ -104,17 +106,19 @@ const Reader = "-+"
 
 // Ticket is a waiter's place in the wait queue for a key.
 type Ticket struct {
-	// Waiter is who has it; one whose name begins with a dash, behind Reader if it is one, hears no
-	// messages. One that hears them in a Cluster has a tag of the key's slot there, in braces.
+	// Waiter is the waiter's name. A reader's begins with Reader. A dash, behind Reader if that is
+	// there, says that the waiter hears no messages. The name of one that hears them in a Cluster
+	// has the tag of the key's slot there, in braces.
 	Waiter string
-	// Number orders the queue; 0 for a new one, at its end.
+	// Number orders the queue; 0 asks for a new place, at its end.
 	Number uint64
 	// Node is the index of the node that keeps the queue.
 	Node int
 }
 
-// Waiter is the name that a waiter has in its own process: that by which a node knows it, without
-// what the node added of how it hears, which is a dash or, in a Cluster, the slot's tag in braces.
+// Waiter returns the name that a waiter has in its own process, given the name by which a node
+// knows it. It takes off what the node added to say how the waiter hears: a dash or, in a Cluster,
+// the slot's tag in braces.
 func Waiter(name string) string {
 	name, reads := strings.CutPrefix(name, Reader)
 	name = strings.TrimPrefix(name, "-")
@@ -127,26 +131,25 @@ func Waiter(name string) string {
 	return name
 }
 
-// WakeUp is a node's message to a waiter that the key is its to take. Waiter is the name by
-// which the node knows it.
+// WakeUp is a node's message to a waiter that it may take the key now. Waiter is the name by which
+// the node knows it.
 type WakeUp struct {
 	Waiter, Key string
 	// From is the holder who leaves its keys on other nodes to the waiter, if any.
 	From string
 }
 
-// Position is a node's answer to one who is in the wait queue: Held, or why it keeps no
-// queue. Left is the remaining time of the key, or when the key is free of the one who was
+// Position is a node's answer about a waiter in its wait queue: Held, or the reason why it keeps no
+// queue. Left is the remaining time of the key or, when the key is free, of the waiter that was
 // woken up to take it.
 type Position struct {
 	Answer
 	Ticket Ticket
-	// Ahead is how many come first. With none, a free key is the waiter's to take.
+	// Ahead is how many waiters come first. With none ahead, the waiter may take a free key.
 	Ahead int
 	// Hears: the waiter will be woken up. Watched: it will be told when the key changes.
 	Hears, Watched bool
-	// From is the holder who leaves its keys on other nodes to the one who is woken up,
-	// if any.
+	// From is the holder who leaves its keys on other nodes to the waiter that is woken up, if any.
 	From string
 }
 

@@ -9,9 +9,9 @@ import (
 
 // rule: longest-attempt
 
-// LongestAttempt bounds the time from an attempt's start to the last answer that it uses: one
-// that is decided later has failed. The quarantine rests on it, as the counter that a node
-// is asked to confirm is at most this old.
+// LongestAttempt bounds the time from an attempt's start to the last answer that it uses: an
+// attempt that is decided later has failed. The quarantine rests on this bound, because the counter
+// that a node is asked to confirm is at most this old.
 const LongestAttempt = 2 * time.Second
 
 // Verdict is what one node's answer amounts to.
@@ -39,8 +39,8 @@ const (
 	// NotReplicated: the node did what it was asked, and too few of its replicas
 	// have acknowledged it. The node may hold our key.
 	NotReplicated
-	// Unavailable: the server answered that it cannot do this now, and waiting may
-	// cure it. The node holds no key of ours because of it.
+	// Unavailable: the server answered that it cannot do this now, and waiting may cure that. The
+	// step has left no key of ours on the node.
 	Unavailable
 )
 
@@ -56,18 +56,18 @@ func (v Verdict) String() string {
 // Answer is one node's answer to one step.
 type Answer struct {
 	Verdict Verdict
-	// Transferred, of an acquisition to which a holder transferred its keys: the node had
-	// that holder's key and replaced it.
+	// Transferred, in an answer to an acquire step with From, says that the node had that holder's
+	// key and replaced it.
 	Transferred bool
-	// Waiting: others may be in the wait queue for the lock on this node. Of a release,
-	// one of them was woken up.
+	// Waiting: others may be in the wait queue for the lock on this node. In an answer to a
+	// release: one of them was woken up.
 	Waiting bool
-	// Which, of Held, is the key in the way where several were asked for: 0 for Key, else the
-	// one before it in With. Of a granted slot it is that slot.
+	// Which, with Held, is the key that is in the way where several were asked for: 0 for Key, else
+	// n for the nth of With. For a granted slot it is the slot.
 	Which uint8
 	// Token is the counter the node granted under.
 	Token uint64
-	// Holder is the holder id found on the node, of Held.
+	// Holder, with Held, is the holder id found on the node.
 	Holder string
 	// Left is how long the node keeps the other's key (Held; negative when
 	// it has no expiry), or how long until it can be admitted (NotAdmitted;
@@ -77,8 +77,7 @@ type Answer struct {
 	Err error
 }
 
-// MayHold reports whether the node may hold our key after a step that it
-// answered so.
+// MayHold reports whether the node may hold our key after it gave this answer.
 func (a Answer) MayHold() bool {
 	return a.Verdict == Granted || a.Verdict == Unknown || a.Verdict == NotReplicated
 }

@@ -14,16 +14,17 @@ func SideKey(kind, key string) string {
 	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
 }
 
-// Words are parts of a request as they are sent, which are the same on all nodes and in each step
-// of a holder: they are made once, in one text.
+// Words are those parts of a request, as they are sent, that are the same on all nodes and in each
+// step of a holder. They are made once, in one text.
 type Words struct {
 	text string
-	// The text is the counter's name, which ends in the key, from key on; the name of who was woken
-	// up, from next on; and of an acquire step the TTL and the counter, from ttl and counter on.
+	// text has the counter's name, which ends in the key, from key on; then, from next on, the name
+	// of the key that says who was woken up; then, for an acquire step, the TTL and the counter,
+	// from ttl and counter on.
 	key, next, ttl, counter int32
 }
 
-// Words returns the request's words: those that it has, if they are for its key.
+// Words returns the request's words: r.Made, if those are for its key, else new ones.
 func (r *Acquire) Words() Words {
 	if w := r.Made; w.are(r.Key) {
 		return w
@@ -35,7 +36,8 @@ func (r *Acquire) Words() Words {
 	return newWords(r.Key, numbers, n)
 }
 
-// SideKeys names the counter and who was woken up beside key, by w if that is for it.
+// SideKeys returns the names of two keys beside key: the counter, and the key that says who was
+// woken up. It takes them from w if w is for key.
 func (w Words) SideKeys(key string) (counter, next string) {
 	if !w.are(key) {
 		w = newWords(key, nil, 0)
@@ -43,13 +45,13 @@ func (w Words) SideKeys(key string) (counter, next string) {
 	return w.text[:w.next], w.text[w.next:w.ttl]
 }
 
-// Numbers are the TTL and the counter that is proposed, of an acquire step.
+// Numbers returns the TTL and the proposed counter of an acquire step.
 func (w Words) Numbers() (ttl, proposed string) { return w.text[w.ttl:w.counter], w.text[w.counter:] }
 
-// are reports whether they are for key.
+// are reports whether the words are for key.
 func (w Words) are(key string) bool { return w.text != "" && w.text[w.key:w.next] == key }
 
-// newWords has numbers, the second of which begins at n, behind the names.
+// newWords makes the names for key and puts numbers behind them, the second of which begins at n.
 func newWords(key string, numbers []byte, n int) Words {
 	tag := hashslot.Tag(key)
 	text := KeyPrefix + "{" + tag + "}:token:" + key + KeyPrefix + "{" + tag + "}:next:" + key + string(numbers)

@@ -7,46 +7,45 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Caller is one who wants a key. Its methods are called by the goroutine that waits for it, one
-// at a time, but for Request, which the holder who transfers the key calls meanwhile.
-// None is called while a mutex is held.
+// Caller is somebody who wants a key. The goroutine that waits for the key calls its methods, one
+// at a time; but the holder who transfers the key may call Request meanwhile. No method is called
+// while a mutex is held.
 type Caller interface {
-	// Key is the key to wait for: of one who wants several, one that is in the way. Number is the
-	// ticket that the caller has had in the queue for another of them, 0 for none.
+	// Key is the key to wait for: for a caller that wants several keys, one that is in the way.
+	// Number is the ticket that the caller had in the queue for another of its keys, 0 for none.
 	Key() string
 	Number() uint64
-	// Slots is how many callers may have the key at once where it is that of slots, else 0.
+	// Slots is how many callers may have the key at once if it is the key of slots, else 0.
 	Slots() uint16
 	// May returns why no further attempt may be made, or nil.
 	May() error
-	// Request is what an attempt asks for that begins now.
+	// Request is what an attempt that begins now asks for.
 	Request() vote.Acquire
-	// Try makes one attempt; without a lease it has failed.
+	// Try makes one attempt. If it returns no lease, the attempt has failed.
 	Try(request vote.Acquire) (*quorum.Lease, Failure)
-	// Hold makes the caller the holder.
+	// Hold makes the caller a holder.
 	Hold(lease *quorum.Lease) *Holder
 
-	// Listens reports whether the caller wants to be told, of those before it in this
-	// process, what it waits for. Behind tells it: their lock, or what stands in their way.
+	// Listens reports whether the caller wants to be told what it waits for while others of this
+	// process are before it. Behind tells it: their lock, or what stands in their way.
 	Listens() bool
 	Behind(holder *Holder, failure error)
-	// Queued takes in what the arbiter says, and returns what
-	// stands in the way by that.
+	// Queued takes in the arbiter's answer, and returns what stands in the way according to it.
 	Queued(p vote.Position) error
 	// Report tells the user what the caller waits for, if that is wanted and due.
 	Report()
-	// Rest waits for a random while after a number of failures in a row. Its error, and
-	// that of a caller whose time is over, Ended, says what stood in the way.
+	// Rest waits for a random while after a number of failures in a row. Its error, and Ended's for
+	// a caller whose time is over, say what stood in the way.
 	Rest(failures int) error
 	Ended() error
 }
 
 // Failure is why an attempt failed.
 type Failure struct {
-	// Err is what the caller is told.
+	// Err is the error that the caller is told.
 	Err error
-	// Held: another has the key. Final: waiting does not cure it. Elsewhere: it is another of the
-	// caller's keys that is in the way, which its Key is from now on.
+	// Held: another holder has the key. Final: waiting does not cure it. Elsewhere: another of the
+	// caller's keys is in the way, and is the caller's Key from now on.
 	Held, Final, Elsewhere bool
 }
 
@@ -54,14 +53,14 @@ type Failure struct {
 type Holder struct {
 	Caller Caller
 
-	// local is where this process waits for the key; gone, that the holder has let go of
-	// it. The queue's mutex guards both.
+	// local is where this process waits for the key. gone: the holder has let go of it. The queue's
+	// mutex guards both.
 	local *local
 	gone  bool
 }
 
-// Wait returns when the caller holds its key, or with the error of its end, or with one that
-// waiting does not cure. It waits behind the callers of this process who came before, and then
+// Wait returns when the caller holds its key, or with the error of the caller's end, or with one
+// that waiting does not cure. It waits behind the callers of this process who came before, and then
 // contends for the key with other processes.
 func (q *Queue) Wait(ctx context.Context, c Caller) error {
 	l, w := q.enter(c)
@@ -73,7 +72,7 @@ func (q *Queue) Wait(ctx context.Context, c Caller) error {
 		}
 	}
 	served := false
-	// Deferred: a report may panic or end this goroutine, and the next caller is to contend.
+	// Deferred: a report may panic or end this goroutine, and the next caller must contend.
 	defer func() {
 		if !served {
 			q.pass(l)

@@ -8,14 +8,15 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// A caller whose turn it is, between processes, makes so many tries at once, after a short
-// rest each: releases, the last holder's or its own, are still on their way.
+// When its process's turn has come, a caller makes swiftTries tries one after the other, each after
+// a short rest: the last holder's releases, or its own, are still on their way.
 const (
 	swiftTries = 4
 	swiftRest  = 4 * time.Millisecond
 )
 
-// stay waits for the turn of w: a lease to hold by, or without one leave to contend.
+// stay waits for the turn of w. It returns a lease to hold by or, without a lease, leave to
+// contend.
 func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, error) {
 	came := false
 	// Deferred: a report may panic or end this goroutine.
@@ -52,9 +53,9 @@ func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, e
 	}
 }
 
-// contend makes tries until one holds: the first at once, unless others are known
-// to wait, and the next when it is this process's turn in the queue. others: more wait for
-// the key elsewhere.
+// contend makes tries until one holds. It makes the first at once, unless others are known to wait,
+// and each further one when it is this process's turn in the queue. others: more wait for the key
+// in other processes.
 func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.Lease, others bool, err error) {
 	inQueue := l.ticket != nil || q.hasRemoteWaiters(l)
 	failures := 0 // of the present turn
@@ -99,8 +100,8 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 			rest = q.options.Draw(swiftRest)
 			continue
 		}
-		// Who is woken up now may be so by the undoing of its own try: the key is
-		// held on nodes other than the one that keeps the wait queue.
+		// A waiter that is woken up now may owe that to the undoing of its own try: nodes other
+		// than the one that keeps the wait queue still have the key for a holder.
 		if err := c.Rest(failures - 1); err != nil {
 			return nil, false, err
 		}
@@ -108,10 +109,9 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 	}
 }
 
-// taken gives the ticket up with which lease was won, if there was one, and reports whether
-// others wait for the key elsewhere: until the arbiter has said
-// otherwise they do, as by the time that a slow one does, all callers here could have had
-// the key.
+// taken gives up the ticket by which lease was won, if there was one, and reports whether others
+// wait for the key in other processes. Until the arbiter has said otherwise they do: by the time
+// that a slow one says so, all callers here could have had the key.
 func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
 	if l.ticket == nil {
 		return false
@@ -122,9 +122,8 @@ func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
 	return arbiter.Waiting || arbiter.Verdict != vote.Granted
 }
 
-// await waits for this process's turn, no sooner than after rest unless it is
-// woken up; queued is false when no node keeps a queue. newTurn: another was seen to hold
-// the key meanwhile.
+// await waits for this process's turn: for rest at least, unless it is woken up. queued is false
+// when no node keeps a queue. newTurn: another holder was seen to have the key meanwhile.
 func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duration) (queued, newTurn bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

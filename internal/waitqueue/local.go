@@ -7,55 +7,54 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Between processes the wait queue is kept by a node. Inside one, the callers for a key wait
-// in the order of their calls: one of them contends for all, and a holder hands over to the
-// next without letting go.
+// Between processes a node keeps the wait queue. Inside one process, the callers for a key wait in
+// the order of their calls: one of them contends for all, and a holder hands over to the next
+// without letting go.
 
-// maxTransfers is how often in a row a process may hand a key over inside itself
-// while others wait for it elsewhere.
+// maxTransfers is how often in a row a process may hand a key over inside itself while other
+// processes wait for it.
 const maxTransfers = 8
 
-// maxBlock is how many callers in a row may hold by one attempt. Tokens must not run
-// ahead of the clocks in µs that stand in for them where a node forgets: no server grants
-// one name every 8 µs.
+// maxBlock is how many callers in a row may hold by one attempt. Tokens must not run ahead of the
+// clocks, in µs, that stand in for them where a node forgets: no server grants one name every 8 µs.
 const maxBlock = 8
 
-// local is the part of the wait queue for one key that is inside this process. Queue.mu
-// guards it but for ticket.
+// local is the part of the wait queue for one key that is inside this process. Queue.mu guards all
+// but ticket.
 type local struct {
 	key string
-	// holder is the caller who holds the key, if one of this process does.
+	// holder is the caller of this process that holds the key, if one does.
 	holder *Holder
-	// waiters is nil until there is one.
+	// waiters is nil until there is a waiter.
 	waiters *list.List // of *waiter
-	// ticket is the process's place in the wait queue between processes; nil when it has
-	// none. It belongs to the caller who contends.
+	// ticket is the process's place in the wait queue between processes, nil when it has none. It
+	// belongs to the caller that contends.
 	ticket *Ticket
-	// failure is what last stood in the way of the callers who contended.
+	// failure is what last stood in the way of the callers that contended.
 	failure error
-	// transfers counts how often the key was given to the next caller since it was acquired,
-	// or since a node last said that nobody waits elsewhere.
+	// transfers counts how often the key was given to the next caller since it was acquired, or
+	// since a node last said that no other process waits.
 	transfers int
 	// busy: a caller contends, or is being handed the key.
 	busy bool
-	// remote: since the key was last acquired, others were seen waiting for it
-	// elsewhere, or nobody could say. asking: somebody is being asked.
+	// remote: since the key was last acquired, other processes were seen waiting for it, or nobody
+	// could say. asking: a node is being asked.
 	remote, asking bool
-	// shared: it is that of a single reader, whom nobody waits behind.
+	// shared: it belongs to a single reader, and nobody waits behind that.
 	shared bool
 }
 
 // waiter is a caller who waits for its turn.
 type waiter struct {
 	caller Caller
-	// turn is sent to once, with Queue.mu held, after the waiter left the queue: a lease to
+	// turn is sent to once, with Queue.mu held, after the waiter left the queue. It gets a lease to
 	// hold by, or nil, which is leave to contend.
 	turn  chan *quorum.Lease
 	entry *list.Element // nil when it has left the queue
-	gone  bool          // its caller does not wait for turn any more
+	gone  bool          // its caller no longer waits for turn
 }
 
-// enter lets a caller in: to contend, when w is nil, or to wait for w.turn.
+// enter lets a caller in. If w is nil the caller may contend, else it must wait for w.turn.
 func (q *Queue) enter(c Caller) (l *local, w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +81,8 @@ func (q *Queue) open(key string) *local {
 	return l
 }
 
-// quit takes a waiter out whose caller waits no longer. A turn that had come to
-// it already is returned, with ok.
+// quit takes out a waiter whose caller waits no longer. If its turn had come already, quit returns
+// it, and ok is true.
 func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,11 +97,11 @@ func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 	case lease = <-w.turn:
 		return lease, true
 	default:
-		return nil, false // hand is told by gone
+		return nil, false // hand sees gone
 	}
 }
 
-// hand gives w its turn, and reports whether somebody still waits for it.
+// hand gives w its turn. It reports false if the caller of w has gone.
 func (q *Queue) hand(w *waiter, lease *quorum.Lease) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +112,7 @@ func (q *Queue) hand(w *waiter, lease *quorum.Lease) bool {
 	return true
 }
 
-// waiting is how many wait. The caller holds Queue.mu.
+// waiting returns how many wait. The caller holds Queue.mu.
 func (l *local) waiting() int {
 	if l.waiters == nil {
 		return 0
@@ -131,7 +130,7 @@ func (l *local) pop() *waiter {
 	return w
 }
 
-// pass lets the next caller contend in place of the one who was busy.
+// pass lets the next caller contend in place of the one that was busy.
 func (q *Queue) pass(l *local) {
 	q.mu.Lock()
 	l.busy = false
@@ -140,8 +139,8 @@ func (q *Queue) pass(l *local) {
 	unused.leave()
 }
 
-// next lets the first waiter contend, if nobody does and nobody holds the key. It returns
-// the ticket that nobody here has a use for any more, if any. The caller holds q.mu.
+// next lets the first waiter contend, if nobody contends and nobody holds the key. It returns the
+// ticket, if there is one, that nobody here can use any more. The caller holds q.mu.
 func (q *Queue) next(l *local) (unused *Ticket) {
 	if l.busy || l.holder != nil {
 		return nil
@@ -162,12 +161,12 @@ func (q *Queue) tidy(l *local) {
 	}
 }
 
-// Acquired notes that a caller of this process holds its key, which it has acquired without
-// a place in the queue.
+// Acquired notes that a caller of this process holds its key, which it acquired without a place in
+// the queue.
 func (q *Queue) Acquired(h *Holder) { q.acquired(h, false, false) }
 
-// acquired notes that h holds its key, and whether others wait for it elsewhere; served, that
-// h is the caller who was busy.
+// acquired notes that h holds its key, and whether others wait for it in other processes. served: h
+// is the caller that was busy.
 func (q *Queue) acquired(h *Holder, served, others bool) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())
@@ -178,7 +177,7 @@ func (q *Queue) acquired(h *Holder, served, others bool) {
 	unused.leave()
 }
 
-// took notes that h, who was busy, holds its key, which was given to it.
+// took notes that h, which was busy, holds its key, which was given to it.
 func (q *Queue) took(h *Holder) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())
@@ -198,7 +197,7 @@ func (q *Queue) held(l *local, h *Holder) (unused *Ticket) {
 	return nil
 }
 
-// LetGo lets the next caller contend for what h does not hold any more. It does not block.
+// LetGo lets the next caller contend for the key that h does not hold any more. It does not block.
 func (q *Queue) LetGo(h *Holder) {
 	q.mu.Lock()
 	h.gone = true
@@ -214,8 +213,8 @@ func (q *Queue) LetGo(h *Holder) {
 	unused.leave()
 }
 
-// successor returns the waiter that h is to hand its key over to, who is busy from
-// then on; nil when h is to release it.
+// successor returns the waiter that h must hand its key over to, which makes the queue busy; nil
+// when h must release the key.
 func (q *Queue) successor(h *Holder) (*local, *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -243,8 +242,8 @@ func (q *Queue) another(l *local) *waiter {
 	return l.pop()
 }
 
-// behind is how many tokens more an attempt for request asks for, for those behind its caller. They
-// do not go on with the keys of several locks.
+// behind returns how many more tokens an attempt for request asks for, for the callers behind its
+// own. There are none for several keys or readers, whose keys are not passed on.
 func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
 	if q.options.Succeed == nil || request.With != nil || request.Shared {
 		return 0
@@ -254,14 +253,14 @@ func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
 	return uint8(min(maxBlock-1, l.waiting()))
 }
 
-// fail records why the caller who contends has failed.
+// fail records why the caller that contends has failed.
 func (q *Queue) fail(l *local, failure error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l.failure = failure
 }
 
-// tell tells a caller who waits inside this process what it waits for.
+// tell tells a caller that waits inside this process what it waits for.
 func (q *Queue) tell(l *local, c Caller) {
 	q.mu.Lock()
 	holder, failure := l.holder, l.failure

@@ -2,9 +2,9 @@ package waitqueue
 
 import "context"
 
-// WaitPermit is Wait for a caller who wants one of several slots, for which Key is that of their
-// queue. Callers of this process contend one after the other, but wait for none who holds one, and
-// nobody hands a slot over.
+// WaitPermit is Wait for a caller that wants one of several slots; Key is then the key of their
+// queue. Callers of this process contend one after the other, but do not wait for those that hold a
+// slot, and no slot is handed over.
 func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 	l, w := q.enter(c)
 	if w != nil {
@@ -12,7 +12,7 @@ func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 			return err
 		}
 	}
-	// Deferred: a report may panic or end this goroutine, and the next caller is to contend.
+	// Deferred: a report may panic or end this goroutine, and the next caller must contend.
 	defer q.pass(l)
 	lease, others, err := q.contend(ctx, c, l)
 	if err != nil {
@@ -23,7 +23,7 @@ func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 	return nil
 }
 
-// seen notes whether others wait for l's key elsewhere.
+// seen notes whether others wait for l's key in other processes.
 func (q *Queue) seen(l *local, others bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package waitqueue has callers wait for keys in the order in which they came. Inside a process
-// they wait for each other (local); one of them contends for all with other processes. That
-// wait queue lives on one node, the arbiter, and has one ticket a process.
-// Fairness needs that one node, safety does not: a waiter whose turn it is only
-// makes an attempt like any other.
+// Package waitqueue makes callers wait for keys in the order in which they came. Inside a process
+// they wait for each other (local), and one of them contends for all with other processes. The wait
+// queue between processes lives on one node, the arbiter, and has one ticket for each process.
+// Fairness needs that one node, safety does not: a waiter whose turn it is only makes an attempt
+// like any other.
 //
-// Whoever releases the lock has the arbiter wake up the first in the queue. Behind every
-// message there is a timer, so that one that is lost costs time and nothing else.
+// Whoever releases the lock has the arbiter wake up the first in the queue. Behind every message
+// there is a timer, so that a lost message only costs time.
 package waitqueue
 
 import (
@@ -33,19 +33,19 @@ type Node interface {
 
 // Options says how a Queue waits.
 type Options struct {
-	// Waiter is the name that the nodes call this process by.
+	// Waiter is the name by which the nodes know this process.
 	Waiter string
 	// Timeout is how long a node is waited for in one step.
 	Timeout time.Duration
-	// Foreign reports that a holder does not wake up the first in the queue when it
+	// Foreign reports whether a holder is one that does not wake up the first in the queue when it
 	// releases.
 	Foreign func(holder string) bool
 	// Draw returns a random duration below d, which is positive.
 	Draw func(d time.Duration) time.Duration
-	// Succeed, if any, returns the lease by which a caller of this process goes on to hold the
-	// keys of another, or nil where an attempt of its own is better. It does not block.
+	// Succeed, if set, returns the lease by which a caller of this process goes on to hold the keys
+	// of another, or nil where an attempt of its own is better. It does not block.
 	Succeed func(next Caller, before *quorum.Lease) *quorum.Lease
-	// Life ends when the client is being closed: then nothing is transferred any more.
+	// Life ends when the client is being closed. After that nothing is transferred.
 	Life context.Context
 }
 
@@ -65,11 +65,11 @@ type Queue struct {
 	readers map[string]map[string]*Ticket
 	// locals has each key that somebody in this process holds, contends or waits for.
 	locals map[string]*local
-	// contended has the keys that others were seen waiting for, and until when that is
-	// believed: who lets go of one joins the queue for it, and does not barge in.
+	// contended has the keys that others were seen waiting for, and until when that is believed: a
+	// caller that lets go of such a key joins its queue, and does not barge in.
 	contended map[string]time.Time
 	closed    bool
-	// background is what Close waits for.
+	// background has what Close waits for.
 	background sync.WaitGroup
 }
 
@@ -78,23 +78,24 @@ func New(o Options) *Queue {
 	return &Queue{options: o, tickets: make(map[string]*Ticket), locals: make(map[string]*local), contended: make(map[string]time.Time)}
 }
 
-// Use names the nodes that may keep a queue, before the first ticket is taken.
+// Use sets the nodes that may keep a queue. It must be called before the first ticket is taken.
 func (q *Queue) Use(nodes []Node) { q.nodes = nodes }
 
 // Transfers replace the keys of one holder by those of the next.
 type Transfers interface {
-	// Transfer ends a lease in favour of an attempt for request, whose lease is given to
-	// decided. The answers are those of Lease.Release.
+	// Transfer ends a lease in favour of an attempt for request, whose lease is passed to decided.
+	// The answers are those of Lease.Release.
 	Transfer(l *quorum.Lease, request vote.Acquire, decided func(next *quorum.Lease)) (answers []vote.Answer, ok bool)
 	// Remove removes the keys that a holder left on nodes for a waiter of this process
 	// that has no use for them. It does not block.
 	Remove(key, id string)
 }
 
-// UseTransfers has holders do so, before there is one, in place of a release.
+// UseTransfers makes holders transfer keys in place of releasing them. It must be called before
+// there is a holder.
 func (q *Queue) UseTransfers(t Transfers) { q.transfers = t }
 
-// Close waits for the tickets that are being left. None is left any more.
+// Close waits for the tickets that are being left. After Close no ticket is left any more.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -102,8 +103,8 @@ func (q *Queue) Close() {
 	q.background.Wait()
 }
 
-// Join takes a place in the wait queue for key, in which this process has none. Nothing
-// is sent before Await.
+// Join takes a place in the wait queue for key, in which this process has none. It sends nothing:
+// Await does.
 func (q *Queue) Join(key string) *Ticket {
 	t := &Ticket{queue: q, key: key, order: q.order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
@@ -113,25 +114,25 @@ func (q *Queue) Join(key string) *Ticket {
 	return t
 }
 
-// name gives the ticket a name of its own. The caller holds queue.mu.
+// name gives the ticket a new name. The caller holds queue.mu.
 func (t *Ticket) name(kind string) {
 	q := t.queue
 	q.joined++
-	// No two tickets have one name: what is sent of one that was left may arrive
-	// after the next was taken.
+	// No two tickets have one name: a message for a ticket that was left may arrive after the next
+	// ticket was taken.
 	t.waiter = kind + q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
 	t.ticket.Waiter = t.waiter
 }
 
-// Arbiter is the index of the node that keeps the key's queue while it can.
+// Arbiter returns the index of the node that keeps the key's queue while it can.
 func (q *Queue) Arbiter(key string) int { return q.order(key)[0] }
 
-// Order is the nodes that may keep the key's queue, the arbiter first.
+// Order returns the nodes that may keep the key's queue, the arbiter first.
 func (q *Queue) Order(key string) []int { return q.order(key) }
 
-// order is the nodes that may keep the key's queue, the arbiter first: the same
-// in every process that names the nodes alike, and another for every key
-// (rendezvous hashing: Thaler and Ravishankar, 1998).
+// order returns the nodes that may keep the key's queue, the arbiter first. The order is the same
+// in every process that gives the nodes the same names, and differs from key to key (rendezvous
+// hashing: Thaler and Ravishankar, 1998).
 func (q *Queue) order(key string) []int {
 	weights := make([]uint64, len(q.nodes))
 	order := make([]int, len(q.nodes))
@@ -144,15 +145,15 @@ func (q *Queue) order(key string) []int {
 	return order
 }
 
-// mix spreads what the last bytes of FNV's input did over all bits, without which
-// one node would come first for half of the keys (MurmurHash3's finalizer).
+// mix spreads the effect of the last bytes of FNV's input over all bits. Without it one node would
+// come first for half of the keys (MurmurHash3's finalizer).
 func mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
 }
 
-// Wake tells that the i-th node has woken up a waiter of this process. It does not block.
+// Wake takes in that the i-th node has woken up a waiter of this process. It does not block.
 func (q *Queue) Wake(i int, w vote.WakeUp) {
 	q.mu.Lock()
 	t, name := q.tickets[w.Key], vote.Waiter(w.Waiter)
@@ -165,13 +166,13 @@ func (q *Queue) Wake(i int, w vote.WakeUp) {
 	}
 	q.mu.Unlock()
 	if !ours {
-		// It does not wait any more, and the others should not wait for it.
+		// That waiter does not wait any more, and the others should not wait for it.
 		q.leave(i, w)
 	}
 }
 
-// Changed tells that key may have changed, or any that this process waits for where key
-// is "". It does not block.
+// Changed takes in that key may have changed or, if key is "", that any key may that this process
+// waits for. It does not block.
 func (q *Queue) Changed(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,8 +188,8 @@ func (q *Queue) Changed(key string) {
 	}
 }
 
-// look asks in the background whether anybody is in the wait queue for key, and calls told with
-// the answer, which is true if no node can say. After Close nothing is asked or told.
+// look asks in the background whether anybody is in the wait queue for key, and calls told with the
+// answer, which is true if no node can say. After Close it does nothing.
 func (q *Queue) look(key string, told func(somebody bool)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -197,7 +198,7 @@ func (q *Queue) look(key string, told func(somebody bool)) {
 	}
 	q.background.Go(func() {
 		somebody := true
-		// The first that answers need not be the one that keeps the queue.
+		// The first node that answers need not be the one that keeps the queue.
 		for _, i := range q.order(key) {
 			ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
 			waits, err := q.nodes[i].HasWaiters(ctx, key)
@@ -213,13 +214,13 @@ func (q *Queue) look(key string, told func(somebody bool)) {
 	})
 }
 
-// leave gives up the place of w in the queue of the i-th node, and what was left to it, in
-// the background.
+// leave gives up the place of w in the queue of the i-th node, and the keys that were left to it,
+// in the background.
 func (q *Queue) leave(i int, w vote.WakeUp) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return // it lapses
+		return // the place lapses
 	}
 	q.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)

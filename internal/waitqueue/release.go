@@ -5,9 +5,10 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Release ends what h holds by lease: by giving it to a caller who waits in this process, if h still
-// holds it, else by releasing the keys. It waits for the nodes as Lease.Release does; without
-// votes nothing was asked of them. ok is false when the lease was over before.
+// Release ends what h holds by lease. If h still holds the key and a caller waits in this process,
+// it gives the lease to that caller, else it releases the keys. It waits for the nodes as
+// Lease.Release does. If there are no votes, the nodes were not asked. ok is false when the lease
+// was over before.
 func (q *Queue) Release(h *Holder, lease *quorum.Lease, held bool) (votes []vote.Answer, ok bool) {
 	if held && q.options.Life.Err() == nil {
 		if l, w := q.successor(h); w != nil {
@@ -20,10 +21,10 @@ func (q *Queue) Release(h *Holder, lease *quorum.Lease, held bool) (votes []vote
 	return votes, ok
 }
 
-// serve gives lease to w, or to the next in the queue when w has gone; without either it
-// releases it. The next holds by the same attempt if that is as good as one of its own,
-// else the keys are transferred, or released for it to contend. Without votes nothing was asked
-// of the nodes.
+// serve gives lease to w, or to the next in the queue when w has gone; if there is none it releases
+// the lease. The next caller holds by the same attempt if that is as good as one of its own; else
+// the keys are transferred to it, or released so that it can contend. If there are no votes, the
+// nodes were not asked.
 func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	for ; w != nil && q.options.Life.Err() == nil; w = q.another(l) {
 		var next *quorum.Lease
@@ -49,8 +50,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 	return votes, ok
 }
 
-// transfer ends lease in favour of an attempt for w, or for the next in the queue when w has
-// gone.
+// transfer ends lease in favour of an attempt for w, or for the next in the queue when w has gone.
 func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	request := w.caller.Request()
 	request.More = q.behind(l, request)

@@ -2,10 +2,10 @@ package waitqueue
 
 import "time"
 
-// What is known of those who wait for a key in other processes. The node that keeps the wait
-// queue says with most answers whether there are any; callers here let them in.
+// This file has what is known of those who wait for a key in other processes. The node that keeps
+// the wait queue says with most answers whether there are any; then callers here let them in.
 
-// Bounds of contended, in keys and in time.
+// These bound contended, in keys and in time.
 const (
 	maxContended  = 1024
 	contendedTime = time.Second
@@ -29,15 +29,15 @@ func (q *Queue) mark(key string) {
 	q.contended[key] = time.Now().Add(contendedTime)
 }
 
-// clearContended notes that nobody else is waiting for key.
+// clearContended notes that nobody else waits for key.
 func (q *Queue) clearContended(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.contended, key)
 }
 
-// hasRemoteWaiters reports that others are known to wait for l's key, so that who contends
-// for it is to join them.
+// hasRemoteWaiters reports whether others are known to wait for l's key, so that a caller that
+// contends for it must join them.
 func (q *Queue) hasRemoteWaiters(l *local) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,12 +48,12 @@ func (q *Queue) hasRemoteWaiters(l *local) bool {
 	return ok && time.Now().Before(until)
 }
 
-// maxUnheard is how often in a row a process may hand a key over inside itself before
-// it asks whether others wait: mostly the arbiter says so with an
-// attempt, but a slow one is not waited for.
+// maxUnheard is how often in a row a process may hand a key over inside itself before it asks
+// whether others wait. Usually the arbiter says so in its answer to an attempt, but a slow arbiter
+// is not waited for.
 const maxUnheard = 4 * maxTransfers
 
-// ask asks whether others wait for l's key, in the background, if it is time to.
+// ask asks in the background whether others wait for l's key, if it is time to.
 func (q *Queue) ask(l *local) {
 	q.mu.Lock()
 	due := !l.remote && !l.asking && l.transfers >= maxUnheard
@@ -64,7 +64,7 @@ func (q *Queue) ask(l *local) {
 	}
 }
 
-// asked notes whether others wait for l's key.
+// asked takes in whether others wait for l's key.
 func (q *Queue) asked(l *local, others bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,8 +74,7 @@ func (q *Queue) asked(l *local, others bool) {
 	}
 }
 
-// heard notes that the arbiter has answered a transfer: if others wait,
-// it has said so.
+// heard notes that the arbiter has answered a transfer: if others waited, it would have said so.
 func (q *Queue) heard(l *local) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

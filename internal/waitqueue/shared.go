@@ -6,11 +6,11 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// WaitShared is Wait for a reader. It waits for no other caller of this process, and has a place of its
-// own in the queue: readers come in at the same time, and each holds for itself.
+// WaitShared is Wait for a reader. It waits for no other caller of this process, and has a place of
+// its own in the queue: readers come in at the same time, and each holds for itself.
 func (q *Queue) WaitShared(ctx context.Context, c Caller) error {
 	l := &local{key: c.Key(), shared: true}
-	// Deferred: a report may panic or end this goroutine. Who holds has no place any more.
+	// Deferred: a report may panic or end this goroutine. A holder has no place any more.
 	defer func() { l.ticket.leave() }()
 	lease, _, err := q.contend(ctx, c, l)
 	if err != nil {
@@ -36,7 +36,7 @@ func (q *Queue) joinShared(key string) *Ticket {
 	return t
 }
 
-// forgetReader takes a ticket out, if it is a reader's. The caller holds q.mu.
+// forgetReader removes a ticket, if it is a reader's. The caller holds q.mu.
 func (q *Queue) forgetReader(t *Ticket) {
 	delete(q.readers[t.key], t.waiter)
 	if len(q.readers[t.key]) == 0 {

@@ -10,13 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// How often the arbiter is asked. A waiter who is woken up needs none of it.
+// These say how often the arbiter is asked. A waiter that is woken up needs none of it.
 const (
-	// heartbeat keeps the place: three may be lost before it lapses.
+	// heartbeat keeps the place: three may be lost before the place lapses.
 	heartbeat = script.Patience * 3 / 10
-	// poll is for the first in the queue where the server cannot tell of a release.
+	// poll is how often the first in the queue asks where the server cannot tell of a release.
 	poll = 30 * time.Millisecond
-	// late is how much after a key's expiry the first in the queue looks.
+	// late is how long after a key's expiry the first in the queue looks.
 	late = time.Millisecond
 )
 
@@ -30,39 +30,39 @@ type Ticket struct {
 	key    string
 	waiter string
 	order  []int
-	// ticket is what the arbiter knows it by.
+	// ticket is the ticket as the arbiter knows it.
 	ticket vote.Ticket
-	// position is the last answer; it is Held where a node keeps the place. begun is when the
-	// present turn began, zero when it is not this process's turn.
+	// position is the last answer; it is Held if a node keeps the place. begun is when the present
+	// turn began, zero when it is not this process's turn.
 	position vote.Position
 	begun    time.Time
-	// attempt is the holder id of the last attempt. from is the holder who left its
-	// keys to this process, if any did: it holds nothing any more, so that it does
-	// no harm if somebody has taken them over.
+	// attempt is the holder id of the last attempt. from is the holder, if any, who left its keys
+	// to this process. It holds nothing any more, so it does no harm if somebody has taken them
+	// over.
 	attempt, from string
-	// slots is how many there are, one of which is waited for; 0 for a lock.
+	// slots is how many slots there are when one of them is waited for; 0 for a lock.
 	slots uint16
-	// watch asks for notice of the key, whose holder wakes nobody up.
+	// watch asks to be told of changes to the key, because its holder wakes nobody up.
 	watch bool
-	// woken gets what concerns this place; the stronger signal stays.
+	// woken gets the notices for this place. If there are two, the stronger one stays.
 	woken chan notice
 }
 
-// notice: something may have changed.
+// notice says that something may have changed.
 type notice struct {
-	// turn: the key is kept for us. from has left us its other keys.
+	// turn: the node keeps the key for us. from is the holder that has left us its other keys.
 	turn bool
 	from string
 }
 
-// signal is called with queue.mu held.
+// signal sends n to woken. It is called with queue.mu held.
 func (t *Ticket) signal(n notice) {
 	select {
 	case t.woken <- n:
 		return
 	default:
 	}
-	// The reader may take it meanwhile, and then finds this one.
+	// The receiver may take the old notice meanwhile, and then finds this one.
 	select {
 	case old := <-t.woken:
 		if old.turn && !n.turn {
@@ -73,10 +73,10 @@ func (t *Ticket) signal(n notice) {
 	t.woken <- n
 }
 
-// Await returns nil when it is time for an attempt: the process was woken up, or
-// is the first in the queue and the key is free. It returns ErrNone when no node
-// keeps the queue, and ctx's cause when ctx is done. It rests first, unless it is
-// woken up. told is called with each of the arbiter's answers.
+// Await returns nil when it is time for an attempt: the process was woken up, or it is the first in
+// the queue and the key is free. It returns ErrNone when no node keeps the queue, and ctx's cause
+// when ctx is done. It first waits for rest, or until it is woken up. told is called with each of
+// the arbiter's answers.
 func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.Position)) error {
 	for {
 		if rest > 0 {
@@ -110,8 +110,8 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 	}
 }
 
-// wait returns after d, or earlier if something may have changed. If woken is true the
-// key is kept for this process.
+// wait returns after d, or earlier if something may have changed. If woken is true the node keeps
+// the key for this process.
 func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -128,7 +128,7 @@ func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err err
 	}
 }
 
-// pause is how long the waiter waits until it asks again.
+// pause returns how long the waiter waits before it asks again.
 func (t *Ticket) pause() time.Duration {
 	s, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
 	// rule: wait-has-a-timer
@@ -156,7 +156,7 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 		cancel()
 		if ctx.Err() != nil {
 			if there := t.queued() && t.ticket.Node == i; !there && (s.Verdict == vote.Held || s.Verdict == vote.Unknown) {
-				t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}) // it may have been given a place
+				t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}) // the node may have given it a place
 			}
 			return context.Cause(ctx)
 		}
@@ -171,9 +171,9 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 	return ErrNone
 }
 
-// Attempt gives an attempt its ticket. A turn lasts no longer than the arbiter
-// keeps the key for one who was woken up: an attempt that fails later loses the
-// place, so that one who cannot get its quorum holds nobody up.
+// Attempt adds the ticket to an attempt's request. A turn lasts no longer than the arbiter keeps
+// the key for a waiter that was woken up. An attempt that fails after that loses the place, so that
+// a waiter that cannot get its quorum holds nobody up.
 func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
 	if !t.begun.IsZero() && time.Since(t.begun) > script.Grace {
 		t.ticket.Number = 0
@@ -184,8 +184,8 @@ func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
 	return r
 }
 
-// Taken ends the place of a process that has the lock. Where the arbiter's vote
-// was given or is to come, the place ends with it.
+// Taken ends the place of a process that has the lock. Where the arbiter has granted, or has yet to
+// answer, the place ends with that step.
 func (t *Ticket) Taken(arbiter vote.Answer) {
 	t.forget()
 	t.from = ""
@@ -194,15 +194,15 @@ func (t *Ticket) Taken(arbiter vote.Answer) {
 	}
 }
 
-// leave is Leave, of a ticket that may be nil.
+// leave is Leave for a ticket that may be nil.
 func (t *Ticket) leave() {
 	if t != nil {
 		t.Leave()
 	}
 }
 
-// Leave ends the place, in the background: whoever is next is woken up if
-// it was this process's turn.
+// Leave ends the place in the background. If it was this process's turn, the next waiter is woken
+// up.
 func (t *Ticket) Leave() {
 	t.forget()
 	select {
@@ -218,14 +218,14 @@ func (t *Ticket) Leave() {
 // Arbiter returns the index of the node that keeps the queue.
 func (t *Ticket) Arbiter() int { return t.ticket.Node }
 
-// queued reports that a node keeps the place.
+// queued reports whether a node keeps the place.
 func (t *Ticket) queued() bool { return t.position.Verdict == vote.Held }
 
 func (t *Ticket) forget() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.tickets[t.key] == t { // else the process has taken another since
+	if q.tickets[t.key] == t { // otherwise the process has taken another since
 		delete(q.tickets, t.key)
 	}
 	q.forgetReader(t)

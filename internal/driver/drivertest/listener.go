@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// subscription is one of the subject's, under way.
+// subscription is a subscription of the subject that is under way.
 type subscription struct {
 	ready chan struct{}
 	heard chan string
@@ -26,7 +26,7 @@ func subscribe(ctx context.Context, l driver.Listener, channel string) *subscrip
 	return s
 }
 
-// listening subscribes until that succeeds: where a connection has just broken it may not.
+// listening subscribes until that succeeds: just after a connection broke it may not.
 func listening(t *testing.T, ctx context.Context, l driver.Listener, channel string) *subscription {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -57,7 +57,7 @@ func (s *subscription) end(t *testing.T) error {
 	}
 }
 
-// hears expects the messages that it has published, in order and each once.
+// hears publishes messages and expects the subscription to hear them in order, each once.
 func (s *subscription) hears(t *testing.T, publish func(message string)) {
 	t.Helper()
 	const many = 100

@@ -12,13 +12,13 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// Stage is the servers of one test.
+// Stage has the servers of one test.
 type Stage struct {
 	// Server has all keys of the test, behind Proxy.
 	Server *redistest.Server
 	Proxy  *redistest.Proxy
-	// Addresses are where to connect: the server's, the Sentinels', or those of a
-	// Cluster's masters. Master is what the Sentinels call the server.
+	// Addresses are where to connect: the server's, the Sentinels', or those of a Cluster's masters.
+	// Master is the name that the Sentinels have for the server.
 	Addresses []string
 	Master    string
 
@@ -33,7 +33,7 @@ func (s Stage) Key(name string) string {
 	return "{" + s.tag + "}" + name
 }
 
-// Single is one server.
+// Single returns a stage with one server.
 func Single(t *testing.T, binary string) Stage {
 	t.Helper()
 	server := redistest.New(t, redistest.Options{Binary: binary})
@@ -41,7 +41,7 @@ func Single(t *testing.T, binary string) Stage {
 	return Stage{Server: server, Proxy: proxy, Addresses: []string{proxy.Addr()}}
 }
 
-// Sentinels are three that watch one server, at the proxy's address.
+// Sentinels returns a stage with three Sentinels that watch one server, at the proxy's address.
 func Sentinels(t *testing.T, binary string) Stage {
 	t.Helper()
 	s := Single(t, binary)
@@ -53,7 +53,7 @@ func Sentinels(t *testing.T, binary string) Stage {
 	for range 3 {
 		sentinel := redistest.NewSentinel(t, "itself", s.Server, 2, redistest.Options{Args: []string{
 			"--sentinel", "monitor", s.Master, "127.0.0.1", port, "2",
-			// It is to stay where it is, whatever the network does.
+			// The master must stay where it is, whatever the network does.
 			"--sentinel", "down-after-milliseconds", s.Master, "3600000",
 		}})
 		s.Addresses = append(s.Addresses, sentinel.Addr())
@@ -61,7 +61,7 @@ func Sentinels(t *testing.T, binary string) Stage {
 	return s
 }
 
-// Cluster is three masters, each of which is known by its proxy's address.
+// Cluster returns a stage with three masters, each of which is known by its proxy's address.
 func Cluster(t *testing.T, binary string) Stage {
 	t.Helper()
 	servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
@@ -80,8 +80,8 @@ func Cluster(t *testing.T, binary string) Stage {
 	return s
 }
 
-// Announce puts a proxy before each server of a Cluster, and has the Cluster
-// name the proxies.
+// Announce puts a proxy before each server of a Cluster, and makes the Cluster announce the
+// proxies' addresses.
 func Announce(t *testing.T, servers []*redistest.Server) []*redistest.Proxy {
 	t.Helper()
 	proxies := redistest.Proxies(t, servers)

@@ -24,8 +24,7 @@ const patience = 20 * time.Second
 type Subject struct {
 	// Stage starts the servers for one test.
 	Stage func(t *testing.T, binary string) Stage
-	// Connect returns a connection over a Stage. It closes it when the test is
-	// done.
+	// Connect returns a connection over a Stage, and closes it when the test is done.
 	Connect func(t *testing.T, s Stage) driver.Conn
 	// Ends: a command that its caller has abandoned may never be executed.
 	Ends bool
@@ -94,13 +93,13 @@ func (r *run) must(t *testing.T, args ...string) driver.Reply {
 	return reply
 }
 
-// warm has the connection stand.
+// warm makes sure that the connection stands.
 func (r *run) warm(t *testing.T) {
 	t.Helper()
 	r.must(t, "GET", r.Key("warm"))
 }
 
-// direct asks the server, not through the subject.
+// direct asks the server itself, not through the subject.
 func (r *run) direct(t *testing.T, args ...string) any {
 	t.Helper()
 	reply, err := r.Server.Do(args...)
@@ -110,7 +109,7 @@ func (r *run) direct(t *testing.T, args ...string) any {
 	return reply
 }
 
-// load loads a script and returns its name.
+// load loads a script and returns its SHA1.
 func (r *run) load(t *testing.T, text string) string {
 	t.Helper()
 	return r.direct(t, "SCRIPT", "LOAD", text).(string)
@@ -179,9 +178,9 @@ func replies(t *testing.T, r *run) {
 	}
 }
 
-// Callers that leave before the answer, on a link whose every message takes a
-// different time: what a later call sends on the same key is executed later. A
-// bare pool of connections fails this in most tries.
+// Callers leave before the answer, on a link that delays each message by another time: what a later
+// call sends on the same key is executed later. A bare pool of connections fails this in most
+// tries.
 func later(t *testing.T, r *run) {
 	base := seed.Of(t)
 	r.warm(t)
@@ -212,8 +211,8 @@ func later(t *testing.T, r *run) {
 	t.Logf("%d of %d callers left before the answer", left.Load(), tries)
 }
 
-// The connection breaks at a command, before or after the server executed it:
-// the caller is told that the outcome is not known, and it is not sent again.
+// The connection breaks at a command, before or after the server executed it: the caller is told
+// that the outcome is not known, and the command is not sent again.
 func atMostOnce(t *testing.T, r *run) {
 	const text = "return redis.call('INCR', KEYS[1])"
 	sha := r.load(t, text)
@@ -263,8 +262,8 @@ func atMostOnce(t *testing.T, r *run) {
 	}
 }
 
-// warmAgain has a connection stand after one broke, which the next commands may
-// still find out.
+// warmAgain makes sure that a connection stands after one broke, which the next commands may have
+// to find out first.
 func (r *run) warmAgain(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -323,7 +322,7 @@ func atMostOnceAmongMany(t *testing.T, r *run) {
 	}
 }
 
-// What was not sent says so, and the server never hears of it.
+// A command that was not sent has an error that says so, and the server never hears of it.
 func notSent(t *testing.T, r *run) {
 	cause := errors.New("the caller's own cause")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -366,7 +365,7 @@ func notSent(t *testing.T, r *run) {
 func abandoned(t *testing.T, r *run) {
 	r.warm(t)
 	r.Proxy.HoldBack(redistest.Requests, true)
-	_, err := r.conn.Do(within(t, time.Second), "SET", r.Key("k"), "v") // which a busy machine sends in time
+	_, err := r.conn.Do(within(t, time.Second), "SET", r.Key("k"), "v") // time enough for a busy machine to send it
 	if !unknown(err) {
 		t.Errorf("abandoned: %v", err)
 	}
@@ -380,8 +379,8 @@ func abandoned(t *testing.T, r *run) {
 	}
 }
 
-// A server that answers nothing holds nobody beyond their ctx, and what was sent
-// to it is executed once at most.
+// A server that answers nothing holds up no caller beyond its ctx, and executes what was sent to it
+// once at most.
 func hung(t *testing.T, r *run) {
 	r.warm(t)
 	if err := r.Server.Pause(); err != nil {
@@ -422,7 +421,7 @@ func hung(t *testing.T, r *run) {
 	}
 }
 
-// Close ends what is under way, and what comes later is not sent.
+// Close ends what is under way, and a later command is not sent.
 func closing(t *testing.T, r *run) {
 	r.warm(t)
 	r.Proxy.BlackHole(redistest.Both, true)

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
-// watcher is the subject, and what it tells of.
+// watcher returns the subject, and a channel on which it tells of changed keys.
 func (r *run) watcher(t *testing.T) (w driver.Watcher, changed <-chan string) {
 	t.Helper()
 	w, ok := r.conn.(driver.Watcher)
@@ -20,7 +20,7 @@ func (r *run) watcher(t *testing.T) (w driver.Watcher, changed <-chan string) {
 	return w, told
 }
 
-// isTold expects a change of the key to be told, or that any key may have changed.
+// isTold expects to be told that the key, or any key, may have changed.
 func isTold(t *testing.T, what, key string, changed <-chan string) {
 	t.Helper()
 	select {
@@ -33,8 +33,8 @@ func isTold(t *testing.T, what, key string, changed <-chan string) {
 	}
 }
 
-// A script or a command that watches is answered as any is, and if the subject says that it watches, a change
-// is told, and that the connection broke by which it would be told.
+// A script or a command that watches is answered like any other. If the subject says that it
+// watches, it tells of a change, and also if the connection breaks that would tell of it.
 func watches(t *testing.T, r *run) {
 	w, changed := r.watcher(t)
 	key := r.Key("k")
@@ -57,7 +57,7 @@ func watches(t *testing.T, r *run) {
 				continue
 			}
 			for len(changed) > 0 {
-				<-changed // of the round before
+				<-changed // from the round before
 			}
 			change()
 			isTold(t, what+", "+end, key, changed)
@@ -65,7 +65,7 @@ func watches(t *testing.T, r *run) {
 	}
 }
 
-// Where the user may not have keys watched, the answer comes all the same, and says so.
+// Where the user may not have keys watched, the answer comes all the same, with watched false.
 func watchesUnlessDenied(t *testing.T, r *run) {
 	w, _ := r.watcher(t)
 	r.direct(t, "SET", r.Key("k"), "v")
