@@ -1,6 +1,8 @@
 # Every target installs what it needs of a fresh Debian machine, as root, where it is not there.
 
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod cmd/*/go.mod etcd/go.mod examples/*/go.mod fence/*/go.mod goredis/go.mod internal/sim/go.mod interop/go.mod otel/go.mod otel/examples/*/go.mod zookeeper/go.mod))
+# All modules' packages at once: what they share is looked at once.
+PACKAGES := $(addsuffix /...,$(addprefix ./,$(MODULES)))
 NPM := interop/node/node_modules
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 REVIVE := github.com/mgechev/revive@v1.15.0
@@ -104,7 +106,9 @@ busy-once: ## those of locking, waiting, queue and votes alone
 
 lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
-	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && go vet ./... && go fix -diff ./... && go run $(STATICCHECK) ./...); done
+	go vet $(PACKAGES)
+	go fix -diff $(PACKAGES)
+	go run $(STATICCHECK) $(PACKAGES)
 	go run $(REVIVE) -config revive.toml -set_exit_status ./...
 	go run $(MISSPELL) -error -i proces $$(git ls-files '*.go' '*.lua' '*.md' '*.pml' '*.sh' Makefile)
 

@@ -2,12 +2,8 @@ package node
 
 import "github.com/redlatch/redlatch/internal/script"
 
-// shared turns a step for a key, given by its keys and arguments, into a reader's step, if is is
-// set.
-func shared(keys, args []string, is bool) []string {
-	if !is {
-		return keys
-	}
+// shared turns a step for a key, given by its keys and arguments, into a reader's step.
+func shared(keys, args []string) []string {
 	switch args[0] {
 	case script.Acquire:
 		args[0] = script.AcquireShared

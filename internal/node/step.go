@@ -14,7 +14,7 @@ import (
 // undone, and does not count.
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
-	keys = shared(n.together(keys, args, r.With), args, r.Shared)
+	keys = n.ofKind(keys, args, r.With, r.Shared)
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := granted(reply, ofAnotherKind(err))
 	switch {
@@ -66,13 +66,25 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	return command[:nkeys:nkeys], command[nkeys:]
 }
 
+// ofKind turns a step for one key and one holder, given by its keys and arguments, into one for several
+// keys or into a reader's, where it is one of these.
+func (n *Node) ofKind(keys, args []string, with *vote.Keys, reader bool) []string {
+	switch {
+	case with != nil:
+		return n.together(keys, args, *with)
+	case reader:
+		return shared(keys, args)
+	}
+	return keys
+}
+
 // Extend prolongs the key. A node that is kept out does not extend either: the key of a client with
 // other settings may outlast the node's quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	counter, _ := r.Made.SideKeys(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
+	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
@@ -80,7 +92,7 @@ func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	counter, _ := r.Made.SideKeys(r.Key)
 	keys := []string{r.Key, counter}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.unlessScriptIsGone(n.vote(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 0))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
@@ -88,7 +100,7 @@ func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	counter, _ := r.Made.SideKeys(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, shared(n.together(keys, args, r.With), args, r.Shared), args, 5, -1))
+	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
 }
 
 // Release deletes the key if it is held under the ID. When no answer comes, or the server cannot do
@@ -129,7 +141,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	releasing := &script.Releasing
 	switch {
 	case r.With != nil:
-		keys, releasing = n.keysOfAll(r.Key, r.With), &script.ReleasingAll
+		keys, releasing = n.keysOfAll(r.Key, *r.With), &script.ReleasingAll
 	case r.Shared:
 		keys, releasing = append(keys, ReadersKey(r.Key)), &script.ReleasingShared
 	case slot:

@@ -6,11 +6,8 @@ import (
 )
 
 // together turns a step for one key, given by its keys and arguments, into one for several: it is
-// done for the first of keys and all of with, or for none. If with is nil the step stays as it is.
-func (n *Node) together(keys, args []string, with *vote.Keys) []string {
-	if with == nil {
-		return keys
-	}
+// done for the first of keys and all of with, or for none.
+func (n *Node) together(keys, args []string, with vote.Keys) []string {
 	admitted := true
 	switch args[0] {
 	case script.Acquire:
@@ -30,15 +27,15 @@ func (n *Node) together(keys, args []string, with *vote.Keys) []string {
 }
 
 // keysOfAll returns the keys of a step for several locks, three for each lock.
-func (n *Node) keysOfAll(key string, with *vote.Keys) []string {
+func (n *Node) keysOfAll(key string, with vote.Keys) []string {
 	const each = 3
-	keys := make([]string, 0, each*(1+len(*with))+1)
+	keys := make([]string, 0, each*(1+len(with))+1)
 	add := func(key string) {
 		counter, next := vote.Words{}.SideKeys(key)
 		keys = append(keys, key, counter, next)
 	}
 	add(key)
-	for _, key := range *with {
+	for _, key := range with {
 		add(key)
 	}
 	return keys

@@ -181,7 +181,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			}
 		}
 	}
-	if !k.agreed(ctx, t, votes, &answered, start) {
+	if k.request.Shared && !k.agreed(ctx, t, votes, &answered, start) {
 		decided = true
 		return nil, k.fail()
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// agreed waits, where a reader's votes are won, for the answer of the node that keeps the wait
-// queue: at most for as long again as the quorum took. It reports false if that node says that a
-// writer comes first, or if ctx is done; silence is no objection. A writer needs no such answer to
+// agreed is asked for a reader. Where its votes are won it waits for the answer of the node that
+// keeps the wait queue: at most for as long again as the quorum took. It reports false if that node says
+// that a writer comes first, or if ctx is done; silence is no objection. A writer needs no such answer to
 // get its turn, because those who hold exclude it and not those who wait. But of many readers at a
 // time some would always hear that node last, and a writer would wait for ever.
 //
 // rule: arbiter-heard
 func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, answered *int, start clock.Instant) bool {
 	var patience <-chan struct{}
-	for k.request.Shared && t.held() && k.unheard(t) {
+	for t.held() && k.unheard(t) {
 		if patience == nil {
 			patience = k.engine.patience(start)
 		}

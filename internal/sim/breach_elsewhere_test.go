@@ -11,8 +11,8 @@ import (
 var breachesElsewhere = []breach{
 	{
 		rule: "a reader hears the arbiter", where: "TestSimReadersAreFair", file: "internal/quorum/shared.go",
-		was: `for k.request.Shared && t.held() && k.unheard(t) {`,
-		now: `for k.request.Shared && t.held() && k.unheard(t) && broken != RULE {`,
+		was: `for t.held() && k.unheard(t) {`,
+		now: `for t.held() && k.unheard(t) && broken != RULE {`,
 	},
 	{
 		rule: "a writer hands nothing on where a reader waits", where: "TestSimReadersAreFair", file: "internal/waitqueue/local.go",
