@@ -77,8 +77,8 @@ func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Con
 // the readers that hold the lock, and for one more group of readers for each writer ahead of it.
 // Several callers of Lock in one client, one after the other, may count as one writer, as they do
 // for Lock in another client: eight, or some more before the client has heard that others wait. 256
-// readers are woken up at once. What breaks the order among writers, an arbiter that is out or a
-// client that is slow, breaks this order too.
+// readers are woken up at once. What breaks the order among writers, such as an arbiter that does
+// not answer or a slow client, breaks this order too.
 //
 // A reader cannot become a writer without releasing the lock: two readers that waited for each
 // other to leave would wait for ever. If ctx carries a held lock of this client and name, by Lock
@@ -230,9 +230,9 @@ func (c *call) refuseHeld() error {
 	_, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) })
 	switch {
 	case is && c.permits != nil:
-		return invalid("a permit of %q: the ctx of this very call carries one, and callers who each hold one and wait for another would wait for each other: use the one that is held, TryLock, or a ctx that was not made under it", c.name)
+		return invalid("a permit of %q: the ctx of this call carries one, and callers that each hold one and wait for another would wait for each other: use the permit that is held, TryLock, or a ctx that was not made under it", c.name)
 	case is:
-		return invalid("lock %q: it is held by this very call, whose ctx carries it, and which would wait for itself: ask Held and go on without, or pass a ctx that was not made under the lock", c.name)
+		return invalid("lock %q: the ctx of this call carries it, so the call would wait for itself: ask Held and go on without locking, or pass a ctx that was not made under the lock", c.name)
 	}
 	return nil
 }

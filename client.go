@@ -32,7 +32,7 @@ type Client struct {
 	waitqueue *waitqueue.Queue
 	// singly makes a call that waits for several names take them one by one at once.
 	singly bool
-	// renewals is nil where each lock is renewed by itself.
+	// renewals is nil if each lock is renewed by itself.
 	renewals quorum.Renewer
 
 	// draw returns a random duration below d, which is positive.
@@ -45,7 +45,7 @@ type Client struct {
 	contacted atomic.Int64
 	patience  time.Time
 
-	// opened is what the times of renewals are counted from.
+	// opened is the time from which the times of renewals are counted.
 	opened time.Time
 
 	// life ends when Close is called, with ErrClosed as its cause.

@@ -248,7 +248,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 			"Config.Replicas.Timeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.Replicas.Timeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
-		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted stays out for so long; a lock is renewed for as long as it is held", c.MaxTTL, admission.MaxMaxTTL),
+		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted is kept out for MaxTTL; a lock is renewed while it is held, so it may last longer", c.MaxTTL, admission.MaxMaxTTL),
 		check(!c.Durable || !c.NoQuarantine, "Config.Durable: with NoQuarantine every node votes at once: leave one of the two out"),
 		checkDurable(c.Durable, endpoints),
 	)
@@ -297,7 +297,7 @@ func (c Config) key(name string) (string, error) {
 		key = strings.Replace(c.KeyTemplate, nameMark, name, 1)
 	}
 	if strings.HasPrefix(key, node.KeyPrefix) {
-		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
+		return "", invalid("the key %q begins like this library's own keys: use another name, or a KeyTemplate", key)
 	}
 	return key, nil
 }

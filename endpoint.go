@@ -81,7 +81,7 @@ func attachedEndpoints(nodes []hook.Node) ([]endpoint, error) {
 	first := make(map[string]int)
 	for i, n := range nodes {
 		if j, ok := first[n.Name]; ok {
-			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
+			return nil, invalid("nodes %d and %d are both called %s: name each server once, with a name of its own", j, i, n.Name)
 		}
 		first[n.Name] = i
 		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster, store: n.Store}

@@ -129,7 +129,7 @@ type NodeQuarantined struct {
 	Until time.Time
 }
 
-// NodeAdmitted says that a node votes whose quarantine was observed.
+// NodeAdmitted says that a node whose quarantine was observed votes now.
 type NodeAdmitted struct {
 	Node, RunID string
 }

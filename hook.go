@@ -34,7 +34,7 @@ func init() {
 	}
 }
 
-// watched is a lock with what a judge in tests asks of it.
+// watched is a lock with what the judges of the tests ask of it.
 type watched struct{ *Lock }
 
 func (w watched) HolderID() string        { return w.lease.ID() }

@@ -99,7 +99,7 @@ func (o *observation) next(look func() (news bool, err error), yield func(error)
 	news, err := true, unusable
 	if err == nil {
 		select {
-		case <-o.changed: // what is asked from now on tells as much
+		case <-o.changed: // the look that follows finds the change
 		default:
 		}
 		news, err = look()
@@ -268,7 +268,7 @@ type permitsObservation struct {
 func (o *permitsObservation) look() (news bool, err error) {
 	c := o.client
 	o.held = nil
-	var mu sync.Mutex // guards on, where a node may answer when no answer is waited for any more
+	var mu sync.Mutex // guards on: a node may answer when nobody waits for it any more
 	on := make([][]vote.Answer, len(c.nodes))
 	heard := func() slotsOn {
 		mu.Lock()

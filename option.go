@@ -44,8 +44,8 @@ func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
 // later. Each try costs one command on each node.
 func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 
-// WithMaxHold bounds the renewal of this lock, which ends with ErrMaxHold when d has passed without
-// a release. Defaults to Config.MaxHold.
+// WithMaxHold sets for how long after its acquisition this lock is renewed. The lock then runs out,
+// with ErrMaxHold. Defaults to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option {
 	return func(r *settings) { r.maxHold, r.bounded = d, true }
 }
@@ -72,7 +72,7 @@ func WithMaxHold(d time.Duration) Option {
 // error wraps ErrInvalid.
 func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold = d } }
 
-// WithLabel sets the label by which others are told who holds this lock. Defaults to Config.Label.
+// WithLabel sets the label that tells others who holds this lock. Defaults to Config.Label.
 func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
 // WithGuard sets how long before the end of its validity the lock counts as lost. This is the time
@@ -87,7 +87,7 @@ func WithWaitReport(fn func(error)) Option {
 }
 
 // WithShared makes the call lock as a reader: TryLock, Do and TryDo then do what RLock does.
-// TryLock fails with ErrHeld even if only readers have the lock, when a writer waits.
+// TryLock also fails with ErrHeld when only readers have the lock, but a writer waits.
 func WithShared() Option { return func(r *settings) { r.shared = true } }
 
 // WithAlso makes the call lock further names together with its own, all or none: TryLock, Do and
@@ -201,9 +201,9 @@ func (c *call) refuseShared(wait bool) error {
 	case c.settings.also != nil:
 		return invalid("WithShared goes with one name: lock the names one by one, always in the same order, or leave out WithAlso")
 	case c.settings.leading:
-		return invalid("WithShared: one at a time leads: leave it out of Campaign")
+		return invalid("WithShared: only one client leads at a time: leave it out of Campaign")
 	case wait && !c.settings.queue:
-		return invalid("WithoutQueue: a reader would pass the writers who wait: leave it out, or use TryLock")
+		return invalid("WithoutQueue: a reader would overtake the writers that wait: leave it out, or use TryLock")
 	}
 	return nil
 }

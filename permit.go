@@ -24,9 +24,9 @@ func (c *call) permit() error {
 	count := *c.settings.permits
 	switch _, store := c.client.store(); {
 	case count < 1 || count > script.MaxSlots:
-		return invalid("WithPermits is %d: it must be from 1 to %d; more is not a matter of who holds what, but of a rate", count, script.MaxSlots)
+		return invalid("WithPermits is %d: it must be from 1 to %d; to admit more at once, limit their rate instead", count, script.MaxSlots)
 	case c.settings.shared:
-		return invalid("WithPermits and WithShared: of permits each has one holder: leave one of the two out")
+		return invalid("WithPermits and WithShared: a permit has one holder at a time: leave one of the two out")
 	case c.settings.also != nil:
 		return invalid("WithPermits and WithAlso: a permit is of one name: leave one of the two out")
 	case store:

@@ -141,10 +141,10 @@ func (l *Lock) Detach() (id string, err error) {
 		return "", invalid("the lock has several names, and package oneshot extends and releases one at a time: lock them one by one to detach them")
 	}
 	if l.call.settings.shared {
-		return "", invalid("the lock is a reader's, and package oneshot has none: use Lock for one that is to be detached")
+		return "", invalid("the lock is a reader's, and package oneshot has no readers: use Lock to detach a lock")
 	}
 	if l.call.permits != nil {
-		return "", invalid("it is a permit, and package oneshot extends and releases locks: use Lock to detach one")
+		return "", invalid("it is a permit, and package oneshot extends and releases only locks: use Lock to detach a lock")
 	}
 	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
 	if !first {

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// ticker is a lock whose alarm rings.
+// ticker is a Lock as the clock knows it: what rings when its alarm is due.
 type ticker Lock
 
 // Ring leaves to another goroutine what may block.

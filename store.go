@@ -20,10 +20,10 @@ func (c *Client) store() (s store, ok bool) {
 }
 
 var (
-	errNoTake    = invalid("these servers have no lock under an id of the caller's own: use Lock, and Lock.Detach, whose id extends and releases it")
+	errNoTake    = invalid("these servers do not lock under an id that the caller chooses: use Lock and Lock.Detach, which returns an id that extends and releases the lock")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
-	errNoShared  = invalid("these servers have no readers: use Lock, by which one at a time has the name")
-	errNoPermits = invalid("these servers have no permits: use as many locks as there are to be permits, with names of their own")
+	errNoShared  = invalid("these servers have no readers: use Lock, which one holder at a time has")
+	errNoPermits = invalid("these servers have no permits: use a lock with a name of its own for each permit")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )
 
