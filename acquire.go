@@ -77,7 +77,7 @@ func (c *Client) TryDo(ctx context.Context, name string, fn func(ctx context.Con
 // the readers that hold the lock, and for one more group of readers for each writer ahead of it.
 // Several callers of Lock in one client, one after the other, may count as one writer, as they do
 // for Lock in another client: eight, or some more before the client has heard that others wait. 256
-// readers are woken up at once. What breaks the order among writers, such as an arbiter that does
+// readers are woken up at once. Whatever breaks the order among writers, such as an arbiter that does
 // not answer or a slow client, breaks this order too.
 //
 // A reader cannot become a writer without releasing the lock: two readers that waited for each

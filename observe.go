@@ -17,13 +17,13 @@ import (
 
 // Observe yields who has the lock name, and again when that changes, until ctx is done. It yields
 // the zero Holder when nobody has the lock. A quorum of nodes has said what it yields, after they
-// were asked for it, but it may be over when it is read. The resource must refuse by its token what
-// must not be done by two.
+// were asked for it, but it may be over when it is read. What two holders must not do, the resource
+// has to refuse by its token.
 //
 // After a holder, Observe yields no earlier one, even if a server has come back with old data. It
-// does not yield holders that came and went between two looks, and takes holders in turn by one
-// attempt (package documentation, "Waiting") for one. A node that restarted without its keys, and
-// does not vote yet, answers that it has none.
+// does not yield holders that came and went between two looks. Holders that hold in turn by one
+// attempt (package documentation, "Waiting") count as one. A node that restarted without its keys,
+// and does not vote yet, answers that it has none.
 //
 // When no quorum answers, Observe yields an error once, ErrNoQuorum or ErrRefused in a
 // *QuorumError. It yields the holder when a quorum answers again, even if that is the same one.
