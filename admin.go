@@ -9,48 +9,46 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// Admit vouches for the present run of one of the client's nodes: that it has
-// forgotten no lock that may still be held, as is certain for servers that have
-// never been used. It votes from then on, for all clients of the deployment,
-// until it restarts. address is the node's name in errors, or a URL that leads
-// to it.
+// Admit vouches for the present run of one of the client's nodes: the node has forgotten no lock
+// that may still be held. This is certain for a server that has never been used. The node votes
+// from then on, for all clients of the deployment, until it restarts. address is the node's name in
+// errors, or a URL that leads to it.
 //
-// If the node has forgotten a lock after all, a second holder can acquire it.
+// If the node has forgotten a lock after all, a second holder can acquire that lock.
 //
-// Admit waits for the node, or for ctx. The error wraps ErrInvalid when the
-// client has no such node; else it says why the node cannot serve this client,
-// such as a replica or a node of another set, or why it was not reached. Nothing
-// was changed then unless no answer came: the word may still be on its way when ctx ends,
-// and goes for what the node has when it arrives.
+// Admit waits for the node, or until ctx is done. The error wraps ErrInvalid if the client has no
+// such node. Otherwise it says why the node cannot serve this client, for example because it is a
+// replica or a node of another set, or why it was not reached. After an error nothing was changed,
+// unless no answer came: the command may still be on its way when ctx ends, and then vouches for
+// what the node has when it arrives.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
 }
 
-// Reset has one node record the deployment as this client's Config has it: its set of nodes,
+// Reset makes one node record the deployment as this client's Config has it: its set of nodes,
 // MaxTTL, NoQuarantine and Durable. It replaces whatever is recorded there, even keys of the
-// deployment that are of another type. Clients with other settings are refused on the node from
-// then on, with both settings in the error. To change a deployment, reset every node of it;
-// the command redlatch deployment set does.
+// deployment that are of another type. From then on the node refuses clients with other settings,
+// with both settings in the error. To change a deployment, reset every node of it; the command
+// redlatch deployment set does.
 //
-// Locks that are held go on until their validity ends: the node extends none. It votes for
-// nobody until the longest MaxTTL, the new one or one that is recorded on a node now, and 4 s
-// have passed, unless Admit vouches that no lock is held, or NoQuarantine is set.
+// Locks that are held go on until their validity ends: the node extends none. It votes for nobody
+// until the longest MaxTTL and 4 s have passed, be it the new MaxTTL or one that is recorded on a
+// node now, unless Admit vouches that no lock is held, or NoQuarantine is set.
 //
-// Before the set of nodes is changed, stop all clients of the old set, on every machine: a
-// majority of the old set and one of the new need not meet, so a lock may have two holders
-// while old ones are held. The quarantine waits for the locks of those that died; a client
-// that was not stopped goes on extending what it holds on nodes that were not reset.
+// Before you change the set of nodes, stop all clients of the old set, on every machine. A majority
+// of the old set and a majority of the new one need not have a node in common, so a lock may have
+// two holders while old locks are held. The quarantine waits for the locks of clients that died; a
+// client that was not stopped goes on extending what it holds on nodes that were not reset.
 //
-// Reset waits for the node, or for ctx. The error wraps ErrInvalid when the
-// client has no such node; else it says why the node was not reset, and nothing
-// was changed unless no answer came. It may be repeated, which begins the quarantine
-// anew. A Cluster is not reset, which could not be done safely: use another Deployment once no
-// lock is held.
+// Reset waits for the node, or until ctx is done. The error wraps ErrInvalid if the client has no
+// such node. Otherwise it says why the node was not reset, and nothing was changed unless no answer
+// came. Reset may be repeated, which begins the quarantine anew. A Cluster cannot be reset safely,
+// and Reset refuses it: use another Deployment once no lock is held.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "reset", member.Reset)
 }
 
-// atNode has one node do what op names.
+// atNode calls do with the node that has the address. op is what errors call it.
 func (c *Client) atNode(ctx context.Context, address, op string, do func(member, context.Context) error) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -83,8 +81,8 @@ func (c *Client) node(address string) member {
 	return nil
 }
 
-// noNode says that no node is called address. It lists those there are, and of
-// address what is certain to hold no secret.
+// noNode returns the error for an address that no node has. It lists the nodes that there are, and
+// repeats of address only what certainly holds no secret.
 func (c *Client) noNode(address string) error {
 	names := make([]string, len(c.nodes))
 	for i, n := range c.nodes {

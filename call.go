@@ -17,27 +17,28 @@ type call struct {
 	binding binding
 	name    string
 	key     string
-	// several is nil unless the lock has several names: then key is that of one of them.
+	// several is nil unless the lock has several names; key is then the key of one of them.
 	several *several
-	// whole is the call for several names that this one takes one of the names for, if it does.
+	// whole is the call for several names for which this call takes one of the names, or nil.
 	whole *call
-	// permits is nil unless a permit is wanted: then key is that of the queue for all of them.
+	// permits is nil unless the call is for a permit; key is then the key of the queue for all of
+	// them.
 	permits  *permits
 	settings settings
-	// failure is what stood in the way of the last whole try, and reported when it
+	// failure is what stood in the way of the last try that was not cut short. reported is when it
 	// was last reported.
 	failure  *QuorumError
 	reported time.Time
-	// waited is nil while the log has no part in it.
+	// waited is what the log was told of the wait, nil before the first report.
 	waited   *waitLog
 	observed *observed
 	// site is where the program made the call, "" unless the log takes Debug.
 	site string
-	// lock is what the call acquires. It is part of it, which saves an allocation.
+	// lock is what the call acquires. As a field of the call it saves an allocation.
 	lock Lock
 }
 
-// May returns an error when no further try may be made.
+// May returns an error if the call may make no further try.
 func (c *call) May() error {
 	if c.ctx.Err() != nil || c.client.life.Err() != nil {
 		return c.Ended()
@@ -45,8 +46,8 @@ func (c *call) May() error {
 	return c.client.usable()
 }
 
-// Rest returns after a random while that is longer with the number of failures before the
-// last, or with an error when the call is over before.
+// Rest returns after a random pause, which grows with failures, the number of tries that failed
+// before the last one. It returns an error if the call is over before.
 func (c *call) Rest(failures int) error {
 	timer := time.NewTimer(c.client.pause(c.failure, failures))
 	defer timer.Stop()
@@ -59,8 +60,8 @@ func (c *call) Rest(failures int) error {
 	return c.Ended()
 }
 
-// Ended is the error of a call whose ctx ended, or whose client was closed, with what stood
-// in the way if that is known.
+// Ended returns the error of a call whose ctx ended, or whose client was closed, with what stood in
+// the way if that is known.
 func (c *call) Ended() error {
 	switch closed := c.ctx.Err() == nil; {
 	case closed && c.failure == nil:
@@ -73,7 +74,7 @@ func (c *call) Ended() error {
 	return fmt.Errorf("%w; %w", context.Cause(c.ctx), c.failure)
 }
 
-// Request is what an attempt asks for that begins now, under a holder id of its own.
+// Request returns the request of an attempt that begins now, under a holder id of its own.
 func (c *call) Request() vote.Acquire {
 	c.client.counters.tries.Add(1)
 	c.observed.try()
@@ -107,14 +108,14 @@ func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 	return c.tried(request, lease, votes)
 }
 
-// tried is how the attempt for request ended, as the wait queue is told.
+// tried turns the outcome of the attempt for request into what the wait queue is told.
 func (c *call) tried(request vote.Acquire, lease *quorum.Lease, votes []vote.Answer) (*quorum.Lease, waitqueue.Failure) {
 	if lease != nil {
 		return lease, waitqueue.Failure{}
 	}
 	elsewhere := false
 	if c.failure == nil || c.ctx.Err() == nil {
-		// One that ctx cut short says less than the one before.
+		// An attempt that ctx cut short says less than the one before it.
 		c.failure = newQuorumError("lock", c.name, c.client.answers(votes))
 		elsewhere = c.several != nil && c.follow(request, votes)
 	}
@@ -130,10 +131,9 @@ const (
 	lastPause  = firstPause << 5
 )
 
-// pause is the time to the next try: drawn at random, so that those whose votes
-// split do not meet again (Redis documentation, "Distributed locks with Redis",
-// retry on failure), longer with each try, and no longer than the lock in the
-// way runs.
+// pause returns the time until the next try. It is drawn at random, so that callers whose votes
+// were split do not meet again (Redis documentation, "Distributed locks with Redis", retry on
+// failure). It is longer with each try, and no longer than the lock in the way runs.
 func (c *Client) pause(failure *QuorumError, try int) time.Duration {
 	longest := lastPause
 	if try < 5 {
@@ -146,14 +146,14 @@ func (c *Client) pause(failure *QuorumError, try int) time.Duration {
 	return d
 }
 
-// Hold makes the call's lock held by lease, and has it renewed.
+// Hold makes the call's lock held by lease, and begins to renew it.
 func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	client, l := c.client, &c.lock
 	l.client, l.call, l.lease = client, c, lease
 	l.holder = waitqueue.Holder{Caller: c}
 	if c.settings.leading {
 		l.work = make(chan struct{})
-		l.Context() // so that there is one to be ended
+		l.Context() // so that awaitWork has a context to end
 	}
 	c.acquired()
 	lease.Limit(c.settings.maxHold)
@@ -172,8 +172,8 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	}
 	client.mu.Unlock()
 	if closed {
-		// Close was called while the lock was being acquired, and does not know
-		// of it: the caller learns at once.
+		// Close was called while the lock was being acquired, and does not know of the lock. The
+		// caller learns at once that it is over.
 		l.unlock(ErrReleased)
 		held := l.heldFor()
 		l.released(held, l.drop(nil, true))

@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// Campaign waits until it leads name, which is to hold the lock of that name, and runs fn. The ctx
-// of fn is done when ctx is, or when the lead is lost: context.Cause tells which, and fn must then
-// stop before the guard (WithGuard) is over. Held(ctx, name) has the lock; its Token is the number
-// of the term, larger for every later leader.
+// Campaign waits until it leads name, and runs fn. To lead is to hold the lock name. The ctx of fn
+// is done when ctx is done or when the lead is lost. context.Cause tells which, and fn must then
+// stop before the guard (WithGuard) is over. Held(ctx, name) returns the lock; its Token is the
+// number of the term, which is larger for every later leader.
 //
-// The lead is held for as long as fn runs, whatever MaxHold says, and released when fn has returned
-// and not before, also where ctx is done. An fn that hangs leads for ever. Close ends the ctx of
-// fn, and waits until fn has returned or the validity is over.
+// Campaign holds the lead for as long as fn runs, whatever MaxHold says, and releases it only when
+// fn has returned, even if ctx is done. An fn that hangs leads for ever. Close ends the ctx of fn,
+// and waits until fn has returned or the validity is over.
 //
-// When the lead is lost, Campaign waits until fn has returned, and campaigns again if fn returned
-// because of the loss: nil, or an error in which errors.Is finds ErrLost or context.Canceled. Any
-// other error is fn's own: Campaign returns it, joined with ErrLost. Where the lead is not lost, or
-// ctx is done, it returns what Do does when fn has returned: fn's error, joined with that of the
-// release. A panic or runtime.Goexit of fn releases the lead and goes on.
+// When the lead is lost, Campaign waits until fn has returned. It campaigns again if fn returned
+// because of the loss: with nil, or with an error in which errors.Is finds ErrLost or
+// context.Canceled. Any other error is fn's own: Campaign returns it, joined with ErrLost. If the
+// lead was not lost, or ctx is done, Campaign returns what Do returns: fn's error, joined with that
+// of the release. If fn panics or calls runtime.Goexit, Campaign releases the lead, and the panic
+// or the exit goes on.
 //
-// Waiting is that of Lock, and so are its errors: ctx ends it, and what waiting does not cure is
-// returned at once. Options are those of Lock, but WithMaxHold and WithoutRenewal are ErrInvalid.
-// When Campaign has returned, nothing is held, and no place in the wait queue is kept. It is safe
-// for concurrent use.
+// Campaign waits as Lock does, with the same errors: ctx ends the waiting, and errors that waiting
+// does not cure are returned at once. The options are those of Lock, except WithMaxHold,
+// WithoutRenewal, WithShared and WithPermits, which are ErrInvalid. When Campaign has returned, it
+// holds nothing and keeps no place in the wait queue. It is safe for concurrent use.
 //
-// At most one leads as long as a lock has at most one holder (package documentation). What must not
-// be done by a leader that does not know yet that it is none any more, the resource refuses by its
-// token.
+// At most one client leads, under the conditions under which a lock has at most one holder (package
+// documentation). A leader may not know yet that it leads no more. What it must not do then, the
+// resource has to refuse by its token.
 func (c *Client) Campaign(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return invalid("fn is nil: pass the function to run while leading")
@@ -44,13 +45,14 @@ func (c *Client) Campaign(ctx context.Context, name string, fn func(ctx context.
 	}
 }
 
-// lead waits for the lead and runs fn once. again: the lead was lost, and fn returned for that.
+// lead waits for the lead and runs fn once. again reports that the lead was lost and fn returned
+// because of that.
 func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Context) error, options []Option) (again bool, err error) {
 	lock, err := c.lock(ctx, bound, name, true, options)
 	if err != nil {
 		return false, err
 	}
-	// Deferred, so that a panic or runtime.Goexit of fn releases the lead on its way.
+	// This is deferred, so that the lead is also released when fn panics or calls runtime.Goexit.
 	defer func() {
 		lock.endTerm()
 		stopped := err == nil || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
@@ -66,11 +68,12 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 	return false, fn(lock.Context())
 }
 
-// endTerm says that it has returned.
+// endTerm says that the work under the lead has returned.
 func (l *Lock) endTerm() { close(l.work) }
 
-// awaitWork ends the context of a lead when the client is being closed, and returns when what runs
-// under it has returned, or can rely on it no more. Of other locks it does nothing.
+// awaitWork ends the context of a lead because the client is being closed. It returns when the work
+// under the lead has returned, or cannot rely on the lead any more. It does nothing for other
+// locks.
 func (l *Lock) awaitWork() {
 	if l.work == nil {
 		return
@@ -78,7 +81,7 @@ func (l *Lock) awaitWork() {
 	// rule: lead-until-returned
 	l.tell(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
 	for {
-		// A renewal that was under way may have come meanwhile.
+		// A renewal that was under way may have succeeded meanwhile.
 		left := l.client.clock.Now().Until(l.lease.Until())
 		if left <= 0 {
 			return

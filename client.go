@@ -20,8 +20,8 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// Client holds locks on one set of nodes. It keeps one connection to each. It
-// is safe for concurrent use; a program needs one.
+// Client holds locks on one set of nodes. It keeps one connection to each. It is safe for
+// concurrent use; a program needs one.
 type Client struct {
 	config    Config
 	clock     *clock.Alarms
@@ -30,9 +30,9 @@ type Client struct {
 	observers observe.Observers
 	engine    *quorum.Engine
 	waitqueue *waitqueue.Queue
-	// singly: who waits for several names takes them one by one at once.
+	// singly makes a call that waits for several names take them one by one at once.
 	singly bool
-	// renewals is nil where each lock is renewed by itself.
+	// renewals is nil if each lock is renewed by itself.
 	renewals quorum.Renewer
 
 	// draw returns a random duration below d, which is positive.
@@ -40,12 +40,12 @@ type Client struct {
 	// random returns random bytes.
 	random   func() [16]byte
 	counters counters
-	// contacted is how many nodes have answered the first contact. patience is until when one that
-	// has not is waited for at all.
+	// contacted is how many nodes have answered the first contact. patience is the time until which
+	// a node that has not answered is waited for at all.
 	contacted atomic.Int64
 	patience  time.Time
 
-	// opened is what the times of renewals are counted from.
+	// opened is the time from which the times of renewals are counted.
 	opened time.Time
 
 	// life ends when Close is called, with ErrClosed as its cause.
@@ -55,11 +55,11 @@ type Client struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
 	held   map[*Lock]struct{}
-	// watching: it asks now and then whether the machine has slept, as at seen.
+	// watching: the client checks now and then whether the machine has slept since seen.
 	watching bool
 	seen     clock.Instant
-	// calls counts the calls and renewals that Close waits for. It is added to
-	// under mu while not closed, or with a lock in held, which Close empties first.
+	// calls counts the calls and renewals that Close waits for. It is added to under mu while the
+	// client is not closed, or with a lock in held, which Close empties first.
 	calls sync.WaitGroup
 }
 
@@ -68,34 +68,35 @@ type member interface {
 	quorum.Voter
 	waitqueue.Node
 	Connect(ctx context.Context) error
-	// Choose is Acquire for one of several slots, of which the node says which.
+	// Choose is Acquire for one of several slots; the node says which one.
 	Choose(ctx context.Context, r vote.Acquire) vote.Answer
-	// Watch and Read say who has a key. Watch may have its next change told, before until ends.
+	// Watch and Read say who has a key. Watch may also have the key's next change reported, as long
+	// as until lasts.
 	Watch(ctx, until context.Context, key string) (a vote.Answer, watched bool)
 	Read(ctx context.Context, key string) vote.Answer
 	// ReadAll is Read for many keys.
 	ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.Answer, vote.Answer)
 	Vouch(ctx context.Context) error
 	Reset(ctx context.Context) error
-	// Reached reports whether it has ever answered: to one that has not, nothing was sent that
-	// could have left something there. Cut ends the connection and what is under way there,
-	// for Close, which waits for that.
+	// Reached reports whether the node has ever answered. A node that has not was sent nothing that
+	// could have left something there. Cut ends the connection and what is under way there, so that
+	// Close need not wait for it any more.
 	Reached() bool
-	// InQuarantine and Unreachable are counted by Stats.
+	// Stats counts the nodes that are InQuarantine or Unreachable.
 	InQuarantine() bool
 	Unreachable() bool
 	Cut()
 	Close()
 }
 
-// Open returns a client for the nodes of config. It connects to all of them at
-// once and returns when all have answered or refused, a little after a quorum
-// has or so many have refused that none can, or after a second. A node that
-// cannot be reached is no error, as it may come back.
+// Open returns a client for the nodes of config. It connects to all of them at once, and returns
+// when all have answered or refused. It returns earlier, a little after a quorum has answered or so
+// many have refused that no quorum can, and in any case after a second, or ten times NodeTimeout if
+// that is longer. A node that cannot be reached is no error, as it may come back.
 //
-// The error wraps ErrInvalid and names the setting to mend; two URLs that lead
-// to one server, or to one Cluster, are found here when it can be reached, else by the first lock
-// that reaches it.
+// The error wraps ErrInvalid and names the setting to mend. Open finds two URLs that lead to one
+// server, or to one Cluster, when that can be reached; otherwise the first lock that reaches it
+// does.
 func Open(config Config) (*Client, error) {
 	c, err := open(config, hook.Surroundings{})
 	if err != nil {
@@ -158,7 +159,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	return c, nil
 }
 
-// completeSurroundings fills in what is this process's own.
+// completeSurroundings fills in the clock and the randomness of this process.
 func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 	if s.Clock == nil {
 		s.Clock = clock.System
@@ -197,21 +198,20 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 	return node.Batch(node.New(conn, o), c.config.batchAbove), nil
 }
 
-// changed tells those who wait for a key or observe it that it may have changed, or any where key
-// is "". It does not block.
+// changed tells the callers that wait for key or observe it that it may have changed; "" stands for
+// any key. It does not block.
 func (c *Client) changed(key string) {
 	c.waitqueue.Changed(key)
 	c.observers.Changed(key)
 }
 
-// connect waits for the first contact with the nodes: for all of them while it
-// is open whether a quorum can be reached, then for the others a quarter as long again, and one
-// step's time at most.
+// connect waits for the first contact with the nodes: for all of them while it is open whether a
+// quorum can be reached, and then for the others a quarter as long again, one NodeTimeout at most.
 func (c *Client) connect() {
 	start := time.Now()
 	answers := make(chan error, len(c.nodes))
 	for _, n := range c.nodes {
-		c.calls.Go(func() { // it goes on when Open has returned
+		c.calls.Go(func() { // it goes on after Open has returned
 			ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
 			defer cancel()
 			err := n.Connect(ctx)
@@ -242,7 +242,7 @@ func (c *Client) connect() {
 	}
 }
 
-// usable returns an error when the nodes were found to be misnamed.
+// usable returns an error if the nodes were found to be misnamed, or if the store is unfit.
 func (c *Client) usable() error {
 	if err := c.census.Err(); err != nil {
 		return invalid("Config.%w", err)
@@ -253,7 +253,7 @@ func (c *Client) usable() error {
 	return nil
 }
 
-// shut ends what waits, waits for what is under way, and closes the connections.
+// shut ends the calls that wait, waits for what is under way, and closes the connections.
 func (c *Client) shut() {
 	c.end(ErrClosed)
 	c.calls.Wait()
@@ -269,9 +269,9 @@ func (c *Client) shut() {
 	closing.Wait()
 }
 
-// cutOff bounds what Close waits for on nodes that do not answer: half as long again as Open
-// needed to hear a quorum, counted from Open, on those that never have; one step's time on the
-// others. stop ends it.
+// cutOff bounds how long Close waits for nodes that do not answer. Nodes that have never answered
+// get half as long again as Open needed to hear a quorum, counted from Open; the others get one
+// step's time. stop ends the bounds.
 func (c *Client) cutOff() (stop func()) {
 	never := time.AfterFunc(time.Until(c.patience), func() {
 		for _, n := range c.nodes {
@@ -291,12 +291,12 @@ func (c *Client) cutOff() (stop func()) {
 	}
 }
 
-// enter begins a call that Close waits for. It must be followed by
-// c.calls.Done unless it fails.
+// enter begins a call that Close waits for. Unless it fails, the caller must call c.calls.Done at
+// the end.
 func (c *Client) enter() error { return c.enterWith(nil) }
 
-// enterWith is enter for a call that releases l, which Close waits for also where it has
-// begun and has not come to l yet.
+// enterWith is enter for a call that releases l. Close waits for such a call even if Close has
+// begun, as long as it has not come to l.
 func (c *Client) enterWith(l *Lock) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,7 +309,7 @@ func (c *Client) enterWith(l *Lock) error {
 	return nil
 }
 
-// answers puts the votes on nodes into the words of an error.
+// answers turns the nodes' votes into the answers that an error lists.
 func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	answers := make([]NodeAnswer, len(c.nodes))
 	for i, n := range c.nodes {
@@ -325,19 +325,19 @@ func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	return answers
 }
 
-// jitter is d ± 10 %, so that what started together does not go on together.
+// jitter returns d ± 10 %, so that what started together does not go on together.
 func (c *Client) jitter(d time.Duration) time.Duration {
 	return d - d/10 + c.draw(d/5+1)
 }
 
-// Stats are a client's counts since Open. They are read one by one, so they may
-// differ by what happened meanwhile.
+// Stats has a client's counts since Open. They are read one by one, so they may differ by what
+// happened meanwhile.
 type Stats struct {
-	// Acquired counts the locks acquired, and Tries the attempts made for them,
-	// those that failed included. Callers may hold in turn by one attempt.
+	// Acquired counts the locks acquired, and Tries the attempts made for them, including those
+	// that failed. Several callers may hold in turn by one attempt.
 	Acquired, Tries uint64
-	// SecondRounds counts the tries whose fencing token had to be confirmed
-	// because no quorum of the nodes agreed about it.
+	// SecondRounds counts the tries whose fencing token had to be confirmed because no quorum of
+	// the nodes agreed about it.
 	SecondRounds uint64
 	// Lost counts the locks that were lost while held.
 	Lost uint64
@@ -345,13 +345,13 @@ type Stats struct {
 	Held int
 	// Contacted is how many nodes have answered the first contact, which Open begins.
 	Contacted int
-	// Quarantined is how many nodes are known not to vote yet, since this client asked for their
-	// vote; Unreachable, how many could not be connected to when that was last tried, or
-	// have not answered a command for longer than NodeTimeout.
+	// Quarantined is how many nodes this client knows not to vote yet, because it has asked for
+	// their vote. Unreachable is how many nodes could not be connected to at the last try, or have
+	// not answered a command for longer than NodeTimeout.
 	Quarantined, Unreachable int
 }
 
-// counters are what Stats reads that nothing else keeps.
+// counters are the counts of Stats that nothing else keeps.
 type counters struct{ acquired, tries, lost atomic.Uint64 }
 
 // Stats returns the client's counts. It does not block, and is safe for

@@ -8,19 +8,19 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Close releases the locks that this client holds, waits for what is under way,
-// and closes the connections. Waiting calls return ErrClosed. It takes a few
-// times NodeTimeout at most: where a quorum has answered, what is still to be done on the
-// other nodes gets one NodeTimeout, and next to nothing on one that has never answered. Keys
-// on nodes that do not answer expire with their TTL, as do locks whose WithMinHold is not over, and,
-// of many, those that are left when no quorum has answered for hundreds in a row.
-// It returns an error that wraps
-// ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were seen
-// deleted. A second call does nothing.
+// Close releases the locks that this client holds, waits for what is under way, and closes the
+// connections. Waiting calls return ErrClosed. Close takes a few times NodeTimeout at most: when a
+// quorum has answered, each other node gets one NodeTimeout for what is still to be done there, and
+// next to nothing if it has never answered. Some keys are left to expire with their TTL: keys on
+// nodes that do not answer, locks whose WithMinHold is not over, and, of many locks, those that are
+// left when no quorum has answered for hundreds in a row.
 //
-// Of a lead it ends the ctx of what Campaign runs, with a cause that wraps ErrReleased and ErrClosed,
-// and releases the lead when that has returned, or when its validity is over: it takes as long. So
-// what Campaign runs should not call Close.
+// The error wraps ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were
+// seen deleted. A second call does nothing.
+//
+// Close ends the ctx of the function that Campaign runs, with a cause that wraps ErrReleased and
+// ErrClosed. It releases the lead when the function has returned, or when the validity is over, and
+// takes as long as that. So the function should not call Close.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -41,16 +41,17 @@ func (c *Client) Close() error {
 }
 
 const (
-	// maxReleases is how many locks Close releases at once. More are no quicker: the nodes have some
-	// commands of several steps each under way for them.
+	// maxReleases is how many locks Close releases at once. More would not be quicker: the nodes
+	// have some commands of several steps each under way for them.
 	maxReleases = 256
-	// maxUnheard is after how many in a row of which no quorum was heard the rest is left to its TTL:
-	// all that are released at once, twice, as one stall of this process can make all of them late.
+	// maxUnheard is how many releases in a row may hear no quorum before Close leaves the rest of
+	// the locks to their TTL. It is twice what is released at once, as one stall of this process
+	// can make all of those late.
 	maxUnheard = 2 * maxReleases
 )
 
-// releaseAll releases locks, those of leads when their work has returned, and returns what is to be said of
-// them.
+// releaseAll releases the locks, and leads when their work has returned. It returns the errors to
+// report.
 func (c *Client) releaseAll(held []*Lock) (errs []error) {
 	errs = make([]error, len(held))
 	var unheard atomic.Int64
@@ -76,7 +77,7 @@ func (c *Client) releaseAll(held []*Lock) (errs []error) {
 			queue <- i
 			continue
 		}
-		releases.Go(func() { // beside the one that leads
+		releases.Go(func() { // not in the queue, as it waits for the work
 			lock.awaitWork()
 			release(i)
 		})
@@ -93,7 +94,7 @@ func (c *Client) releaseAll(held []*Lock) (errs []error) {
 	return errs
 }
 
-// leave ends a lock whose keys are left to expire.
+// leave ends a lock and leaves its keys to expire.
 func (l *Lock) leave() (err error) {
 	before, held := l.Err(), l.heldFor()
 	last, first := l.unlock(ErrReleased)

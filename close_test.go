@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-// gate is an Observer that has each release wait until it is open.
+// gate is an Observer that makes each release wait until it is open.
 type gate struct {
 	inside atomic.Int64
 	open   chan struct{}
@@ -26,7 +26,7 @@ func (g *gate) Observe(_ context.Context, event redlatch.Event) {
 	}
 }
 
-// holdMany has a client hold n locks.
+// holdMany makes a client acquire n locks.
 func holdMany(t *testing.T, client *redlatchtest.Client, n int) []*redlatch.Lock {
 	t.Helper()
 	locks := make([]*redlatch.Lock, n)
@@ -39,7 +39,7 @@ func holdMany(t *testing.T, client *redlatchtest.Client, n int) []*redlatch.Lock
 	return locks
 }
 
-// Of many locks Close releases some at a time, and all in the end.
+// Close releases many locks some at a time, and all of them in the end.
 func TestCloseOfMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestCloseOfMany(t *testing.T) {
 	})
 }
 
-// Where no node answers Close takes no longer for many locks than for a few. All are over.
+// When no node answers, Close takes no longer for many locks than for a few, and all of them are
+// over.
 func TestCloseOfManyWithoutNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,12 +19,11 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Config says which servers hold the locks, and how. The zero value of each
-// field but Nodes is its default. Durations are cut to whole milliseconds, the
-// grain of the servers' expiry.
+// Config says which servers hold the locks, and how. The zero value of each field except Nodes is
+// its default. Durations are cut to whole milliseconds, the grain of the servers' expiry.
 type Config struct {
-	// Nodes are the URLs of the servers that vote: one for a lock on one Redis
-	// or Valkey, an odd number of independent masters for Redlock.
+	// Nodes are the URLs of the servers that vote: one for a lock on one Redis or Valkey, an odd
+	// number of independent masters for Redlock.
 	//
 	//	redis://user:password@host:port/database
 	//	rediss://host:port              with TLS
@@ -33,77 +32,73 @@ type Config struct {
 	//
 	//	redis://user:password@c1:6379?addr=c2:6379&addr=c3:6379
 	//
-	// The last but one is a master that Sentinels at s1, s2 and s3 watch under NAME; the
-	// credentials are the master's, and sentinel_username and sentinel_password
-	// are theirs. Name all of them, an odd number: the master is the server that a
-	// majority of those in the URL name, 1 of 1, 2 of 2, 2 of 3, 3 of 5. They are asked
-	// every second. One that says otherwise changes nothing. When two checks in a row find
-	// no majority, because Sentinels do not answer or disagree, the connection is closed,
-	// within 3 s; commands then fail, with an error that says what each Sentinel
-	// answered, until a majority names a master again, and locks that cannot be renewed
-	// meanwhile are lost when their validity runs out. A Sentinel under two addresses
-	// counts once, by its SENTINEL MYID.
+	// The last but one is a master that Sentinels at s1, s2 and s3 watch under NAME. The
+	// credentials are the master's; sentinel_username and sentinel_password are the Sentinels'.
+	// Name all Sentinels, an odd number: the master is the server that a majority of those in the
+	// URL name, 1 of 1, 2 of 2, 2 of 3, 3 of 5. The client asks them every second. A single
+	// Sentinel that names another server changes nothing. When two checks in a row find no
+	// majority, because Sentinels do not answer or disagree, the client closes the connection,
+	// within 3 s. Commands then fail, with an error that says what each Sentinel answered, until a
+	// majority names a master again. Locks that cannot be renewed meanwhile are lost when their
+	// validity runs out. A Sentinel under two addresses counts once, by its SENTINEL MYID.
 	//
-	// The last is a Redis Cluster by some of its nodes, or by one of them with
-	// ?cluster: as a whole it is one node, and each lock is at the master of its
-	// slot. It is called "cluster" unless a #name is given, and told from others by the
-	// run_id of its servers: one Cluster cannot be two nodes. Let no master give
-	// slots away that has restarted within MaxTTL and 4 s.
+	// The last is a Redis Cluster, given by some of its nodes, or by one of them with ?cluster. The
+	// whole Cluster is one node, and each lock is at the master of its slot. The Cluster is called
+	// "cluster" unless a #name is given. It is recognized by the run_id of its servers: one Cluster
+	// cannot be two nodes. Do not let a master that has restarted within MaxTTL and 4 s give slots
+	// away.
 	//
-	// All clients must name the same nodes. A node with several addresses can
-	// be given one name for all with a fragment: redis://10.0.0.7:6379#a. A name
-	// has up to 256 bytes, printable, without spaces and without @ # ? & =.
+	// All clients must name the same nodes. A node that has several addresses can be given one name
+	// for all of them with a fragment: redis://10.0.0.7:6379#a. A name has up to 256 bytes,
+	// printable, without spaces and without @ # ? & =.
 	//
-	// Percent-encode users and passwords, as with url.UserPassword: a URL whose
-	// password was not escaped is refused. No error and no report repeats a user
-	// or a password of a URL.
+	// Percent-encode users and passwords, as url.UserPassword does: a URL whose password was not
+	// escaped is refused. No error and no report repeats a user or a password of a URL.
 	Nodes []string
 
-	// TTL is how long the servers keep a lock whose holder is not heard of.
-	// Defaults to 10 s, or to MaxTTL if that is less.
+	// TTL is how long the servers keep a lock when they do not hear from its holder. Defaults to 10
+	// s, or to MaxTTL if that is less.
 	TTL time.Duration
 
-	// MaxTTL is the longest TTL of the deployment, 24 h at most. A node that may have
-	// forgotten locks stays out for 4 s longer than this. All clients must have
-	// the same: one that differs from what the nodes have recorded is refused, with
-	// both values in the error, until somebody changes the deployment (redlatch
-	// deployment set). Defaults to 30 s, or to TTL if that is more.
+	// MaxTTL is the longest TTL of the deployment, 24 h at most. A node that may have forgotten
+	// locks is kept out for 4 s longer than this. All clients must have the same MaxTTL: a client
+	// that differs from what the nodes have recorded is refused, with both values in the error,
+	// until somebody changes the deployment (redlatch deployment set). Defaults to 30 s, or to TTL
+	// if that is more.
 	MaxTTL time.Duration
 
-	// MaxHold bounds the renewal in the background: none is made later than this
-	// after the acquisition, and the lock runs out within a TTL, with ErrMaxHold.
-	// Defaults to 1 h.
+	// MaxHold bounds the renewal in the background. The client makes no renewal later than this
+	// after the acquisition; the lock then runs out within a TTL, with ErrMaxHold. Defaults to 1 h.
 	MaxHold time.Duration
 
-	// NodeTimeout is how long one node is waited for in one step, also where the step
-	// of one caller first goes together with those of others and is then sent by itself.
-	// TryLock takes two steps at most. It is to be small beside the TTL; raise it for
-	// distant nodes. At most 1 s. Defaults to 50 ms.
+	// NodeTimeout is how long one step waits for one node, even if a caller's step first goes
+	// together with those of others and is then sent by itself. One try takes two steps at most.
+	// Keep it small compared with the TTL; raise it for distant nodes. At most 1 s. Defaults to 50
+	// ms.
 	NodeTimeout time.Duration
 
-	// Replicas has replicas acknowledge each vote. The zero value asks for none.
+	// Replicas makes replicas acknowledge each vote. The zero value asks for none.
 	Replicas Replicas
 
-	// KeyTemplate makes the key of a lock from its name, which replaces {name},
-	// such as "redlock:{name}". The braces are not part of the key. Defaults to
-	// the name itself.
+	// KeyTemplate turns the name of a lock into its key: the name replaces {name}, as in
+	// "redlock:{name}". The braces are not part of the key. Defaults to the name itself.
 	KeyTemplate string
 
-	// Label tells others who holds or waits for a lock: printable, at most 64
-	// bytes. Defaults to host:pid.
+	// Label tells others who holds the lock or waits for it. It is printable and has 64 bytes at
+	// most. Defaults to host:pid.
 	Label string
 
-	// Deployment keeps several sets of clients on the same servers apart: each
-	// has its own admissions. It does not keep their locks apart: where two deployments use the
-	// same names, both must have the longest MaxTTL of either, or one admits a restarted node
-	// while a lock of the other still runs. Letters, digits, dots and dashes. Defaults to
+	// Deployment keeps several sets of clients on the same servers apart: each has its own
+	// admissions. It does not keep their locks apart. If two deployments use the same names, both
+	// must have the longest MaxTTL of either; otherwise one admits a restarted node while a lock of
+	// the other still runs. It has up to 64 letters, digits, dots and dashes. Defaults to
 	// "default".
 	Deployment string
 
-	// NoQuarantine lets every node vote at once. A node that restarts empty then votes
-	// for locks that it has already given away, and two holders are possible. All clients
-	// of a deployment must choose the same. Defaults to false: a node that restarted, was
-	// promoted or lost its data is kept out for longer than any lock it may have forgotten.
+	// NoQuarantine lets every node vote at once. A node that restarts empty then votes for locks
+	// that it has already granted, and two holders are possible. All clients of a deployment must
+	// choose the same. Defaults to false: a node that restarted, was promoted or lost its data is
+	// kept out for longer than any lock that it may have forgotten.
 	NoQuarantine bool
 
 	// RestartFence set to FenceOff is NoQuarantine.
@@ -111,63 +106,63 @@ type Config struct {
 	// Deprecated: use NoQuarantine.
 	RestartFence FenceMode
 
-	// Durable is your word that no node ever forgets an answered write, so that one
-	// that restarts votes again at once: each runs with appendonly yes, appendfsync
-	// always and no-appendfsync-on-rewrite no, always has since its first lock, never
-	// on a disk that lies, and no replica ever takes its place. It cannot be found
-	// out from the settings of today, so it is not guessed. A node that is seen with
-	// other settings is not believed any more, until the deployment is set
-	// anew (redlatch deployment set --durable). All clients must say the same. It is
-	// refused with NoQuarantine, which asks for no such word, and for nodes that
-	// Sentinels or a Cluster replace by replicas. Defaults to false.
+	// Durable is your word that no node ever forgets a write that it has answered, so that a node
+	// that restarts votes again at once. It means that each node runs with appendonly yes,
+	// appendfsync always and no-appendfsync-on-rewrite no, has done so since its first lock, and
+	// never on a disk that lies, and that no replica ever takes its place. Nobody can find that out
+	// from the settings of today, so the client does not guess it. A node that is seen with other
+	// settings is not believed any more, until the deployment is set anew (redlatch deployment set
+	// --durable). All clients must choose the same. Durable is refused with NoQuarantine, which
+	// asks for no such word, and for nodes that Sentinels or a Cluster replace by replicas.
+	// Defaults to false.
 	Durable bool
 
-	// Strict refuses a node that may evict locks to make room (maxmemory with a
-	// policy other than noeviction), which is otherwise logged once.
+	// Strict refuses a node that may evict locks to make room (maxmemory with a policy other than
+	// noeviction). Otherwise such a node is logged once. Defaults to false.
 	Strict bool
 
 	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
 	// URL's host name.
 	TLS *tls.Config
 
-	// Logger gets, at Warn, lost locks, nodes that may evict locks, and nodes in quarantine,
-	// each once, with since when, until when, why and what ends it; at Info, nodes that are
-	// admitted or whose quarantine is over, and why a Lock has waited for more than a second,
-	// again when the reason changes; at Debug, failed renewals. If it takes Debug, the error of a
-	// caller who waits for a lock of this client says where that lock was asked for.
-	// Defaults to silence.
+	// Logger gets, at Warn, lost locks, nodes that may evict locks, and nodes in quarantine, each
+	// once. For a quarantine it says since when, until when, why, and what ends it. At Info, Logger
+	// gets nodes that are admitted or whose quarantine is over, and why a Lock has waited for more
+	// than a second, again when the reason changes; at Debug, failed renewals. If Logger takes
+	// Debug, the error of a caller that waits for a lock of this client says where that lock was
+	// asked for. Defaults to silence.
 	Logger *slog.Logger
 
-	// Observer is told of locks acquired, extended, lost and released, of calls that failed, and
-	// of nodes in and out of quarantine or reach: for metrics and traces. Defaults to none, which
-	// costs nothing.
+	// Observer is told of locks that are acquired, extended, lost and released, of calls that
+	// failed, and of nodes that go in and out of quarantine or reach, for metrics and traces.
+	// Defaults to none, which costs nothing.
 	Observer Observer
 
 	// attached are nodes in place of URLs.
 	attached []hook.Node
-	// batchAbove is what node.Batch has: 0 but in tests.
+	// batchAbove is passed to node.Batch: 0 except in tests.
 	batchAbove int
 }
 
-// Replicas says which acknowledgements a vote needs: a lock, an extension and a token count
-// on a node when so many of its replicas have them. The zero value asks for none. A failover
-// then finds the lock on those replicas, though not if another one is promoted: Redis and
-// Valkey do not promise which.
+// Replicas says which acknowledgements a vote needs. A lock, an extension or a token counts on a
+// node when that many of its replicas have it. The zero value asks for none. A failover then finds
+// the lock on those replicas, but not if another replica is promoted: Redis and Valkey do not
+// promise which.
 type Replicas struct {
-	// Count is how many replicas of a node must acknowledge a lock, an extension and a token
-	// before the node's vote counts (WAIT). A vote with fewer is undone, and the error's
-	// NodeAnswer has VoteNotReplicated and says how many there were. Defaults to 0.
+	// Count is how many replicas of a node must acknowledge a lock, an extension and a token before
+	// the node's vote counts (WAIT). A vote with fewer is undone, and the error's NodeAnswer has
+	// VoteNotReplicated and says how many there were. Defaults to 0.
 	Count int
 
-	// Fsync has the acknowledgements mean that it is on disk, on the node and on Count
-	// replicas, which may be 0 (WAITAOF). It needs Redis or Valkey 7.2 and appendonly yes on
-	// all of them, and appendfsync always unless Timeout is long enough for everysec. Defaults
+	// Fsync makes an acknowledgement mean that the vote is on disk, on the node and on Count
+	// replicas; Count may be 0 then (WAITAOF). Fsync needs Redis or Valkey 7.2 and appendonly yes
+	// on all of them, and appendfsync always unless Timeout is long enough for everysec. Defaults
 	// to false.
 	Fsync bool
 
-	// Timeout is how long the acknowledgements are waited for. Votes are acknowledged in
-	// groups, so one may wait for two groups. Twice Timeout and Config.NodeTimeout are 1 s
-	// together at most. Defaults to 50 ms.
+	// Timeout is how long a vote waits for one acknowledgement. Votes are acknowledged in groups,
+	// so a vote may wait for two groups. Twice Timeout and Config.NodeTimeout are 1 s together at
+	// most. Defaults to 50 ms.
 	Timeout time.Duration
 }
 
@@ -197,8 +192,7 @@ const (
 	nameMark           = "{name}"
 )
 
-// stepTimeout is how long one node is waited for in one step, its replicas
-// included.
+// stepTimeout is how long one step waits for one node, its replicas included.
 func (c Config) stepTimeout() time.Duration {
 	if !c.acknowledged() {
 		return c.NodeTimeout
@@ -206,9 +200,8 @@ func (c Config) stepTimeout() time.Duration {
 	return c.NodeTimeout + 2*c.Replicas.Timeout
 }
 
-// aLittle is how long the rest of the nodes are waited for where it took took to hear a
-// quorum of them, and nothing but knowledge depends on the rest: one that hangs is to cost
-// next to nothing.
+// aLittle returns how long to wait for the rest of the nodes when it took took to hear a quorum of
+// them. Nothing but knowledge depends on the rest, so one that hangs should cost next to nothing.
 func (c Config) aLittle(took time.Duration) time.Duration {
 	return min(took/4+time.Millisecond/2, c.NodeTimeout)
 }
@@ -216,7 +209,7 @@ func (c Config) aLittle(took time.Duration) time.Duration {
 // acknowledged reports whether votes are to be acknowledged.
 func (c Config) acknowledged() bool { return c.Replicas.Count > 0 || c.Replicas.Fsync }
 
-// complete fills in the defaults, and refuses what cannot work.
+// complete fills in the defaults, and refuses settings that cannot work.
 func (c Config) complete() (Config, []endpoint, error) {
 	for setting, d := range map[string]*time.Duration{"TTL": &c.TTL, "MaxTTL": &c.MaxTTL, "MaxHold": &c.MaxHold, "NodeTimeout": &c.NodeTimeout, "Replicas.Timeout": &c.Replicas.Timeout} {
 		if *d < 0 || *d > 0 && *d < time.Millisecond {
@@ -255,13 +248,14 @@ func (c Config) complete() (Config, []endpoint, error) {
 			"Config.Replicas.Timeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.Replicas.Timeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
-		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted stays out for so long; a lock is renewed for as long as it is held", c.MaxTTL, admission.MaxMaxTTL),
+		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted is kept out for MaxTTL; a lock is renewed while it is held, so it may last longer", c.MaxTTL, admission.MaxMaxTTL),
 		check(!c.Durable || !c.NoQuarantine, "Config.Durable: with NoQuarantine every node votes at once: leave one of the two out"),
 		checkDurable(c.Durable, endpoints),
 	)
 }
 
-// checkDurable refuses the word that is not true of nodes whose masters are replaced.
+// checkDurable refuses Durable for nodes whose masters are replaced by replicas, of which it is not
+// true.
 func checkDurable(durable bool, endpoints []endpoint) error {
 	for _, e := range endpoints {
 		if durable && (e.cluster || e.options.Master != "") {
@@ -303,7 +297,7 @@ func (c Config) key(name string) (string, error) {
 		key = strings.Replace(c.KeyTemplate, nameMark, name, 1)
 	}
 	if strings.HasPrefix(key, node.KeyPrefix) {
-		return "", invalid("the key %q would lie among this library's own: use another name, or a KeyTemplate", key)
+		return "", invalid("the key %q begins like this library's own keys: use another name, or a KeyTemplate", key)
 	}
 	return key, nil
 }
@@ -312,13 +306,13 @@ func (c Config) key(name string) (string, error) {
 func wholeTTL(setting string, ttl, most time.Duration) (time.Duration, error) {
 	whole := ttl.Truncate(time.Millisecond)
 	if whole < time.Millisecond {
-		whole = ttl // the error is to name what was given
+		whole = ttl // so that the error names what was given
 	}
 	return whole, checkTTL(setting, whole, most)
 }
 
-// checkTTL refuses a TTL that the servers cannot keep, that leaves no validity,
-// or that nodes would not be kept out for.
+// checkTTL refuses a TTL that the servers cannot keep, that leaves no validity, or that is longer
+// than most, for which a restarted node is kept out.
 func checkTTL(setting string, ttl, most time.Duration) error {
 	switch {
 	case ttl < time.Millisecond:

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// What cannot work is refused before anything is sent, with an error that names
-// the setting and what to do about it.
+// Open refuses a Config that cannot work before it sends anything, with an error that names the
+// setting and what to do about it.
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	server := locktest.Shared(t, 1)[0]
@@ -78,7 +78,7 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-// Several mistakes are told at once.
+// Open reports several mistakes at once.
 func TestInvalidConfigTellsAll(t *testing.T) {
 	t.Parallel()
 	_, err := redlatch.Open(redlatch.Config{TTL: time.Hour, MaxTTL: time.Minute, Label: "\x00", Deployment: "/"})

@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// Context returns a context that is done when the lock is lost or released.
-// context.Cause then is an error that wraps ErrLost or ErrReleased. A lock is
-// lost, by the local clock and whatever the network does, when its validity has
-// run out but for the guard, and earlier when so many nodes have said that they
-// do not hold it that no quorum is left.
+// Context returns a context that is done when the lock is lost or released. context.Cause then is
+// an error that wraps ErrLost or ErrReleased. The lock is lost, by the local clock and whatever the
+// network does, when its validity has run out but for the guard. It is lost earlier if so many
+// nodes have said that they do not hold it that no quorum is left.
 //
-// Its Done and Err look at the clock, so that a process that was stopped finds the
-// lock lost before any timer has fired. A goroutine that waits for Done already, and
-// contexts derived from this one, learn of it when somebody looks, or by a timer: some
-// milliseconds later, in a process that was stopped. Ask Err of the lock, or of this
-// context, before a step that must not come too late.
+// Done and Err of the context look at the clock, so a process that was stopped finds the lock lost
+// before any timer has fired. A goroutine that waits for Done already, and contexts derived from
+// this one, learn of the loss when somebody looks, or by a timer: some milliseconds later, in a
+// process that was stopped. Call Err of the lock, or of this context, before a step that must not
+// come too late.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,9 +42,9 @@ func (b binding) parent(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// lockContext is the context of a held lock. It asks the lock whenever it is asked
-// itself: a timer may be late, in a process that was stopped or starved, but a
-// holder that looks must never be told that it holds what has run out.
+// lockContext is the context of a held lock. It asks the lock whenever it is asked itself: in a
+// process that was stopped or starved a timer may be late, but a holder that looks must never be
+// told that it holds a lock that has run out.
 type lockContext struct {
 	context.Context
 	lock   *Lock
@@ -57,8 +56,8 @@ func newLockContext(parent context.Context, l *Lock) *lockContext {
 	return &lockContext{Context: ctx, lock: l, cancel: cancel}
 }
 
-// Done returns a channel that is closed already when the validity is over by the clock.
-// Contexts derived from c end when c does, and do not ask.
+// Done returns a channel that is already closed if the validity is over by the clock. Contexts
+// derived from c end when c does, and do not ask.
 func (c *lockContext) Done() <-chan struct{} {
 	c.lock.Err()
 	return c.Context.Done()
@@ -69,7 +68,7 @@ func (c *lockContext) Err() error {
 	return c.Context.Err()
 }
 
-// Value is what context.Cause calls on its way to the cause.
+// Value asks the lock too, as context.Cause calls Value on its way to the cause.
 func (c *lockContext) Value(key any) any {
 	if key == (heldKey{}) {
 		return c
@@ -78,10 +77,10 @@ func (c *lockContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// heldKey is the key under which a context carries the last lock under which it was made.
+// heldKey is the key under which a context carries the last of the locks under which it was made.
 type heldKey struct{}
 
-// held returns the last lock, of those that ctx carries and that are held, which is the one.
+// held returns the last of the locks that ctx carries that is held and for which one returns true.
 func held(ctx context.Context, one func(*Lock) bool) (*Lock, bool) {
 	for {
 		c, ok := ctx.Value(heldKey{}).(*lockContext)
@@ -95,13 +94,14 @@ func held(ctx context.Context, one func(*Lock) bool) (*Lock, bool) {
 	}
 }
 
-// Held returns the lock name that ctx carries, if it is held, by the local clock. ctx is
-// Lock.Context or what Do, TryDo and Campaign pass to fn, or was made from one of these: also by
-// context.WithoutCancel, and for another goroutine. Of several clients' locks of that name it is
-// the one that was acquired last; a permit of that name is none. It asks no node and does not block.
+// Held returns the lock name that ctx carries, if it is held by the local clock. ctx is
+// Lock.Context, or the ctx that Do, TryDo or Campaign passes to fn, or was made from one of these,
+// also by context.WithoutCancel and for another goroutine. If ctx carries locks of that name of
+// several clients, Held returns the one that was acquired last. It never returns a permit. It asks
+// no node and does not block.
 //
-// Who wants to lock again what the caller may have locked already asks Held and, if ok, goes on
-// without: Client.Lock refuses to wait for a lock that its ctx carries.
+// A function that needs a lock which its caller may have already asks Held and, if ok, goes on
+// without locking: Client.Lock refuses to wait for a lock that its ctx carries.
 func Held(ctx context.Context, name string) (lock *Lock, ok bool) {
 	return held(ctx, func(l *Lock) bool {
 		return l.call.permits == nil && l.call.name == name || l.call.several != nil && slices.Contains(l.call.several.names, name)

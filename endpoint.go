@@ -11,16 +11,16 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// endpoint is one of Config.Nodes, read.
+// endpoint is one of Config.Nodes, parsed.
 type endpoint struct {
 	name    string
 	options redisconn.Options
-	// attached connects, where there is no URL.
+	// attached connects to a node that has no URL.
 	attached func() driver.Conn
 	cluster  bool
 	store    func(changed func(key string)) hook.Store
-	// lone: it is the only one. With several, a caller waits for other goroutines anyway, and
-	// nothing was gained by a direct connection.
+	// lone: this is the only node. With several nodes a caller waits for other goroutines anyway,
+	// and a direct connection would gain nothing.
 	lone bool
 }
 
@@ -48,7 +48,7 @@ func (e endpoint) member(address string) (driver.Conn, error) {
 	return redisconn.New(o)
 }
 
-// endpoints reads Config.Nodes.
+// endpoints parses Config.Nodes.
 func (c Config) endpoints() ([]endpoint, error) {
 	if len(c.attached) > 0 {
 		return attachedEndpoints(c.attached)
@@ -81,7 +81,7 @@ func attachedEndpoints(nodes []hook.Node) ([]endpoint, error) {
 	first := make(map[string]int)
 	for i, n := range nodes {
 		if j, ok := first[n.Name]; ok {
-			return nil, invalid("nodes %d and %d are both called %s: name each server once, and each otherwise", j, i, n.Name)
+			return nil, invalid("nodes %d and %d are both called %s: name each server once, with a name of its own", j, i, n.Name)
 		}
 		first[n.Name] = i
 		endpoints[i] = endpoint{name: n.Name, attached: n.Dial, cluster: n.Cluster, store: n.Store}
@@ -94,15 +94,16 @@ func connectTimeout(nodeTimeout time.Duration) time.Duration {
 	return max(time.Second, 10*nodeTimeout)
 }
 
-// ofNode is r as a node knows it, without the connection for it.
+// ofNode returns r as a node needs it, without the connection for it.
 func (r Replicas) ofNode() node.Replicas {
 	return node.Replicas{Want: r.Count, Fsync: r.Fsync, Limit: r.Timeout}
 }
 
-// replicas says which acknowledgement the votes of the node at e need.
+// replicas returns which acknowledgements the votes of the node at e need, with the connection that
+// waits for them.
 func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driver.Conn, error)) (node.Replicas, error) {
 	r := c.Replicas.ofNode()
-	if !e.cluster { // which has connections enough
+	if !e.cluster { // a Cluster has connections enough
 		second, err := dial(e)
 		if err != nil {
 			return r, err
@@ -120,7 +121,7 @@ func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driv
 	return r, nil
 }
 
-// nodeOptions says what the node at e, the i-th, is to a client.
+// nodeOptions returns the options of the i-th node, at e.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
 	return node.Options{
 		Name:   e.name,

@@ -11,30 +11,31 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// What callers branch on, with errors.Is.
+// These are the errors that callers tell apart with errors.Is.
 var (
-	// ErrHeld: another holder has the lock, or the votes of so many nodes that there was no quorum.
+	// ErrHeld says that another holder has the lock, or the votes of so many nodes that there was
+	// no quorum.
 	ErrHeld = errors.New("held by another")
-	// ErrLost: the lock was held and is not any more. It is final.
+	// ErrLost says that the lock was held and is not any more. It is final.
 	ErrLost = errors.New("lock lost")
-	// ErrMaxHold: the lock ended because it is not renewed for longer than MaxHold. It comes
-	// with ErrLost.
+	// ErrMaxHold says that the lock ended because it is not renewed for longer than MaxHold. It
+	// comes with ErrLost, or with ErrInvalid from Lock.Extend.
 	ErrMaxHold = errors.New("its MaxHold is over")
-	// ErrReleased: the lock was released, by Unlock or by Close.
+	// ErrReleased says that the lock was released, by Unlock or by Close, or given up by Detach.
 	ErrReleased = errors.New("lock released")
-	// ErrNoQuorum: too few nodes could be reached, answered in time, or could do it now.
+	// ErrNoQuorum says that too few nodes could be reached, answered in time, or could do it now.
 	ErrNoQuorum = errors.New("no quorum")
-	// ErrNotAdmitted: nodes that may have forgotten locks do not vote yet, and
-	// the others are too few.
+	// ErrNotAdmitted says that nodes that may have forgotten locks do not vote yet, and the others
+	// are too few.
 	ErrNotAdmitted = errors.New("nodes not admitted")
-	// ErrOverloaded: the client holds as many locks as it can renew in time, and acquires no more
-	// until it can keep them. Nothing was sent.
+	// ErrOverloaded says that the client holds as many locks as it can renew in time. It acquires
+	// no more until it can keep them. Nothing was sent.
 	ErrOverloaded = errors.New("this client holds as many locks as it can renew in time")
-	// ErrRefused: servers answered with errors that waiting does not cure.
+	// ErrRefused says that servers answered with errors that waiting does not cure.
 	ErrRefused = errors.New("refused by the server")
-	// ErrClosed: the client was closed.
+	// ErrClosed says that the client was closed.
 	ErrClosed = errors.New("client closed")
-	// ErrInvalid: a setting or an argument cannot work.
+	// ErrInvalid says that a setting or an argument cannot work.
 	ErrInvalid = admission.ErrInvalid
 )
 
@@ -53,7 +54,7 @@ const (
 	// VoteNotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
 	VoteNotReplicated = vote.NotReplicated
 	// VoteUnavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
-	// NOREPLICAS, LOADING or BUSY. A lock that waits goes on waiting.
+	// NOREPLICAS, LOADING or BUSY. A call that waits for the lock goes on waiting.
 	VoteUnavailable = vote.Unavailable
 )
 
@@ -62,14 +63,14 @@ type NodeAnswer struct {
 	// Node is the node's address, or its #name.
 	Node    string
 	Verdict Verdict
-	// Holder is who has the lock there, if Verdict is VoteHeld. Name is which, where several names
-	// were to be locked; else it is empty.
+	// Holder is who has the lock there, if Verdict is VoteHeld. Name says which lock that is, if
+	// several names were to be locked; otherwise it is empty.
 	Holder Holder
 	Name   string
-	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or
-	// how long until the node may vote (VoteNotAdmitted; 0 when not known).
+	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or how long
+	// it takes until the node may vote (VoteNotAdmitted; 0 if that is not known).
 	Left time.Duration
-	// Err says more: the server's own words, or what kept it from answering.
+	// Err says more: the server's own words, or what kept the node from answering.
 	Err error
 }
 
@@ -93,25 +94,24 @@ func (a NodeAnswer) String() string {
 	return b.String()
 }
 
-// QuorumError is the outcome of a vote that did not get its quorum. errors.Is
-// finds what it amounts to: ErrNoQuorum or ErrRefused; ErrNotAdmitted where a vote was
-// asked for; ErrHeld or ErrOverloaded where a lock was. errors.As finds the nodes' own errors.
+// QuorumError is the outcome of a vote that did not get its quorum. errors.Is finds what it amounts
+// to: ErrNoQuorum or ErrRefused; also ErrNotAdmitted if a vote was asked for, and ErrHeld or
+// ErrOverloaded if a lock was. errors.As finds the nodes' own errors.
 type QuorumError struct {
-	// Op is "lock", "extend", "unlock" or "observe", or that of a one-shot call: "take",
+	// Op is "lock", "extend", "unlock", "observe" or "list", or that of a one-shot call: "take",
 	// "extend", "release" or "query".
 	Op string
-	// Name is the lock's: of several names the one that most nodes say is held, if one is, else the
-	// one that was given first.
+	// Name is the name of the lock. Of several names it is the one that most nodes say is held, if
+	// one is, and otherwise the one that was given first.
 	Name string
 	// Need of Of nodes had to say yes.
 	Need, Of int
-	// Nodes has one answer for each configured node, in their order. A node
-	// whose answer was not waited for has VoteUnknown and no Err.
+	// Nodes has one answer for each configured node, in their order. A node whose answer was not
+	// waited for has VoteUnknown and no Err.
 	Nodes []NodeAnswer
 
 	kind error
-	// here: a lock of this very client is in the way, which was asked for at site, as far as that
-	// is known.
+	// here: a lock of this very client is in the way. It was asked for at site, if that is known.
 	here bool
 	site string
 }
@@ -165,9 +165,9 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// Holder returns who has the lock on most nodes, and how long it runs on there
-// at least unless it is extended or released; left is negative when it has no
-// expiry. ok is false when no node named a holder.
+// Holder returns who has the lock on most nodes, and how long it runs on there at least, unless it
+// is extended or released; left is negative if the lock has no expiry. ok is false if no node named
+// a holder.
 func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 	nodes := make(map[string]int)
 	most := 0
@@ -183,8 +183,8 @@ func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 	return h, left, ok
 }
 
-// split reports that nobody seems to have got the lock: those who are in the way are several, or
-// have it on fewer nodes than it takes.
+// split reports whether nobody seems to have got the lock: several holders are in the way, or they
+// have it on fewer nodes than a quorum.
 func (e *QuorumError) split() bool {
 	on := make(map[string]int)
 	most, open := 0, 0
@@ -200,8 +200,8 @@ func (e *QuorumError) split() bool {
 	return e.kind == ErrHeld && most < e.Need && (len(on) > 1 || most+open < e.Need)
 }
 
-// newQuorumError says what the answers of a failed vote amount to: what would
-// have to change for it to succeed, that which changes by itself soonest first.
+// newQuorumError returns the error of a failed vote. Its kind is what would have to change for the
+// vote to succeed: of several such things, the one that changes by itself soonest.
 func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 	e := &QuorumError{Op: op, Name: name, Need: quorum.Majority(len(nodes)), Of: len(nodes), Nodes: nodes}
 	of := make(map[Verdict]int)
@@ -209,14 +209,14 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 		of[a.Verdict]++
 	}
 	if op != "lock" && op != "take" {
-		// Another's key is in nobody's way there: the node is like one that has none.
+		// Another holder's key is not in the way there: the node counts as one that has no key.
 		of[VoteNotOurs] += of[VoteHeld]
 		of[VoteHeld] = 0
 	}
 	if op == "unlock" {
 		of[VoteNotAdmitted] = 0 // nodes release without being admitted
 	}
-	// The answers not waited for might have been anything.
+	// The answers that were not waited for might have been anything.
 	for _, a := range nodes {
 		if a.Verdict == VoteUnknown && a.Err == nil {
 			of[VoteGranted]++
@@ -235,7 +235,8 @@ func newQuorumError(op, name string, nodes []NodeAnswer) *QuorumError {
 	return e
 }
 
-// newOverloadError is the outcome of an attempt that was not begun.
+// newOverloadError returns the error of an attempt that was not begun because the client is
+// overloaded.
 func newOverloadError(name string, nodes []NodeAnswer) *QuorumError {
 	for i := range nodes {
 		nodes[i].Verdict = VoteNotSent
@@ -243,7 +244,7 @@ func newOverloadError(name string, nodes []NodeAnswer) *QuorumError {
 	return &QuorumError{Op: "lock", Name: name, Need: quorum.Majority(len(nodes)), Of: len(nodes), Nodes: nodes, kind: ErrOverloaded}
 }
 
-// invalid is ErrInvalid with what is wrong, and how to mend it.
+// invalid returns ErrInvalid with what is wrong, and how to mend it.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }

@@ -51,7 +51,7 @@ func TestOnlyDocumentedErrors(t *testing.T) {
 	}
 }
 
-// A vote that failed though a quorum said yes has an error that says why that can be.
+// The error of a vote that failed although a quorum said yes says how that can be.
 func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	e := &redlatch.QuorumError{Op: "lock", Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{

@@ -12,32 +12,32 @@ import (
 )
 
 // Observer is told what becomes of the locks and the nodes of a client, for metrics, traces and
-// alarms. Package otel beside this one makes OpenTelemetry of it.
+// alarms. Package otel makes OpenTelemetry metrics and spans of it.
 //
-// It has one method, and a type for each event, so that a later version can add events, and
-// fields, without breaking those who implement it: switch on the type, and ignore types that you
-// do not know.
+// It has one method, and a type for each event, so that a later version can add events and fields
+// without breaking those who implement it: switch on the type, and ignore types that you do not
+// know.
 //
-// Observe is called by the goroutine to which it happens, which waits for it, and while the client
-// holds no mutex: by the one that locks, extends or unlocks, by one that asks whether the lock is
-// lost, or by one of the client's own. It is called by several at once. It is to return at
-// once: a lock's time runs meanwhile, and its renewal waits. It may call Stats; it must not
-// wait for the client, as by Lock, Unlock or Close. A panic is not caught: a lock that was being
-// acquired is left to run out, and on a goroutine of the client's own the program ends.
+// The goroutine to which an event happens calls Observe and waits for it, while the client holds no
+// mutex. It is the goroutine that locks, extends or unlocks, one that asks whether the lock is
+// lost, or one of the client's own. Several goroutines call Observe at once. Observe should return
+// at once: a lock's time runs meanwhile, and its renewal waits. It may call Stats; it must not wait
+// for the client, as Lock, Unlock and Close do. The client does not catch a panic: a lock that was
+// being acquired is left to run out, and on a goroutine of the client's own the program ends.
 //
-// ctx has the values of the ctx that Lock, TryLock, Do or TryDo was given, and may be done. For
+// ctx has the values of the ctx that was passed to Lock, TryLock, Do or TryDo, and may be done. For
 // events of nodes it is context.Background().
 //
-// Name is the lock's, of several names the one that was given first.
+// Name is the name of the lock; of several names, the one that was given first.
 //
-// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or the
-// client was closed before. Each lock that was acquired ends with LockLost or LockReleased, one of
-// them and once. LockExtended and LockNotExtended lie between, but for those of an extension that
-// is under way when the lock ends, which may be observed after that.
-// LockReleased comes when the nodes have answered, which may be after the next holder's
-// LockAcquired. NodeUnreachable and NodeReachable of a node alternate, beginning with the
-// former, and one is observed after the other. NodeAdmitted comes after the NodeQuarantined of
-// its run. After Close has returned nothing is observed.
+// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or
+// the client was closed before. Each lock that was acquired ends with exactly one LockLost or
+// LockReleased. LockExtended and LockNotExtended come in between, except those of an extension that
+// is under way when the lock ends, which may be observed after that. LockReleased comes when the
+// nodes have answered, which may be after the next holder's LockAcquired. NodeUnreachable and
+// NodeReachable of one node alternate, beginning with NodeUnreachable, and never overlap.
+// NodeAdmitted comes after the NodeQuarantined of its run. After Close has returned, nothing is
+// observed.
 //
 // The calls of package oneshot are not observed.
 type Observer interface {
@@ -52,10 +52,11 @@ type Event interface{ event() }
 type LockAcquired struct {
 	Name  string
 	Token uint64
-	// Waited is the time from the call until it was granted the lock.
+	// Waited is the time from the call until the lock was granted.
 	Waited time.Duration
-	// Tries is how many attempts were made for the call; RoundTrip, how long the last took, from
-	// before it was sent. Both are 0 for one that holds by the attempt of a caller before it.
+	// Tries is how many attempts were made for the call. RoundTrip is how long the last one took,
+	// from before it was sent. Both are 0 for a call that holds by the attempt of a caller before
+	// it.
 	Tries     int
 	RoundTrip time.Duration
 }
@@ -65,27 +66,28 @@ type LockFailed struct {
 	Name string
 	// Err is what the call returns: errors.Is tells why (Client.Lock).
 	Err error
-	// Waited is the time from the call until it failed, Tries how many attempts were made.
+	// Waited is the time from the call until it failed. Tries is how many attempts were made.
 	Waited time.Duration
 	Tries  int
 }
 
-// LockExtended says that a quorum of nodes has extended a lock, in the background or for Lock.Extend.
+// LockExtended says that a quorum of nodes has extended a lock, by a renewal in the background or
+// by Lock.Extend.
 type LockExtended struct {
 	Name  string
 	Token uint64
-	// Until is Lock.Until after that.
+	// Until is Lock.Until after the extension.
 	Until time.Time
 }
 
-// LockNotExtended says that no quorum has extended a lock, which is held as long as it was.
+// LockNotExtended says that no quorum has extended a lock. The lock is held for as long as before.
 type LockNotExtended struct {
 	Name  string
 	Token uint64
 	// Err says why: ErrNoQuorum, ErrRefused or ErrNotAdmitted in a *QuorumError, or the cause of
 	// the ctx that Lock.Extend was given.
 	Err error
-	// Until is Lock.Until. In the background it is tried again before.
+	// Until is Lock.Until. A renewal in the background is tried again before that.
 	Until time.Time
 }
 
@@ -93,46 +95,48 @@ type LockNotExtended struct {
 type LockLost struct {
 	Name  string
 	Token uint64
-	// Err is what Lock.Err returns from now on. It wraps ErrLost, and ErrMaxHold where that ended
-	// it.
+	// Err is what Lock.Err returns from now on. It wraps ErrLost, and ErrMaxHold if that ended the
+	// lock.
 	Err error
-	// Gone: so many nodes have said that they do not hold the lock that no quorum is left. Else
-	// its validity ran out.
+	// Gone: so many nodes have said that they do not hold the lock that no quorum is left. If Gone
+	// is false, the validity of the lock ran out.
 	Gone bool
-	// Held is the time from the grant until this was found.
+	// Held is the time from the grant until the loss was found.
 	Held time.Duration
 }
 
-// LockReleased says that a holder is done with a lock, by Unlock, at the end of Do, by Close or by Detach.
+// LockReleased says that a holder is done with a lock: by Unlock, at the end of Do, by Close or by
+// Detach.
 type LockReleased struct {
 	Name  string
 	Token uint64
 	// Held is the time from the grant until then.
 	Held time.Duration
-	// Err is what Unlock or Close says of it, nil where all is well: errors.Is finds ErrLost where
+	// Err is what Unlock or Close says of the lock, nil if all is well. errors.Is finds ErrLost if
 	// the nodes did not hold the lock any more.
 	Err error
 }
 
-// NodeQuarantined says that this client has asked a node for its vote, and it may have forgotten locks and
-// does not vote yet. It is observed again when its end is found to be another.
+// NodeQuarantined says that this client has asked a node for its vote, and that the node may have
+// forgotten locks and does not vote yet. It is observed again when the end of the quarantine turns
+// out to be another.
 type NodeQuarantined struct {
 	Node string
-	// RunID is the run of the server: in a Cluster, of one master of it.
+	// RunID is the run of the server; in a Cluster, that of one of its masters.
 	RunID  string
 	Reason string
 	// Until is when the quarantine ends by itself.
 	Until time.Time
 }
 
-// NodeAdmitted says that a node whose quarantine was observed votes.
+// NodeAdmitted says that a node whose quarantine was observed votes now.
 type NodeAdmitted struct {
 	Node, RunID string
 }
 
-// NodeUnreachable says that a node could not be connected to, or has not answered a command for longer than
-// NodeTimeout when it was to be asked for its vote. A Cluster is unreachable when that is so of
-// all slots that were used.
+// NodeUnreachable says that a node could not be connected to, or has not answered a command for
+// longer than NodeTimeout, when it was to be asked for its vote. A Cluster is unreachable when that
+// is so of all slots that were used.
 type NodeUnreachable struct {
 	Node string
 	Err  error
@@ -154,7 +158,7 @@ func (NodeAdmitted) event()    {}
 func (NodeUnreachable) event() {}
 func (NodeReachable) event()   {}
 
-// observed is what is noted of a call for the Observer; nil when there is none.
+// observed is what the client notes of a call for the Observer; nil if there is none.
 type observed struct {
 	began time.Time
 	tries atomic.Int64
@@ -175,15 +179,15 @@ func (o *observed) try() {
 	}
 }
 
-// observe tells the Observer, which there is. What a call for several names takes one by one is no lock
-// of the program's.
+// observe tells the Observer of e. The caller has made sure that there is one. A lock that a call
+// for several names takes on its way is not reported, as it is no lock of the program.
 func (c *call) observe(e Event) {
 	if c.whole == nil {
 		c.client.config.Observer.Observe(c.ctx, e)
 	}
 }
 
-// acquired counts the lock that the call got, and tells of it.
+// acquired counts the lock that the call got, and tells the Observer of it.
 func (c *call) acquired() {
 	if c.whole == nil {
 		c.client.counters.acquired.Add(1)
@@ -200,14 +204,15 @@ func (c *call) acquired() {
 	c.observe(e)
 }
 
-// failed tells why the call did not get its lock.
+// failed tells the Observer why the call did not get its lock.
 func (c *call) failed(err error) {
 	if o := c.observed; o != nil {
 		c.observe(LockFailed{Name: c.name, Err: err, Waited: c.client.clock.Mono().Sub(o.began), Tries: int(o.tries.Load())})
 	}
 }
 
-// extended tells of an extension, and why it failed, but for one that Close has cut short.
+// extended tells the Observer of an extension, or why it failed, except for one that Close has cut
+// short.
 func (l *Lock) extended(err error) {
 	switch {
 	case l.call.observed == nil:
@@ -218,7 +223,7 @@ func (l *Lock) extended(err error) {
 	}
 }
 
-// lost counts and tells that the lock is lost, because of reason, which err wraps.
+// lost counts the loss of the lock, and tells the log and the Observer of it. err wraps reason.
 func (l *Lock) lost(err, reason error) {
 	if l.call.whole != nil {
 		return
@@ -230,7 +235,7 @@ func (l *Lock) lost(err, reason error) {
 	}
 }
 
-// heldFor is how long the lock has been held, where that is observed.
+// heldFor returns how long the lock has been held, or 0 if there is no Observer.
 func (l *Lock) heldFor() time.Duration {
 	if l.call.observed == nil {
 		return 0
@@ -238,14 +243,14 @@ func (l *Lock) heldFor() time.Duration {
 	return l.client.clock.Now().Since(l.lease.Since())
 }
 
-// released tells that the lock was released, when it had been held for so long.
+// released tells the Observer that the lock was released after it had been held for so long.
 func (l *Lock) released(held time.Duration, err error) {
 	if l.call.observed != nil {
 		l.call.observe(LockReleased{Name: l.call.name, Token: l.lease.Token(), Held: held, Err: err})
 	}
 }
 
-// observeNode has a node tell the Observer, if there is one.
+// observeNode makes a node tell the Observer, if there is one.
 func (c Config) observeNode(o *node.Options) {
 	if c.Observer == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// exampleNodes starts three servers, for the examples to have some.
+// exampleNodes starts three servers for the examples.
 func exampleNodes() (urls []string, stop func()) {
 	servers, err := redistest.StartNodes(context.Background(), 3, redistest.Options{})
 	if err != nil {
@@ -23,8 +23,7 @@ func exampleNodes() (urls []string, stop func()) {
 	}
 }
 
-// What must not run twice at once runs under Do, which ends its ctx when the
-// lock is lost.
+// Do runs what must not run twice at once, and ends its ctx when the lock is lost.
 func ExampleClient_Do() {
 	urls, stop := exampleNodes()
 	defer stop()
@@ -48,8 +47,8 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
-// A job that three machines start at the same minute runs on one of them: the others find
-// the lock held, also by one whose clock was ahead and who has finished already.
+// A job that three machines start at the same minute runs on one of them. The others find the lock
+// held, even if that machine's clock was ahead and it has finished already.
 func ExampleClient_TryDo() {
 	urls, stop := exampleNodes()
 	defer stop()
@@ -76,7 +75,7 @@ func ExampleClient_TryDo() {
 	// web-3 leaves it to another
 }
 
-// A job that somebody else does already is left to them.
+// TryLock leaves a job to whoever does it already.
 func ExampleClient_TryLock() {
 	urls, stop := exampleNodes()
 	defer stop()
@@ -102,9 +101,8 @@ func ExampleClient_TryLock() {
 	// <nil>
 }
 
-// An operator vouches for servers that have never been used. Otherwise they vote
-// once they have been up for longer than any lock that they might have
-// forgotten.
+// An operator vouches for servers that have never been used. Otherwise they would not vote until
+// they had been up for longer than any lock that they might have forgotten.
 func ExampleClient_Admit() {
 	urls, stop := exampleNodes()
 	defer stop()
@@ -132,7 +130,7 @@ func ExampleClient_Admit() {
 	// after: invoice/42 <nil>
 }
 
-// One of several processes leads for as long as its work runs, and the others are told who does.
+// One of several processes leads for as long as its work runs, and the others see which one leads.
 func ExampleClient_Campaign() {
 	urls, stop := exampleNodes()
 	defer stop()

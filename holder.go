@@ -14,16 +14,16 @@ import (
 // maxLabel bounds the label, which every node stores with the lock.
 const maxLabel = 64
 
-// Holder is who has a lock, as far as the value of its key tells.
+// Holder is who has a lock, as far as the value of its key says.
 type Holder struct {
-	// ID is the value of the key: one attempt's own.
+	// ID is the value of the key, which belongs to one attempt.
 	ID string
-	// Label and Since are what the holder said of itself when it acquired, by
-	// its own clock. Both are zero for a lock of another library. Label is
-	// printable; ID is so with this library's locks only.
+	// Label and Since are what the holder said of itself when it acquired the lock, by its own
+	// clock. Both are zero for a lock of another library. Label is printable; ID is printable only
+	// for locks of this library.
 	Label string
 	Since time.Time
-	// Shared: readers have it (Client.RLock). ID is no reader's own then.
+	// Shared: readers have the lock (Client.RLock). ID is then no reader's own.
 	Shared bool
 }
 
@@ -46,9 +46,9 @@ func (c *Client) appendSecret(text []byte) []byte {
 	return secretText.AppendEncode(text, secret[:])
 }
 
-// newHolderID returns a value that no other acquisition has: 128 random bits,
-// then the time and the label for those who wait to read. Ids are compared
-// whole, and only the first part makes them differ.
+// newHolderID returns a value that no other acquisition has: 128 random bits, and then the time and
+// the label, for those who wait to read. Ids are compared whole, though only the first part makes
+// them differ.
 func (c *Client) newHolderID(now time.Time, label string) string {
 	var room [26 + 1 + 13 + 1 + maxLabel]byte
 	id := c.appendSecret(room[:0])
@@ -56,8 +56,8 @@ func (c *Client) newHolderID(now time.Time, label string) string {
 	return string(append(append(id, '.'), label...))
 }
 
-// parseHolder reads what newHolderID wrote. Any other value is a holder of
-// another kind.
+// parseHolder parses what newHolderID returned. It takes any other value for a holder of another
+// kind.
 func parseHolder(id string) Holder {
 	if id == vote.SharedMark {
 		return Holder{ID: id, Shared: true}
@@ -72,7 +72,7 @@ func parseHolder(id string) Holder {
 	return h
 }
 
-// isForeign reports that a holder is of another library, or of an older kind, and
+// isForeign reports whether a holder is of another library, or of an older kind, and therefore
 // wakes nobody up when it releases.
 func isForeign(holder string) bool {
 	h := parseHolder(holder)

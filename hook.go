@@ -34,14 +34,14 @@ func init() {
 	}
 }
 
-// watched is a lock with what a judge asks beside.
+// watched is a lock with what the judges of the tests ask of it.
 type watched struct{ *Lock }
 
 func (w watched) HolderID() string        { return w.lease.ID() }
 func (w watched) End() clock.Instant      { return w.lease.Until().Add(-w.call.settings.guard) }
 func (w watched) Deadline() clock.Instant { return w.lease.Until() }
 
-// inside is a client as package oneshot asks it.
+// inside is a client as package oneshot uses it.
 type inside struct{ c *Client }
 
 func (i inside) Enter() (leave func(), err error) {

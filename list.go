@@ -22,49 +22,51 @@ import (
 
 // Listed is a lock that List has found.
 type Listed struct {
-	// Name is the lock's; of a permit that of all and its slot, as in pool#3. Permit tells that from a
-	// lock of such a name, and Slot is which permit it is.
+	// Name is the lock's. For a permit it is the name of all permits and the slot, as in pool#3;
+	// Permit tells it from a lock of such a name, and Slot is the number of the permit.
 	Name   string
 	Permit bool
 	Slot   int
-	// Holder has the lock on the most nodes. Left is how long these keep it at least, unless it
-	// is extended or released.
+	// Holder has the lock on the most nodes. Left is how long these nodes keep it at least, unless
+	// it is extended or released.
 	Holder Holder
 	Left   time.Duration
-	// Nodes is how many nodes Holder has. If they are no quorum, Holder is acquiring the lock, or
+	// Nodes is how many nodes Holder has. If they are no quorum, Holder is acquiring the lock or
 	// has lost it.
 	Nodes int
-	// Foreign: the value of the key is not of this library. It may be another library's
+	// Foreign: the value of the key was not written by this library. It may be another library's
 	// lock, or no lock at all.
 	Foreign bool
-	// Readers are those who have it together where Holder is Shared, in the order of their coming.
+	// Readers are the readers that have the lock together if Holder is Shared, in the order in
+	// which they came.
 	Readers []Reader
-	// Waiting are the clients that are in the wait queue for it, in their order; of a permit, for any
-	// of that name.
+	// Waiting are the clients in the wait queue for the lock, in their order. For a permit they are
+	// those that wait for any permit of that name.
 	Waiting []Waiter
 }
 
-// Reader is one of those who have a lock together (Client.RLock).
+// Reader is one of the readers that have a lock together (Client.RLock).
 type Reader struct {
 	Holder Holder
-	// Left is how long Nodes nodes keep what it has, at least, unless it is extended or released. If
-	// they are no quorum, it is acquiring the lock, or has lost it.
+	// Left is how long Nodes nodes keep the reader's lock, at least, unless it is extended or
+	// released. If they are no quorum, the reader is acquiring the lock or has lost it.
 	Left  time.Duration
 	Nodes int
 }
 
-// Waiter is a client that waits for a lock. Its callers count as one.
+// Waiter is a client that waits for a lock. All its callers count as one.
 type Waiter struct {
-	// Label is its Config.Label.
+	// Label is the Config.Label of the client.
 	Label string
-	// Shared: it waits as a reader (Client.RLock), each of its callers for itself.
+	// Shared: it waits as a reader (Client.RLock). Each caller that waits as a reader is a Waiter
+	// of its own.
 	Shared bool
 }
 
-// labelMark is between the random part of a waiter's name and its label.
+// labelMark separates the random part of a waiter's name from its label.
 const labelMark = ":"
 
-// labelOf is the label of a waiter by its name in the queue.
+// labelOf returns the label of a waiter from its name in the queue.
 func labelOf(waiter string) string {
 	name, _, _ := strings.Cut(waiter, "/")
 	_, escaped, _ := strings.Cut(name, labelMark)
@@ -75,42 +77,42 @@ func labelOf(waiter string) string {
 	return label
 }
 
-// List returns the locks whose names match the pattern and the permits of such names, sorted by name,
-// and one answer for each node: VoteGranted, or an Err that says why the node could not be asked. The pattern
-// is that of the command KEYS. Keys that may be locks of another library are listed as
-// Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in small
-// steps, so it takes longer the more keys there are, and delays no other client. A lock that is
-// acquired or released meanwhile may be missing. List changes nothing, and uses connections
-// of its own.
+// List returns the locks whose names match the pattern and the permits of such names, sorted by
+// name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
+// asked. The pattern is that of the command KEYS. Keys that may be locks of another library are
+// listed as Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in
+// small steps, so it takes longer the more keys there are, and delays no other client. A lock that
+// is acquired or released meanwhile may be missing. List changes nothing, and uses connections of
+// its own.
 //
-// List waits for ctx, for a second at most for one answer, and when a quorum has answered
-// half as long again for the other nodes. The error wraps ErrInvalid, or ErrNoQuorum if too
-// few nodes answered to tell who holds what; the locks are then those that these nodes
-// have. A Redis Cluster is not listed.
+// List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
+// waits half as long again for the other nodes. The error wraps ErrInvalid, or ErrNoQuorum if too
+// few nodes answered to tell who holds what; the locks are then those that these nodes have. A
+// Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
 	return browse(ctx, config, true, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.All(ctx, conn, pattern)
 	})
 }
 
-// Waiters returns the clients that are in the wait queue for the lock name, in their order, also in a
-// Cluster. Its errors are those of List. When a quorum has answered it waits a quarter as long again
-// for the other nodes, NodeTimeout at most.
+// Waiters returns the clients in the wait queue for the lock name, in their order, also in a
+// Cluster. Its errors are those of List. When a quorum has answered, it waits a quarter as long
+// again for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
 	lock, err := lookUp(ctx, config, name)
 	return lock.Waiting, err
 }
 
-// Readers returns the readers who have the lock name, in the order of their coming, also in a Cluster. It
-// waits as Waiters does, and its errors are those of List.
+// Readers returns the readers that have the lock name, in the order in which they came, also in a
+// Cluster. It waits as Waiters does, and its errors are those of List.
 func Readers(ctx context.Context, config Config, name string) ([]Reader, error) {
 	lock, err := lookUp(ctx, config, name)
 	return lock.Readers, err
 }
 
-// Permits returns the permits of name that are held, in the order of their slots, and one answer for
-// each node, as List does for all names, also in a Cluster. It asks for the keys of the 256 slots that there can be, in
-// one round, and waits as Waiters does. Its errors are those of List.
+// Permits returns the permits of name that are held, in the order of their slots, and one answer
+// for each node, as List does for all names, also in a Cluster. It asks for the keys of all 256
+// possible slots in one round, and waits as Waiters does. Its errors are those of List.
 func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeAnswer, error) {
 	return browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.Permits(ctx, conn, name)
@@ -118,8 +120,8 @@ func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeA
 }
 
 // List is the function [List] for the client's nodes. It is the only way to list the locks in
-// ZooKeeper and etcd. There it asks for each lock; Left is the TTL of the holder, from its last
-// extension on, which others do not know the time of; and nothing is Foreign.
+// ZooKeeper and etcd. There it asks for each lock. Left is then the whole TTL of the holder, which
+// runs from its last extension: only the holder knows when that was. Nothing is Foreign there.
 func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnswer, error) {
 	s, is := c.store()
 	if !is {
@@ -158,13 +160,13 @@ func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnsw
 	return Permits(ctx, c.config, name)
 }
 
-// locks says how the locks look on the nodes.
+// locks returns what tells the keys of locks from other keys on the nodes.
 func (c Config) locks() listing.Locks {
 	before, after, _ := strings.Cut(c.KeyTemplate, nameMark)
 	return listing.Locks{Before: before, After: after, Foreign: isForeign}
 }
 
-// lookUp returns what there is of the lock name, the zero Listed for nothing.
+// lookUp returns what the nodes have of the lock name, the zero Listed for nothing.
 func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
 	all, _, err := browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.One(ctx, conn, name)
@@ -175,9 +177,9 @@ func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
 	return Listed{}, err
 }
 
-// browse has look done to each node and puts together what they found. Where a quorum has
-// answered it waits for the others a little, and for longer if it is to be thorough: then look goes
-// through all keys, and else asks for those of one name.
+// browse calls look for each node and puts together what the nodes have. When a quorum has answered
+// it waits a little for the others, or for longer if thorough, because look then goes through all
+// keys, and otherwise asks for those of one name.
 func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, listing.Locks, driver.Batcher) (map[listing.ID]listing.Found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
@@ -244,8 +246,8 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	return listed, answers, nil
 }
 
-// dialToBrowse connects to the node at e, which lists all its locks or says what there is of one name. A
-// Cluster's masters have some locks each.
+// dialToBrowse connects to the node at e, to list all its locks or to look up one name. The locks
+// of a Cluster cannot all be listed, as each of its masters has some of them.
 func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
 	switch {
 	case e.attached != nil, e.cluster && all:
@@ -258,7 +260,7 @@ func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
 
 var errNotListed = errors.New("the locks of a Cluster are not listed")
 
-// merged is what the nodes have found, a lock once.
+// merged puts together what the nodes have found, each lock once.
 func merged(on []map[listing.ID]listing.Found) (all []Listed) {
 	for _, lock := range listing.Merge(on) {
 		one := Listed{Name: lock.Name, Permit: lock.Permit, Slot: lock.Slot, Nodes: lock.Nodes, Left: lock.Left}
@@ -282,10 +284,10 @@ func merged(on []map[listing.ID]listing.Found) (all []Listed) {
 	return all
 }
 
-// lookups is how many locks a store is asked for at the same time.
+// lookups is how many locks are asked for at the same time in a store.
 const lookups = 16
 
-// look has a store say what it has of the locks that are chosen.
+// look asks a store what it has of the locks that choose returns.
 func (c *Client) look(ctx context.Context, s store, choose func(context.Context) ([]string, vote.Answer)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err

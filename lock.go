@@ -13,55 +13,55 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// Lock is one acquisition. It is safe for concurrent use, and shares nothing
-// with another.
+// Lock is one acquisition of a lock. It is safe for concurrent use, and shares nothing with another
+// Lock.
 type Lock struct {
 	client *Client
-	// call is the one that acquired it.
+	// call is the call that acquired the lock.
 	call *call
-	// lease is what became of it, and holder the lock as the wait queue knows it.
+	// lease is what the call acquired, and holder is the lock as the wait queue knows it.
 	lease  *quorum.Lease
 	holder waitqueue.Holder
-	// work is closed when what Campaign runs under this lead has returned; nil for any other lock.
+	// work is closed when what Campaign runs under this lead has returned. It is nil for any other
+	// lock.
 	work chan struct{}
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// context is made when it is first asked for.
 	context *lockContext
-	// alarm rings for what is next to be done, until over.
+	// alarm rings when the next thing is to be done for the lock, until over.
 	alarm clock.Alarm
 	over  bool
-	// renewal is when to renew next; renewing, that it is being done; failing, that the
-	// last one failed.
+	// renewal is when to renew next. renewing: a renewal is under way. failing: the last renewal
+	// failed.
 	renewal           clock.Instant
 	renewing, failing bool
 }
 
-// Name returns the name that was locked, of several the one that was given first.
+// Name returns the name that was locked; of several names, the one that was given first.
 func (l *Lock) Name() string { return l.call.name }
 
-// Token returns the fencing token: larger for every later holder of the same
-// lock, below 2^53, and not changed by an extension. A resource that refuses a
-// smaller token than it has seen is safe from a holder that does not know yet
-// that it lost its lock. Callers who hold in turn by one attempt have the tokens that
-// it was granted: if another gets the lock too meanwhile, because a node's clock was
-// stepped, the other's token is larger than all of them.
+// Token returns the fencing token. It is larger for every later holder of the same lock, is below
+// 2^53, and does not change when the lock is extended. A resource that refuses every token that is
+// smaller than one it has seen is safe from a holder that does not know yet that it has lost its
+// lock. Callers that hold in turn by one attempt have the tokens that the attempt was granted: if
+// another holder gets the lock too meanwhile, because a node's clock was stepped, its token is
+// larger than all of them.
 //
-// Nodes remember the last token of a name for as long as one that restarts is
-// kept out, MaxTTL and 4 s. A name that nobody used for so long, or a node that
-// lost its memory, gets a token from the nodes' clocks. Tokens therefore
-// increase as long as the nodes' clocks are within MaxTTL/2 + 1 s of each
-// other; how far the clients' clocks are off does not matter.
+// Nodes remember the last token of a name for as long as a node that restarts is kept out, MaxTTL
+// and 4 s. If nobody used the name for so long, or a node lost its memory, the next token comes
+// from the nodes' clocks. Tokens therefore increase as long as the nodes' clocks are within
+// MaxTTL/2 + 1 s of each other; how far the clients' clocks are off does not matter.
 func (l *Lock) Token() uint64 { return l.lease.Token() }
 
-// Until returns the time up to which the lock is certainly held unless it is
-// released, by the local clock and with its monotonic reading: compare it with
-// Before, After and Sub; UTC, Round and marshalling strip that reading. Until does not
-// take into account that the machine was suspended; Err and Context do.
+// Until returns the time until which the lock is certainly held, unless it is released. It is by
+// the local clock and has its monotonic reading: compare it with Before, After and Sub; UTC, Round
+// and marshalling strip that reading. Until does not take into account that the machine was
+// suspended; Err and Context do.
 func (l *Lock) Until() time.Time { return l.lease.Until().Mono }
 
-// Err returns nil while the lock is held, else an error that wraps ErrLost or
-// ErrReleased. It asks the clock, not the network.
+// Err returns nil while the lock is held, and otherwise an error that wraps ErrLost or ErrReleased.
+// It asks the local clock, not the network.
 func (l *Lock) Err() error {
 	held, why := l.lease.Held()
 	// rule: holder-knows
@@ -76,7 +76,7 @@ var (
 	errImpossible = errors.New("no quorum of nodes holds it any more")
 )
 
-// ranOut says why the validity ran out.
+// ranOut returns why the validity ran out.
 func (l *Lock) ranOut() error {
 	r := &l.call.settings
 	l.mu.Lock()
@@ -87,10 +87,10 @@ func (l *Lock) ranOut() error {
 	return errRanOut
 }
 
-// lostAt is when the lock counts as lost.
+// lostAt returns when the lock counts as lost.
 func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
 
-// lose makes the lock lost, if it was held, and returns what it is now.
+// lose makes the lock lost, if it was held, and returns why it is no longer held.
 func (l *Lock) lose(reason error) error {
 	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
@@ -104,7 +104,8 @@ func (l *Lock) lose(reason error) error {
 	return why
 }
 
-// unlock has the lock held no more, because of why, if it was held. It returns why it is not.
+// unlock ends the holding of the lock because of why, if it was held. It returns why the lock is no
+// longer held; first reports whether this call ended it.
 func (l *Lock) unlock(why error) (last error, first bool) {
 	last, first = l.lease.Unlock(why)
 	if first {
@@ -123,7 +124,7 @@ func (l *Lock) tell(why error) {
 	}
 }
 
-// ring has the alarm ring after d, unless the lock is over.
+// ring makes the alarm ring after d, unless the lock is over.
 func (l *Lock) ring(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,15 +133,15 @@ func (l *Lock) ring(d time.Duration) {
 	}
 }
 
-// Extend prolongs the lock to ttl from now, if that is later than now known; it
-// never shortens it. It waits for a quorum, NodeTimeout at most, or for ctx. An
-// extension counts when the quorum's answers came before the validity ran out.
+// Extend prolongs the lock to ttl from now, if that is later than its present end; it never
+// shortens the lock. It waits for a quorum, for NodeTimeout at most, or until ctx is done. An
+// extension counts if the quorum's answers came before the validity ran out.
 //
-// Errors: ErrLost or ErrReleased when the lock was not held any more, also when
-// it is free by now: a lapsed lock is not taken again. ErrInvalid for a ttl
-// beyond MaxTTL; ErrInvalid and ErrMaxHold for a lock held for longer than MaxHold. ErrNoQuorum, ErrRefused
-// or ErrNotAdmitted in a *QuorumError, or ctx's cause, when no quorum said yes:
-// the lock is then held as long as it was.
+// Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
+// does not take a lapsed lock again. ErrInvalid for a ttl beyond MaxTTL. ErrInvalid and ErrMaxHold
+// for a lock that was held for longer than MaxHold. If no quorum said yes, ErrNoQuorum, ErrRefused
+// or ErrNotAdmitted in a *QuorumError, or the cause of ctx: the lock is then held for as long as
+// before.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	return l.afterExtension(ctx, end, votes)
 }
 
-// afterExtension takes in how an extension ended, which ctx may have.
+// afterExtension acts on how an extension ended, possibly because ctx was done.
 func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes []vote.Answer) (err error) {
 	switch {
 	case end == quorum.Lapsed:
@@ -188,8 +189,8 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	return err
 }
 
-// end ends what is done for the lock in the background. It reports false when it had ended
-// before: then somebody else sees to the lease.
+// end ends the work for the lock in the background. It reports false if that had ended before:
+// somebody else then takes care of the lease.
 func (l *Lock) end() (first bool) {
 	l.mu.Lock()
 	first, l.over = !l.over, true
@@ -204,8 +205,8 @@ func (l *Lock) end() (first bool) {
 	return first
 }
 
-// renewer is what renews the call's lock together with others, nil where it is renewed by itself or not
-// at all.
+// renewer returns what renews the call's lock together with others, or nil if the lock is renewed
+// by itself or not at all.
 func (c *call) renewer() quorum.Renewer {
 	if !c.settings.renewal || c.several != nil || c.settings.shared {
 		return nil
@@ -213,8 +214,8 @@ func (c *call) renewer() quorum.Renewer {
 	return c.client.renewals
 }
 
-// drop deletes the keys of a lock that is over, or hands them on where the lock was
-// held. before is why it was over already, and what drop returns then.
+// drop deletes the keys of a lock that is over, or transfers them if the lock was held until now.
+// before is why the lock was over already; drop returns it then.
 func (l *Lock) drop(before error, held bool) error {
 	if !l.end() {
 		return before
@@ -231,7 +232,7 @@ func (l *Lock) drop(before error, held bool) error {
 			deleted++
 		case vote.NotOurs, vote.Held:
 			notOurs++
-		case vote.Unknown, vote.Unavailable: // which may have woken somebody up, too
+		case vote.Unknown, vote.Unavailable: // it may have woken somebody up, too
 			unheard = true
 		}
 	}
@@ -244,8 +245,8 @@ func (l *Lock) drop(before error, held bool) error {
 		if !unheard {
 			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
 		}
-		// Whoever was not heard may keep the queue, and have woken up another, who has taken
-		// over what the rest do not have.
+		// The node that was not heard may keep the queue. It may have woken up another client,
+		// which has taken over what the rest of the nodes do not have.
 		for i, v := range votes {
 			if v.Verdict != vote.Granted {
 				votes[i] = vote.Answer{}

@@ -15,26 +15,27 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// Observe yields who has the lock name, and again when that changes, until ctx is done: the zero
-// Holder when nobody has. What it yields was said by a quorum of nodes after it was asked for, and
-// may be over when it is read. What must not be done by two, the resource refuses by its token.
+// Observe yields who has the lock name, and again when that changes, until ctx is done. It yields
+// the zero Holder when nobody has the lock. A quorum of nodes has said what it yields, after they
+// were asked for it, but it may be over when it is read. What two holders must not do, the resource
+// has to refuse by its token.
 //
-// After a holder no earlier one is yielded, also where a server has come back with old data. Those
-// who came and went between two looks are not yielded, and those who hold in turn by one attempt
-// (package documentation, "Waiting") are one. A node that restarted without its keys, and does not
-// vote yet, answers that it has none.
+// After a holder, Observe yields no earlier one, even if a server has come back with old data. It
+// does not yield holders that came and went between two looks. Holders that hold in turn by one
+// attempt (package documentation, "Waiting") count as one. A node that restarted without its keys,
+// and does not vote yet, answers that it has none.
 //
-// When no quorum answers, an error is yielded once, ErrNoQuorum or ErrRefused in a *QuorumError,
-// and the next holder when one does again, also if it is the same. ErrInvalid and ErrClosed end the
-// range. When ctx is done nothing more is yielded.
+// When no quorum answers, Observe yields an error once, ErrNoQuorum or ErrRefused in a
+// *QuorumError. It yields the holder when a quorum answers again, even if that is the same one.
+// ErrInvalid and ErrClosed end the range. When ctx is done, nothing more is yielded.
 //
-// It changes nothing on the nodes, and has no goroutine: all is done while the caller waits for the
-// next, and one who is slow sees the latest. It looks at the node that keeps the lock's wait queue,
-// and asks the others when that has something new, has nothing, or does not answer. Where the
-// server tells of a key that has changed, it waits for that, and a renewal costs one GET; where it
-// does not, as behind package goredis and in redlatchtest, it looks every 1.5 s and when the lock can
-// have expired. What its own client does it knows at once. Each range begins anew. It is safe for
-// concurrent use.
+// Observe changes nothing on the nodes, and has no goroutine: it works while the caller waits for
+// the next holder, and a slow caller sees the latest. It looks at the node that keeps the lock's
+// wait queue, and asks the others when that node has something new, has nothing, or does not
+// answer. If the server tells of a key that has changed, Observe waits for that, and a renewal
+// costs one GET. If it does not, as behind package goredis and in redlatchtest, Observe looks every
+// 1.5 s and when the lock can have expired. It learns at once what its own client does. Each range
+// begins anew. Observe is safe for concurrent use.
 func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := checkContext(ctx); err != nil {
@@ -64,8 +65,9 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 }
 
 const (
-	// lookAgain is the time from one look to the next, where nothing is told; lookSoon, where the
-	// arbiter and the quorum have not said the same, which doubles from one to the next.
+	// lookAgain is the time from one look to the next if the server tells of no change. lookSoon is
+	// the time after a look at which the arbiter and the quorum have not said the same; it doubles
+	// from look to look.
 	lookAgain = 1500 * time.Millisecond
 	lookSoon  = 10 * time.Millisecond
 )
@@ -78,9 +80,9 @@ type observation struct {
 	changed <-chan struct{}
 	// arbiter is the node that is looked at.
 	arbiter int
-	// failing: that no quorum answers was yielded.
+	// failing: the error that no quorum answers was yielded.
 	failing bool
-	// left is how long the key stays on the arbiter, 0 where that is not known; apart, how many
+	// left is how long the key stays on the arbiter, 0 if that is not known. apart is how many
 	// looks in a row have found that the arbiter and the quorum do not say the same.
 	left  time.Duration
 	apart int
@@ -97,7 +99,7 @@ func (o *observation) next(look func() (news bool, err error), yield func(error)
 	news, err := true, unusable
 	if err == nil {
 		select {
-		case <-o.changed: // what is asked from now on tells as much
+		case <-o.changed: // the look that follows finds the change
 		default:
 		}
 		news, err = look()
@@ -111,7 +113,7 @@ func (o *observation) next(look func() (news bool, err error), yield func(error)
 	return o.rest()
 }
 
-// few is what a look tells that no quorum has answered, once.
+// few returns the error that no quorum has answered; it is news once.
 func (o *observation) few(answers []vote.Answer) (news bool, err error) {
 	news, o.failing = !o.failing, true
 	return news, newQuorumError("observe", o.name, o.client.answers(answers))
@@ -123,14 +125,14 @@ type lockObservation struct {
 	key string
 	// holder is what is to be yielded.
 	holder Holder
-	// told is the holder id that was yielded last, "" for nobody, while known.
+	// told is the holder id that was yielded last, "" for nobody. It counts while known.
 	told   string
 	known  bool
 	latest observe.Latest
 }
 
-// look asks the arbiter, and the other nodes where that has something new. news: the holder or err is
-// to be yielded.
+// look asks the arbiter, and the other nodes if that has something new. news reports whether the
+// holder or err is to be yielded.
 func (o *lockObservation) look() (news bool, err error) {
 	c := o.client
 	o.holder = Holder{}
@@ -170,14 +172,14 @@ func (o *lockObservation) look() (news bool, err error) {
 	return news, nil
 }
 
-// earlier reports whether a holder that is seen came before the latest one. Nothing is known of the order of
-// other libraries' holders.
+// earlier reports whether a holder that was seen came before the latest one. Nothing is known of
+// the order of other libraries' holders.
 func earlier(latest *observe.Latest, id string, token uint64, now clock.Instant, maxTTL time.Duration) bool {
 	return id != "" && !isForeign(id) && latest.After(id, token, now, maxTTL)
 }
 
-// rest returns when it is time for the next look. It reports false when the range is over, but for
-// what is to be said of a client that was closed.
+// rest returns when it is time for the next look. It reports false when the range is over, unless
+// it remains to be said that the client was closed.
 func (o *observation) rest() bool {
 	d := lookAgain - lookAgain/20 + o.client.draw(lookAgain/10)
 	if o.left > 0 {
@@ -196,24 +198,25 @@ func (o *observation) rest() bool {
 	return o.ctx.Err() == nil || o.client.life.Err() != nil
 }
 
-// Permit is one of the permits of a name that is held (Client.Acquire).
+// Permit is a permit of a name that is held (Client.Acquire).
 type Permit struct {
-	// Slot is which one it is, from 0 on.
+	// Slot is the number of the permit, from 0 on.
 	Slot   int
 	Holder Holder
 }
 
-// ObservePermits yields the permits of name that are held, in the order of their slots, and all of them
-// again when one is acquired or released or ends, until ctx is done. Each slot is by itself what Observe
-// says of a lock: held where a quorum of nodes says so, and after a holder no earlier one is yielded. A slot
-// of which too few nodes say the same, as while it is being acquired, stays as it was yielded before.
+// ObservePermits yields the permits of name that are held, in the order of their slots, and all of
+// them again when one is acquired, is released or ends, until ctx is done. What Observe says of a
+// lock goes for each slot by itself: it is held if a quorum of nodes says so, and after a holder no
+// earlier one is yielded. A slot of which too few nodes say the same, as while it is being
+// acquired, stays as it was yielded before.
 //
 // Its errors are those of Observe. ZooKeeper and etcd have no permits: ErrInvalid ends the range.
 //
-// It changes nothing on the nodes, and has no goroutine. It reads the 256 slots that there can be on all
-// nodes by one MGET each, when the node that keeps the permits' wait queue tells that one has changed, and
-// else every 1.5 s; nodes behind package goredis and redlatchtest tell of no change. Each range begins
-// anew. It is safe for concurrent use.
+// ObservePermits changes nothing on the nodes, and has no goroutine. It reads all 256 possible
+// slots on all nodes, by one MGET each, when the node that keeps the permits' wait queue tells that
+// one has changed, and otherwise every 1.5 s. Nodes behind package goredis and in redlatchtest tell
+// of no change. Each range begins anew. ObservePermits is safe for concurrent use.
 func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Permit, error] {
 	return func(yield func([]Permit, error) bool) {
 		err := checkContext(ctx)
@@ -255,17 +258,17 @@ type permitsObservation struct {
 	keys [script.MaxSlots]string
 	// held is what is to be yielded.
 	held []Permit
-	// told are the holder ids that were yielded last, of each slot, while known.
+	// told has the holder id of each slot that was yielded last. It counts while known.
 	told   [script.MaxSlots]string
 	known  bool
 	latest [script.MaxSlots]observe.Latest
 }
 
-// look asks all nodes. news: held or the error is to be yielded.
+// look asks all nodes. news reports whether held or the error is to be yielded.
 func (o *permitsObservation) look() (news bool, err error) {
 	c := o.client
 	o.held = nil
-	var mu sync.Mutex // guards on, where a node may answer when no answer is waited for any more
+	var mu sync.Mutex // guards on: a node may answer when nobody waits for it any more
 	on := make([][]vote.Answer, len(c.nodes))
 	heard := func() slotsOn {
 		mu.Lock()
@@ -318,10 +321,10 @@ func answered(answers []vote.Answer) bool {
 	return quorum.Count(answers, vote.Granted) >= quorum.Majority(len(answers))
 }
 
-// slotsOn is what each node has answered of each slot, nil where it has not.
+// slotsOn is what each node has answered for each slot, nil for a node that has not answered.
 type slotsOn [][]vote.Answer
 
-// at is what all have answered of one slot.
+// at returns what all nodes have answered for one slot.
 func (on slotsOn) at(slot int) []vote.Answer {
 	one := make([]vote.Answer, len(on))
 	for i, slots := range on {
@@ -332,7 +335,7 @@ func (on slotsOn) at(slot int) []vote.Answer {
 	return one
 }
 
-// decided reports whether the answers that are missing can change nothing.
+// decided reports whether the missing answers can change nothing.
 func (on slotsOn) decided() bool {
 	for slot := range script.MaxSlots {
 		if _, _, decided := observe.Holding(on.at(slot)); !decided {

@@ -14,8 +14,8 @@ type Option func(*settings)
 type settings struct {
 	ttl, maxHold time.Duration
 	minHold      time.Duration
-	// firstTTL is what an attempt asks for: with minHold it covers that, so that the lock is
-	// kept though nobody should be left to prolong it.
+	// firstTTL is the TTL that an attempt asks for. With minHold it covers minHold, so that the
+	// lock is kept even if nobody is left to prolong it.
 	firstTTL time.Duration
 	guard    time.Duration
 	guarded  bool // WithGuard was given
@@ -31,70 +31,67 @@ type settings struct {
 	permits  *int // WithPermits
 }
 
-// WithTTL sets how long the servers keep this lock when its holder is not heard
-// of. At most Config.MaxTTL. Defaults to Config.TTL.
+// WithTTL sets how long the servers keep this lock when they do not hear from its holder. At most
+// Config.MaxTTL. Defaults to Config.TTL.
 func WithTTL(d time.Duration) Option { return func(r *settings) { r.ttl = d } }
 
-// WithoutRenewal leaves it to the caller to extend the lock; otherwise it is
-// renewed in the background until MaxHold.
+// WithoutRenewal leaves it to the caller to extend the lock. Otherwise the client renews it in the
+// background until MaxHold.
 func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
 
-// WithoutQueue has Lock try again at random times, as the Redlock paper does, instead of
-// joining the wait queue: it may get the lock before clients that have queued for longer,
-// or much later. Each try costs one command on each node.
+// WithoutQueue makes Lock try again at random times, as the Redlock paper does, instead of joining
+// the wait queue. Lock may then get the lock before clients that have queued for longer, or much
+// later. Each try costs one command on each node.
 func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
 
-// WithMaxHold bounds the renewal of this lock, which then ends with ErrMaxHold. Defaults
-// to Config.MaxHold.
+// WithMaxHold sets for how long after its acquisition this lock is renewed. The lock then runs out,
+// with ErrMaxHold. Defaults to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option {
 	return func(r *settings) { r.maxHold, r.bounded = d, true }
 }
 
-// WithMinHold keeps the lock for at least d after it was granted, even if fn returns, Unlock
-// is called or the process dies before. It is for a job that several machines start at the
-// same time: if the job takes less time than their clocks differ, the last machine would
-// otherwise find the lock free and do the job again.
+// WithMinHold keeps the lock for at least d after it was granted, even if fn returns, Unlock is
+// called or the process dies before that. It is for a job that several machines start at the same
+// time: if the job takes less time than their clocks differ, the last machine would otherwise find
+// the lock free and do the job again.
 //
-// The caller is not delayed: Unlock and Do return as they do without it. The client releases
-// the lock when d is over, or gives it to its next caller, who waits until then. The servers
-// keep the lock without the client, too: if d is longer than the TTL they get d as the TTL,
-// and Unlock prolongs the lock once, NodeTimeout at most, if the rest of it is too short.
-// After Close, or when the process ends, the lock lasts until its TTL has run out. d is
-// measured from the grant by this process's monotonic clock, and the servers keep the lock
-// for the drift longer, so that d is over by their clocks as well. The lock's context ends
-// with Unlock. A lock that was lost is not kept; one that was detached is up to whoever
-// keeps its id.
+// The caller is not delayed: Unlock and Do return as they do without it. The client releases the
+// lock when d is over, or gives it to its next caller, who waits until then. The servers keep the
+// lock without the client, too: if d is longer than the TTL they get d as the TTL, and Unlock
+// prolongs the lock once, NodeTimeout at most, if the rest of it is too short. After Close, or when
+// the process ends, the lock lasts until its TTL has run out. d is measured from the grant by this
+// process's monotonic clock, and the servers keep the lock for the drift longer, so that d is over
+// by their clocks as well. The lock's context ends with Unlock. A lock that was lost is not kept. A
+// lock that was detached is left to whoever keeps its id.
 //
-// If Unlock cannot prolong the lock it returns ErrNoQuorum or another error of Extend, and
-// the lock is kept as long as it can be; if it finds the lock lost it returns ErrLost. If it
-// need not prolong the lock it asks no node.
+// If Unlock cannot prolong the lock, it returns ErrNoQuorum or another error of Extend, and the
+// lock is kept as long as it can be. If it finds the lock lost, it returns ErrLost. If it need not
+// prolong the lock, it asks no node.
 //
-// d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; else the
+// d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; otherwise the
 // error wraps ErrInvalid.
 func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold = d } }
 
-// WithLabel sets what others are told of who holds this lock. Defaults to Config.Label.
+// WithLabel sets the label that tells others who holds this lock. Defaults to Config.Label.
 func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
-// WithGuard sets how long before the end of its validity the lock counts as
-// lost: the time to stop the work that it protects. Defaults to a tenth of the
-// TTL.
+// WithGuard sets how long before the end of its validity the lock counts as lost. This is the time
+// to stop the work that the lock protects. Defaults to a tenth of the TTL.
 func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
 
-// WithWaitReport has fn called with a *QuorumError that says what Lock waits for,
-// at once and then every second or two. It is called on the waiting goroutine,
-// which waits for it. If fn panics or calls runtime.Goexit, so does that call of Lock, and
-// the next caller contends for the lock.
+// WithWaitReport calls fn with a *QuorumError that says what Lock waits for, at once and then every
+// second or two. The goroutine that waits for the lock calls fn, and waits for it. If fn panics or
+// calls runtime.Goexit, so does that call of Lock, and the next caller contends for the lock.
 func WithWaitReport(fn func(error)) Option {
 	return func(r *settings) { r.report, r.reported = fn, true }
 }
 
-// WithShared has the call lock as a reader: it makes TryLock, Do and TryDo what RLock is to Lock. TryLock
-// then fails with ErrHeld also where only readers have the lock and a writer waits.
+// WithShared makes the call lock as a reader: TryLock, Do and TryDo then do what RLock does.
+// TryLock also fails with ErrHeld when only readers have the lock, but a writer waits.
 func WithShared() Option { return func(r *settings) { r.shared = true } }
 
-// WithAlso has the call lock further names together with its own, all or none: it makes TryLock, Do and
-// TryDo what LockAll is to Lock. Given several times it adds up.
+// WithAlso makes the call lock further names together with its own, all or none: TryLock, Do and
+// TryDo then do what LockAll does. The names of several WithAlso add up.
 func WithAlso(names ...string) Option {
 	return func(r *settings) {
 		also := slices.Clone(names)
@@ -105,12 +102,12 @@ func WithAlso(names ...string) Option {
 	}
 }
 
-// WithPermits has the call take one of k permits of its name: it makes TryLock, Do and TryDo what
-// Acquire is to Lock. Permits and the lock of the same name do not exclude each other. WithAlso and
-// Campaign do not go with it.
+// WithPermits makes the call take one of k permits of its name: TryLock, Do and TryDo then do what
+// Acquire does. Permits and the lock of the same name do not exclude each other. WithPermits cannot
+// be combined with WithAlso or WithShared, or used with Campaign.
 func WithPermits(k int) Option { return func(r *settings) { r.permits = &k } }
 
-// settings sets what a call with these options asks for.
+// settings sets r to what a call with these options asks for.
 func (c *Client) settings(r *settings, options []Option) error {
 	*r = settings{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
 	for i, option := range options {
@@ -151,7 +148,8 @@ func (c *Client) settings(r *settings, options []Option) error {
 // endless is a MaxHold that is never over.
 const endless = 100 * 365 * 24 * time.Hour
 
-// lead has a lead be held for as long as its work runs, and refuses what would end it earlier.
+// lead makes a lead last for as long as its work runs, and refuses options that would end it
+// earlier.
 func (r *settings) lead() error {
 	switch {
 	case !r.leading:
@@ -168,7 +166,7 @@ func (r *settings) lead() error {
 }
 
 // checkMinHold refuses a WithMinHold that the servers could not keep by themselves, and sets
-// the first TTL by it.
+// firstTTL by it.
 func (c *Client) checkMinHold(r *settings) error {
 	longest := c.config.MaxTTL - quorum.Drift(c.config.MaxTTL)
 	switch {
@@ -181,19 +179,20 @@ func (c *Client) checkMinHold(r *settings) error {
 	}
 	r.firstTTL = r.ttl
 	if r.minHold > 0 {
-		// The steps of an attempt come off the validity before the lock is granted.
+		// The time that the steps of an attempt take is lost from the validity before the lock is
+		// granted.
 		r.firstTTL = max(r.ttl, c.ttlFor(r.minHold+2*c.config.stepTimeout()))
 	}
 	return nil
 }
 
-// ttlFor is the TTL that leaves a validity of d, or the longest there is.
+// ttlFor returns the TTL that leaves a validity of d, or the longest TTL there is.
 func (c *Client) ttlFor(d time.Duration) time.Duration {
 	ttl := (d+2*time.Millisecond)*100/99 + time.Millisecond
 	return min(ttl.Truncate(time.Millisecond), c.config.MaxTTL)
 }
 
-// refuseShared returns an error where the call cannot be a reader's.
+// refuseShared returns an error if the call cannot be a reader's.
 func (c *call) refuseShared(wait bool) error {
 	_, store := c.client.store()
 	switch {
@@ -202,9 +201,9 @@ func (c *call) refuseShared(wait bool) error {
 	case c.settings.also != nil:
 		return invalid("WithShared goes with one name: lock the names one by one, always in the same order, or leave out WithAlso")
 	case c.settings.leading:
-		return invalid("WithShared: one at a time leads: leave it out of Campaign")
+		return invalid("WithShared: only one client leads at a time: leave it out of Campaign")
 	case wait && !c.settings.queue:
-		return invalid("WithoutQueue: a reader would pass the writers who wait: leave it out, or use TryLock")
+		return invalid("WithoutQueue: a reader would overtake the writers that wait: leave it out, or use TryLock")
 	}
 	return nil
 }

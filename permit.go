@@ -11,22 +11,22 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// permits is what a call for one of several permits has beside one for a lock. The call's key is that
+// permits is what a call for one of several permits has in addition. The key of such a call is that
 // of the queue for all of them.
 type permits struct {
 	count uint16
-	// slot is the one that was acquired.
+	// slot is the slot that was acquired.
 	slot int
 }
 
-// permit makes the call one for a permit.
+// permit makes the call a call for a permit.
 func (c *call) permit() error {
 	count := *c.settings.permits
 	switch _, store := c.client.store(); {
 	case count < 1 || count > script.MaxSlots:
-		return invalid("WithPermits is %d: it must be from 1 to %d; more is not a matter of who holds what, but of a rate", count, script.MaxSlots)
+		return invalid("WithPermits is %d: it must be from 1 to %d; to admit more at once, limit their rate instead", count, script.MaxSlots)
 	case c.settings.shared:
-		return invalid("WithPermits and WithShared: of permits each has one holder: leave one of the two out")
+		return invalid("WithPermits and WithShared: a permit has one holder at a time: leave one of the two out")
 	case c.settings.also != nil:
 		return invalid("WithPermits and WithAlso: a permit is of one name: leave one of the two out")
 	case store:
@@ -44,12 +44,14 @@ func (c *call) Slots() uint16 {
 	return c.permits.count
 }
 
-// slotTries is how many slots one try goes for that has no place in the queue, where one that is free
-// on the node that chooses is held on others: its release is under way, or the node has lost the key.
+// slotTries is how many slots a try without a place in the queue goes for. A slot that is free on
+// the node that chooses may be held on others, because its release is under way or the node has
+// lost the key.
 const slotTries = 3
 
-// tryPermit makes an attempt for a permit. The first node in the order of the queue's key that can
-// says which slot, so that votes do not split over that, and then the others are asked for its key.
+// tryPermit makes an attempt for a permit. Nodes are asked in the order of the queue's key: the
+// first one that can says which slot, so that votes do not split over that, and then the others are
+// asked for the key of this slot.
 func (c *call) tryPermit(request vote.Acquire) (*quorum.Lease, []vote.Answer) {
 	order, ticket := c.client.waitqueue.Order(c.key), request.Ticket
 	if ticket.Waiter != "" { // its queue is the one that counts
@@ -81,9 +83,10 @@ func (c *call) tryPermit(request vote.Acquire) (*quorum.Lease, []vote.Answer) {
 	return nil, votes
 }
 
-// tryAt has node i choose a slot. chosen: it has, and the answers are to the attempt for that.
+// tryAt asks node i to choose a slot. chosen reports whether it has; the answers are then those to
+// the attempt for that slot.
 func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers []vote.Answer, chosen bool) {
-	start := c.client.engine.Now() // which the validity counts from
+	start := c.client.engine.Now() // the validity counts from here
 	step, cancel := context.WithTimeout(c.ctx, c.client.config.stepTimeout())
 	given := c.client.nodes[i].Choose(step, request)
 	cancel()
@@ -102,7 +105,7 @@ func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers 
 	return lease, answers, true
 }
 
-// Slot returns which of the permits was acquired, from 0 on; -1 of a lock.
+// Slot returns which of the permits was acquired, from 0 on, or -1 for a lock.
 func (l *Lock) Slot() int {
 	if l.call.permits == nil {
 		return -1

@@ -10,26 +10,25 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Unlock releases the lock, or transfers it to the next caller who waits for it. It waits
-// until a quorum of nodes has deleted its keys or cannot any more, NodeTimeout
-// at most. ctx is not used, and may be nil. Keys on nodes
-// that did not answer are deleted in the background, or expire with their TTL.
+// Unlock releases the lock, or transfers it to the next caller that waits for it. It waits until a
+// quorum of nodes has deleted its keys or no longer can, for NodeTimeout at most. ctx is not used,
+// and may be nil. Keys on nodes that did not answer are deleted in the background, or expire with
+// their TTL.
 //
-// If the next caller of this client holds the lock by the same attempt (package
-// documentation, "Waiting"), no node is asked. Then Unlock does not notice that somebody
-// has deleted the lock.
+// If the next caller of this client holds the lock by the same attempt (package documentation,
+// "Waiting"), Unlock asks no node. It then does not notice that somebody has deleted the lock.
 //
-// If another client waits, only the node that keeps the wait queue is asked. The client
-// that it wakes up replaces the keys on the other nodes; what it does not replace is
-// deleted in the background after half a second, or when this client is closed.
+// If another client waits, Unlock asks only the node that keeps the wait queue. The client that
+// this node wakes up replaces the keys on the other nodes. What it does not replace is deleted in
+// the background after half a second, or when this client is closed.
 //
-// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the lock is
-// released when that is over.
+// Before the end of WithMinHold nothing is deleted yet: Unlock returns, and the client releases the
+// lock when that time is over.
 //
-// Errors: ErrLost when the lock was no longer ours, though what was left of it
-// is released; ErrReleased when it was released before; ErrNoQuorum in a
-// *QuorumError when too few nodes answered, or ErrRefused when too many refused: it is
-// not held then, but others may have to wait for the TTL.
+// Errors: ErrLost if the lock was no longer ours, though what was left of it is released;
+// ErrReleased if it was released before; ErrNoQuorum in a *QuorumError if too few nodes answered,
+// or ErrRefused if too many refused: the lock is not held then, but others may have to wait for the
+// TTL.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_ = ctx
 	if l.client.enterWith(l) == nil {
@@ -38,8 +37,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.release()
 }
 
-// release ends the lock, whatever it was, and deletes its keys, unless it is to be kept
-// for what is left of WithMinHold.
+// release ends the lock, whatever its state, and deletes its keys, unless the lock is to be kept
+// for the rest of WithMinHold.
 func (l *Lock) release() (err error) {
 	before := l.Err()
 	last, first := l.unlock(ErrReleased)
@@ -58,10 +57,10 @@ func (l *Lock) release() (err error) {
 	return err
 }
 
-// minHoldEnd is when the lock may be released at the earliest.
+// minHoldEnd returns when the lock may be released at the earliest.
 func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
 
-// minHoldLeft is how long until then.
+// minHoldLeft returns how long it is until minHoldEnd.
 func (l *Lock) minHoldLeft() time.Duration {
 	if l.call.settings.minHold == 0 {
 		return 0
@@ -69,8 +68,8 @@ func (l *Lock) minHoldLeft() time.Duration {
 	return l.client.clock.Now().Until(l.minHoldEnd())
 }
 
-// keep leaves a lock that was released too soon with the servers, until its WithMinHold is
-// over; first, that it was released just now. After Close the TTL ends it.
+// keep leaves a lock that was released too soon with the servers, until its WithMinHold is over.
+// first says that it was released just now. After Close, the TTL ends it.
 func (l *Lock) keep(first bool, before error) error {
 	closing := l.client.life.Err() != nil
 	if !first && !closing {
@@ -92,8 +91,8 @@ func (l *Lock) keep(first bool, before error) error {
 	return errors.Join(before, err)
 }
 
-// prolong has the servers keep the lock until its WithMinHold is over, if they do not yet.
-// It waits for a step.
+// prolong makes the servers keep the lock until its WithMinHold is over, if they do not already. It
+// waits for one step.
 func (l *Lock) prolong() error {
 	now, end := l.client.clock.Now(), l.minHoldEnd()
 	if l.lease.KeptUntil().Until(end) <= 0 {
@@ -111,8 +110,8 @@ func (l *Lock) prolong() error {
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
 }
 
-// tickKept releases a lock whose WithMinHold is over, and sets itself to be called again
-// while it is not.
+// tickKept releases a lock whose WithMinHold is over; before that, it sets the alarm to be called
+// again.
 func (l *Lock) tickKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
 		l.ring(l.nextKept(now))
@@ -123,17 +122,17 @@ func (l *Lock) tickKept(now clock.Instant) {
 	}
 }
 
-// nextKept is the time from now to the next look at a lock that is kept.
+// nextKept returns the time from now to the next look at a lock that is kept.
 func (l *Lock) nextKept(now clock.Instant) time.Duration {
 	return max(time.Millisecond, now.Until(l.minHoldEnd()))
 }
 
-// Detach gives the lock up to the one who keeps the id that it returns: from then
-// on it is not renewed, Close does not release it, and its context is done.
-// Package oneshot extends and releases it by the id, here or in another process. It does not block.
+// Detach gives the lock up to whoever keeps the id that it returns. From then on the client does
+// not renew the lock, Close does not release it, and its context is done. Package oneshot extends
+// and releases it by the id, here or in another process. Detach does not block.
 //
-// The error wraps ErrLost or ErrReleased when the lock was not held any more, and ErrInvalid for a lock
-// of several names, of a reader and for a permit: then it is held on.
+// The error wraps ErrLost or ErrReleased if the lock was not held any more. It wraps ErrInvalid for
+// a lock of several names, a reader's lock and a permit, which are then still held.
 func (l *Lock) Detach() (id string, err error) {
 	if err := l.Err(); err != nil {
 		return "", err
@@ -142,10 +141,10 @@ func (l *Lock) Detach() (id string, err error) {
 		return "", invalid("the lock has several names, and package oneshot extends and releases one at a time: lock them one by one to detach them")
 	}
 	if l.call.settings.shared {
-		return "", invalid("the lock is a reader's, and package oneshot has none: use Lock for one that is to be detached")
+		return "", invalid("the lock is a reader's, and package oneshot has no readers: use Lock to detach a lock")
 	}
 	if l.call.permits != nil {
-		return "", invalid("it is a permit, and package oneshot extends and releases locks: use Lock to detach one")
+		return "", invalid("it is a permit, and package oneshot extends and releases only locks: use Lock to detach a lock")
 	}
 	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
 	if !first {

@@ -9,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// ticker is a lock whose alarm rings.
+// ticker is a Lock as the clock knows it: what rings when its alarm is due.
 type ticker Lock
 
-// Ring has what may block done by another goroutine.
+// Ring leaves to another goroutine what may block.
 func (t *ticker) Ring() {
 	l := (*Lock)(t)
 	now := l.client.clock.Now()
@@ -43,7 +43,7 @@ func (t *ticker) Ring() {
 	}()
 }
 
-// tick looks after a lock that is held no more, or was about to be.
+// tick takes care of a lock that is held no more, or that seemed to be about to end.
 func (l *Lock) tick() {
 	if l.client.enter() != nil {
 		return // Close releases it
@@ -64,7 +64,7 @@ func (l *Lock) tick() {
 	}
 }
 
-// nextTick is the time from now to what happens next. The caller holds l.mu.
+// nextTick returns the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	d := now.Until(l.lostAt())
 	if l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold {
@@ -73,7 +73,7 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// renewed takes in how a renewal ended, and sets the time of the next.
+// renewed notes how a renewal ended, and sets the time of the next.
 func (l *Lock) renewed(err error) {
 	now := l.client.clock.Now()
 	next := l.client.jitter(l.call.settings.ttl / 3)
@@ -98,22 +98,24 @@ func (l *Lock) afterLoss(now clock.Instant) {
 	l.release()
 }
 
-// renewAt is d after now, or up to a hundredth of the usual time between renewals earlier: those that are
-// due at about the same time are made at once, and wake the process up once.
+// renewAt returns the time d after now, or up to a hundredth of the usual time between renewals
+// earlier. Renewals that are due at about the same time are thereby made at once, and wake the
+// process up once.
 func (l *Lock) renewAt(now clock.Instant, d time.Duration) clock.Instant {
 	at := now.Add(d)
 	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.ttl / 300)))
 }
 
-// sleepCheck bounds how late a lock is found lost after the machine slept, as its alarm slept
-// with it.
+// sleepCheck bounds how late a lock is found lost after the machine slept, since the lock's alarm
+// slept too.
 const sleepCheck = 250 * time.Millisecond
 
-// longestNoSleep is what the two clocks may differ by though the machine did not sleep: they are
-// read one after the other.
+// longestNoSleep is by how much the two clocks may differ without the machine having slept: they
+// are read one after the other.
 const longestNoSleep = 10 * time.Millisecond
 
-// watchForSleep has the held locks looked after when the machine has slept, as long as there are any.
+// watchForSleep makes the client look after its held locks when the machine has slept, as long as
+// there are any.
 func (c *Client) watchForSleep() {
 	now := c.clock.Now()
 	c.mu.Lock()

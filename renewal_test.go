@@ -9,7 +9,8 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-// A lock that was about to end, and is extended before that is looked into, goes on being renewed.
+// A lock that seems to end, and is extended before the client has looked into that, goes on being
+// renewed.
 func TestExtendedJustBeforeItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,19 +8,19 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// maxNames bounds the names of one lock: a node does all of them in one step, in which nobody else
-// is served.
+// maxNames bounds the names of one lock: a node does all of them in one step, and serves nobody
+// else meanwhile.
 const maxNames = 64
 
-// several is what a call for several names has beside one for one.
+// several is what a call for several names has in addition.
 type several struct {
-	// names are as they were given, each once, and keys theirs.
+	// names has the names in the order in which they were given, each once, and keys their keys.
 	names, keys []string
-	// number is the ticket that the call had in the last queue that it was in.
+	// number is that of the ticket that the call had in the last queue that it was in.
 	number uint64
 }
 
-// gather makes the call one for several names, if they are more than one.
+// gather makes the call a call for several names, if there are more than one.
 func (c *call) gather() error {
 	s := &several{names: []string{c.name}, keys: []string{c.key}}
 	for _, name := range *c.settings.also {
@@ -63,27 +63,27 @@ func (c *Client) checkSlots(s *several) error {
 	return nil
 }
 
-// without are the keys beside one of them, in their order, which is the same for every call.
+// without returns the keys except one of them, in an order that is the same for every call.
 func (s *several) without(key string) *vote.Keys {
 	others := vote.Keys(slices.DeleteFunc(slices.Clone(s.keys), func(k string) bool { return k == key }))
 	slices.Sort(others)
 	return &others
 }
 
-// nameOf is the name that has key.
+// nameOf returns the name that has key.
 func (s *several) nameOf(key string) string { return s.names[slices.Index(s.keys, key)] }
 
-// has reports whether the call is for the lock with this key, or for several of which it is one.
+// has reports whether the call is for the lock with this key, alone or as one of several.
 func (c *call) has(key string) bool {
 	return c.key == key || c.several != nil && slices.Contains(c.several.keys, key)
 }
 
-// overlaps reports whether both calls are for a common name.
+// overlaps reports whether the two calls have a name in common.
 func (c *call) overlaps(other *call) bool {
 	return c.has(other.key) || other.several != nil && slices.ContainsFunc(other.several.keys, c.has)
 }
 
-// wanted is the name that the call waits for.
+// wanted returns the name that the call waits for.
 func (c *call) wanted() string {
 	if c.several == nil {
 		return c.name
@@ -102,9 +102,9 @@ func (c *call) Number() uint64 {
 	return 0
 }
 
-// follow takes in which of several names was in the way of the try for request: the one that most nodes
-// say is held. It reports whether that is another than the one that the call has waited for;
-// then the call waits for that one from now on.
+// follow notes which of several names was in the way of the try for request: the one that most
+// nodes say is held. It reports whether that is another name than the one that the call has waited
+// for; the call waits for that name from now on.
 func (c *call) follow(request vote.Acquire, votes []vote.Answer) (elsewhere bool) {
 	if request.Ticket.Number > 0 {
 		c.several.number = request.Ticket.Number

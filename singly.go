@@ -11,16 +11,17 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// A call for several names waits with none of them, and tries for all when its turn has come for one. It
-// may never find all of them free, where others take them in turns, one or some at a time. So a
-// call that has lost some turns takes them one by one, each in its queue as Lock does, and has those
-// renewed that it has. When it has all, one attempt for all of them takes their places: from that come the
-// one holder id, validity and token. The locks of one name are this file's: none is counted, observed or
-// in a ctx that the program has, and nothing that is promised rests on them.
+// A call for several names holds none of them while it waits, and tries for all when its turn has
+// come for one. It may never find all of them free if others take them in turns, one or several at
+// a time. So a call that has lost some turns takes the names one by one, each in its queue as Lock
+// does, and renews those that it has. When it has all, one attempt for all of them replaces these
+// locks: the one holder id, validity and token come from that attempt. The locks of one name belong
+// to this file: none is counted, observed or in a ctx that the program has, and nothing that is
+// promised rests on them.
 
-// firstPatience is how long a call keeps others from names that it has, at first: who holds one that is
-// missing may wait for one that it has. Then it gives them back and begins anew, with twice the time,
-// up to MaxHold.
+// firstPatience is how long a call at first keeps others from names that it has, as the holder of a
+// missing name may be waiting for one of them. Then the call gives them back and begins anew, with
+// twice the time, up to MaxHold.
 const firstPatience = 10 * time.Second
 
 var errPatience = errors.New("the other names took too long")
@@ -39,15 +40,17 @@ func (c *call) lockAll() error {
 	}
 }
 
-// lockSingly takes the names one by one, and then the place of all. It holds none where one was lost
-// meanwhile, patience is over, or the last attempt failed; an error is what waiting does not cure.
+// lockSingly takes the names one by one, and then replaces these locks by one for all. It holds
+// none if one was lost meanwhile, if patience is over, or if the last attempt failed. It returns an
+// error that waiting does not cure.
 func (c *call) lockSingly(patience time.Duration) (holds bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
 	var singles []*call
-	// Deferred: a report may panic or end this goroutine.
+	// This is deferred because a wait report may panic or end this goroutine.
 	defer func() { c.client.releaseSingles(singles) }()
-	// Who waits has none but those that sort before, so that such calls do not wait in a circle.
+	// While a call waits for a name, it has only names that sort before that, so that such calls do
+	// not wait in a circle.
 	// rule: taken-in-order
 	for _, key := range slices.Sorted(slices.Values(c.several.keys)) {
 		one := c.single(ctx, key)
@@ -76,7 +79,7 @@ func (c *call) lockSingly(patience time.Duration) (holds bool, err error) {
 	return false, nil
 }
 
-// single is a call for one of the names.
+// single returns a call for one of the names.
 func (c *call) single(ctx context.Context, key string) *call {
 	one := &call{
 		client: c.client, ctx: ctx, binding: bound, name: c.several.nameOf(key), key: key, whole: c, settings: c.settings,
@@ -88,7 +91,7 @@ func (c *call) single(ctx context.Context, key string) *call {
 	return one
 }
 
-// replace makes the attempt for all names, which has a lock of each in singles, in the order of their keys.
+// replace makes the attempt for all names. singles holds each of them, in the order of their keys.
 func (c *call) replace(singles []*call) (*quorum.Lease, waitqueue.Failure) {
 	c.key = singles[0].key
 	request := c.Request()
@@ -104,13 +107,14 @@ func (c *call) replace(singles []*call) (*quorum.Lease, waitqueue.Failure) {
 	return c.tried(request, lease, votes)
 }
 
-// releaseSingles gives back what is held of singles, and waits for the nodes as Unlock does.
+// releaseSingles gives back the locks of singles that are held, and waits for the nodes as Unlock
+// does.
 func (c *Client) releaseSingles(singles []*call) {
 	var releases sync.WaitGroup
 	for _, one := range singles {
 		releases.Go(func() {
 			one.lock.release()
-			c.waitqueue.LetGo(&one.lock.holder) // where another took its place
+			c.waitqueue.LetGo(&one.lock.holder) // if the lock for all took its place
 		})
 	}
 	releases.Wait()

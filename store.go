@@ -8,10 +8,10 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// store is a member that is no Redis, which another module brings.
+// store is a member that is not a Redis. Another module provides it.
 type store struct{ hook.Store }
 
-// store returns the client's, if it has one: then it is the only member.
+// store returns the client's store, if it has one: the store is then its only member.
 func (c *Client) store() (s store, ok bool) {
 	if len(c.nodes) == 1 {
 		s, ok = c.nodes[0].(store)
@@ -20,14 +20,14 @@ func (c *Client) store() (s store, ok bool) {
 }
 
 var (
-	errNoTake    = invalid("these servers have no lock under an id of the caller's own: use Lock, and Lock.Detach, whose id extends and releases it")
+	errNoTake    = invalid("these servers do not lock under an id that the caller chooses: use Lock and Lock.Detach, which returns an id that extends and releases the lock")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
-	errNoShared  = invalid("these servers have no readers: use Lock, by which one at a time has the name")
-	errNoPermits = invalid("these servers have no permits: use as many locks as there are to be permits, with names of their own")
+	errNoShared  = invalid("these servers have no readers: use Lock, which one holder at a time has")
+	errNoPermits = invalid("these servers have no permits: use a lock with a name of its own for each permit")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )
 
-// unfit is why no lock can be had with these settings, or nil.
+// unfit returns why no lock can be had with these settings, or nil.
 func (s store) unfit() error {
 	if err := s.Err(); err != nil {
 		return invalid("%w", err)
@@ -58,13 +58,13 @@ func (s store) Query(ctx context.Context, key string) vote.Answer {
 	return holder
 }
 
-// Read is Watch without a notice: its answer is that of all servers.
+// Read is Watch without a notice of changes: its answer is that of all servers.
 func (s store) Read(ctx context.Context, key string) vote.Answer {
 	a, _ := s.Watch(ctx, over, key)
 	return a
 }
 
-// ReadAll is for the permits that a store has not.
+// ReadAll refuses, as a store has no permits.
 func (store) ReadAll(context.Context, []string, bool) ([]vote.Answer, vote.Answer) {
 	return nil, vote.Answer{Verdict: vote.Refused, Err: errNoPermits}
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// succeed has a call hold the keys of another that has its label: the holder id has the first
-// holder's.
+// succeed makes a call hold the keys of another call that has the same label, which is part of the
+// holder id that both share.
 func succeed(next waitqueue.Caller, before *quorum.Lease) *quorum.Lease {
 	c := next.(*call)
 	if c.several != nil || parseHolder(before.ID()).Label != c.settings.label {

@@ -56,7 +56,7 @@ func (c *call) Queued(p vote.Position) error {
 	return c.failure
 }
 
-// Report tells whoever wants to know why the call waits, about once a second, and the log.
+// Report tells the log and the function of WithWaitReport why the call waits, about once a second.
 func (c *call) Report() {
 	if c.failure == nil {
 		return
@@ -69,17 +69,17 @@ func (c *call) Report() {
 }
 
 const (
-	// quietWait is how long a Lock waits before the log is told why.
+	// quietWait is how long a Lock waits before it tells the log why.
 	quietWait = time.Second
-	// logAgain is after how long it is told a reason again, if there was another meanwhile: on a
-	// busy machine they change with which node answered in time.
+	// logAgain is after how long the log is told a reason again if there was another one meanwhile.
+	// On a busy machine the reasons change with which node answered in time.
 	logAgain = time.Minute
 )
 
 // waitLog is what the log was told of a call that waits.
 type waitLog struct {
 	since time.Time
-	// last is the reason that it was told last, and told when each was.
+	// last is the reason that the log was told last. told is when it was told each reason.
 	last error
 	told map[error]time.Time
 }
@@ -89,8 +89,8 @@ func (c *Client) logs(level slog.Level) bool {
 	return c.config.Logger.Enabled(context.Background(), level)
 }
 
-// logWait tells the log why the call waits, once that takes long, and again when the reason
-// is another. Who holds the lock is none: it passes from one to the next.
+// logWait tells the log why the call waits, once that takes long, and again when the reason is
+// another. Another holder is no other reason: the lock passes from one to the next.
 func (c *call) logWait() {
 	if !c.client.logs(slog.LevelInfo) {
 		return
@@ -111,10 +111,11 @@ func (c *call) logWait() {
 	c.client.config.Logger.Info("waiting for the lock", "name", c.name, "for", now.Sub(w.since).Round(time.Millisecond), "reason", c.failure)
 }
 
-// thisPackage is what the names of its functions begin with.
+// thisPackage is what the names of this package's functions begin with.
 const thisPackage = "github.com/redlatch/redlatch."
 
-// callSite is where the function of this package was called that has led here, as file:line.
+// callSite returns where the program called the function of this package that has led here, as
+// file:line.
 func callSite() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -64,7 +64,7 @@ func heldByThisCall(t *testing.T, s Stage) {
 			"Do":           client.Do(ctx, t.Name(), nothing),
 			"Campaign":     client.Campaign(ctx, t.Name(), nothing),
 		} {
-			if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "held by this very call") {
+			if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "the ctx of this call carries it") {
 				t.Errorf("%s, %s: %v", what, method, err)
 			}
 		}
