@@ -123,13 +123,11 @@ func Extend(t *testing.T, lock *redlatch.Lock, ttl time.Duration) {
 func Await(t *testing.T, what string, check func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !check() {
+	for pause := time.Millisecond; !check(); pause = min(pause*3/2, 10*time.Millisecond) {
 		if time.Since(start) > Patience {
 			t.Fatalf("after %v still not: %s", Patience, what)
 		}
-		<-tick.C
+		<-time.After(pause)
 	}
 	return time.Since(start)
 }
