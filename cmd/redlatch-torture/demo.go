@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/demo"
 )
 
-// demoCommands are `redlatch-torture demo` and the processes that it starts.
+// demoCommands has `redlatch-torture demo` and the processes that it starts.
 var demoCommands = []command{new(demoCmd), demoWorkerCmd{}, demoNodeCmd{}}
 
 type demoCmd struct {
@@ -26,16 +26,16 @@ type demoCmd struct {
 func (d *demoCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Race processes for one lock while nodes are killed and hung, and measure what comes of it.",
-		Long: `Starts servers and worker processes of its own, which are gone when it ends, and touches nothing else. The workers take one lock in turn to change one file by reading and writing it, while nodes are killed, hung and brought back, a minority at a time. An overlap of two workers is found without asking the lock.
+		Short: "Have processes race for one lock while nodes die and hang, and measure the result.",
+		Long: `Starts its own servers and worker processes, stops them when it ends, and touches nothing else. The workers take one lock in turn to read and rewrite one file. Meanwhile the demo kills, hangs and restores nodes, a minority at a time. It detects an overlap of two workers without asking the lock.
 
 Exit codes:
 
 	0      nothing was violated
-	1      something was, or the run proved nothing
+	1      something was violated, or the run proved nothing
 	64     usage
-	71     a process could not be started, or a file not written
-	128+n  signal n ended it early; nothing was violated until then`,
+	71     a process could not be started, or a file could not be written
+	128+n  signal n ended the run early; nothing was violated until then`,
 		Example: `  # what happens when servers die
   redlatch-torture demo
 `,
@@ -44,15 +44,15 @@ Exit codes:
 	flags := cmd.Flags()
 	d.For, d.Workers = 10*time.Second, 4
 	flags.Var(commandline.Duration(&d.For), "for", "How long to race. Defaults to 10s.")
-	flags.Var(commandline.Int(&d.Workers), "workers", "How many worker processes. Defaults to 4.")
-	flags.Var(commandline.Optional(&d.NodesCount, commandline.Int), "nodes-count", "How many nodes. Defaults to 5, and an ensemble has 3.")
-	flags.StringVar(&d.Engine, "engine", "", "Where the lock is kept, `ENGINE`: redis, zookeeper or etcd. Defaults to redis.")
-	commandline.Bool(flags, &d.Embedded, "embedded", "", "Use the embedded servers even where redis-server or valkey-server is installed.")
-	commandline.Bool(flags, &d.NoLock, "no-lock", "", "Have the workers ignore the lock, to see that the demo would notice. Exits with 1.")
+	flags.Var(commandline.Int(&d.Workers), "workers", "How many worker processes to start. Defaults to 4.")
+	flags.Var(commandline.Optional(&d.NodesCount, commandline.Int), "nodes-count", "How many nodes to start. Defaults to 5; an ensemble has 3.")
+	flags.StringVar(&d.Engine, "engine", "", "`ENGINE` that keeps the lock: redis, zookeeper or etcd. Defaults to redis.")
+	commandline.Bool(flags, &d.Embedded, "embedded", "", "Use the embedded servers even if redis-server or valkey-server is installed.")
+	commandline.Bool(flags, &d.NoLock, "no-lock", "", "Have the workers ignore the lock, to show that the demo notices it. Exits with 1.")
 	return cmd
 }
 
-// engineOf reads what --engine says, "" for Redis.
+// engineOf returns the engine that --engine names, or "" for Redis.
 func engineOf(name string) (string, error) {
 	switch name {
 	case "", "redis":
@@ -63,7 +63,7 @@ func engineOf(name string) (string, error) {
 	return "", usage("use redis, zookeeper or etcd", "--engine is %q", name)
 }
 
-// Run runs the demo, which writes to stdout: it is what was asked for.
+// Run runs the demo, which writes to stdout.
 func (d *demoCmd) Run() error {
 	engine, err := engineOf(d.Engine)
 	if err != nil {

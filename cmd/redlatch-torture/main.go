@@ -1,8 +1,8 @@
-// Redlatch-torture shows what the locks do when machines fail, on servers and processes that
-// it starts itself.
+// Redlatch-torture shows what the locks do when machines fail. It starts the servers and the
+// processes for that itself.
 //
-// `redlatch-torture demo` is ten seconds to look at, `redlatch-torture run` a run that is
-// judged.
+// `redlatch-torture demo` shows ten seconds of it; `redlatch-torture run` runs for longer and
+// judges the history of the locks.
 package main
 
 import (
@@ -21,15 +21,15 @@ import (
 
 func main() { os.Exit(execute(os.Args[1:])) }
 
-// command is what redlatch-torture can be told to do. A nil error is exit code 0; an *outcome
-// chooses another.
+// command is one of redlatch-torture's commands. If Run returns nil, the exit code is 0; an
+// *outcome chooses another.
 type command interface {
-	// line is its command line, which sets its fields.
+	// line returns its command line, which sets the fields of the command.
 	line() *cobra.Command
 	Run() error
 }
 
-// newProgram returns the program, which sets chosen to the command that is named.
+// newProgram returns the program, which sets chosen to the command that the command line names.
 func newProgram(chosen *command) *cobra.Command {
 	program := &cobra.Command{Use: "redlatch-torture <command>", Short: "Distributed locks on Redis and Valkey, while machines fail."}
 	for _, c := range slices.Concat(demoCommands, tortureCommands) {
@@ -75,7 +75,7 @@ func parseAndRun(args []string) error {
 	return chosen.Run()
 }
 
-// say writes to stderr what nobody asked for; stdout is the report's.
+// say writes a message to stderr; stdout is for the report.
 func say(text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(os.Stderr, "redlatch-torture: %s\n", printable.Text(strings.TrimRight(line, "\n")))

@@ -11,14 +11,14 @@ import (
 
 // The exit codes. Those from 64 on have the meaning of sysexits(3), 128+n that of shells.
 const (
-	// exitViolated is the only verdict but 0.
+	// exitViolated is the verdict of a run with a violation, or of one that proved nothing.
 	exitViolated = 1
 	exitUsage    = 64
 	exitSystem   = 71
 )
 
-// outcome ends a command: the code to exit with and what to say about it. An outcome without
-// err is silent.
+// outcome is the end of a command: its exit code and its error message. An outcome without err
+// prints nothing.
 type outcome struct {
 	code int
 	err  error
@@ -35,13 +35,13 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// usage reports that the command line is at fault.
+// usage returns the outcome for a wrong command line.
 func usage(hint, format string, args ...any) *outcome {
 	return &outcome{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// failed is the outcome of a run that could not be made because of err, nil where err is; what
-// names it. ctx was ended by the signal, if there was one.
+// failed returns the outcome of a run that err made impossible, or nil if err is nil. what names
+// the run. If a signal came, it has cancelled ctx.
 func failed(ctx context.Context, what string, err error) error {
 	interrupt, interrupted := errors.AsType[*commandline.SignalError](context.Cause(ctx))
 	switch {
@@ -55,8 +55,8 @@ func failed(ctx context.Context, what string, err error) error {
 	return &outcome{code: exitSystem, err: fmt.Errorf("%s: %w", what, err)}
 }
 
-// judged is the outcome of a run that was made: a violation comes before the signal that
-// ended it, and that before too little to prove anything.
+// judged returns the outcome of a run that took place. A violation decides the exit code before
+// the signal that ended the run, and that signal before a run that proved nothing.
 func judged(ctx context.Context, violations int, ok bool) error {
 	interrupt, interrupted := errors.AsType[*commandline.SignalError](context.Cause(ctx))
 	switch {

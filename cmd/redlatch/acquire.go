@@ -16,10 +16,10 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// errInterrupted is why a wait ended that a signal ended.
+// errInterrupted is the error of a wait that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// acquisition has the flags of every command that acquires a lock.
+// acquisition has the flags of the commands that acquire a lock.
 type acquisition struct {
 	connection
 
@@ -31,26 +31,27 @@ type acquisition struct {
 	Verbose          bool
 
 	Name string
-	// Also are further names, which are locked with Name, all or none.
+	// Also are further names, which are locked together with Name, all or none.
 	Also []string
-	// Permits, if any, is how many permits Name has, one of which is taken.
+	// Permits is the number of permits that Name has, if one of them is to be taken
+	// in place of the lock.
 	Permits *int
 }
 
-// addTo adds them.
+// addTo adds the flags to a command.
 func (r *acquisition) addTo(flags *pflag.FlagSet) {
 	r.connection.addTo(flags)
-	commandline.Bool(flags, &r.NoWait, "no-wait", "n", "Make one try: the same as --wait 0.")
-	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 makes one try. Defaults to waiting for ever.")
+	commandline.Bool(flags, &r.NoWait, "no-wait", "n", "Try once, as with --wait 0.")
+	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 means to try once. Defaults to waiting for ever.")
 	r.ConflictExitCode = exitHeld
-	flags.VarP(commandline.Int(&r.ConflictExitCode), "conflict-exit-code", "E", "Exit code for a lock that is held by another, with -n, or still after -w. Defaults to 75.")
+	flags.VarP(commandline.Int(&r.ConflictExitCode), "conflict-exit-code", "E", "Exit code if another client holds the lock, at once with -n, or still when --wait is over. Defaults to 75.")
 	flags.StringVar(&r.Label, "label", "", "The `TEXT` that tells others who holds the lock. Defaults to host:pid.")
-	commandline.Bool(flags, &r.Quiet, "quiet", "q", "Say nothing of waiting, nor that the lock is held by another, nor which node is used when none is named. Other errors are printed.")
-	commandline.Bool(flags, &r.Verbose, "verbose", "v", "Say who is waited for, and what the library does.")
+	commandline.Bool(flags, &r.Quiet, "quiet", "q", "Do not report the wait, nor that another client holds the lock, nor which node is used by default. Other errors are still printed.")
+	commandline.Bool(flags, &r.Verbose, "verbose", "v", "Report who holds the lock during a wait, and what the library does.")
 	fromEnvironment(flags, "wait", "conflict-exit-code", "label")
 }
 
-// once reports whether one try is made.
+// once reports whether the command tries once and does not wait.
 func (r *acquisition) once() bool { return r.NoWait || r.Wait != nil && *r.Wait == 0 }
 
 func (r *acquisition) level() level {
@@ -67,20 +68,20 @@ func (r *acquisition) level() level {
 func (r *acquisition) check(ttl time.Duration) error {
 	switch {
 	case r.Quiet && r.Verbose:
-		return usage("give one of them", "--quiet and --verbose are given")
+		return usage("give one of them", "both --quiet and --verbose")
 	case r.NoWait && r.Wait != nil && *r.Wait != 0 && os.Getenv("REDLATCH_WAIT") == "":
-		return usage("give one of them", "--no-wait makes one try, and --wait %v waits", *r.Wait)
+		return usage("give one of them", "both --no-wait and --wait %v", *r.Wait)
 	case r.Wait != nil && *r.Wait < 0:
-		return usage("0 makes one try; without --wait it waits for ever", "--wait %v is negative", *r.Wait)
+		return usage("--wait 0 tries once; without --wait redlatch waits for ever", "--wait %v is negative", *r.Wait)
 	case r.ConflictExitCode < 0 || r.ConflictExitCode > 255:
-		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is no exit code", r.ConflictExitCode)
+		return usage("exit codes are 0 to 255", "--conflict-exit-code %d is not an exit code", r.ConflictExitCode)
 	}
 	return r.checkTTL(ttl)
 }
 
-// configure returns the library's settings for a lock of that TTL, and what
-// those inside of it are told, for each name. It refuses a name held by a redlatch run around
-// this one.
+// configure returns the library's settings for a lock of that TTL, and for each
+// name the entry that a redlatch run inside of this one will find. It refuses a
+// name that an enclosing redlatch run holds.
 func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Config, []held, error) {
 	cfg, err := r.lockConfig()
 	if err != nil {
@@ -109,9 +110,8 @@ func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Confi
 	return cfg, ours, nil
 }
 
-// acquire waits for the lock as --wait says. When it returns an outcome, nothing
-// of ours is left on a node that can be reached, unless it was interrupted
-// twice.
+// acquire waits for the lock as --wait says. If it returns an outcome, it has left
+// nothing on any node that can be reached, unless two signals interrupted it.
 func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printer, options []redlatch.Option) (*redlatch.Lock, *outcome) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -144,7 +144,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 				return a.lock, nil
 			case interrupt == nil:
 				return nil, r.acquireFailure(a.err)
-			case a.err == nil: // granted just before the signal came
+			case a.err == nil: // the lock was granted just before the signal came
 				release(a.lock, out)
 			}
 			return nil, interrupted(interrupt, r.quoted())
@@ -154,7 +154,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 			case interrupt == nil:
 				interrupt = sig
 				cancel(errInterrupted)
-			default: // twice: not even the clean-up is waited for
+			default: // a second signal: do not even wait for the clean-up
 				end := interrupted(sig, r.quoted())
 				end.abrupt = true
 				return nil, end
@@ -167,7 +167,7 @@ func interrupted(sig os.Signal, names string) *outcome {
 	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %s", errInterrupted, signalName(sig), names)}
 }
 
-// acquireFailure turns the library's error into the exit code and the words.
+// acquireFailure turns an error of the library into an exit code and a message.
 func (r *acquisition) acquireFailure(err error) *outcome {
 	if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrInvalid) || errors.Is(err, redlatch.ErrRefused) {
 		return r.failed("lock "+r.quoted(), err)

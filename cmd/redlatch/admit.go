@@ -28,14 +28,14 @@ type admitCmd struct {
 func (a *admitCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admit [<node> ...]",
-		Short: "Vouch for a node that was just started, so that it votes at once.",
-		Long: `A node that was started a short while ago may have forgotten locks that it had granted. It does not vote until every such lock has run out (the longest TTL and 4 s). If you know that no lock was held on it, or that its data came back complete, vouch for its present run with this command. The next restart begins a quarantine again.
+		Short: "Vouch for a node that has just started, so that it votes at once.",
+		Long: `A node that has just started may have forgotten locks that it granted before. So it is in quarantine: it does not vote until every such lock has run out (the longest TTL plus 4 s). If you know that no lock was held on it, or that its data came back complete, end the quarantine with this command. The next restart begins a new one.
 
 New servers have never granted a lock: run redlatch admit --all once for a new deployment.
 
-When most of the nodes have answered, the others are waited for half as long again, or for --node-timeout if that is given.
+When most of the nodes have answered, redlatch waits half as long again for the others, or for --node-timeout if that is given.
 
---nodes, --deployment, --max-ttl, --no-quarantine and --durable must be those of the clients.
+--nodes, --deployment, --max-ttl, --no-quarantine and --durable must be the same as those of the clients.
 
 Arguments:
 
@@ -43,11 +43,11 @@ Arguments:
 
 Exit codes:
 
-	0   all nodes that were named vote
-	64  usage, or these settings are not those that the deployment has recorded: nothing was changed there
+	0   all named nodes vote
+	64  usage, or a node has recorded other settings for the deployment: nothing was changed there
 	69  a node could not be reached, or does not vote yet
 	77  a node refused (password, permission, a replica, ...)`,
-		Example: `  # new servers, of which none has held a lock
+		Example: `  # new servers, which have never granted a lock
   redlatch admit --all --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
   # one server, by its name as redlatch shows it
   redlatch admit 10.0.0.3:6379
@@ -60,23 +60,23 @@ Exit codes:
 	flags := cmd.Flags()
 	a.connection.addTo(flags)
 	a.resetFlags.addTo(flags)
-	commandline.Bool(flags, &a.All, "all", "", "Vouch for all of --nodes.")
+	commandline.Bool(flags, &a.All, "all", "", "Vouch for all nodes of --nodes.")
 	return cmd
 }
 
-// admitTimeout bounds what the nodes may take to be looked at and admitted.
+// admitTimeout limits how long it may take to examine and admit the nodes.
 const admitTimeout = 5 * time.Second
 
-// Run vouches for every node that was named, whatever becomes of the others: they are
+// Run vouches for every named node, even if that fails on others: the nodes are
 // independent of each other.
 func (a *admitCmd) Run(out *printer) error {
 	switch {
 	case a.All && len(a.Node) > 0:
-		return usage("name the nodes, or give --all", "--all and names of nodes")
+		return usage("name the nodes, or give --all", "both --all and names of nodes")
 	case !a.All && len(a.Node) == 0:
 		return usage("name the nodes to vouch for, as redlatch shows them, or give --all", "no node is named")
 	case a.All && a.Reset:
-		return usage("to change all nodes: redlatch deployment set", "--reset is for nodes by name")
+		return usage("name the nodes to reset; to change all nodes, use redlatch deployment set", "both --all and --reset")
 	}
 	cfg, err := a.config()
 	if err != nil {
@@ -91,12 +91,12 @@ func (a *admitCmd) Run(out *printer) error {
 	return a.each(cfg, out, (*redlatch.Client).Admit, "%s votes", a.rest)
 }
 
-// errLate is why a node is not waited for any more.
-var errLate = errors.New("no answer, while most of the nodes have given theirs")
+// errLate is the error for a node that redlatch has stopped waiting for.
+var errLate = errors.New("no answer, while most of the nodes have answered")
 
-// each has act done to each node that was named, to all of them at a time, and says so
-// with done. It tells of every failure. When more than half have answered, it waits for
-// the others for rest.
+// each calls act for all named nodes at the same time. It prints done for each success,
+// and reports every failure. When more than half of the nodes have answered, it waits
+// for the others for rest.
 func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Client, context.Context, string) error, done string, rest func() time.Duration) error {
 	client, err := a.open(cfg, out)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	ctx, late := context.WithCancelCause(ctx)
 	defer late(nil)
 	errs := make([]error, len(a.Node))
-	// The nodes that answer put off the time at which the others are given up.
+	// Each answer resets the time at which redlatch stops waiting for the other nodes.
 	var giveUp *time.Timer
 	if rest != nil {
 		giveUp = time.AfterFunc(admitTimeout, func() { late(errLate) })
@@ -146,8 +146,8 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	return nil
 }
 
-// rest is how long the last nodes are waited for: for --node-timeout if it was given, and
-// not for longer than half of what everything has taken so far if not.
+// rest is how long to wait for the last nodes: --node-timeout if it was given, otherwise
+// at most half of the time that the command has taken so far.
 func (a *admitCmd) rest() time.Duration {
 	if a.NodeTimeout != 0 {
 		return a.NodeTimeout
@@ -155,14 +155,14 @@ func (a *admitCmd) rest() time.Duration {
 	return min(defaultNodeTimeout, time.Since(started)/2)
 }
 
-// started is when this program was.
+// started is the time at which this program started.
 var started = time.Now()
 
 func (a *admitCmd) failure(err error) *outcome {
 	end := &outcome{code: nodeCode(err), err: err}
 	switch {
 	case errors.Is(err, errLate):
-		end.hints = []string{"to wait longer for it: --node-timeout D"}
+		end.hints = []string{"to wait longer for it, give --node-timeout D"}
 	case disagrees(err):
 		end.hints = []string{a.setHint()}
 	case end.code == exitUsage:

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at a time on the clock that runs through suspend: when a machine
-// wakes up past it, it rings at once (timerfd_create(2), CLOCK_BOOTTIME).
+// alarm rings at a time on the clock that goes on while the machine is suspended. If
+// the machine wakes up after that time, it rings at once (timerfd_create(2),
+// CLOCK_BOOTTIME).
 type alarm struct {
 	fd    int
 	rings chan struct{}
@@ -35,7 +36,7 @@ func newAlarm() (*alarm, error) {
 
 // set replaces the time at which it rings.
 func (a *alarm) set(at time.Duration) {
-	// 1 ns is long past, while 0 would turn the timer off.
+	// 1 ns is in the past, whereas 0 would turn the timer off.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, at.Nanoseconds()))}
 	_ = unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
 }

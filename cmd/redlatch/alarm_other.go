@@ -8,11 +8,11 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// tick is how late the alarm may ring after the machine woke up: timers stand
-// still meanwhile.
+// tick is how late the alarm may ring after the machine has woken up: timers stand
+// still while the machine is suspended.
 const tick = 100 * time.Millisecond
 
-// alarm rings at a time on the clock that runs through suspend.
+// alarm rings at a time on the clock that goes on while the machine is suspended.
 type alarm struct {
 	times chan time.Duration
 	rings chan struct{}

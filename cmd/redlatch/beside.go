@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// beside is what there is of a name beside its one holder.
+// beside is what a name has beside its one holder: clients that wait, readers and permits.
 type beside struct {
 	waiting []redlatch.Waiter
 	readers []redlatch.Reader
@@ -21,7 +21,7 @@ type beside struct {
 
 func newBeside(waiting []redlatch.Waiter) beside { return beside{waiting: waiting} }
 
-// lookBeside asks the nodes, as far as they answer.
+// lookBeside asks the nodes. What nodes that do not answer know is missing.
 func lookBeside(ctx context.Context, cfg redlatch.Config, name string) (b beside) {
 	var asked sync.WaitGroup
 	asked.Go(func() { b.waiting, _ = redlatch.Waiters(ctx, cfg, name) })
@@ -31,7 +31,7 @@ func lookBeside(ctx context.Context, cfg redlatch.Config, name string) (b beside
 	return b
 }
 
-// write says it, a line for each.
+// write adds a line to text for each of them.
 func (b beside) write(text *strings.Builder, c *connection) {
 	for _, reader := range b.readers {
 		fmt.Fprintf(text, "  reader %s\n", c.holdingText(reader.Holder, reader.Left))
@@ -47,7 +47,7 @@ func (b beside) write(text *strings.Builder, c *connection) {
 
 func writeWaiting(text *strings.Builder, waiting []redlatch.Waiter) {
 	for i, waiter := range waiting {
-		who := cmp.Or(printable.Text(waiter.Label), "a client that gives no name")
+		who := cmp.Or(printable.Text(waiter.Label), "a client without a label")
 		if waiter.Shared {
 			who += ", as a reader"
 		}
@@ -55,7 +55,7 @@ func writeWaiting(text *strings.Builder, waiting []redlatch.Waiter) {
 	}
 }
 
-// readersAsJSON are the readers without their ids, by which nobody can unlock them.
+// readersAsJSON returns the readers without their ids, which would not unlock anything.
 func readersAsJSON(readers []redlatch.Reader) []holderJSON {
 	var list []holderJSON
 	for _, reader := range readers {
@@ -66,7 +66,7 @@ func readersAsJSON(readers []redlatch.Reader) []holderJSON {
 	return list
 }
 
-// permitJSON is a permit that somebody has.
+// permitJSON is a permit that somebody holds.
 type permitJSON struct {
 	Slot int `json:"slot"`
 	holderJSON
@@ -83,7 +83,7 @@ func permitsAsJSON(permits []redlatch.Listed) []permitJSON {
 	return list
 }
 
-// readersText is how many there are, for a table.
+// readersText is the number of readers, for a table.
 func readersText(readers []redlatch.Reader) string {
 	if len(readers) == 1 {
 		return "1 reader"
@@ -91,7 +91,7 @@ func readersText(readers []redlatch.Reader) string {
 	return fmt.Sprintf("%d readers", len(readers))
 }
 
-// sinceText is for a table, too.
+// sinceText is a point in time, for a table.
 func sinceText(since time.Time) string {
 	if since.IsZero() {
 		return "-"

@@ -11,28 +11,28 @@ import (
 )
 
 // child is COMMAND: its process, what it started, and the guards that outlive this
-// process (guard.go). One goroutine owns it; others wait for processes and send
-// what they see to events.
+// process (guard.go). One goroutine owns it. Other goroutines wait for processes and
+// send what they see to events.
 type child struct {
-	// pid is COMMAND's process. group is the group that it leads, 0 when it is
-	// in ours.
+	// pid is COMMAND's process. group is the process group that COMMAND leads, or 0
+	// if it is in this process's group.
 	pid, group int
 	guards     *guards
 	tree       *tree
 	tty        *terminal
-	// ordered: the guards were told to start it.
+	// ordered: this process has told the guards to start COMMAND.
 	ordered bool
 	// events has every change of state until finished is closed. heard is closed
 	// when no guard is left.
 	events          chan event
 	finished, heard chan struct{}
-	// early are events from before COMMAND's start was heard of.
+	// early are events that came before the news that COMMAND had started.
 	early []event
 	// reaped is set by the owner once it has seen the end of COMMAND: from
-	// then on pid may be somebody else's.
+	// then on pid may be the number of another process.
 	reaped bool
-	// counted is how many of each signal the guard had got that were found to
-	// have been sent to the whole group.
+	// counted has, for each signal, the guard's count when a signal of that kind was
+	// last found to have been sent to the whole group.
 	counted map[os.Signal]uint32
 }
 
@@ -40,26 +40,27 @@ type child struct {
 type event struct {
 	of     source
 	status syscall.WaitStatus
-	// started is COMMAND's pid, and failed why it was not started.
+	// started is COMMAND's pid once it has started. failed is the reason why it did not
+	// start.
 	started int
 	failed  error
 }
 
-// source is whose state has changed.
+// source says whose state has changed.
 type source uint8
 
 const (
 	ofCommand source = iota
-	// ofOrphan is COMMAND after its parent's end, of which nothing may have been
-	// heard yet.
+	// ofOrphan is COMMAND after the end of its parent. The news of that end may come
+	// later.
 	ofOrphan
 	ofParent
 	ofGuard
 )
 
-// newChild starts the guards of a COMMAND that is started later.
+// newChild starts the guards. start starts COMMAND later.
 func newChild() (*child, error) {
-	// A shell that ran us by its exec may have left children of its own.
+	// A shell that became this process by exec may have left children of its own.
 	strangers := make(map[int]string)
 	_ = walk(os.Getpid(), func(pid int) bool {
 		strangers[pid] = birth(pid)
@@ -90,20 +91,20 @@ func newChild() (*child, error) {
 	return c, nil
 }
 
-// abandon lets the guards of a COMMAND go that was not started, and waits for them. A
-// COMMAND that was, or failed to, needs none of it.
+// abandon releases the guards if they were never told to start COMMAND, and waits for
+// them to end. Otherwise it does nothing.
 func (c *child) abandon() {
 	if c.ordered {
 		return
 	}
 	c.guards.release()
-	stuck := time.AfterFunc(time.Second, c.killGuards) // somebody has stopped one
+	stuck := time.AfterFunc(time.Second, c.killGuards) // in case somebody has stopped one
 	waitFor(c.guards.pid)
 	stuck.Stop()
 	c.guards.close()
 }
 
-// tell passes on an event, to nobody after finish.
+// tell sends an event to the owner. After finish it drops the event.
 func (c *child) tell(ev event) {
 	select {
 	case c.events <- ev:
@@ -111,7 +112,7 @@ func (c *child) tell(ev event) {
 	}
 }
 
-// hear passes on what the guards report.
+// hear sends what the guards report to the owner.
 func (c *child) hear() {
 	c.guards.readReports(func(r guardReport) {
 		switch r.Kind {
@@ -129,8 +130,9 @@ func (c *child) hear() {
 	})
 }
 
-// wait waits for the guard and all that comes to us when guards were killed, as
-// long as there is anybody: nobody else would, and they would stay as zombies.
+// wait waits for the guard, and for all processes that this process adopts when guards
+// are killed, until none is left. Nobody else would wait for them, and they would stay
+// as zombies.
 func (c *child) wait() {
 	for {
 		var status syscall.WaitStatus
@@ -139,7 +141,7 @@ func (c *child) wait() {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			return // ECHILD: nobody is left who could leave us another
+			return // ECHILD: no child is left that could leave another behind
 		case pid == c.guards.pid && over:
 			close(c.guards.ended)
 			c.tell(event{of: ofGuard, status: status})
@@ -151,10 +153,10 @@ func (c *child) wait() {
 	}
 }
 
-// start runs the file path as COMMAND, in a group of its own or in ours, under a
-// lock that is over when over is closed. Stdin, stdout and stderr are passed on as
-// they are, and so is every other descriptor this process inherited. tty is told
-// of a new group, and the guards of the deadline.
+// start runs the file path as COMMAND, in a group of its own or in this process's
+// group, under a lock that ends when over is closed. COMMAND inherits stdin, stdout and
+// stderr as they are, and every other descriptor that this process inherited. start
+// tells tty about a new group, and the guards about the deadline.
 func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline time.Time, over <-chan struct{}) *outcome {
 	c.tty, c.ordered = tty, true
 	go func() {
@@ -163,7 +165,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 	}()
 	go c.wait()
 	c.guards.extend(deadline)
-	c.guards.ask() // to look at it
+	c.guards.ask() // so that the guards look at it
 	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
 	for heard := c.heard; ; {
 		if heard == nil && len(c.events) == 0 {
@@ -180,7 +182,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			case ev.failed != nil:
 				c.finish()
 				return startFailure(path, ev.failed)
-			case ev.of == ofParent && c.guards.shared.command.Load() != 0: // it had no time to say so
+			case ev.of == ofParent && c.guards.shared.command.Load() != 0: // COMMAND's parent had no time to report it
 				c.early = append(c.early, ev)
 				c.started(int(c.guards.shared.command.Load()), ownGroup)
 				return nil
@@ -191,7 +193,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			}
 		case <-over:
 			if pid := int(c.guards.shared.command.Load()); pid != 0 {
-				c.started(pid, ownGroup) // which is about to be told
+				c.started(pid, ownGroup) // the event for this is on its way
 				return nil
 			}
 			c.tree.clear(patience)
@@ -211,15 +213,15 @@ func (c *child) started(pid int, ownGroup bool) {
 	c.tty.start(c.group)
 }
 
-// notStarted is the end of a start of which nothing more will be heard.
+// notStarted ends a start if no guard will report about it any more.
 func (c *child) notStarted(why string) *outcome {
 	c.tree.clear(patience)
 	c.finish()
 	return &outcome{code: exitSystem, err: fmt.Errorf("cannot start COMMAND: %s", why)}
 }
 
-// startFailure sorts the errors of execve(2) as shells do. The guard's own is ECANCELED: it was
-// time to end what would have been started.
+// startFailure turns an error of execve(2) into an exit code as shells do. ECANCELED comes from
+// the guard: the lock had ended before COMMAND could start.
 func startFailure(path string, err error) *outcome {
 	if errors.Is(err, syscall.ECANCELED) {
 		return &outcome{code: exitLost, err: errNotInTime}
@@ -237,8 +239,8 @@ func startFailure(path string, err error) *outcome {
 	return end
 }
 
-// signal sends sig to COMMAND and to what it started in its group: where that is
-// ours, to nobody else in it.
+// signal sends sig to COMMAND and to what it started in its group. If that is this
+// process's group, no other process in it gets sig.
 func (c *child) signal(sig syscall.Signal) {
 	switch {
 	case c.group == 0:
@@ -249,8 +251,8 @@ func (c *child) signal(sig syscall.Signal) {
 		c.tree.signal(syscall.Getpgrp(), leader, sig)
 	case c.reaped:
 	default:
-		// ESRCH: COMMAND has ended a moment ago, which an event will tell, or it
-		// has left its group.
+		// ESRCH: COMMAND has just ended, which an event will report, or it has
+		// left its group.
 		if err := syscall.Kill(-c.group, sig); err == syscall.ESRCH {
 			_ = syscall.Kill(c.pid, sig)
 		}
@@ -269,11 +271,11 @@ func (c *child) gone() bool {
 	return !alive
 }
 
-// finish lets the guards go, and waits for them. COMMAND has ended.
+// finish releases the guards when COMMAND has ended, and waits for them to end.
 func (c *child) finish() {
 	close(c.finished)
 	c.guards.release()
-	// They have nothing to do any more, unless somebody has stopped one.
+	// They end at once, unless somebody has stopped one.
 	for range 2 {
 		select {
 		case <-c.heard:
@@ -286,7 +288,7 @@ func (c *child) finish() {
 	}
 }
 
-// killGuards leaves it to this process to wait for COMMAND.
+// killGuards kills the guards, so that this process has to wait for COMMAND itself.
 func (c *child) killGuards() {
 	_ = walk(os.Getpid(), func(pid int) bool {
 		spared, descend := c.tree.spares(pid)
@@ -297,7 +299,7 @@ func (c *child) killGuards() {
 	})
 }
 
-// statusCode is what a shell would make of the status.
+// statusCode is the exit code that a shell would make of the status.
 func statusCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return exitSignal + int(status.Signal())
@@ -305,7 +307,7 @@ func statusCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// processExists reports whether pid is a process, ours or not.
+// processExists reports whether pid is a process of this or of another user.
 func processExists(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || err == syscall.EPERM

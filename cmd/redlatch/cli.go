@@ -11,10 +11,10 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// command is what redlatch can be told to do, in a file for each. A nil error is exit code 0; an
-// *outcome chooses another.
+// command is one of redlatch's commands. Each has a file of its own. If Run returns nil, the exit
+// code is 0; an *outcome chooses another.
 type command interface {
-	// line is its command line, which sets its fields.
+	// line returns its command line, which sets the fields of the command.
 	line() *cobra.Command
 	Run(out *printer) error
 }
@@ -37,11 +37,11 @@ func execute(args []string) int {
 	return end.code
 }
 
-// newProgram returns the program, which sets chosen to the command that is named. It is also the
-// source of the help, the completion and the man page.
+// newProgram returns the program, which sets chosen to the command that the command line names.
+// The help, the completion scripts and the man page are made from it, too.
 func newProgram(chosen *command) *cobra.Command {
 	program := &cobra.Command{Use: "redlatch <command>", Short: "Distributed locks on Redis and Valkey.", PersistentPreRunE: readEnvironment}
-	deployment := &cobra.Command{Use: "deployment <command>", Short: "Show or change what all clients of the deployment must agree on."}
+	deployment := &cobra.Command{Use: "deployment <command>", Short: "Show or change the settings that all clients of the deployment must agree on."}
 	add := func(to *cobra.Command, commands ...command) {
 		for _, c := range commands {
 			line := c.line()

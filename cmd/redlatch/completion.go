@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// completionCmd is `redlatch completion`. The scripts ask no server and do not call
-// redlatch: what they know is what the parser knows.
+// completionCmd is `redlatch completion`. The scripts neither ask a server nor call
+// redlatch: all that they know comes from the parser's commands and flags.
 type completionCmd struct {
 	Shell string
 }
@@ -24,7 +24,7 @@ func (c *completionCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion <shell>",
 		Short: "Print a script that completes command lines in a shell.",
-		Long: `Prints a script for the shell, to be read by it at its start:
+		Long: `Prints a completion script. Write it to where the shell finds it:
 
 	bash   redlatch completion bash > ~/.local/share/bash-completion/completions/redlatch
 	zsh    redlatch completion zsh > "${fpath[1]}/_redlatch"
@@ -33,7 +33,7 @@ func (c *completionCmd) line() *cobra.Command {
 Arguments:
 
 	<shell>  bash, zsh or fish.`,
-		Example: `  # for this shell, at once
+		Example: `  # for the running shell
   source <(redlatch completion bash)
 `,
 		ValidArgs: []string{"bash", "zsh", "fish"},
@@ -59,17 +59,17 @@ func (c *completionCmd) Run(*printer) error {
 	return nil
 }
 
-// visible are the command and all those below it that are in its help.
+// visible returns the command and all commands below it that are not hidden.
 func visible(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(commandline.All(cmd), func(c *cobra.Command) bool { return c.Hidden })
 }
 
-// path is what is typed for a command after the program's name.
+// path returns the words that name a command, after the program's name.
 func path(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
-// shown are the command's flags that are in its help.
+// shown returns the command's flags that are not hidden.
 func shown(cmd *cobra.Command) []*pflag.Flag {
 	var flags []*pflag.Flag
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -82,7 +82,7 @@ func shown(cmd *cobra.Command) []*pflag.Flag {
 
 func takesValue(f *pflag.Flag) bool { return f.NoOptDefVal == "" }
 
-// placeholder is what stands for the flag's value in its help.
+// placeholder returns the word that stands for the flag's value in the help.
 func placeholder(f *pflag.Flag) string {
 	name, _ := pflag.UnquoteUsage(f)
 	return name
@@ -91,7 +91,7 @@ func placeholder(f *pflag.Flag) string {
 // takesFile reports whether the flag's value is a file's name.
 func takesFile(f *pflag.Flag) bool { return placeholder(f) == "FILE" }
 
-// spellings are how the flag is typed.
+// spellings returns the forms in which the flag can be typed.
 func spellings(f *pflag.Flag) []string {
 	if f.Shorthand != "" {
 		return []string{"-" + f.Shorthand, "--" + f.Name}
@@ -99,10 +99,10 @@ func spellings(f *pflag.Flag) []string {
 	return []string{"--" + f.Name}
 }
 
-// runsCommand reports whether the rest of the line is a command of its own.
+// runsCommand reports whether the command line ends with another command.
 func runsCommand(cmd *cobra.Command) bool { return path(cmd) == "run" }
 
-// choices are what the command's arguments can be, where there is a list of them.
+// choices returns the possible arguments of the command, if there is a list of them.
 func choices(cmd *cobra.Command) []string {
 	if len(cmd.ValidArgs) > 0 {
 		return cmd.ValidArgs
@@ -117,8 +117,8 @@ func choices(cmd *cobra.Command) []string {
 	return names
 }
 
-// bashCompletion writes the script for bash. It needs no package bash-completion, and has
-// COMMAND completed by it where it is there.
+// bashCompletion writes the script for bash. The script does not need the package
+// bash-completion, but uses it, if it is there, to complete COMMAND.
 func bashCompletion(w io.Writer, commands []*cobra.Command) {
 	fmt.Fprint(w, `# bash completion for redlatch
 _redlatch() {
@@ -225,7 +225,7 @@ func zshCompletion(w io.Writer, commands []*cobra.Command) {
 		if len(commandline.Visible(d)) > 0 {
 			fmt.Fprint(w, "    local context state line\n    local -a subcommands\n    typeset -A opt_args\n")
 		}
-		if path(d) == "" { // COMMAND is completed as if it stood alone
+		if path(d) == "" { // COMMAND is completed as if it were the whole line
 			fmt.Fprint(w, `    local -i i
     for (( i = 3; i < CURRENT; i++ )); do
         if [[ $words[2] == run && $words[i] == -- ]]; then
@@ -286,7 +286,7 @@ func zshCompletion(w io.Writer, commands []*cobra.Command) {
 	fmt.Fprint(w, "\ncompdef _redlatch redlatch\n")
 }
 
-// firstSentence is how much of a flag's help fits into a menu.
+// firstSentence returns the part of a flag's help that fits into a menu.
 func firstSentence(f *pflag.Flag) string {
 	_, help := pflag.UnquoteUsage(f)
 	for _, end := range []string{" ($REDLATCH", ". ", ": ", "; "} {
@@ -297,7 +297,7 @@ func firstSentence(f *pflag.Flag) string {
 	return strings.TrimSuffix(help, ".")
 }
 
-// zshText escapes what means something in an argument of _arguments.
+// zshText escapes the characters that have a meaning in an argument of _arguments.
 func zshText(text string) string {
 	return strings.NewReplacer("[", `\[`, "]", `\]`, ":", `\:`).Replace(text)
 }

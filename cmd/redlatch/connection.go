@@ -25,8 +25,8 @@ const (
 	defaultDeployment = "default"
 	defaultMaxTTL     = 30 * time.Second
 	// defaultNodeTimeout is longer than the library's: a command line is in
-	// less of a raise than a server, and a release that is given up too soon
-	// keeps the next one waiting for the TTL.
+	// less of a hurry than a server, and if it gives up a release too soon, the
+	// next client has to wait for the TTL.
 	defaultNodeTimeout = 250 * time.Millisecond
 )
 
@@ -47,49 +47,51 @@ type connection struct {
 	NoQuarantine   bool
 	Durable        bool
 
-	// assumed: nobody named nodes.
+	// assumed: nobody named nodes, and the default is used.
 	assumed bool
-	// ensemble is where the locks are, if --nodes is one; maxTTL is the flag, and sized, that it was given.
+	// ensemble is the ensemble that --nodes names, if it names one. maxTTL is the flag
+	// --max-ttl, and sized reports whether it was given.
 	ensemble *ensemble.URL
 	maxTTL   *pflag.Flag
 	sized    bool
 }
 
-// addTo adds them, and sets their defaults.
+// addTo adds the flags to a command, and sets their defaults.
 func (c *connection) addTo(flags *pflag.FlagSet) {
 	c.Nodes, c.Deployment, c.MaxTTL = []string{local}, defaultDeployment, defaultMaxTTL
-	flags.Var(commandline.List(&c.Nodes), "nodes", "`URL,...` of the nodes, all of them: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed, user and password percent-encoded. Or one ensemble: zk://HOST,HOST,.../PATH is ZooKeeper, etcd://HOST,HOST,.../PREFIX is etcd, zks:// and etcds:// are TLS. A command line is visible to everybody in ps: give passwords by the environment or by --password-file. Defaults to redis://127.0.0.1:6379; redlatch then says so.")
+	flags.Var(commandline.List(&c.Nodes), "nodes", "The URLs, `URL,...`, of all nodes: redis://, rediss:// (TLS) or unix://, with user, password and database number where needed; percent-encode user and password. Or the URL of one ensemble: zk://HOST,HOST,.../PATH for ZooKeeper, etcd://HOST,HOST,.../PREFIX for etcd, zks:// or etcds:// for TLS. Everybody can read a command line with ps: give passwords in the environment or with --password-file. Defaults to redis://127.0.0.1:6379; redlatch says so when it uses that.")
 	flags.StringVar(&c.PasswordFile, "password-file", "", "`FILE` with the password for every URL that has none. REDLATCH_PASSWORD may hold the password itself.")
-	flags.StringVar(&c.CA, "ca", "", "`FILE` with the CA certificates, PEM, for rediss://, zks:// and etcds://. Defaults to the system's.")
-	flags.StringVar(&c.Cert, "cert", "", "`FILE` with the client certificate, PEM, for rediss://, zks:// and etcds://. Needs --key.")
-	flags.StringVar(&c.Key, "key", "", "`FILE` with the key of --cert.")
-	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment these nodes serve. All clients of a node must agree on it. Defaults to \"default\".")
-	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL any client of the deployment uses; all must agree on it. Defaults to 30s. With zk:// and etcd:// the session lasts for twice as long; there it defaults to 20s, and clients need not agree.")
+	flags.StringVar(&c.CA, "ca", "", "PEM `FILE` with the CA certificates for rediss://, zks:// and etcds://. Defaults to the system's.")
+	flags.StringVar(&c.Cert, "cert", "", "PEM `FILE` with the client certificate for rediss://, zks:// and etcds://. Needs --key.")
+	flags.StringVar(&c.Key, "key", "", "PEM `FILE` with the private key of --cert.")
+	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment that these nodes serve. All clients of a node must give the same one. Defaults to \"default\".")
+	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL that any client of the deployment uses; all clients must give the same. Defaults to 30s. With zk:// and etcd:// the session lasts twice as long, the default is 20s, and clients may differ.")
 	c.maxTTL = flags.Lookup("max-ttl")
-	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, less with a short TTL.")
-	flags.StringVar(&c.KeyTemplate, "key-template", "", "The key a name is kept under, as a `TEMPLATE` such as redlock:{name}. Defaults to the name itself.")
+	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, or less if the TTL is short.")
+	flags.StringVar(&c.KeyTemplate, "key-template", "", "`TEMPLATE` of a lock's key, such as redlock:{name}. Defaults to the name itself.")
 	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
-	commandline.Bool(flags, &c.Fsync, "fsync", "", "Have the replicas, and the node, acknowledge that the lock is on disk (WAITAOF): Redis or Valkey 7.2 with appendonly yes.")
-	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long the acknowledgements are waited for. Defaults to 50ms.")
+	commandline.Bool(flags, &c.Fsync, "fsync", "", "Require the node and its replicas to acknowledge that the lock is on disk (WAITAOF). Needs Redis or Valkey 7.2 with appendonly yes.")
+	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long to wait for the acknowledgements. Defaults to 50ms.")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "no-fence" { // what it was called
+		if name == "no-fence" { // its old name
 			name = "no-quarantine"
 		}
 		return pflag.NormalizedName(name)
 	})
-	commandline.Bool(flags, &c.NoQuarantine, "no-quarantine", "", "Let freshly started nodes vote at once. All clients of the deployment must agree on it; a node that restarts without its keys can then give a lock away twice.")
-	commandline.Bool(flags, &c.Durable, "durable", "", "Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, no replica takes its place), so that one that restarts votes at once. All clients of the deployment must agree on it.")
+	commandline.Bool(flags, &c.NoQuarantine, "no-quarantine", "", "Let nodes vote as soon as they have started. A node that restarts without its keys can then give a lock to a second holder. All clients of the deployment must agree on this flag.")
+	commandline.Bool(flags, &c.Durable, "durable", "", "Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, and no replica takes its place). Nodes then vote as soon as they have restarted. All clients of the deployment must agree on this flag.")
 	fromEnvironment(flags, "nodes", "password-file", "ca", "cert", "key", "deployment", "max-ttl", "node-timeout", "key-template", "replicas", "fsync", "replica-timeout", "no-quarantine", "durable")
 }
 
-// The node that is used when none is named, and what stands for that.
+// localNode is the node that redlatch uses if nobody names one. local is the value of --nodes
+// that stands for it.
 const (
 	localNode = "redis://127.0.0.1:6379"
 	local     = "local"
 )
 
-// assumeNodes says which nodes are meant where none is named. It comes before anything is
-// done with the flags.
+// assumeNodes sets the node that is used if nobody names one. It is called before any other use
+// of the flags.
 func (c *connection) assumeNodes() {
 	if slices.Equal(c.Nodes, []string{local}) {
 		c.Nodes, c.assumed = []string{localNode}, true
@@ -99,15 +101,15 @@ func (c *connection) assumeNodes() {
 	}
 }
 
-// sayNodes says which nodes are used when nobody named any: a command that misses its
-// REDLATCH_NODES locks against nobody.
+// sayNodes says which node is used if nobody named one: a command that lacks its REDLATCH_NODES
+// takes its lock where no other client looks.
 func (c *connection) sayNodes(out *printer) {
 	if c.assumed {
 		out.say("no --nodes and no REDLATCH_NODES: using %s", localNode)
 	}
 }
 
-// config turns the flags into the library's, for Redis. Its errors are usage errors.
+// config turns the flags into the library's settings for Redis. Its errors are usage errors.
 func (c *connection) config() (redlatch.Config, error) {
 	if len(c.Nodes) == 0 {
 		return redlatch.Config{}, usage("give --nodes redis://HOST:PORT,... or unset REDLATCH_NODES for redis://127.0.0.1:6379", "no node: --nodes or REDLATCH_NODES is empty")
@@ -141,7 +143,7 @@ func (c *connection) config() (redlatch.Config, error) {
 	return cfg, nil
 }
 
-// open connects; the caller closes the client.
+// open connects to the nodes. The caller closes the client.
 func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, error) {
 	c.sayNodes(out)
 	open := redlatch.Open
@@ -155,8 +157,7 @@ func (c *connection) open(cfg redlatch.Config, out *printer) (*redlatch.Client, 
 	return client, nil
 }
 
-// close closes the client, which leaves what is still to be done on nodes that do not answer
-// to the TTL.
+// close closes the client. On nodes that do not answer, what is left of a lock ends with its TTL.
 func (c *connection) close(client *redlatch.Client, out *printer) {
 	if err := client.Close(); err != nil {
 		out.detail("closing: %v", err)
@@ -174,8 +175,8 @@ func (c *connection) password() (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// withPassword adds a password to a URL that has none. What is not a URL is
-// left for the library to refuse in its own words.
+// withPassword adds a password to a URL that has none. It returns a text that is
+// not a URL as it is: the library refuses it in its own words.
 func withPassword(node, password string) string {
 	node = strings.TrimSpace(node)
 	u, err := url.Parse(node)
@@ -189,8 +190,8 @@ func withPassword(node, password string) string {
 	return u.String()
 }
 
-// endpoint is what tells one node from another: neither the password nor the
-// node's own name in the URL do.
+// endpoint returns the part of a URL that tells one node from another. That is
+// neither the password nor the node's own name.
 func endpoint(node string) string {
 	u, err := url.Parse(node)
 	if err != nil {
@@ -206,18 +207,18 @@ func endpoint(node string) string {
 	return net.JoinHostPort(host, cmp.Or(u.Port(), "6379")) + "?" + cmp.Or(strings.Trim(u.Path, "/"), "0")
 }
 
-// elided stands for URLs with a secret in a command that is shown.
+// elided stands for URLs with a secret in a command that redlatch shows.
 const elided = "…"
 
-// admitCommand is the command line, for a shell, with which an operator vouches for
-// nodes in the deployment that c describes. It leaves out what the environment
-// says. --nodes is elided where a URL has a user or a password.
+// admitCommand returns the shell command with which an operator vouches for nodes
+// of the deployment that c describes. It leaves out settings that the environment
+// has. It elides --nodes if a URL has a user or a password.
 func (c *connection) admitCommand(nodes ...string) string { return c.command([]string{"admit"}, nodes) }
 
-// admitAllCommand is the same for all nodes.
+// admitAllCommand returns the same command for all nodes.
 func (c *connection) admitAllCommand() string { return c.command([]string{"admit", "--all"}, nil) }
 
-// setCommand is the command line that changes the deployment to these settings.
+// setCommand returns the shell command that changes the deployment to these settings.
 func (c *connection) setCommand() string { return c.command([]string{"deployment", "set"}, nil) }
 
 func (c *connection) command(command, nodes []string) string {
@@ -262,8 +263,7 @@ func (c *connection) command(command, nodes []string) string {
 	return strings.Replace(line, " --nodes "+shellQuote(elided)+" ", " --nodes "+elided+" ", 1) + end
 }
 
-// nodeTexts are what can be shown of nodes that were given by URL or by name,
-// where set are the nodes there are.
+// nodeTexts returns nodeText of each of the given nodes.
 func nodeTexts(given, set []string) []string {
 	texts := make([]string, len(given))
 	for i, node := range given {
@@ -272,8 +272,8 @@ func nodeTexts(given, set []string) []string {
 	return texts
 }
 
-// nodeText is the name of a node of the set, by which Admit knows it; of what is
-// none, what can be shown.
+// nodeText returns the name by which Admit knows a node, which the user gave by URL
+// or by name. If it is not a node of the set, nodeText returns what may be shown of it.
 func nodeText(given string, set []string) string {
 	given = strings.TrimSpace(given)
 	_, called, err := redisconn.Parse(given)
@@ -285,7 +285,7 @@ func nodeText(given string, set []string) string {
 	return redisconn.Redact(given)
 }
 
-// answers shows what each node said, a line each.
+// answers returns a line for each node that shows its answer.
 func answers(nodes []redlatch.NodeAnswer) []string {
 	lines := make([]string, len(nodes))
 	for i, node := range nodes {
@@ -306,14 +306,14 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 	return lines
 }
 
-// scriptName is how servers name the script that a command of theirs failed in: by a hash,
+// scriptName matches the name that servers give to the script in which a command failed: a hash,
 // which tells a person nothing.
 var scriptName = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+\.?`)
 
-// withoutScript leaves that out of a server's text.
+// withoutScript removes that name from a server's text.
 func withoutScript(text string) string { return scriptName.ReplaceAllString(text, "") }
 
-// short rounds a duration to what a person reads.
+// short rounds a duration for people to read.
 func short(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Second:

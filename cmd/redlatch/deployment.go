@@ -12,9 +12,10 @@ import (
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/printable"
+	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// settings are what all clients of a deployment must agree on.
+// settings are the settings that all clients of a deployment must agree on.
 type settings struct {
 	maxTTL                time.Duration
 	noQuarantine, durable bool
@@ -39,19 +40,19 @@ func (s settings) String() string {
 	return text
 }
 
-// quarantine is how long a node stays out that may have forgotten locks of these settings.
+// quarantine is how long a node does not vote that may have forgotten locks of these settings.
 func (s settings) quarantine() time.Duration {
 	return admission.Agreement{MaxTTL: s.maxTTL}.Quarantine()
 }
 
-// recordText says in a few words what a node has recorded. names are the nodes that go
-// without saying.
+// recordText says in a few words what a node has recorded. It leaves out the set of nodes if
+// that is names.
 func recordText(node doctor.Report, names []string) string {
 	switch r := node.Recorded; {
 	case node.Unreadable != nil:
 		return oneLine(node.Unreadable.Error())
 	case r == nil && node.Err != nil:
-		return "cannot be asked: " + oneLine(strings.TrimPrefix(node.Err.Error(), "not sent: "))
+		return "cannot be examined: " + oneLine(strings.TrimPrefix(node.Err.Error(), "not sent: "))
 	case r == nil:
 		return "nothing"
 	default:
@@ -66,12 +67,12 @@ func recordText(node doctor.Report, names []string) string {
 	}
 }
 
-// has reports whether the node has just these settings recorded, and believes them.
+// has reports whether the node has recorded exactly these settings, and the record is not void.
 func has(node doctor.Report) bool {
 	return node.Recorded != nil && node.Recorded.Agrees && node.Recorded.Void == "" && node.Unreadable == nil
 }
 
-// examine looks at the nodes, names apart.
+// examine examines the nodes, but no locks.
 func examine(cfg redlatch.Config) ([]doctor.Report, error) {
 	reports, err := doctor.Examine(context.Background(), cfg)
 	switch {
@@ -83,7 +84,7 @@ func examine(cfg redlatch.Config) ([]doctor.Report, error) {
 	return reports, nil
 }
 
-// nodeNames are the names of the reports' nodes, sorted.
+// nodeNames returns the names of the reports' nodes, sorted.
 func nodeNames(reports []doctor.Report) []string {
 	names := make([]string, len(reports))
 	for i, node := range reports {
@@ -105,16 +106,46 @@ func nodeCode(err error) int {
 	return exitNoQuorum
 }
 
-// disagrees reports whether an error says that the client's settings are not the recorded ones.
+// disagrees reports whether an error says that the client's settings differ from the recorded ones.
 func disagrees(err error) bool {
 	_, ok := errors.AsType[*admission.DisagreementError](err)
 	return ok
 }
 
-// setHint names the command that changes the deployment to the settings of c.
+// setHint says what to do if the settings of c differ from the recorded ones.
 func (c *connection) setHint() string {
-	return "give the settings that are recorded; or change them for all clients: " + c.setCommand()
+	if c.namesCluster() {
+		return clusterRemedy
+	}
+	return "give the recorded settings, or change them for all clients: " + c.setCommand()
 }
 
-// listed are names in a sentence.
+// raiseHint says how to change --max-ttl for all clients.
+func (c *connection) raiseHint() string {
+	if c.namesCluster() {
+		return anotherDeployment
+	}
+	return "redlatch deployment set"
+}
+
+// anotherDeployment is what to do in place of redlatch deployment set if a node is a Cluster.
+const anotherDeployment = "give them another --deployment, once no lock is held"
+
+// clusterRemedy is the remedy if a node is a Cluster and the settings differ from the recorded ones.
+const clusterRemedy = "give the recorded settings; those of a Cluster cannot be changed: to use others, give all clients another --deployment, once no lock is held"
+
+// namesCluster reports whether a URL of --nodes is a Cluster's.
+func (c *connection) namesCluster() bool { return clusterAmong(c.Nodes) != "" }
+
+// clusterAmong returns the name of the first node whose URL is a Cluster's, or "".
+func clusterAmong(nodes []string) string {
+	for _, node := range nodes {
+		if options, name, err := redisconn.Parse(strings.TrimSpace(node)); err == nil && options.Cluster {
+			return name
+		}
+	}
+	return ""
+}
+
+// listed joins names for a sentence.
 func listed(names []string) string { return strings.Join(names, ", ") }

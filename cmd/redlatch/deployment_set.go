@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/doctor"
-	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
 // deploymentSetCmd is `redlatch deployment set`.
@@ -27,43 +25,41 @@ type deploymentSetCmd struct {
 func (s *deploymentSetCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Change what all clients of the deployment must agree on, on all nodes.",
-		Long: `Has the nodes record these settings, in place of those there are: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says what is recorded and what will be, and asks.
+		Short: "Change, on all nodes, the settings that all clients must agree on.",
+		Long: `Has the nodes record these settings in place of the old ones: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says which settings are recorded and which will be, and asks.
 
-Locks held now are extended no more, and end with their TTL. Nobody gets a new lock until the longer quarantine of the old and the new settings is over (the longest TTL and 4 s), or with --no-quarantine, at once. Clients with the old settings are refused from then on.
+Locks that are held now are not extended any more, and end with their TTL. Nobody gets a new lock until a quarantine is over (the longest TTL of the old and the new settings, plus 4 s); with --no-quarantine there is none. The nodes refuse clients with the old settings from the change on.
 
-A Redis Cluster is refused: its masters would change one by one, and each votes for its slots alone. Use another --deployment for all clients, once no lock is held.
+It refuses a Redis Cluster: the masters would change one after another, and each votes alone for its slots. Give all clients another --deployment instead, once no lock is held.
 
-A node that has just these settings is left alone. Where some could not be reached, repeat the command when they can be: a majority must have the settings.
+It leaves nodes alone that have exactly these settings. If some nodes could not be reached, repeat the command when they can be: clients get locks once a majority has the settings.
 
 Exit codes:
 
 	0   all nodes have the settings
-	64  usage, or nobody said yes: nothing was changed
+	64  usage, or the answer was not yes: nothing was changed
 	69  some nodes could not be reached
 	77  a node refused (password, permission, a replica, ...)`,
-		Example: `  # allow TTLs of five minutes, once all clients are configured so
+		Example: `  # allow TTLs of five minutes, once all clients are configured for that
   redlatch deployment set --max-ttl 5m
 `,
 		Args: commandline.Arguments(),
 	}
 	flags := cmd.Flags()
 	s.connection.addTo(flags)
-	commandline.Bool(flags, &s.Yes, "yes", "", "Do not ask. Needed where nobody can be asked.")
+	commandline.Bool(flags, &s.Yes, "yes", "", "Do not ask. Needed if stdin is not a terminal.")
 	return cmd
 }
 
-// Run looks, asks, and resets the nodes that differ.
+// Run examines the nodes, asks, and resets those that differ.
 func (s *deploymentSetCmd) Run(out *printer) error {
 	cfg, err := s.config()
 	if err != nil {
 		return err
 	}
-	for _, node := range cfg.Nodes {
-		if options, name, err := redisconn.Parse(strings.TrimSpace(node)); err == nil && options.Cluster {
-			return usage("use another --deployment for all clients, once no lock is held",
-				"%s is a Cluster, whose settings are not changed: its masters would change one by one, each with a vote that needs no other's, and one that forgot meanwhile could give a lock to a second holder", name)
-		}
+	if name := clusterAmong(cfg.Nodes); name != "" {
+		return usage("use another --deployment for all clients, once no lock is held",
+			"%s is a Cluster, whose settings cannot be changed: its masters would change one after another, each votes alone for its slots, and one that forgot its locks meanwhile could give a lock to a second holder", name)
 	}
 	client, err := s.open(cfg, out)
 	if err != nil {
@@ -103,20 +99,21 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 }
 
 func (s *deploymentSetCmd) confirm(out *printer) error {
-	return confirm(s.Yes, "nobody can be asked whether to change the deployment", "type yes to change the deployment: ", "nothing was changed", out)
+	return confirm(s.Yes, "cannot ask whether to change the deployment", "type yes to change the deployment: ", "nothing was changed", out)
 }
 
-// plan is what a change of a deployment is about to do.
+// plan says what a change of a deployment will do.
 type plan struct {
 	cfg     redlatch.Config
 	reports []doctor.Report
-	// change are the nodes that will be reset; done, the names of those that need not be
-	// or were; away, of those that were not reached.
+	// change are the nodes to reset. done has the names of nodes that have the settings,
+	// and away the names of nodes that were not reached.
 	change     []doctor.Report
 	done, away []string
 	// quarantine is how long the changed nodes do not vote.
 	quarantine time.Duration
-	// otherSet: a node has other nodes recorded. lost: one has what cannot be read.
+	// otherSet: a node has recorded another set of nodes. lost: a node has a record that
+	// cannot be read.
 	otherSet, lost bool
 }
 
@@ -142,55 +139,55 @@ func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []doctor.Report) *p
 	return p
 }
 
-// lines say what is, what will be, and what that costs.
+// lines says which settings are recorded, which will be, and what the change costs.
 func (p *plan) lines() []string {
 	names := nodeNames(p.reports)
-	lines := []string{fmt.Sprintf("the deployment %q is to have %s on %s", p.cfg.Deployment, settingsOf(p.cfg), listed(names)), "recorded now:"}
+	lines := []string{fmt.Sprintf("the deployment %q will have %s on %s", p.cfg.Deployment, settingsOf(p.cfg), listed(names)), "recorded now:"}
 	for _, node := range p.reports {
 		text := recordText(node, names)
 		switch {
 		case node.Err != nil:
-			text += ": it is not changed now"
+			text += ": it cannot be changed now"
 		case has(node):
-			text += ": it is left alone"
+			text += ": it is not changed"
 		}
 		lines = append(lines, "  "+node.Node+": "+text)
 	}
 	if p.lost {
-		lines = append(lines, "where the record cannot be read, nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that first")
+		lines = append(lines, "a record cannot be read, so nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that long first")
 	}
-	lines = append(lines, "locks held now are extended no more, and end with their TTL")
+	lines = append(lines, "locks that are held now are not extended any more, and end with their TTL")
 	if p.cfg.NoQuarantine {
-		lines = append(lines, "the nodes vote at once, as the quarantine is to be off")
+		lines = append(lines, "the nodes vote at once, because --no-quarantine is given")
 	} else {
-		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, the longer quarantine of the old and the new settings: while a majority does not vote, nobody gets a new lock", short(p.quarantine)))
+		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, the longer quarantine of the old and the new settings: nobody gets a new lock until a majority votes", short(p.quarantine)))
 	}
 	lines = append(lines, "clients with the old settings are refused from then on: restart them with the new ones")
 	if p.otherSet {
-		lines = append(lines, "the set of nodes changes: stop every client with the old nodes before, on every machine",
-			"a client that is not stopped goes on extending the lock it holds, which can then get a second holder")
+		lines = append(lines, "the set of nodes changes: first stop every client with the old nodes, on every machine",
+			"a client that is not stopped goes on extending the lock that it holds, which can then get a second holder")
 	}
 	return lines
 }
 
-// end says what happened. p.done and p.away are all nodes together.
+// end says what happened. Every node is in p.done or in p.away by now.
 func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 	of := len(p.reports)
 	need := of/2 + 1
 	if len(p.done) >= need && len(p.change) > 0 && !p.cfg.NoQuarantine {
-		out.say("the changed nodes vote in %s; if no lock is held any more: %s", short(p.quarantine), s.admitCommand(p.changed()...))
+		out.say("the changed nodes vote in %s; to admit them now, if no lock is held any more: %s", short(p.quarantine), s.admitCommand(p.changed()...))
 	}
 	if len(p.away) == 0 {
 		return nil
 	}
-	state := fmt.Sprintf("a majority, %d, must have it before clients get locks", need)
+	state := fmt.Sprintf("but clients get no locks until a majority, %d, has it", need)
 	if len(p.done) >= need {
-		state = "which is a majority: clients with these settings get locks from it"
+		state = "which is a majority, so clients with these settings get locks"
 	}
 	end := &outcome{
 		code:  exitNoQuorum,
 		err:   fmt.Errorf("%d of %d nodes have %s, %s; not changed: %s", len(p.done), of, settingsOf(p.cfg), state, listed(p.away)),
-		hints: []string{"repeat it when they can be reached: " + s.setCommand()},
+		hints: []string{"repeat the command when these nodes can be reached: " + s.setCommand()},
 	}
 	for _, err := range failed {
 		end.details = append(end.details, withoutScript(err.Error()))
@@ -209,7 +206,7 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 	return end
 }
 
-// changed are the names of the nodes that were reset.
+// changed returns the names of the nodes that were reset.
 func (p *plan) changed() []string {
 	var names []string
 	for _, node := range p.change {

@@ -15,8 +15,7 @@ import (
 	"github.com/redlatch/redlatch/doctor"
 )
 
-// deploymentShowCmd is `redlatch deployment show`. What it prints is what was asked for, so it
-// goes to stdout.
+// deploymentShowCmd is `redlatch deployment show`. It prints to stdout.
 type deploymentShowCmd struct {
 	connection
 
@@ -28,12 +27,12 @@ func (s *deploymentShowCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show what each node has recorded of the deployment.",
-		Long: `Shows what each node has recorded of the deployment: the longest TTL, the quarantine, whether the nodes are said to be durable, the set of nodes, and the run that was admitted or for how long it is kept out; and whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree. It changes nothing, and works with any settings.
+		Long: `Shows what each node has recorded of the deployment: the longest TTL, whether the quarantine is off, whether the nodes are said to be durable, the set of nodes, and which run of the node was admitted or for how long the node does not vote. It also says whether --max-ttl, --no-quarantine, --durable and --nodes as given here agree with that. It changes nothing, and works with any settings.
 
 Exit codes:
 
-	0   every node that answered has just these settings
-	1   a node has others, or none yet
+	0   every node that answered has exactly these settings
+	1   a node has other settings, or none yet
 	64  usage
 	69  too few nodes answered to tell`,
 		Example: `  # what the nodes have recorded, and whether they agree
@@ -47,11 +46,11 @@ Exit codes:
 	return cmd
 }
 
-// exitDiffers is what `redlatch deployment show` exits with when these settings are not the
+// exitDiffers is the exit code of `redlatch deployment show` if these settings are not the
 // recorded ones.
 const exitDiffers = 1
 
-// Run looks at the nodes and prints what they have.
+// Run examines the nodes and prints what they have recorded.
 func (s *deploymentShowCmd) Run(out *printer) error {
 	cfg, err := s.config()
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 		if slices.ContainsFunc(reports, func(node doctor.Report) bool { return node.Cluster != nil }) {
 			change = clusterRemedy
 		}
-		fmt.Fprintf(&text, "they differ, or not every node has a record: the first client that votes writes one where there is none\n%s\n", change)
+		fmt.Fprintf(&text, "they differ, or a node has no record yet: the first client that it votes for writes one\n%s\n", change)
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
 	}
@@ -124,10 +123,10 @@ func statusText(r *doctor.Recorded) string {
 		return "it votes as soon as a client asks it to"
 	case doctor.StatusWaiting:
 		if r.Left > 0 {
-			return fmt.Sprintf("kept out for %s: %s", short(r.Left), oneLine(r.Reason.Error()))
+			return fmt.Sprintf("does not vote for another %s: %s", short(r.Left), oneLine(r.Reason.Error()))
 		}
 	}
-	return "does not vote now: " + oneLine(r.Reason.Error())
+	return "does not vote: " + oneLine(r.Reason.Error())
 }
 
 // settingsJSON are settings in the output of --json. Times are in seconds.

@@ -12,8 +12,7 @@ import (
 	"github.com/redlatch/redlatch/doctor"
 )
 
-// doctorCmd is `redlatch doctor`. What it prints is what was asked for, so it
-// goes to stdout.
+// doctorCmd is `redlatch doctor`. It prints to stdout.
 type doctorCmd struct {
 	connection
 
@@ -25,37 +24,37 @@ type doctorCmd struct {
 func (d *doctorCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at the nodes and say what is wrong with them.",
-		Long: `Looks at every node and changes nothing on it: a table of what the nodes are, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be those of the clients.
+		Short: "Examine the nodes and say what is wrong with them.",
+		Long: `Examines every node, and changes nothing on it. It prints a table of the nodes, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be the same as those of the clients.
 
-Of a Redis Cluster it looks at every master, at the address that the Cluster gives for it: one row for the Cluster, and below it what is wrong with a master, named by its address, or with all, named as the Cluster. --json has each master.
+In a Redis Cluster it examines every master, at the address that the Cluster gives for it. The table has one row for the Cluster. Below, what is wrong with one master has the address of that master, and what is wrong with all has the name of the Cluster. --json has each master.
 
-Of ZooKeeper and etcd it says whether a majority answers, which servers do not, and what keeps clients from having locks; clocks do not matter there.
+For ZooKeeper and etcd it says whether a majority answers, which servers do not, and what keeps clients from getting locks. Clocks do not matter there.
 
-Permissions are tried with commands that cannot have an effect; those denied appear in the server's ACL LOG.
+It tries the user's permissions with commands that cannot have an effect. The server's ACL LOG shows those that were denied.
 
 Exit codes:
 
 	0   all is well
-	1   warnings: locks are safe, and something should be mended or waited for
-	2   unsafe or unusable: two holders of a lock are possible, or none
+	1   warnings: locks are safe, but something needs mending or waiting
+	2   unsafe or unusable: a lock can get two holders, or none
 	64  usage`,
-		Example: `  # before the first lock, and in monitoring: the exit code is 0 when all is well
+		Example: `  # before the first lock, and in monitoring: the exit code is 0 if all is well
   redlatch doctor --json
 `,
 		Args: commandline.Arguments(),
 	}
 	flags := cmd.Flags()
 	d.connection.addTo(flags)
-	flags.Var(commandline.List(&d.Lock), "lock", "Locks, `NAME,...`, whose keys are looked at, and which the user's permissions are tried on. Nothing is done to them.")
+	flags.Var(commandline.List(&d.Lock), "lock", "Also examine the keys of the locks `NAME,...`, and try the user's permissions on them. Nothing is done to the locks.")
 	commandline.Bool(flags, &d.JSON, "json", "", "Print JSON instead of a table.")
 	return cmd
 }
 
-// doctorName is the lock whose key is tried when none was named.
+// doctorName is the lock whose key doctor tries if --lock names none.
 const doctorName = "redlatch-doctor"
 
-// Run looks at the nodes and says what it found.
+// Run examines the nodes and says what it found.
 func (d *doctorCmd) Run(out *printer) error {
 	if d.onEnsemble() {
 		return d.runEnsemble()

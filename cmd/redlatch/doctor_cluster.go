@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/admission"
 )
 
-// servers are the reports of the servers alone: those of a Cluster's masters in its place.
+// servers returns the reports of the single servers: in place of a Cluster, those of its masters.
 func servers(reports []doctor.Report) []doctor.Report {
 	var all []doctor.Report
 	for _, node := range reports {
@@ -26,17 +26,17 @@ func servers(reports []doctor.Report) []doctor.Report {
 	return all
 }
 
-// diagnoseCluster looks at a Cluster's masters. What is said of all of them is said once, of the
-// Cluster. twice: another node has servers of it, of which more is said there; alone: there is no
-// other node.
+// diagnoseCluster looks at a Cluster's masters. A finding that is the same for all masters becomes
+// one finding about the Cluster. twice: another node has servers of this Cluster, and has the
+// findings about that; alone: there is no other node.
 func (d *doctorCmd) diagnoseCluster(f *findings, node doctor.Report, twice, alone bool) {
 	var of findings
 	for _, m := range node.Cluster.Masters {
 		d.diagnoseMaster(&of, node.Node, m, twice, alone)
 	}
 	if n := node.Cluster.Unserved; n > 0 {
-		f.add(danger, node.Node, fmt.Sprintf("no master has %d of the %d slots: names in them cannot be locked, and with cluster-require-full-coverage yes no others either", n, doctor.ClusterSlots),
-			"give each slot a master: redis-cli --cluster fix, when the dead ones do not come back")
+		f.add(danger, node.Node, fmt.Sprintf("%d of the %d slots have no master: names in them cannot be locked, nor can any others with cluster-require-full-coverage yes", n, doctor.ClusterSlots),
+			"give each slot a master: if dead masters do not come back, run redis-cli --cluster fix")
 	}
 	for _, one := range of {
 		if len(one.nodes) == len(node.Cluster.Masters) {
@@ -51,13 +51,13 @@ func (d *doctorCmd) diagnoseCluster(f *findings, node doctor.Report, twice, alon
 func (d *doctorCmd) diagnoseMaster(f *findings, cluster string, m doctor.Master, twice, alone bool) {
 	server := m.Report
 	if server.Err != nil {
-		d.diagnoseUnreached(f, server, "see that it runs, and that this machine may connect to the address that the Cluster gives for it")
+		d.diagnoseUnreached(f, server, "check that it runs, and that this machine can connect to the address that the Cluster gives for it")
 		return
 	}
 	if m.State != "" && m.State != "ok" {
 		f.add(danger, server.Node, fmt.Sprintf("its cluster_state is %s: it refuses all locks", m.State),
-			"bring back masters until a majority of them answers and each slot has one; CLUSTER INFO and CLUSTER NODES say what it misses")
-		server.Refusal = nil // which says the same
+			"bring back masters until a majority of them answers and each slot has one; CLUSTER INFO and CLUSTER NODES say what is missing")
+		server.Refusal = nil // it says the same
 	} else if !twice {
 		d.diagnoseMastersVote(f, cluster, server)
 	}
@@ -73,14 +73,14 @@ func (d *doctorCmd) diagnoseMastersVote(f *findings, cluster string, server doct
 	switch {
 	case d.diagnoseTwice(f, server):
 	case server.Role != "" && server.Role != "master":
-		f.add(warning, server.Node, "it was a master a moment ago, and is a replica now", "look again")
+		f.add(warning, server.Node, "it was a master a moment ago, and is a replica now", "run redlatch doctor again")
 	case server.Unreadable != nil:
 		f.add(danger, server.Node, fmt.Sprintf("it does not vote: %v", server.Unreadable), "when no lock is held in its slots, delete that key")
 	case server.Status == doctor.StatusWaiting:
 		f.add(warning, server.Node, fmt.Sprintf("%v", server.Reason),
-			"wait, where nobody has locked yet from the first lock on; or if no lock was held there before, for all masters: "+d.admitCommand(cluster))
+			"wait (if nobody has taken a lock yet, the time runs from the first one on); or if no lock was held there before, for all masters: "+d.admitCommand(cluster))
 	case server.Status == doctor.StatusUnclear:
-		f.add(warning, server.Node, fmt.Sprintf("whether it votes cannot be told: %v", server.Reason), "bring the other masters and nodes back")
+		f.add(warning, server.Node, fmt.Sprintf("it is not clear whether it votes: %v", server.Reason), "bring the other masters and nodes back")
 	case server.Status == doctor.StatusUnfit && disagrees:
 		d.diagnoseMastersRecord(f, server, disagreement)
 	case server.Status == doctor.StatusUnfit && len(server.Missing) == 0 && server.Refusal == nil:
@@ -88,19 +88,16 @@ func (d *doctorCmd) diagnoseMastersVote(f *findings, cluster string, server doct
 	}
 }
 
-// clusterRemedy is for settings that are not the recorded ones.
-const clusterRemedy = "give the settings that are recorded, or another --deployment: those of a Cluster are not changed"
-
-// diagnoseMastersRecord is for a master whose record is not of these settings.
+// diagnoseMastersRecord adds the finding about a master that has recorded other settings.
 func (d *doctorCmd) diagnoseMastersRecord(f *findings, server doctor.Report, e *admission.DisagreementError) {
 	if server.OtherSet != nil {
-		f.add(danger, server.Node, fmt.Sprintf("the deployment %q has the nodes [%s] there, and --nodes names others: it does not vote for both", d.Deployment, strings.Join(server.OtherSet, " ")), clusterRemedy)
+		f.add(danger, server.Node, fmt.Sprintf("the deployment %q has the nodes [%s] there, but --nodes names others: it does not vote for both sets", d.Deployment, strings.Join(server.OtherSet, " ")), clusterRemedy)
 		return
 	}
-	f.add(danger, server.Node, fmt.Sprintf("the deployment %q has %s there, and these settings are %s: it does not vote for clients that have them", d.Deployment, termsText(e.Recorded), termsText(e.Ours)), clusterRemedy)
+	f.add(danger, server.Node, fmt.Sprintf("the deployment %q has %s there, but these settings are %s: it does not vote for clients with these settings", d.Deployment, termsText(e.Recorded), termsText(e.Ours)), clusterRemedy)
 }
 
-// diagnoseFailover says what becomes of a master's locks when it dies.
+// diagnoseFailover says what happens to a master's locks when it dies.
 func (d *doctorCmd) diagnoseFailover(f *findings, server doctor.Report, alone bool) {
 	if server.Role != "master" {
 		return
@@ -108,21 +105,22 @@ func (d *doctorCmd) diagnoseFailover(f *findings, server doctor.Report, alone bo
 	out := d.MaxTTL + outOfService
 	switch {
 	case d.NoQuarantine && server.Replicas > 0:
-		f.add(danger, server.Node, "a replica that takes its place may lack locks, and gives them away at once", "drop --no-quarantine and REDLATCH_NO_QUARANTINE, with another --deployment")
+		f.add(danger, server.Node, "a replica that takes its place may lack locks, and can give them to second holders at once", dropQuarantineOff+anotherDeployment)
 	case d.NoQuarantine:
 	case server.Replicas > 0:
-		f.add(note, server.Node, fmt.Sprintf("persistence: %s, replicas: %d: a replica that takes its place, or itself after a restart, may lack locks, so nobody gets one in its slots for %s; locks stay safe", server.Persistence, server.Replicas, out),
+		f.add(note, server.Node, fmt.Sprintf("persistence: %s, replicas: %d: after a restart of this master, or when a replica takes its place, locks may be missing, so nobody gets a lock in its slots for %s; locks stay safe", server.Persistence, server.Replicas, out),
 			"restart one master at a time, "+out.String()+" apart")
 	default:
 		remedy := "restart one master at a time, " + out.String() + " apart"
 		if alone {
-			remedy += "; a replica for each, or three Clusters as nodes, shorten what a dead one costs"
+			remedy += "; a replica for each master, or three Clusters as nodes, shortens the outage when a master dies"
 		}
-		f.add(note, server.Node, fmt.Sprintf("persistence: %s, no replica: while it is down, and for %s after, nobody gets a lock in its slots, or in any with cluster-require-full-coverage yes; locks stay safe", server.Persistence, out), remedy)
+		f.add(note, server.Node, fmt.Sprintf("persistence: %s, no replica: while it is down, and for %s after that, nobody gets a lock in its slots (in any slot with cluster-require-full-coverage yes); locks stay safe", server.Persistence, out), remedy)
 	}
 }
 
-// clusterRow is the row of a Cluster in the table: of its masters the worst, or all that there is.
+// clusterRow is the row of a Cluster in the table. A cell has the worst value among the masters,
+// or all their values.
 func clusterRow(node doctor.Report) []string {
 	masters := node.Cluster.Masters
 	answer, uptime := 0, time.Duration(0)

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// outOfService is what a node is kept out for beyond the longest TTL.
+	// outOfService is how much longer than the longest TTL a quarantine lasts.
 	outOfService = 4 * time.Second
-	// clamp is how far a token may be from a node's clock.
+	// clamp is the largest distance of a token from a node's clock.
 	clamp = time.Second
 	// typicalTTL and typicalNodeTimeout are the library's defaults.
 	typicalTTL         = 10 * time.Second
 	typicalNodeTimeout = 50 * time.Millisecond
 )
 
-// diagnose turns what was seen into findings, the worst first.
+// diagnose turns the reports into findings, the worst first.
 func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	var f findings
 	d.diagnoseSet(&f, reports)
@@ -38,7 +38,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	}
 	for _, node := range reports {
 		if node.Err != nil {
-			d.diagnoseUnreached(&f, node, "see that it runs, that this machine may connect to it, and that its URL has the right scheme and password")
+			d.diagnoseUnreached(&f, node, "check that it runs, that this machine can connect to it, and that its URL has the right scheme and password")
 			continue
 		}
 		if node.Cluster != nil {
@@ -46,7 +46,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 			continue
 		}
 		d.diagnoseSpeed(&f, &node)
-		if !twice[node.Node] { // what is wrong with the pair is said of the second
+		if !twice[node.Node] { // a finding about the second of the two names has it
 			d.diagnoseVote(&f, node, waiting)
 		}
 		d.diagnoseServer(&f, node)
@@ -60,7 +60,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 }
 
 func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, remedy string) {
-	f.add(warning, node.Node, "it cannot be asked: "+strings.TrimPrefix(node.Err.Error(), "not sent: "), remedy)
+	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(node.Err.Error(), "not sent: "), remedy)
 }
 
 // diagnoseSet looks at the nodes together.
@@ -69,24 +69,30 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
 	of := len(reports)
 	need := of/2 + 1
 	switch {
-	case of == 1 && reports[0].Cluster != nil: // what each master costs is said of it
+	case of == 1 && reports[0].Cluster != nil: // diagnoseFailover says what each master costs
 	case of == 1:
-		f.add(note, "", "one node: there are no locks while it is down, and after each of its restarts until it is admitted", "name 3 or 5 independent masters")
+		f.add(note, "", "one node: nobody gets a lock while it is down, or after a restart until it is admitted", "name 3 or 5 independent masters")
 	case of%2 == 0:
-		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: it takes %d, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
-			"name an odd number of nodes; to change a deployment's set see redlatch deployment set --help")
+		f.add(warning, "", fmt.Sprintf("an even number of nodes, %d: a lock takes %d of them, so %d may be down, no more than with %d nodes", of, need, of-need, of-1),
+			"name an odd number of nodes; redlatch deployment set --help says how to change a deployment's set of nodes")
 	}
 	if d.NoQuarantine {
 		s := danger
 		if !slices.ContainsFunc(reports, func(node doctor.Report) bool { return !node.Durable }) {
 			s = warning
 		}
-		f.add(s, "", "the quarantine is off: a node that restarts without its last keys gives locks away that are held",
-			"drop --no-quarantine and REDLATCH_NO_QUARANTINE, on all clients of the deployment, and change it with redlatch deployment set")
+		change := "record the change with redlatch deployment set"
+		if d.namesCluster() || slices.ContainsFunc(reports, func(node doctor.Report) bool { return node.Cluster != nil }) {
+			change = anotherDeployment // redlatch deployment set refuses a Cluster
+		}
+		f.add(s, "", "the quarantine is off: a node that restarts without its latest keys can give locks that are held to second holders", dropQuarantineOff+change)
 	}
 }
 
-// diagnoseVote says why a node does not vote. waiting is how many do not yet.
+// dropQuarantineOff begins the remedy for a quarantine that is off.
+const dropQuarantineOff = "drop --no-quarantine and REDLATCH_NO_QUARANTINE on all clients of the deployment, and "
+
+// diagnoseVote says why a node does not vote. waiting is the number of nodes in quarantine.
 func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 	switch {
 	case d.diagnoseTwice(f, node):
@@ -100,13 +106,13 @@ func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
 	case node.Status == doctor.StatusUnclear:
-		f.add(warning, node.Node, fmt.Sprintf("whether it votes cannot be told: %v", node.Reason), "bring the other nodes back")
+		f.add(warning, node.Node, fmt.Sprintf("it is not clear whether it votes: %v", node.Reason), "bring the other nodes back")
 	case node.Status == doctor.StatusUnfit && len(node.Missing) == 0:
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}
 }
 
-// diagnoseTwice reports whether the server is one that was seen before, which it says.
+// diagnoseTwice reports whether another node is the same server, and adds a finding about it.
 func (d *doctorCmd) diagnoseTwice(f *findings, node doctor.Report) bool {
 	if node.SameAs != "" {
 		f.add(danger, node.Node, fmt.Sprintf("it is the same server as %s, which would vote twice: clients refuse to start", node.SameAs),
@@ -115,33 +121,33 @@ func (d *doctorCmd) diagnoseTwice(f *findings, node doctor.Report) bool {
 	return node.SameAs != ""
 }
 
-// diagnoseServer looks at how the server is set up.
+// diagnoseServer looks at the configuration of the server.
 func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 	if node.Evicting {
 		f.add(danger, node.Node, fmt.Sprintf("it may delete locks to make room (maxmemory %s, %s)", size(node.MaxMemory), node.Policy),
 			"CONFIG SET maxmemory-policy noeviction, and the same in its configuration file")
 	}
 	if node.Refusal != nil {
-		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), "mend what the server says")
+		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), "mend what the server reports")
 	}
 	if limit := cmp.Or(d.NodeTimeout, typicalNodeTimeout); node.Latency >= limit/2 {
-		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: answers will come too late at times", microseconds(node.Latency), limit),
-			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the way slow")
+		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: some answers will come too late", microseconds(node.Latency), limit),
+			"raise NodeTimeout or --node-timeout of the clients, or find out what makes the connection slow")
 	}
 }
 
-// diagnoseRestart says what a restart costs.
+// diagnoseRestart says what a restart of the node costs.
 func (d *doctorCmd) diagnoseRestart(f *findings, node doctor.Report) {
 	if d.NoQuarantine || d.Durable || node.Role != "master" {
 		return
 	}
 	out := d.MaxTTL + outOfService
-	f.add(note, node.Node, fmt.Sprintf("persistence: %s: it does not vote for %s after each restart, as nobody can tell then what it has forgotten; locks stay safe", node.Persistence, out),
-		"restart one node at a time, "+out.String()+" apart; --durable for all clients saves the wait where every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
+	f.add(note, node.Node, fmt.Sprintf("persistence: %s: it does not vote for %s after each restart, because it may have forgotten locks; locks stay safe", node.Persistence, out),
+		"restart one node at a time, "+out.String()+" apart; --durable on all clients saves the wait if every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
 }
 
-// diagnoseSpeed looks at what the node's user may do, and takes from it what locks do
-// without.
+// diagnoseSpeed adds a note about missing permissions that locks only need to be fast, and
+// removes these from node.Missing.
 func (d *doctorCmd) diagnoseSpeed(f *findings, node *doctor.Report) {
 	var lacks, speed []string
 	for _, rule := range node.Missing {
@@ -153,7 +159,7 @@ func (d *doctorCmd) diagnoseSpeed(f *findings, node *doctor.Report) {
 	}
 	node.Missing = lacks
 	if len(speed) > 0 {
-		f.add(note, node.Node, fmt.Sprintf("the user %s lacks %s: clients have no second connection for a caller who is alone, whose locks take longer", node.User, strings.Join(speed, " ")),
+		f.add(note, node.Node, fmt.Sprintf("the user %s lacks %s: clients have no second connection for a lone caller, whose locks take longer", node.User, strings.Join(speed, " ")),
 			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(speed, " ")))
 	}
 }
@@ -164,10 +170,10 @@ func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 	switch {
 	case len(node.Missing) == 0:
 	case len(d.Lock) == 0 && slices.Equal(node.Missing, []string{guessed}):
-		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which was tried because no lock was named", node.User, guessed[1:]),
-			"name locks of yours with --lock; if their keys are refused too, permit them")
+		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which doctor tried because --lock names no lock", node.User, guessed[1:]),
+			"name some of your locks with --lock; if their keys are refused too, permit them")
 	case !slices.ContainsFunc(node.Missing, func(rule string) bool { return !slices.Contains(waitingRules, rule) }):
-		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: who waits for a lock is not told when it is free, and has to look", node.User, strings.Join(node.Missing, " ")),
+		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: clients that wait for a lock are not woken up when it is free, and have to poll", node.User, strings.Join(node.Missing, " ")),
 			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(node.Missing, " ")))
 	default:
 		f.add(danger, node.Node, fmt.Sprintf("the user %s lacks %s", node.User, strings.Join(node.Missing, " ")),
@@ -178,13 +184,13 @@ func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 // speedRules are permissions that only the second connection needs.
 var speedRules = []string{"+client|id", "+client|kill"}
 
-// waitingRules are permissions that only the waiting line needs.
+// waitingRules are permissions that only waiting for a lock needs.
 var waitingRules = []string{"&redlatch:wake:*", "+client|caching", "+client|tracking", "+publish", "+spublish", "+ssubscribe", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
 
 func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}") }
 
-// diagnoseClocks compares the nodes' wall clocks with this machine's. What most
-// nodes agree on is right.
+// diagnoseClocks compares the nodes' wall clocks with this machine's. If most nodes
+// agree, they are taken to be right.
 func (d *doctorCmd) diagnoseClocks(f *findings, reports []doctor.Report) {
 	limit := drift(min(typicalTTL, d.MaxTTL))
 	var known []doctor.Report
@@ -207,24 +213,24 @@ func (d *doctorCmd) diagnoseClocks(f *findings, reports []doctor.Report) {
 	right := time.Duration(0)
 	if off := apart(middle, 0); off > limit && len(known) > 1 && agree > len(known)/2 {
 		right = middle.ClockOffset
-		f.add(warning, "", fmt.Sprintf("this machine's wall clock is %s, by those of %d of %d nodes%s", aside(-right), agree, len(known), clamped(off)),
-			"keep it in step (chrony, ntpd)")
+		f.add(warning, "", fmt.Sprintf("this machine's wall clock is %s, by the clocks of %d of %d nodes%s", aside(-right), agree, len(known), clamped(off)),
+			"keep it synchronized (chrony, ntpd)")
 	}
 	for _, node := range reports {
 		if off := apart(node, right); node.ClockKnown && off > limit {
-			f.add(warning, node.Node, fmt.Sprintf("its wall clock is %s%s: locks on it end early by as much as it is ever set forward at once, and more than %s is unsafe",
+			f.add(warning, node.Node, fmt.Sprintf("its wall clock is %s%s: when it is set forward, locks on it end early by that much, and more than %s at once is unsafe",
 				aside(node.ClockOffset-right), clamped(off), short(limit)),
-				"keep it in step by small steps (chrony, ntpd); set it right while no lock is held")
+				"keep it synchronized in small steps (chrony, ntpd); set it right while no lock is held")
 		}
 	}
 }
 
-// apart is how far the node's clock is off for certain.
+// apart is by how much the node's clock is wrong at least.
 func apart(node doctor.Report, right time.Duration) time.Duration {
 	return max(0, (node.ClockOffset-right).Abs()-node.ClockError)
 }
 
-// drift is what a lock of this TTL allows for.
+// drift is how far clocks may differ for a lock of this TTL.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 func aside(d time.Duration) string {
@@ -234,12 +240,12 @@ func aside(d time.Duration) string {
 	return short(d).String() + " ahead"
 }
 
-// clamped says what a clock does to fencing tokens.
+// clamped says what a clock that is wrong by off does to fencing tokens.
 func clamped(off time.Duration) string {
 	if off <= clamp {
 		return ""
 	}
-	return fmt.Sprintf(" (beyond %s nodes disagree about fencing tokens, and locks take a second round trip)", clamp)
+	return fmt.Sprintf(" (beyond %s, nodes disagree about fencing tokens, and locks take a second round trip)", clamp)
 }
 
 func size(n int64) string {

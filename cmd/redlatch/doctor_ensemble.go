@@ -18,22 +18,22 @@ import (
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
-// runEnsemble looks at an ensemble and says what it found.
+// runEnsemble examines an ensemble and says what it found.
 func (d *doctorCmd) runEnsemble() error {
 	cfg, err := d.ensembleConfig()
 	if err != nil {
 		return err
 	}
 	if len(d.Lock) > 0 {
-		return usage("leave --lock out; redlatch show looks at a lock", "--lock has no meaning with %s", shownEnsemble(d.Nodes))
+		return usage("leave --lock out; redlatch show examines a lock", "--lock has no meaning with %s", shownEnsemble(d.Nodes))
 	}
 	cfg.MaxTTL = d.MaxTTL
 	report, err := d.examineEnsemble(cfg)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return &outcome{code: exitUsage, err: err}
-	case errors.Is(err, redlatch.ErrNoQuorum), errors.Is(err, redlatch.ErrRefused): // the user could not be told of
-		report.Problems = []doctor.Problem{{Unusable: true, Text: err.Error(), Remedy: "see that the servers run, that this machine may connect to them, and that --nodes has the right user and password"}}
+	case errors.Is(err, redlatch.ErrNoQuorum), errors.Is(err, redlatch.ErrRefused): // no server let this client look
+		report.Problems = []doctor.Problem{{Unusable: true, Text: err.Error(), Remedy: "check that the servers run, that this machine can connect to them, and that --nodes has the right user and password"}}
 	case err != nil:
 		return &outcome{code: exitInternal, err: err}
 	}
@@ -71,7 +71,7 @@ func (d *doctorCmd) examineEnsemble(cfg redlatch.Config) (report doctor.Ensemble
 	return etcd.Examine(ctx, cfg, etcd.Cluster{Endpoints: u.Servers, Prefix: u.Path, User: u.User, Password: u.Password})
 }
 
-// writeEnsemble prints a row a server, then the findings.
+// writeEnsemble prints a row for each server, then the findings.
 func writeEnsemble(w io.Writer, report doctor.Ensemble, found findings) error {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

@@ -8,11 +8,11 @@ import (
 type severity int
 
 const (
-	// note is what an operator had better know.
+	// note is something that an operator should know.
 	note severity = iota
-	// warning: locks are safe, and something should be mended or waited for.
+	// warning: locks are safe, but something needs mending or waiting.
 	warning
-	// danger: two holders of a lock are possible, or none at all.
+	// danger: a lock can get two holders, or none.
 	danger
 )
 
@@ -23,15 +23,15 @@ func (s severity) String() string { return severities[s] }
 // finding is something that is wrong, in plain words.
 type finding struct {
 	severity severity
-	// nodes it is about; none for what is about the set.
+	// nodes are the nodes that it is about; none if it is about the set of nodes.
 	nodes        []string
 	text, remedy string
 }
 
-// findings are what is wrong with a set of nodes.
+// findings is all that is wrong with a set of nodes.
 type findings []finding
 
-// add adds a finding. One that was made of another node becomes one of both.
+// add adds a finding. If there is the same finding about another node, add adds node to it.
 func (f *findings) add(s severity, node, text, remedy string) {
 	for i := range *f {
 		if same := &(*f)[i]; node != "" && same.severity == s && same.text == text && same.remedy == remedy {
@@ -46,8 +46,8 @@ func (f *findings) add(s severity, node, text, remedy string) {
 	*f = append(*f, made)
 }
 
-// worstFirst sorts by severity, what is about the set before what is about a
-// node, and keeps the order otherwise.
+// worstFirst sorts the findings by severity. Those about the set of nodes come before
+// those about single nodes, and otherwise they keep their order.
 func (f findings) worstFirst() {
 	slices.SortStableFunc(f, func(a, b finding) int {
 		if a.severity != b.severity {

@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/doctor"
 )
 
-// diagnoseQuorum says where too few nodes vote: for all names, or where nodes are Clusters, for
-// those in some slots.
+// diagnoseQuorum adds findings if too few nodes vote: for all names, or if nodes are Clusters, for
+// the names in some slots.
 func diagnoseQuorum(f *findings, reports []doctor.Report) {
 	of := len(reports)
 	need := of/2 + 1
@@ -20,22 +20,22 @@ func diagnoseQuorum(f *findings, reports []doctor.Report) {
 		}
 		switch {
 		case s.reached < need:
-			f.add(danger, "", fmt.Sprintf("only %d of %d nodes can be asked%s, and it takes %d: no lock can be acquired", s.reached, of, where, need),
-				"bring back nodes of those that are said below not to answer")
+			f.add(danger, "", fmt.Sprintf("only %d of %d nodes answer%s, and a lock takes %d: no lock can be acquired", s.reached, of, where, need),
+				"bring back nodes that do not answer, as listed below")
 		case s.vote < need && s.vote+s.waiting < need:
-			f.add(danger, "", fmt.Sprintf("only %d of %d nodes vote%s, and it takes %d: no lock can be acquired, and waiting does not cure it", s.vote, of, where, need),
-				"mend what is said of the nodes below")
+			f.add(danger, "", fmt.Sprintf("only %d of %d nodes vote%s, and a lock takes %d: no lock can be acquired, and waiting does not help", s.vote, of, where, need),
+				"mend what is wrong with the nodes, as listed below")
 		case s.vote < need:
-			f.add(warning, "", fmt.Sprintf("only %d of %d nodes vote yet%s, and it takes %d: no lock can be acquired until more are admitted", s.vote, of, where, need),
-				"wait, or vouch for nodes as said below")
+			f.add(warning, "", fmt.Sprintf("only %d of %d nodes vote so far%s, and a lock takes %d: no lock can be acquired until more are admitted", s.vote, of, where, need),
+				"wait, or vouch for nodes as shown below")
 		}
 	}
 }
 
-// slotVotes is how many nodes can be asked, vote, and will vote, in so many slots.
+// slotVotes is how many nodes answer, vote, and will vote, and for how many slots that is so.
 type slotVotes struct{ reached, vote, waiting, slots int }
 
-// votesBySlot returns those there are: a lock asks of a Cluster the master of its slot.
+// votesBySlot counts the nodes for each slot. In a Cluster, a lock asks the master of its slot.
 func votesBySlot(reports []doctor.Report) []slotVotes {
 	at := make([]slotVotes, doctor.ClusterSlots)
 	count := func(node doctor.Report, first, last int) {

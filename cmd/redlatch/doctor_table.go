@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// writeTable prints a row a node, then the findings.
+// writeTable prints a row for each node, then the findings.
 func writeTable(w io.Writer, reports []doctor.Report, found findings) error {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -28,7 +28,7 @@ func writeTable(w io.Writer, reports []doctor.Report, found findings) error {
 	fmt.Fprintln(&text)
 	writeFindings(&text, found)
 	if exitCode(found) == 0 {
-		fmt.Fprintf(&text, "all well: of %d nodes all vote, and it takes %d\n", len(reports), len(reports)/2+1)
+		fmt.Fprintf(&text, "all well: %d of %d nodes vote, and a lock takes %d\n", len(reports), len(reports), len(reports)/2+1)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
@@ -47,8 +47,8 @@ func writeFindings(text *strings.Builder, found findings) {
 	}
 }
 
-// row has a cell for each column of the table; "-" is what is not known or not
-// the case.
+// row has a cell for each column of the table. "-" stands for what is unknown or
+// does not apply.
 func row(node doctor.Report) []string {
 	cells := []string{node.Node, "no", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"}
 	set := func(i int, known bool, text string) {
@@ -69,12 +69,12 @@ func row(node doctor.Report) []string {
 	set(10, len(node.Missing) > 0, strings.Join(node.Missing, " "))
 	set(11, node.SameAs != "", node.SameAs)
 	for i, cell := range cells {
-		cells[i] = printable.Text(cell) // a tab would be the next cell
+		cells[i] = printable.Text(cell) // a tab would begin the next cell
 	}
 	return cells
 }
 
-// votes says whether the node votes, in a word or two.
+// votes says in a word or two whether the node votes.
 func votes(node doctor.Report) string {
 	switch node.Status {
 	case doctor.StatusAdmitted, doctor.StatusAdmissible:
@@ -95,7 +95,7 @@ func clockText(node doctor.Report) string {
 	return sign + microseconds(offset.Abs()) + " ±" + microseconds(node.ClockError)
 }
 
-// microseconds rounds what may be short.
+// microseconds rounds a duration that may be very short.
 func microseconds(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -121,7 +121,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// oneLine is a text that others had a part in, as one line for a terminal.
+// oneLine turns a text with parts from others into one line that is safe for a terminal.
 func oneLine(text string) string { return printable.Text(strings.Join(strings.Fields(text), " ")) }
 
 // nodeJSON is a node in the output of --json. Times are in seconds.
@@ -173,7 +173,7 @@ type findingJSON struct {
 	Remedy   string   `json:"remedy,omitempty"`
 }
 
-// writeJSON prints one object: nodes, findings, and the exit code.
+// findingsJSON returns the findings for the output of --json.
 func findingsJSON(found findings) []findingJSON {
 	all := []findingJSON{}
 	for _, one := range found {
@@ -182,6 +182,7 @@ func findingsJSON(found findings) []findingJSON {
 	return all
 }
 
+// writeJSON prints one object with the nodes, the findings and the exit code.
 func writeJSON(w io.Writer, reports []doctor.Report, found findings) error {
 	answer := struct {
 		Nodes    []nodeJSON    `json:"nodes"`

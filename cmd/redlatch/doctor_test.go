@@ -51,15 +51,15 @@ func TestDiagnose(t *testing.T) {
 	}{
 		{name: "all well", exit: 0},
 		{name: "one node", nodes: 1, exit: 0, want: []string{"note: one node"}},
-		{name: "an even number", nodes: 4, exit: 1, want: []string{"warning: an even number of nodes, 4: it takes 3, so 1 may be down, no more than with 3 nodes"}},
+		{name: "an even number", nodes: 4, exit: 1, want: []string{"warning: an even number of nodes, 4: a lock takes 3 of them, so 1 may be down, no more than with 3 nodes"}},
 		{name: "a minority down", change: []func(*doctor.Report){down}, exit: 1,
-			want: []string{"warning: a: it cannot be asked: connection refused"}},
+			want: []string{"warning: a: it cannot be examined: connection refused"}},
 		{name: "a majority down", change: []func(*doctor.Report){down, down}, exit: 2,
-			want: []string{"unsafe: only 1 of 3 nodes can be asked, and it takes 2", "warning: a, b: it cannot be asked"}},
+			want: []string{"unsafe: only 1 of 3 nodes answer, and a lock takes 2", "warning: a, b: it cannot be examined"}},
 		{name: "a minority waits", change: []func(*doctor.Report){waiting}, exit: 1,
 			want: []string{"warning: a: it started 25s ago"}},
 		{name: "a majority waits", change: []func(*doctor.Report){waiting, waiting}, exit: 1,
-			want: []string{"warning: only 1 of 3 nodes vote yet, and it takes 2", "warning: a, b: it started"}},
+			want: []string{"warning: only 1 of 3 nodes vote so far, and a lock takes 2", "warning: a, b: it started"}},
 		{name: "restarts cost a wait", forgetful: true, change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Persistence, n.Durable = "RDB", false },
 			func(n *doctor.Report) { n.Persistence, n.Durable = "AOF everysec", false },
@@ -75,11 +75,11 @@ func TestDiagnose(t *testing.T) {
 				n.Recorded = &doctor.Recorded{Durable: true, Void: "it was seen otherwise"}
 			},
 		}, exit: 2, want: []string{
-			"unsafe: a: it is said to be durable, and may forget what it answered (persistence: AOF everysec;",
-			"warning: b: its settings are not shown to this user", "warning: c: --durable is not believed any more: it was seen otherwise",
+			"unsafe: a: --durable says that it is durable, but it may forget what it answered (persistence: AOF everysec;",
+			"warning: b: this user may not read its settings", "warning: c: clients do not believe --durable any more: it was seen otherwise",
 		}},
 		{name: "said to be durable, with replicas", change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }}, exit: 1,
-			want: []string{"warning: a: 2 replicas are attached, and --durable says that none ever takes its place"}},
+			want: []string{"warning: a: 2 replicas are attached, but --durable says that none ever takes its place"}},
 		{name: "replicas of one that is not", forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }},
 			want: []string{"note: a, b, c: persistence: AOF always"}},
 		{name: "other settings", change: []func(*doctor.Report){
@@ -87,7 +87,7 @@ func TestDiagnose(t *testing.T) {
 				n.Status, n.Reason = doctor.StatusUnfit, &admission.DisagreementError{
 					Recorded: admission.Agreement{MaxTTL: time.Minute}, Ours: admission.Agreement{MaxTTL: 30 * time.Second, Durable: true}}
 			},
-		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has MaxTTL 1m0s there, and these settings are MaxTTL 30s, durable: it does not vote`}},
+		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has MaxTTL 1m0s there, but these settings are MaxTTL 30s, durable: it does not vote`}},
 		{name: "a key of the deployment that is of another type", change: []func(*doctor.Report){
 			func(n *doctor.Report) {
 				n.Unreadable = errors.New("the key is a list")
@@ -98,10 +98,10 @@ func TestDiagnose(t *testing.T) {
 			func(n *doctor.Report) {
 				n.ForeignKeys = []doctor.ForeignKey{{Key: "next", Problem: "it is a list"}, {Key: "token", Problem: "it is a list", Blocks: true}}
 			},
-		}, exit: 2, want: []string{`unsafe: a: the key "token": it is a list: the lock cannot be acquired there`, `warning: a: the key "next": it is a list: it means nothing`}},
-		{name: "no fence, kept on disk", doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 1,
+		}, exit: 2, want: []string{`unsafe: a: the key "token": it is a list: the lock cannot be acquired there`, `warning: a: the key "next": it is a list: clients ignore`}},
+		{name: "no quarantine, kept on disk", doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 1,
 			want: []string{"warning: the quarantine is off"}},
-		{name: "no fence, forgetful", change: []func(*doctor.Report){func(n *doctor.Report) { n.Durable = false }},
+		{name: "no quarantine, forgetful", change: []func(*doctor.Report){func(n *doctor.Report) { n.Durable = false }},
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
 		{name: "a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Role, n.Status = "slave", doctor.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
@@ -121,7 +121,7 @@ func TestDiagnose(t *testing.T) {
 			func(n *doctor.Report) {
 				n.Status, n.Reason = doctor.StatusUnclear, errors.New("not all nodes have been reached yet")
 			},
-		}, exit: 1, want: []string{"warning: a: whether it votes cannot be told"}},
+		}, exit: 1, want: []string{"warning: a: it is not clear whether it votes"}},
 		{name: "evicting", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Evicting, n.MaxMemory, n.Policy = true, 3<<29, "allkeys-lru" },
 		}, exit: 2, want: []string{"unsafe: a: it may delete locks to make room (maxmemory 1.5G, allkeys-lru)"}},
@@ -140,13 +140,13 @@ func TestDiagnose(t *testing.T) {
 			func(n *doctor.Report) {
 				n.User, n.Missing = "app", []string{"&redlatch:wake:*", "+publish", "+subscribe"}
 			},
-		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:wake:* +publish +subscribe: who waits"}},
+		}, exit: 1, want: []string{"warning: a: the user app lacks &redlatch:wake:* +publish +subscribe: clients that wait"}},
 		{name: "permissions for a second connection", nodes: 1, change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+client|kill"} },
 		}, exit: 0, want: []string{"note: one node", "note: a: the user app lacks +client|kill: clients have no second connection"}},
 		{name: "permissions for a second connection, and others", nodes: 1, change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+client|kill", "+publish"} },
-		}, exit: 1, want: []string{"warning: a: the user app lacks +publish: who waits", "note: one node", "note: a: the user app lacks +client|kill:"}},
+		}, exit: 1, want: []string{"warning: a: the user app lacks +publish: clients that wait", "note: one node", "note: a: the user app lacks +client|kill:"}},
 		{name: "permissions for a second connection, and unfit", nodes: 1, change: []func(*doctor.Report){
 			func(n *doctor.Report) {
 				n.User, n.Missing, n.Status, n.Reason = "app", []string{"+client|kill"}, doctor.StatusUnfit, errors.New("use Redis 7.0")
@@ -160,14 +160,14 @@ func TestDiagnose(t *testing.T) {
 		}, doctor: doctorCmd{Lock: []string{"job"}}, exit: 2, want: []string{"unsafe: a: the user app lacks ~job"}},
 		{name: "clocks within a lock's drift", change: []func(*doctor.Report){behind(102 * time.Millisecond), behind(-102 * time.Millisecond)}},
 		{name: "a clock that is behind", change: []func(*doctor.Report){behind(103 * time.Millisecond)}, exit: 1,
-			want: []string{"warning: a: its wall clock is 103ms behind: locks on it end early"}},
+			want: []string{"warning: a: its wall clock is 103ms behind: when it is set forward, locks on it end early"}},
 		{name: "a measurement too coarse to tell", change: []func(*doctor.Report){func(n *doctor.Report) {
 			n.ClockOffset, n.ClockError = 200*time.Millisecond, 150*time.Millisecond
 		}}},
 		{name: "a clock that costs round trips", change: []func(*doctor.Report){behind(-2 * time.Second)}, exit: 1,
-			want: []string{"warning: a: its wall clock is 2s ahead (beyond 1s nodes disagree about fencing tokens"}},
+			want: []string{"warning: a: its wall clock is 2s ahead (beyond 1s, nodes disagree about fencing tokens"}},
 		{name: "this machine's clock", change: []func(*doctor.Report){behind(time.Minute), behind(time.Minute), behind(59 * time.Second)}, exit: 1,
-			want: []string{"warning: this machine's wall clock is 1m0s ahead, by those of 2 of 3 nodes", "warning: c: its wall clock is 1s ahead"}},
+			want: []string{"warning: this machine's wall clock is 1m0s ahead, by the clocks of 2 of 3 nodes", "warning: c: its wall clock is 1s ahead"}},
 		{name: "the worst first", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Missing = []string{"+client|kill"} },
 			waiting,
@@ -239,8 +239,8 @@ func TestResetAsks(t *testing.T) {
 	t.Parallel()
 	for answer, outcome := range map[string]string{"yes": `was reset`, "y": "nothing was reset"} {
 		k := onTerminal(t, "sh", "-c", `redlatch admit --reset "$REDLATCH_NODES"`)
-		k.sees("to be drained first")
-		k.sees("type yes when they are stopped: ")
+		k.sees("first stop every client")
+		k.sees("type yes when these clients are stopped: ")
 		k.keys(answer + "\n")
 		k.sees(outcome)
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
-// ensembleTTL is the default of --max-ttl where --nodes is an ensemble: the session has to last for twice
-// as long, and servers of ZooKeeper permit 40 s as they come.
+// ensembleTTL is the default of --max-ttl if --nodes is an ensemble: the session has to last twice
+// as long, and servers of ZooKeeper permit 40 s by default.
 const ensembleTTL = 20 * time.Second
 
-// onEnsemble reports whether --nodes is a URL of ZooKeeper or etcd. Its servers are separated by commas,
-// as URLs are.
+// onEnsemble reports whether --nodes is a URL of ZooKeeper or etcd. Such a URL is in pieces here, as
+// commas separate its servers.
 func (c *connection) onEnsemble() bool {
 	return slices.ContainsFunc(c.Nodes, func(node string) bool { return ensemble.SchemeOf(node) != "" })
 }
@@ -31,7 +31,7 @@ func (c *connection) assumeEnsemble() {
 	}
 }
 
-// lockConfig is config for a command that works with all engines.
+// lockConfig is like config, for commands that work with all engines.
 func (c *connection) lockConfig() (redlatch.Config, error) {
 	if !c.onEnsemble() {
 		return c.config()
@@ -41,11 +41,11 @@ func (c *connection) lockConfig() (redlatch.Config, error) {
 
 // errNotRedis refuses a command that has no meaning with an ensemble.
 func (c *connection) errNotRedis() error {
-	return usage("nothing is to be done there: their servers forget no lock when they restart, and their clients need not agree on settings",
-		"--nodes is %s, and this command is for Redis and Valkey", shownEnsemble(c.Nodes))
+	return usage("ZooKeeper and etcd do not need it: their servers forget no lock when they restart, and their clients need not agree on settings",
+		"--nodes is %s, but this command is for Redis and Valkey", shownEnsemble(c.Nodes))
 }
 
-// shownEnsemble is what can be shown of --nodes.
+// shownEnsemble returns --nodes without secrets.
 func shownEnsemble(nodes []string) string {
 	text := strings.Join(nodes, ",")
 	u, err := ensemble.ParseURL(text)
@@ -55,20 +55,20 @@ func shownEnsemble(nodes []string) string {
 	return u.Redacted()
 }
 
-// ensembleConfig turns the flags into the library's, and sets where the ensemble is. Its errors are usage
-// errors.
+// ensembleConfig turns the flags into the library's settings for an ensemble, and sets c.ensemble. Its
+// errors are usage errors.
 func (c *connection) ensembleConfig() (redlatch.Config, error) {
 	var none redlatch.Config
 	for _, node := range c.Nodes {
 		if ensemble.SchemeOf(c.Nodes[0]) == "" || strings.Contains(node, "://") && ensemble.SchemeOf(node) != ensemble.SchemeOf(c.Nodes[0]) {
-			return none, usage("give one of them: redis:// nodes, or one zk:// or etcd:// URL", "--nodes mixes engines")
+			return none, usage("give either redis:// nodes, or one zk:// or etcd:// URL", "--nodes mixes engines")
 		}
 	}
 	for _, f := range []struct {
 		given     bool
 		flag, why string
 	}{
-		{c.Deployment != defaultDeployment, "deployment", "clients are kept apart by the path of --nodes"},
+		{c.Deployment != defaultDeployment, "deployment", "the path of --nodes keeps clients apart"},
 		{c.NodeTimeout != 0, "node-timeout", "the ensemble answers as one, within a second"},
 		{c.Replicas != 0, "replicas", "a majority always has each lock"},
 		{c.Fsync, "fsync", "a majority always has each lock on disk"},
@@ -93,7 +93,7 @@ func (c *connection) ensembleConfig() (redlatch.Config, error) {
 	case err != nil:
 		return none, err
 	case password != "" && u.User == "":
-		return none, usage("write "+u.Scheme+"://USER@HOST, or leave the password out", "a password is given, and --nodes names no user")
+		return none, usage("write "+u.Scheme+"://USER@HOST, or leave the password out", "a password is given, but --nodes names no user")
 	}
 	u.Password = cmp.Or(u.Password, password)
 	c.ensemble = &u
@@ -105,7 +105,7 @@ func (c *connection) ensembleConfig() (redlatch.Config, error) {
 	return cfg, err
 }
 
-// openEnsemble connects.
+// openEnsemble connects to the ensemble.
 func (c *connection) openEnsemble(cfg redlatch.Config) (*redlatch.Client, error) {
 	if c.ensemble.Scheme == "zk" {
 		return zookeeper.OpenURL(cfg, c.ensemble.String())
@@ -113,7 +113,7 @@ func (c *connection) openEnsemble(cfg redlatch.Config) (*redlatch.Client, error)
 	return etcd.OpenURL(cfg, c.ensemble.String())
 }
 
-// places are the servers with the path, as URLs.
+// places returns a URL with the path for each server.
 func (c *connection) places() []string {
 	places := make([]string, len(c.ensemble.Servers))
 	for i, server := range c.ensemble.Servers {
@@ -122,7 +122,7 @@ func (c *connection) places() []string {
 	return places
 }
 
-// opened turns the error of opening a client into an exit code.
+// opened turns an error from opening a client into an outcome.
 func opened(err error) *outcome {
 	end := &outcome{code: exitInternal, err: err}
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// variableKey is the annotation of a flag with the variable that stands for it.
+// variableKey is the annotation of a flag that names its environment variable.
 const variableKey = "variable"
 
-// fromEnvironment has variables stand for flags: REDLATCH_MAX_TTL for --max-ttl.
+// fromEnvironment gives flags an environment variable each: REDLATCH_MAX_TTL for --max-ttl.
 func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
@@ -24,12 +24,12 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// variable is what stands for the flag, "" for none.
+// variable returns the name of the flag's environment variable, or "".
 func variable(f *pflag.Flag) string { return strings.Join(f.Annotations[variableKey], "") }
 
-// readEnvironment sets the flags that were not given. An empty variable counts as unset, as with
-// other programs, but for a list, which may be empty: a program that was given an empty list by
-// mistake is not to take the default for it.
+// readEnvironment sets flags that were not given from their variables. An empty variable counts as
+// unset, as in other programs. A list is the exception: whoever sets it to nothing by mistake
+// should not get the default.
 func readEnvironment(cmd *cobra.Command, _ []string) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		text, set := os.LookupEnv(variable(f))

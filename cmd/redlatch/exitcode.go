@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// The exit codes of redlatch's own. Those from 64 on have the meaning of
-// sysexits(3), 124 to 127 and 128+n that of timeout(1) and of shells.
+// The exit codes of redlatch itself. 64 to 77 have the meaning of sysexits(3), 124
+// to 127 and 128+n that of timeout(1) and of shells.
 const (
 	exitUsage    = 64
 	exitNoQuorum = 69
@@ -24,25 +24,25 @@ const (
 	exitSignal   = commandline.ExitSignal
 )
 
-// exitCodes is what `redlatch run --help` shows.
+// exitCodes are the exit codes that `redlatch run --help` shows.
 var exitCodes = []struct{ code, meaning string }{
-	{"0-255", "COMMAND's own, when it ended by itself while the lock was held"},
-	{"64", "usage: a flag, a URL or a TTL is wrong, or a NAME is held by an enclosing redlatch run"},
+	{"0-255", "COMMAND's own exit code, if it ended by itself while the lock was held"},
+	{"64", "usage: a flag, a URL or a TTL is wrong, or an enclosing redlatch run holds a NAME"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
 	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},
-	{"75", "held by another (-E sets another code)"},
-	{"76", "the lock was lost while COMMAND ran, whatever its exit code; COMMAND was killed if it still ran"},
-	{"77", "a node refused (password, permission, wrong type, ...): waiting does not cure it"},
-	{"124", "COMMAND ran longer than --max-run, and ended when SIGTERM told it to"},
-	{"126", "COMMAND was found and cannot be executed"},
+	{"75", "another client holds the lock (-E sets another code)"},
+	{"76", "the lock was lost while COMMAND ran, whatever its exit code; COMMAND was killed if it was still running"},
+	{"77", "a node refused (password, permission, wrong type, ...): waiting does not help"},
+	{"124", "COMMAND ran longer than --max-run, and ended on SIGTERM"},
+	{"126", "COMMAND was found but cannot be executed"},
 	{"127", "COMMAND was not found"},
 	{"137", "COMMAND ran longer than --max-run, and SIGKILL ended it after --grace"},
-	{"128+n", "COMMAND died of signal n, or signal n ended the wait for the lock. Of INT, redlatch dies itself, so that a shell's loop ends: shells show 130"},
+	{"128+n", "COMMAND died of signal n, or signal n ended the wait for the lock. If n is INT, redlatch itself dies of INT, so that a shell's loop ends; shells show 130"},
 }
 
-// exitTable lays the exit codes out for help texts: a tab makes the help
-// printer leave a line as it is.
+// exitTable formats the exit codes for help texts. The help printer leaves a line
+// that begins with a tab as it is.
 func exitTable() string {
 	var table strings.Builder
 	for _, row := range exitCodes {
@@ -51,20 +51,21 @@ func exitTable() string {
 	return table.String()
 }
 
-// outcome ends a command: the code to exit with and what to say about it. An
-// outcome without err is silent.
+// outcome is the end of a command: its exit code and its error message. An outcome
+// without err prints nothing.
 type outcome struct {
 	code int
 	err  error
-	// details go below the error, a line each: every node's answer.
+	// details are lines below the error, such as each node's answer.
 	details []string
-	// hints are remedies, a line each.
+	// hints are remedies, one per line.
 	hints []string
-	// signal is what COMMAND died of, or what ended the wait for the lock.
+	// signal is the signal that COMMAND died of, or that ended the wait for the lock.
 	signal syscall.Signal
-	// abrupt: nothing is cleaned up any more.
+	// abrupt: the process ends at once, without a clean-up.
 	abrupt bool
-	// released: the nodes that have answered have nothing of ours, or a quorum of them.
+	// released: a quorum of the nodes, or all nodes that have answered, have nothing
+	// of this lock any more.
 	released bool
 }
 
@@ -77,7 +78,7 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// usage reports that the command line is at fault.
+// usage returns the outcome for a wrong command line.
 func usage(hint, format string, args ...any) *outcome {
 	return &outcome{code: exitUsage, err: fmt.Errorf(format, args...), hints: []string{hint}}
 }

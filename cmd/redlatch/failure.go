@@ -10,13 +10,17 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// failure turns the library's error into the exit code and the words. doing is
-// what could not be done to the lock.
+// failure turns an error of the library into an exit code and a message. doing is
+// the verb for what could not be done to the lock.
 func (c *connection) failure(doing, name string, err error) *outcome {
-	return c.failed(fmt.Sprintf("%s %q", doing, name), err)
+	end := c.failed(fmt.Sprintf("%s %q", doing, name), err)
+	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
+		end.err = fmt.Errorf("cannot %s %q: %s", doing, name, headline(quorum, doing))
+	}
+	return end
 }
 
-// failed is failure, of what could not be done.
+// failed is like failure. what names all that could not be done.
 func (c *connection) failed(what string, err error) *outcome {
 	end := &outcome{code: exitInternal, err: fmt.Errorf("cannot %s: %w", what, err)}
 	switch {
@@ -28,15 +32,16 @@ func (c *connection) failed(what string, err error) *outcome {
 		end.code = exitNoQuorum
 	}
 	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
-		end.err = fmt.Errorf("cannot %s: %s", what, headline(quorum))
+		end.err = fmt.Errorf("cannot %s: %s", what, headline(quorum, "lock"))
 		end.details = answers(quorum.Nodes)
 		end.hints = c.hints(quorum)
 	}
 	return end
 }
 
-// headline sums the answers up in one line.
-func headline(quorum *redlatch.QuorumError) string {
+// headline sums the nodes' answers up in one line. doing is the verb for what could not be done to
+// the lock.
+func headline(quorum *redlatch.QuorumError, doing string) string {
 	count := func(verdict redlatch.Verdict) int {
 		n := 0
 		for _, node := range quorum.Nodes {
@@ -53,10 +58,20 @@ func headline(quorum *redlatch.QuorumError) string {
 	case errors.Is(quorum, redlatch.ErrNotAdmitted):
 		what = "too few nodes are admitted"
 	}
-	return fmt.Sprintf("%s: %d of %d nodes granted it, %d are needed", what, count(redlatch.VoteGranted), quorum.Of, quorum.Need)
+	done := "granted"
+	switch doing {
+	case "extend":
+		done = "extended"
+	case "unlock":
+		done = "released"
+	case "show", "watch":
+		answered := count(redlatch.VoteHeld) + count(redlatch.VoteNotOurs)
+		return fmt.Sprintf("%s: %d of %d nodes answered, too few to tell who holds it", what, answered, quorum.Of)
+	}
+	return fmt.Sprintf("%s: %d of %d nodes %s it, %d are needed", what, count(redlatch.VoteGranted), quorum.Of, done, quorum.Need)
 }
 
-// hints are what an operator can do about nodes that do not vote, or not for these settings.
+// hints tell an operator what to do about nodes that do not vote at all, or not for these settings.
 func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	var hints []string
 	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return disagrees(node.Err) }) {
@@ -72,7 +87,7 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	return hints
 }
 
-// notAdmitted are the nodes that do not vote yet.
+// notAdmitted returns the nodes that do not vote yet.
 func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
 	var out []redlatch.NodeAnswer
 	for _, node := range quorum.Nodes {
@@ -83,7 +98,7 @@ func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
 	return out
 }
 
-// holderText says who holds the lock, since when and for how long still.
+// holderText says who holds the lock, since when, and how long the holder has left.
 func (c *connection) holderText(quorum *redlatch.QuorumError) string {
 	holder, left, ok := quorum.Holder()
 	if !ok {
@@ -97,7 +112,7 @@ func (c *connection) holdingText(holder redlatch.Holder, left time.Duration) str
 	if holder.Shared {
 		who = "readers"
 	} else if who == "" {
-		who = "a client that gives no name (" + printable.Text(holder.ID) + ")"
+		who = "a client without a label (" + printable.Text(holder.ID) + ")"
 	}
 	text := who
 	if !holder.Since.IsZero() {
@@ -107,7 +122,7 @@ func (c *connection) holdingText(holder redlatch.Holder, left time.Duration) str
 		return text + ", for ever: its key has no expiry"
 	}
 	if c.ensemble != nil {
-		return fmt.Sprintf("%s, who waits has it within %s unless it is renewed", text, short(left))
+		return fmt.Sprintf("%s, a waiter gets it within %s unless it is renewed", text, short(left))
 	}
 	return fmt.Sprintf("%s, %s unless it is renewed", text, c.forHowLong(left))
 }

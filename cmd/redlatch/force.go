@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// force releases a lock whoever has it, when somebody has said yes to what that breaks.
+// force releases a lock whoever holds it. It first says what that breaks, and asks.
 func (u *unlockCmd) force(out *printer) error {
 	cfg, err := u.lockConfig()
 	if err != nil {
@@ -28,7 +28,7 @@ func (u *unlockCmd) force(out *printer) error {
 	if err != nil {
 		return u.failure("unlock", u.Name, err)
 	}
-	// A minority of nodes may have what another attempt has left.
+	// A minority of nodes may have the keys of another attempt.
 	handles := make(map[string]redlatch.NodeAnswer)
 	for _, node := range holding.Nodes {
 		if node.Verdict == redlatch.VoteHeld {
@@ -36,8 +36,8 @@ func (u *unlockCmd) force(out *printer) error {
 		}
 	}
 	if holding.Holder.Shared {
-		return usage("redlatch show says who they are: end their processes; what one that was killed has ends with its TTL",
-			"cannot unlock %q: readers have it, and there is no handle for all of them", u.Name)
+		return usage("redlatch show lists the readers: end their processes; the lock of a reader that was killed ends with its TTL",
+			"cannot unlock %q: readers hold it, and there is no handle for all of them", u.Name)
 	}
 	if len(handles) == 0 {
 		return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: nobody holds it", u.Name)}
@@ -45,12 +45,12 @@ func (u *unlockCmd) force(out *printer) error {
 	var others []string
 	for handle, node := range handles {
 		if handle != holding.Holder.ID {
-			others = append(others, "  less than a quorum has it for "+u.holdingText(node.Holder, node.Left))
+			others = append(others, "  fewer nodes than a quorum have it for "+u.holdingText(node.Holder, node.Left))
 		}
 	}
 	slices.Sort(others)
 	out.write(append(u.breaks(holding), others...)...)
-	if err := confirm(u.Yes, "nobody can be asked", "type yes to take the lock from them: ", "nothing was unlocked", out); err != nil {
+	if err := confirm(u.Yes, "cannot ask for confirmation", "type yes to take the lock from its holder: ", "nothing was unlocked", out); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
@@ -61,22 +61,22 @@ func (u *unlockCmd) force(out *printer) error {
 		case err != nil:
 			return u.failure("unlock", u.Name, err)
 		case handle == holding.Holder.ID && !released:
-			return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: %w by them any more", u.Name, errNotHeld)}
+			return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: that holder does not hold it any more", u.Name)}
 		}
 	}
 	out.say("%q was unlocked", u.Name)
 	return nil
 }
 
-// breaks says who has the lock and what becomes of them.
+// breaks says who holds the lock, and what releasing it breaks.
 func (u *unlockCmd) breaks(h oneshot.Holding) []string {
 	name := printable.Text(u.Name)
 	if h.Holder.ID == "" {
-		return []string{name + ": no quorum of nodes has it for one holder"}
+		return []string{name + ": no holder has it on a quorum of nodes"}
 	}
 	return []string{
 		fmt.Sprintf("%s is held by %s", name, u.holdingText(h.Holder, h.Left)),
-		"this does not stop them: they work on beside the next holder until they notice at their next renewal, or for ever if nothing renews the lock",
-		"only a resource that checks fencing tokens refuses what they write after that; it is better to end their process: the lock is then free when its TTL has run out",
+		"unlocking does not stop the holder: it works on beside the next holder until it notices at its next renewal, or for ever if nothing renews the lock",
+		"only a resource that checks fencing tokens refuses what it writes after that; it is better to end its process: the lock is then free when its TTL has run out",
 	}
 }

@@ -10,22 +10,22 @@ import (
 )
 
 // Ctrl-C, Ctrl-Z, kill %1 and timeout(1) send a signal to a whole process group.
-// COMMAND, which is in ours, has it then and must not get it again; one that was
-// sent to redlatch run alone it must get from us. Nothing in the signal tells
-// these apart. But the guard is in the group as well: what it has also got was
-// sent to all.
+// COMMAND, which is in the group of redlatch run, has then got the signal and must
+// not get it again. But if a signal was sent to redlatch run alone, redlatch run must
+// pass it on. Nothing in the signal tells the two cases apart. But the guard is in the
+// group as well: if it has got the signal, too, the signal was sent to the group.
 
-// groupQuestion is the signal by which the guard is asked to count what it has
-// got. The kernel hands out those with lower numbers first, which on Linux are all
-// that are passed on; and one thread of the guard gets them all (startGuards). The
-// kernel sends to the process of a group first that came last, which is the guard
-// before redlatch run.
+// groupQuestion is the signal that asks the guard to count the signals it has got.
+// The kernel delivers signals with lower numbers first, and on Linux all signals that
+// are passed on have lower numbers; one thread of the guard gets them all
+// (startGuards). When the kernel sends a signal to a group, it begins with the
+// youngest process, so the guard gets it before redlatch run.
 const groupQuestion = syscall.SIGIO
 
-// groupAnswer bounds the wait for the guard, which may be stopped.
+// groupAnswer limits the wait for the guard, which may be stopped.
 const groupAnswer = time.Second
 
-// count is the guard's side.
+// count counts signals, in the guard.
 func (s *sentinel) count(caught signals) {
 	for sig := range caught {
 		if sig != groupQuestion {
@@ -40,8 +40,8 @@ func (s *sentinel) count(caught signals) {
 	}
 }
 
-// ask has the guard look at the deadline, and count; a stopped one, or one that
-// does not run yet, is not asked.
+// ask asks the guard to look at the deadline, and to count. It reports whether it
+// could ask: not if the guard has ended or is not ready yet.
 func (g *guards) ask() (number uint32, asked bool) {
 	select {
 	case <-g.ended:
@@ -55,8 +55,8 @@ func (g *guards) ask() (number uint32, asked bool) {
 	return number, syscall.Kill(g.pid, groupQuestion) == nil
 }
 
-// sentToGroup reports whether a signal that has come in was sent to all of our
-// process group. It waits for the guard, for limit at most.
+// sentToGroup reports whether a signal that this process has got was sent to its
+// whole process group. It waits for the guard, for limit at most.
 func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
 	question, asked := c.guards.ask()
 	for over := time.After(min(limit, groupAnswer)); asked && int32(c.guards.shared.answered.Load()-question) < 0; {
@@ -69,7 +69,7 @@ func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
 		}
 	}
 	if !asked {
-		// Most likely it came from the keyboard, if it may have.
+		// If the signal can come from the keyboard, it most likely does.
 		return c.tty.isOurs() && slices.Contains(fromKeyboard, sig)
 	}
 	now := c.guards.shared.seen[number(sig)%signalCount].Load()
@@ -78,5 +78,5 @@ func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
 	return sent
 }
 
-// fromKeyboard are signals that a terminal sends to its foreground group.
+// fromKeyboard are the signals that a terminal sends to its foreground group.
 var fromKeyboard = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGWINCH}

@@ -22,42 +22,44 @@ import (
 // The guard and COMMAND's parent, both called guards below, do it when redlatch
 // run cannot:
 //
-//   - redlatch run is gone without having said so (SIGKILL, a crash);
-//   - it is stopped, starved or was asleep with the machine, and the last
-//     deadline that it told has passed.
+//   - redlatch run has ended without releasing the guards (SIGKILL, a crash);
+//   - redlatch run was stopped, starved or asleep with the machine, and the last
+//     deadline that it set has passed.
 //
-// Each of the three becomes the parent of what processes below it leave behind,
-// so that any one of them finds all of it, whichever others were killed. COMMAND
-// itself dies with its parent.
+// Each of the three adopts the processes that processes below it leave behind. So
+// any one of them finds all of COMMAND's processes, whichever of the other two were
+// killed. COMMAND itself dies with its parent.
 //
-// That redlatch run is gone, the guards are told by the kernel: it alone has the
-// other end of a pipe that they read. The guard is in the caller's process group,
-// to see which signals are sent to that (groupsignal.go), and may be killed or
-// stopped with it. COMMAND's parent leaves that group when it has started COMMAND.
+// The kernel tells the guards when redlatch run has ended: it alone has the other
+// end of a pipe that they read. The guard is in the caller's process group, so that
+// it sees which signals are sent to the group (groupsignal.go). So it may be killed
+// or stopped with the group. COMMAND's parent leaves the group when it has started
+// COMMAND.
 //
-// Where COMMAND stays in the caller's group, its parent leaves the session as well:
-// a process with a parent in its session and in another group can be continued by
-// that, as far as the kernel knows (POSIX, "orphaned process group"). When the last
-// such process of a group ends, the kernel sends SIGHUP to the whole group if one of
-// it is stopped: to the caller, whose group it is, for no reason that it knows of.
+// If COMMAND stays in the caller's group, its parent leaves the session as well. If
+// it stayed in the session but in another group, the kernel would take it for a
+// process that can continue COMMAND (POSIX, "orphaned process group"). When the last
+// such process of a group ends, the kernel sends SIGHUP to the whole group if a
+// process of the group is stopped: the caller, whose group it is, would get SIGHUP
+// for no reason that it could know.
 //
-// Not reached are processes of another user, what a service starts that COMMAND
-// only asked for it, and, where there is no /proc, what left COMMAND's group.
+// The guards do not reach processes of another user, processes that a service starts
+// at COMMAND's request, and, without /proc, processes that left COMMAND's group.
 
-// guards is redlatch run's side.
+// guards are the guards as redlatch run sees them.
 type guards struct {
 	shared *shared
-	// pid is the guard's. It is our child; ended is closed when it was waited
-	// for, and the number may be somebody else's.
+	// pid is the guard, a child of this process. ended is closed when this process
+	// has waited for it; from then on pid may be the number of another process.
 	pid   int
 	ended chan struct{}
-	// life ends the guards when it is closed; orders takes COMMAND's command
-	// line to its parent; reports is what is heard of both.
+	// The guards end when life is closed. orders takes COMMAND's command line to
+	// its parent. reports has the reports of both guards.
 	life, orders, reports *os.File
 }
 
-// startGuards starts both, which wait until they hear of a COMMAND. Until then
-// they end when this process does.
+// startGuards starts both guards, which wait for the order to start COMMAND. Until
+// then they end when this process ends.
 func startGuards() (*guards, error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -89,10 +91,10 @@ func startGuards() (*guards, error) {
 	for _, f := range theirs {
 		args = append(args, strconv.Itoa(inheritable(f)))
 	}
-	// Stdin, stdout and stderr are for COMMAND, as all that this process
+	// Stdin, stdout and stderr are for COMMAND, as is all that this process
 	// inherited.
-	// With these signals kept from it, the guard has them from one thread, in their
-	// order, and does not die of one that comes before it catches them.
+	// The guard starts with these signals blocked. So one thread gets them, in
+	// order, and the guard does not die of one that comes before it catches them.
 	runtime.LockOSThread()
 	before := blockSignals(maskOf(guardSignals))
 	shared.blocked.Store(before)
@@ -106,8 +108,8 @@ func startGuards() (*guards, error) {
 	return g, nil
 }
 
-// inheritable has the programs that are started from now on inherit a file, and
-// returns its number there.
+// inheritable lets the programs that this process starts from now on inherit a file,
+// and returns the number of the file in them.
 func inheritable(f *os.File) int {
 	fd := f.Fd()
 	_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_SETFD, 0) // cannot fail: it is open
@@ -122,63 +124,65 @@ func (g *guards) close() {
 	}
 }
 
-// ownProgram is this program's file, to start it again. On Linux it is found though
-// the file was replaced or deleted meanwhile: a wait for a lock may outlast an upgrade.
+// ownProgram returns the file of this program, to start it again. On Linux it finds
+// the file even if it was replaced or deleted meanwhile: a wait for a lock may outlast
+// an upgrade.
 func ownProgram() (string, error) {
 	if !runsMain {
-		return "", errors.New("this program is not redlatch, but has some of it inside")
+		return "", errors.New("this program is not redlatch, but contains parts of it")
 	}
 	const running = "/proc/self/exe"
 	if _, err := os.Stat(running); err == nil {
 		return running, nil
 	}
 	self, err := os.Executable()
-	if err != nil { // it needs /proc on Linux
+	if err != nil { // on Linux, os.Executable needs /proc
 		return lookup(os.Args[0])
 	}
 	return self, nil
 }
 
-// extend moves the time at which they kill COMMAND.
+// extend moves the time at which the guards kill COMMAND.
 func (g *guards) extend(deadline time.Time) { g.shared.extend(deadline) }
 
-// order has COMMAND's parent start it. It does not wait: COMMAND's parent may have
-// been stopped.
+// order tells COMMAND's parent to start COMMAND. It does not wait, as COMMAND's parent
+// may have been stopped.
 func (g *guards) order(o order) {
 	go func() {
-		_, _ = io.WriteString(g.orders, o.encode()) // a parent that is gone is told of by a report
+		_, _ = io.WriteString(g.orders, o.encode()) // it fails if the parent has ended, which a report says
 		g.orders.Close()
 	}()
 }
 
-// release ends the guards without a kill.
+// release ends the guards, and they kill nothing.
 func (g *guards) release() {
 	g.shared.released.Store(true)
 	g.life.Close()
 }
 
-// order is what COMMAND's parent is to start.
+// order says what COMMAND's parent is to start.
 type order struct {
 	path      string
 	argv, env []string
-	// ownGroup has it lead a process group of its own.
+	// ownGroup: COMMAND is to lead a process group of its own.
 	ownGroup bool
 }
 
-// encode returns the order as text: no part of a command line has a zero byte.
+// encode returns the order as text, its fields separated by zero bytes, which no part
+// of a command line contains.
 func (o order) encode() string {
 	fields := append([]string{o.path, strconv.FormatBool(o.ownGroup), strconv.Itoa(len(o.argv))}, o.argv...)
 	return strings.Join(append(append(fields, o.env...), endOfOrder), "\x00")
 }
 
-// endOfOrder tells a whole order from one whose writer was killed.
+// endOfOrder ends a complete order. It is missing if the writer was killed.
 const endOfOrder = "end"
 
 func decodeOrder(text string) (order, error) {
 	fields := strings.Split(text, "\x00")
 	last := len(fields) - 1
 	if last < 3 || fields[last] != endOfOrder {
-		return order{}, fmt.Errorf("order with %d fields cut off", len(fields))
+		return order{}, fmt.Errorf("incomplete order of %d fields", len(fields))
 	}
 	ownGroup, err := strconv.ParseBool(fields[1])
 	if err != nil {
@@ -191,33 +195,34 @@ func decodeOrder(text string) (order, error) {
 	return order{path: fields[0], ownGroup: ownGroup, argv: fields[3 : 3+argc], env: fields[3+argc : last]}, nil
 }
 
-// guardReport is what a guard has to say.
+// guardReport is a message of a guard to redlatch run.
 type guardReport struct {
 	Kind reportKind
-	// Value is a pid, an errno or a wait status, by the kind.
+	// Value is a pid, an errno or a wait status, depending on Kind.
 	Value uint32
 }
 
 type reportKind uint32
 
 const (
-	// commandStarted has the pid of COMMAND, commandFailed why it was not
-	// started (errno).
+	// commandStarted has the pid of COMMAND. commandFailed has the errno of a start
+	// that failed.
 	commandStarted reportKind = iota
 	commandFailed
-	// commandChanged, orphanChanged and parentEnded have a wait status: COMMAND's
-	// from its parent, and from the guard, to which it came when its parent ended.
+	// The next three have a wait status. commandChanged is COMMAND's status, reported
+	// by its parent. orphanChanged is COMMAND's status, reported by the guard, which
+	// has adopted COMMAND after the end of its parent. parentEnded is the parent's.
 	commandChanged
 	orphanChanged
 	parentEnded
 )
 
-// send writes a report at once, so that those of both guards do not mix.
+// send writes a report in one piece, so that the reports of the two guards do not mix.
 func (r guardReport) send(to io.Writer) {
-	_ = binary.Write(to, binary.NativeEndian, r) // one who is gone is told of by the end of life
+	_ = binary.Write(to, binary.NativeEndian, r) // it fails if redlatch run has ended, which the end of life says
 }
 
-// readReports calls f for each until both guards are gone.
+// readReports calls f for each report until both guards have ended.
 func (g *guards) readReports(f func(guardReport)) {
 	for {
 		var r guardReport

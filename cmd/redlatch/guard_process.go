@@ -19,7 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 )
 
-// guardCmd is the guard, and parentCmd is COMMAND's parent: hidden commands.
+// guardCmd is the guard, and parentCmd is COMMAND's parent. Both are hidden commands.
 type guardCmd struct{ Files []string }
 
 type parentCmd struct{ Files []string }
@@ -34,28 +34,29 @@ func hiddenLine(name string, files *[]string) *cobra.Command {
 	}}
 }
 
-// sentinel is what both guards do.
+// sentinel is what the two guards have in common.
 type sentinel struct {
 	shared  *shared
 	reports *os.File
 	tree    *tree
-	// alarm rings when the deadline may have passed, and look asks for a look at
-	// it before that. gone is closed when redlatch run is gone, or wants us to
-	// end.
+	// alarm rings when the deadline may have passed. look asks for a look at the
+	// deadline before that. gone is closed when redlatch run has ended, or wants the
+	// guards to end.
 	alarm *alarm
 	look  chan struct{}
 	gone  chan struct{}
-	// starting is held while COMMAND is started: of one that has just come up, the
+	// starting is held during the start of COMMAND: while COMMAND is starting, its
 	// group may not be known yet.
 	starting sync.Mutex
 }
 
-// newSentinel makes one of the files that startGuards passes on, and returns that
-// with COMMAND's command line. inherit says whether a child is to have them.
+// newSentinel makes a sentinel from the files that startGuards passes on. It also
+// returns the file that COMMAND's command line comes from. inherit says whether child
+// processes inherit the files.
 func newSentinel(numbers []string, inherit bool) (*sentinel, *os.File, error) {
 	names := []string{"shared", "life", "orders", "reports"}
 	if len(numbers) != len(names) {
-		return nil, nil, fmt.Errorf("%d files, not %d: this command is started by redlatch run", len(numbers), len(names))
+		return nil, nil, fmt.Errorf("%d files, not %d: only redlatch run starts this command", len(numbers), len(names))
 	}
 	var files []*os.File
 	for i, name := range names {
@@ -92,18 +93,19 @@ func newSentinel(numbers []string, inherit bool) (*sentinel, *os.File, error) {
 	return s, files[2], nil
 }
 
-// guardSignals are meant for the job, or ask the guard about those.
+// guardSignals are the signals that are meant for the job, and the one that asks the guard
+// about them.
 var guardSignals = slices.Concat(forwarded, jobControl, []os.Signal{syscall.SIGTTOU, groupQuestion})
 
-// catchAll keeps signals meant for the job from ending this process, which has to
-// outlive it. They are caught and not ignored, because COMMAND would inherit that.
+// catchAll keeps signals that are meant for the job from ending this process, which
+// has to outlive the job. It catches them, because COMMAND would inherit ignored ones.
 func catchAll() signals {
 	queue := make(signals, 64)
 	queue.add(guardSignals)
 	return queue
 }
 
-// Run is the guard.
+// Run runs the guard.
 func (g *guardCmd) Run(*printer) error {
 	caught := catchAll()
 	s, orders, err := newSentinel(g.Files, true)
@@ -123,10 +125,10 @@ func (g *guardCmd) Run(*printer) error {
 	}
 	s.shared.parent.Store(int32(parent))
 	orders.Close()
-	_ = os.Chdir("/") // keeps no file system busy
+	_ = os.Chdir("/") // so that this process keeps no file system busy
 
 	s.shared.ready.Store(true)
-	s.look <- struct{}{} // the deadline may be set already
+	s.look <- struct{}{} // the deadline may already be set
 	raisePriority()
 	go s.count(caught)
 	ended := make(chan struct{})
@@ -135,7 +137,7 @@ func (g *guardCmd) Run(*printer) error {
 		select {
 		case <-ended:
 			tellRefused(refused)
-		default: // COMMAND's parent does
+		default: // COMMAND's parent reports them
 		}
 	})
 	if s.shared.released.Load() {
@@ -144,11 +146,11 @@ func (g *guardCmd) Run(*printer) error {
 	return nil
 }
 
-// Run is COMMAND's parent.
+// Run runs COMMAND's parent.
 func (p *parentCmd) Run(*printer) error {
 	caught := catchAll()
 	go func() {
-		for range caught { // not for us
+		for range caught { // the guard acts on them
 		}
 	}()
 	s, orders, err := newSentinel(p.Files, false)
@@ -158,7 +160,7 @@ func (p *parentCmd) Run(*printer) error {
 	s.shared.parent.Store(int32(os.Getpid()))
 	go func() {
 		// On Linux a process is killed with its parent when the *thread* that
-		// forked it ends (prctl(2), PR_SET_PDEATHSIG): this thread is kept.
+		// forked it ends (prctl(2), PR_SET_PDEATHSIG), so this thread must not end.
 		runtime.LockOSThread()
 		text, err := io.ReadAll(orders)
 		if err == nil && len(text) > 0 && s.start(string(text)) {
@@ -173,11 +175,11 @@ func (p *parentCmd) Run(*printer) error {
 	return nil
 }
 
-// start starts COMMAND and reports whether it has.
+// start starts COMMAND and reports whether COMMAND has started.
 func (s *sentinel) start(text string) bool {
 	o, err := decodeOrder(text)
 	if err != nil {
-		return false // redlatch run was killed while it wrote
+		return false // redlatch run was killed while it wrote the order
 	}
 	s.starting.Lock()
 	defer s.starting.Unlock()
@@ -187,15 +189,15 @@ func (s *sentinel) start(text string) bool {
 	default:
 	}
 	if left, _ := s.shared.left(); left <= 0 || s.shared.expired.Load() {
-		// This process was stopped until now, and others may have the lock.
+		// This process was stopped until now, and another client may have the lock.
 		guardReport{commandFailed, uint32(syscall.ECANCELED)}.send(s.reports)
 		return false
 	}
 	attr := &syscall.SysProcAttr{Setpgid: o.ownGroup}
 	dieWithParent(attr)
 	unblockSignals(maskOf(guardSignals) &^ s.shared.blocked.Load())
-	// Not os/exec: taking os.Stdin's descriptor would turn off O_NONBLOCK on
-	// a file description that is shared with processes we know nothing of.
+	// Not with os/exec: it would turn off O_NONBLOCK on the file description of
+	// os.Stdin, which unknown other processes share.
 	pid, err := syscall.ForkExec(o.path, o.argv, &syscall.ProcAttr{Env: o.env, Files: []uintptr{0, 1, 2}, Sys: attr})
 	if err != nil {
 		errno, _ := err.(syscall.Errno)
@@ -205,7 +207,7 @@ func (s *sentinel) start(text string) bool {
 	s.shared.command.Store(int32(pid))
 	if o.ownGroup {
 		s.shared.group.Store(int32(pid))
-		_ = syscall.Setpgid(0, 0) // in the session: COMMAND can be stopped by the keyboard
+		_ = syscall.Setpgid(0, 0) // it stays in the session, so that the keyboard can stop COMMAND
 	} else {
 		_, _ = syscall.Setsid() // cannot fail: this process leads no group
 	}
@@ -213,9 +215,9 @@ func (s *sentinel) start(text string) bool {
 	return true
 }
 
-// wait waits for the children there are, and those that are adopted, as long as
-// there are any, and tells redlatch run of those that matter: of COMMAND as of the
-// given kind. It closes ended when parent has ended.
+// wait waits for all children of this process, and for those that it adopts, until
+// none is left. It reports the changes of COMMAND to redlatch run, as reports of the
+// given kind, and the end of parent, upon which it closes ended.
 func (s *sentinel) wait(kind reportKind, parent int, ended chan<- struct{}) {
 	for {
 		var status syscall.WaitStatus
@@ -224,7 +226,7 @@ func (s *sentinel) wait(kind reportKind, parent int, ended chan<- struct{}) {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			return // ECHILD: nobody is left who could leave us another
+			return // ECHILD: no child is left that could leave another behind
 		case pid == parent && over:
 			guardReport{parentEnded, uint32(status)}.send(s.reports)
 			close(ended)
@@ -234,9 +236,9 @@ func (s *sentinel) wait(kind reportKind, parent int, ended chan<- struct{}) {
 	}
 }
 
-// watch returns when redlatch run is gone, or has no more need of us. Unless
-// released, all that COMMAND started is dead then, but for those that tell is
-// called with.
+// watch returns when redlatch run has ended or has released the guards. If it did not
+// release them, all that COMMAND started is dead then, except for processes that watch
+// has called tell with.
 func (s *sentinel) watch(tell func(refused []int)) {
 	for {
 		select {
@@ -250,7 +252,7 @@ func (s *sentinel) watch(tell func(refused []int)) {
 		}
 		switch left, set := s.shared.left(); {
 		case s.shared.released.Load(), s.shared.expired.Load(), !set:
-		case left > 0: // it was moved meanwhile
+		case left > 0: // the deadline has moved meanwhile
 			s.alarm.set(clock.Boot() + left)
 		default:
 			s.shared.expired.Store(true)
@@ -259,7 +261,7 @@ func (s *sentinel) watch(tell func(refused []int)) {
 	}
 }
 
-// kill kills all there is until nobody is left who can be killed.
+// kill kills all that COMMAND started until no process is left that it can kill.
 func (s *sentinel) kill(tell func(refused []int)) {
 	s.starting.Lock()
 	defer s.starting.Unlock()
@@ -276,8 +278,8 @@ func (s *sentinel) kill(tell func(refused []int)) {
 	}
 }
 
-// tellRefused says what could not be killed, when redlatch run is not there to do
-// so. A stderr that blocks is not waited for.
+// tellRefused says which processes could not be killed, in place of redlatch run, which
+// has ended. It does not wait long for a stderr that blocks.
 func tellRefused(refused []int) {
 	done := make(chan struct{})
 	go func() {
@@ -293,7 +295,7 @@ func tellRefused(refused []int) {
 	}
 }
 
-// refusal is what is said of a process that we may not send signals to.
+// refusal is the warning about a process that this process may not send signals to.
 func refusal(pid int) string {
-	return fmt.Sprintf("%s cannot be signalled (%v): it lives on, and others may have the lock", describeProcess(pid), unix.EPERM)
+	return fmt.Sprintf("cannot send a signal to %s (%v): it lives on, and others may have the lock", describeProcess(pid), unix.EPERM)
 }

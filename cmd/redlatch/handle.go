@@ -12,11 +12,11 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// handleTimeout bounds a call for a lock that another process took. The nodes'
-// own time limits come before it.
+// handleTimeout limits a call for a lock that another process has taken. The time
+// limits of the single nodes are shorter.
 const handleTimeout = 10 * time.Second
 
-// handled has what every command needs for a lock that another process took.
+// handled has what commands need for a lock that another process has taken.
 type handled struct {
 	connection
 
@@ -35,8 +35,8 @@ type extendCmd struct {
 func (e *extendCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend <name> <handle>",
-		Short: "Prolong a lock by its handle.",
-		Long: `Prolongs a lock that redlatch lock took. One that has run out is lost for good, though nobody else may have it: it is not taken again.
+		Short: "Extend a lock by its handle.",
+		Long: `Extends a lock that redlatch lock has taken. A lock that has run out is lost for good, even if nobody else has it: redlatch extend does not take it again.
 
 Arguments:
 
@@ -49,7 +49,7 @@ Arguments:
 	}
 	flags := cmd.Flags()
 	e.connection.addTo(flags)
-	flags.Var(commandline.Optional(&e.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock from now on; never shorter than they did. Defaults to --max-ttl.")
+	flags.Var(commandline.Optional(&e.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock from now on. It never shortens the time that is left. Defaults to --max-ttl.")
 	fromEnvironment(flags, "ttl")
 	return cmd
 }
@@ -70,7 +70,7 @@ func (u *unlockCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock <name> [<handle>]",
 		Short: "Release a lock by its handle.",
-		Long: `Releases a lock that redlatch lock took. When an answer was lost (69), a further try may find that it is not held any more (76) because the first one released it.
+		Long: `Releases a lock that redlatch lock has taken. If an answer gets lost (69), the lock may have been released all the same: a second try may then find that it is not held any more (76).
 
 Arguments:
 
@@ -85,8 +85,8 @@ Arguments:
 	}
 	flags := cmd.Flags()
 	u.connection.addTo(flags)
-	commandline.Bool(flags, &u.Force, "force", "", "Release the lock whoever holds it, without a handle. Says what that breaks, and asks.")
-	commandline.Bool(flags, &u.Yes, "yes", "", "Do not ask. Needed for --force where nobody can be asked.")
+	commandline.Bool(flags, &u.Force, "force", "", "Release the lock without a handle, whoever holds it. redlatch first says what that breaks, and asks.")
+	commandline.Bool(flags, &u.Yes, "yes", "", "Do not ask. Needed for --force if stdin is not a terminal.")
 	return cmd
 }
 
@@ -105,8 +105,8 @@ Exit codes:
 
 	0   done
 	64  usage
-	69  no quorum: too few nodes answered; it may have been done or not
-	76  the lock is not held under this handle any more; stderr says who has it
+	69  no quorum: too few nodes answered; the lock may have been changed or not
+	76  the lock is not held under this handle any more; stderr says who holds it
 	77  a node refused (password, permission, wrong type, ...)`
 
 // Run extends the lock.
@@ -124,13 +124,13 @@ func (e *extendCmd) Run(out *printer) error {
 func (u *unlockCmd) Run(out *printer) error {
 	switch {
 	case u.Force && u.Handle != nil:
-		return usage("leave the handle out, or --force", "--force releases the lock whoever has it, and a handle one of them alone")
+		return usage("leave out the handle to release the lock whoever holds it, or leave out --force", "both --force and a handle")
 	case u.Yes && !u.Force:
-		return usage("leave it out", "--yes without --force")
+		return usage("leave --yes out", "--yes without --force")
 	case u.Force:
 		return u.force(out)
 	case u.Handle == nil:
-		return usage("give what redlatch lock printed; redlatch show says who has it, and redlatch unlock --force takes it from them", "no handle")
+		return usage("give what redlatch lock printed; redlatch show says who holds the lock, and redlatch unlock --force takes it from them", "missing <handle>")
 	}
 	h := handled{u.connection, u.Name, *u.Handle}
 	return h.call(out, "unlock", func(ctx context.Context, c *oneshot.Client) (bool, error) {
@@ -144,7 +144,7 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *ones
 		return err
 	}
 	if h.ensemble != nil {
-		cfg.MaxTTL = h.MaxTTL // that of the lock may be as long
+		cfg.MaxTTL = h.MaxTTL // the lock's TTL may be that long
 	}
 	client, err := h.open(cfg, out)
 	if err != nil {
@@ -164,9 +164,9 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *ones
 	who := "nobody holds it"
 	switch holding, err := shots.Inspect(ctx, h.Name); {
 	case err != nil:
-		who = "who holds it is not known: " + err.Error()
+		who = "it is not known who holds it: " + err.Error()
 	case holding.Holder.ID == h.Handle:
-		who = "it is again" // by a late command of the one who took it
+		who = "but now it is" // by a late command of the process that took it
 	case holding.Holder.ID != "":
 		who = "held by another: " + h.holdingText(holding.Holder, holding.Left)
 	}
@@ -181,14 +181,14 @@ func (c *connection) checkTTL(ttl time.Duration) error {
 	case ttl > c.MaxTTL && c.onEnsemble():
 		return usage("raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl > c.MaxTTL:
-		return usage("raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
+		return usage("raise --max-ttl for all clients: "+c.raiseHint(), "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl < time.Millisecond:
 		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
 	}
 	return nil
 }
 
-// orMaxTTL is the TTL that was given, or the longest: nobody renews it.
+// orMaxTTL returns the TTL that was given, or else the longest one, as nobody renews the lock.
 func orMaxTTL(ttl *time.Duration, c connection) time.Duration {
 	if ttl == nil {
 		return c.MaxTTL

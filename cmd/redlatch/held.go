@@ -15,45 +15,47 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// What COMMAND finds in its environment.
+// The variables that redlatch run sets for COMMAND.
 const (
-	// envName is the name of the innermost lock, and the first where it has several.
+	// envName has the name of the innermost lock, or its first name if it has several.
 	envName = "REDLATCH_NAME"
-	// envNames has all its names, one a line.
+	// envNames has all names of that lock, one per line.
 	envNames = "REDLATCH_NAMES"
-	// envSlot is which permit it is, of one that is a permit.
+	// envSlot has the slot of the permit, if it is a permit and not a lock.
 	envSlot = "REDLATCH_SLOT"
-	// envToken is its fencing token, in decimal.
+	// envToken has its fencing token, in decimal.
 	envToken = "REDLATCH_TOKEN"
-	// envDeadline is the time until which it is certainly held, as far as was
-	// known when COMMAND started: RFC 3339, UTC, nine digits of a second.
-	// Renewal moves the deadline on without COMMAND being told.
+	// envDeadline has the time until which it was certain to be held when COMMAND
+	// started: RFC 3339, UTC, nine digits of a second. A renewal moves the deadline
+	// on, but COMMAND does not learn of it.
 	envDeadline = "REDLATCH_DEADLINE"
 	// envHeld lists the locks of every redlatch run around COMMAND.
 	envHeld = "REDLATCH_HELD"
 )
 
-// permitPlace ends the place of a permit: it is in the way of another of its name, and not of the lock.
+// permitPlace ends the place of a permit. A permit conflicts with other permits of its name, but
+// not with the lock of that name.
 const permitPlace = "#"
 
-// deadlineFormat is RFC 3339 with all nine digits, so that texts compare as
-// times do.
+// deadlineFormat is RFC 3339 with all nine digits, so that texts sort as times
+// do.
 const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// held is one lock of a redlatch run around this process, by one of its names.
+// held is one name of a lock that an enclosing redlatch run holds.
 type held struct {
 	// name is for people to read.
 	name string
-	// place stands for the key and the nodes: what makes two locks the same.
+	// place stands for the key and the nodes. Two locks with the same place are one.
 	place string
-	// pid and birth are the process that holds it. A process that was left
-	// running by a COMMAND long gone has the entry still; nobody holds the
-	// lock for it any more, so it may wait for it like everybody else.
+	// pid and birth stand for the process that holds the lock. A process that
+	// COMMAND left running still has the entry after COMMAND has ended. Nobody
+	// holds the lock for that process any more, so it may wait for the lock like
+	// everybody else.
 	pid   int
 	birth string
 }
 
-// ourHold describes the lock that this process is about to take.
+// ourHold returns the entry for a name that this process is about to lock.
 func ourHold(name string, cfg redlatch.Config) held {
 	nodes := make([]string, len(cfg.Nodes))
 	for i, node := range cfg.Nodes {
@@ -69,7 +71,7 @@ func ourHold(name string, cfg redlatch.Config) held {
 	return held{name: name, place: hex.EncodeToString(sum[:8]), pid: pid, birth: birth(pid)}
 }
 
-// String is the form the entry has in the environment.
+// String returns the entry in the form that it has in the environment.
 func (h held) String() string {
 	return fmt.Sprintf("%s@%s:%d:%s", url.QueryEscape(h.name), h.place, h.pid, h.birth)
 }
@@ -88,25 +90,25 @@ func parseHeld(entry string) (held, bool) {
 	return held{name: name, place: fields[0], pid: pid, birth: fields[2]}, err == nil && pid > 0
 }
 
-// refuseNested reports that ours is held by a redlatch run around this one: it
-// would wait for this process, which would wait for it.
+// refuseNested returns an error if an enclosing redlatch run holds ours: the
+// enclosing run waits for this process to end, and this process would wait for the lock.
 func refuseNested(ours held) error {
 	for entry := range strings.FieldsSeq(os.Getenv(envHeld)) {
 		outer, ok := parseHeld(entry)
 		if !ok || outer.place != ours.place || !alive(outer) {
 			continue
 		}
-		return usage("COMMAND runs with the lock held: drop the inner redlatch run, or give it another NAME",
-			"%q is held already by the enclosing redlatch run (process %d): waiting for it would never end", ours.name, outer.pid)
+		return usage("COMMAND already runs under the lock: remove the inner redlatch run, or give it another NAME",
+			"%q is already held by the enclosing redlatch run (process %d): waiting for it would never end", ours.name, outer.pid)
 	}
 	return nil
 }
 
 func alive(h held) bool { return processExists(h.pid) && h.birth == birth(h.pid) }
 
-// environment is what COMMAND gets: ours, and what is inherited without an
-// outer redlatch run's. The first of two equal names wins in some programs and
-// the last in others, so none is there twice.
+// environment returns the environment of COMMAND: what this process has inherited,
+// with the variables of ours in place of an enclosing redlatch run's. No variable is
+// there twice: some programs would take the first value and others the last.
 func environment(inherited []string, lock *redlatch.Lock, ours []held) []string {
 	list := ""
 	env := slices.DeleteFunc(slices.Clone(inherited), func(entry string) bool {

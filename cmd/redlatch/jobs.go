@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forward passes on what was sent to this process, unless COMMAND has it already.
+// forward passes a signal on to COMMAND, unless COMMAND has got it, too.
 func (s *supervisor) forward(sig os.Signal) {
 	switch {
 	case sig == syscall.SIGCONT:
 		s.resume()
-	case sig == syscall.SIGTTIN: // for who reads the keyboard, not for us
+	case sig == syscall.SIGTTIN: // it is for the process that reads the keyboard, not for this one
 	case s.child.group == 0 && s.child.sentToGroup(sig, time.Until(s.terms.killAt(s.told))/2):
 	default:
 		s.child.signal(number(sig))
@@ -28,12 +28,12 @@ func (s *supervisor) stopped(sig syscall.Signal) {
 	case s.ending != notEnding:
 		s.child.signal(syscall.SIGCONT)
 	case sig == syscall.SIGSTOP:
-		// By somebody who wants to look at it, and who can continue it: the
-		// lock is renewed meanwhile.
+		// Somebody wants to look at COMMAND, and can continue it: the lock is
+		// renewed meanwhile.
 		s.out.detail("COMMAND was stopped")
 	case sig != syscall.SIGTSTP && (s.tty.isTheirs() || s.tty.isOurs()):
-		// It wants the terminal, which it may have: it was quicker than we
-		// were, or is the first of a pipeline to ask.
+		// COMMAND wants the terminal, and may have it: it asked before this
+		// process gave it the terminal, or it is the first of a pipeline to ask.
 		s.tty.give()
 		s.child.signal(syscall.SIGCONT)
 	default:
@@ -42,26 +42,25 @@ func (s *supervisor) stopped(sig syscall.Signal) {
 }
 
 // suspend stops this process with COMMAND, so that the shell sees a stopped job
-// and takes the terminal. Nobody renews the lock then, on purpose: a job that
-// was put away must not keep others waiting for ever. The guard kills COMMAND
-// when the lock ends.
+// and takes the terminal. On purpose, nobody renews the lock then: a stopped job
+// must not keep others waiting for ever. The guard kills COMMAND when the lock ends.
 func (s *supervisor) suspend() {
 	if orphaned() {
 		s.resume()
 		return
 	}
 	s.out.say("stopped: %s is not renewed; COMMAND is killed at %s unless it is continued before", s.names, s.terms.continueBefore(s.told).Format("15:04:05.0"))
-	s.out.flush(100 * time.Millisecond) // who is stopped does not write
+	s.out.flush(100 * time.Millisecond) // a stopped process writes nothing
 	if s.child.group != 0 && s.tty.isTheirs() {
-		// Ctrl-Z reached COMMAND's group alone: the rest of a pipeline, which
-		// is in our group, has to stop as well. The shell takes the terminal.
+		// Ctrl-Z reached only COMMAND's group. The rest of a pipeline, which is
+		// in this process's group, has to stop as well. The shell takes the terminal.
 		s.sigs.sparing(func() { _ = syscall.Kill(0, syscall.SIGTSTP) })
 	}
-	// SIGTSTP would not do for ourselves: os/signal cannot give a signal that
-	// was caught its default action back.
+	// SIGTSTP would not stop this process: once a signal was caught, os/signal
+	// cannot restore its default action.
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	// The stop comes a little after the call, so its end is waited for, not its
-	// beginning.
+	// The stop comes a little after the call, so this waits for the end of the
+	// stop, not for its beginning.
 	for sig := range s.sigs {
 		if number(sig) == syscall.SIGCONT {
 			break
@@ -71,10 +70,10 @@ func (s *supervisor) suspend() {
 	s.resume()
 }
 
-// orphaned reports whether nobody would continue us: a shell does that for its
-// jobs, which are in its session and not in its group (POSIX, "orphaned process
-// group"). The first process of a terminal, as in a container, has no such
-// parent.
+// orphaned reports whether nobody would continue this process if it were stopped. A
+// shell continues its jobs, which are in its session but not in its group (POSIX,
+// "orphaned process group"). The first process of a terminal, as in a container, has
+// no such parent.
 func orphaned() bool {
 	for pid := os.Getpid(); ; {
 		parent := parentOf(pid)
@@ -91,8 +90,9 @@ func orphaned() bool {
 	}
 }
 
-// resume continues COMMAND after this process was continued, in the foreground
-// if that is where the shell put us, unless the lock ended meanwhile.
+// resume continues COMMAND after this process was continued. It puts COMMAND into
+// the foreground if the shell has put this process there. If the lock has ended
+// meanwhile, resume ends COMMAND.
 func (s *supervisor) resume() {
 	if err := s.lock.Err(); err != nil {
 		if s.ending != lockLost {

@@ -18,18 +18,18 @@ import (
 )
 
 // redlatch lock --keep leaves a process behind that renews the lock: the keeper.
-// It is started first, and takes the lock itself, with the command line of the
-// caller. The caller waits until the keeper has printed the handle, or has failed.
+// The caller starts the keeper first, with its own command line. The keeper takes the
+// lock, and the caller waits until the keeper has printed the handle or has failed.
 //
-// The keeper's stdin is a pipe that ends with the caller, stdout one that the
-// caller prints on, and stderr is the caller's until the lock is taken. Then it
-// has neither these nor a terminal: $(...) must not wait for it.
+// The keeper's stdin is a pipe that ends with the caller. Its stdout is a pipe whose
+// text the caller prints. Its stderr is the caller's until the keeper has the lock.
+// From then on it has none of the three and no terminal: $(...) must not wait for it.
 
-// keptTTL is the default TTL of a lock that is kept. It is how long the lock is
-// held when the machine of the keeper dies.
+// keptTTL is the default TTL of a lock that a keeper renews. If the keeper's machine
+// dies, the lock is held for that long.
 const keptTTL = 10 * time.Second
 
-// leaveKeeper is the caller's side.
+// leaveKeeper starts the keeper and waits for it, in the caller.
 func (l *lockCmd) leaveKeeper(out *printer) error {
 	sigs := catchSignals()
 	k, err := l.startKeeper()
@@ -38,7 +38,7 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 	}
 	printed := make(chan []byte)
 	go func() {
-		text, _ := io.ReadAll(k.output) // ends when the keeper has the lock, or has ended
+		text, _ := io.ReadAll(k.output) // it returns when the keeper has the lock or has ended
 		printed <- text
 	}()
 	var text []byte
@@ -65,20 +65,20 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 	if kept {
 		return nil
 	}
-	end := &outcome{code: statusCode(waitFor(k.pid))} // it has said why
+	end := &outcome{code: statusCode(waitFor(k.pid))} // the keeper has printed the error
 	if last != nil && end.code == exitSignal+int(number(last)) {
 		end.signal = number(last)
 	}
 	return end
 }
 
-// keptMark is the last that a keeper writes that has the lock.
+// keptMark is the last text that a keeper writes if it has the lock.
 const keptMark = "\x00kept"
 
-// keeper is the process, for its caller.
+// keeper is the keeper as its caller sees it.
 type keeper struct {
 	pid int
-	// life is the other end of its stdin, output that of its stdout.
+	// life is the other end of the keeper's stdin, and output that of its stdout.
 	life, output *os.File
 }
 
@@ -110,9 +110,9 @@ func (l *lockCmd) startKeeper() (*keeper, error) {
 	return &keeper{pid, life, output}, err
 }
 
-// keepFromChildren has no program that is started from now on inherit more than
-// stdin, stdout and stderr. A process that is left behind would keep locks of
-// flock(1), and pipes that others read.
+// keepFromChildren lets programs that this process starts from now on inherit only
+// stdin, stdout and stderr. The keeper would otherwise keep locks of flock(1), and keep
+// pipes open that others read.
 func keepFromChildren() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -127,8 +127,8 @@ func keepFromChildren() {
 	}
 }
 
-// watchCaller is for the keeper: when the caller is gone before it has the handle,
-// the wait for the lock is interrupted.
+// watchCaller interrupts the keeper's wait for the lock if the caller ends before it
+// has the handle.
 func (l *lockCmd) watchCaller(sigs signals) {
 	l.kept = make(chan struct{})
 	go func() {
@@ -141,7 +141,7 @@ func (l *lockCmd) watchCaller(sigs signals) {
 	}()
 }
 
-// keep is the keeper, which has the lock. It returns when it has it no more.
+// keep runs the keeper once it has the lock. It returns when the lock has ended.
 func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
 	defer cancel()
@@ -158,7 +158,7 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
 	}
 	close(l.kept)
-	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller is gone
+	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller has ended
 		release(lock, out)
 		return &outcome{code: exitSystem, err: err}
 	}
@@ -169,7 +169,7 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 	parent := l.parentEnds()
 	for {
 		select {
-		case <-lock.Context().Done(): // unlocked, or lost
+		case <-lock.Context().Done(): // the lock was unlocked or lost
 			return nil
 		case <-parent:
 		case sig := <-sigs:
@@ -182,7 +182,7 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 	}
 }
 
-// leaveCaller gives up what the keeper shares with who has called it.
+// leaveCaller gives up what the keeper shares with its caller.
 func leaveCaller() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -190,15 +190,15 @@ func leaveCaller() error {
 	}
 	defer null.Close()
 	for _, file := range []*os.File{os.Stderr, os.Stdout} {
-		// Not Close: the next file that is opened would have its number.
+		// Not Close: the next file that this process opens would get the number.
 		if err := duplicate(int(null.Fd()), int(file.Fd())); err != nil {
 			return err
 		}
 	}
-	return os.Chdir("/") // keeps no file system busy
+	return os.Chdir("/") // so that the keeper keeps no file system busy
 }
 
-// waitFor waits for a child.
+// waitFor waits for a child process to end.
 func waitFor(pid int) (status syscall.WaitStatus) {
 	for {
 		if _, err := syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
@@ -207,8 +207,8 @@ func waitFor(pid int) (status syscall.WaitStatus) {
 	}
 }
 
-// parentEnds returns a channel that is closed when --parent has ended; it never is
-// without one.
+// parentEnds returns a channel that is closed when the process of --parent has ended.
+// Without --parent it returns nil.
 func (l *lockCmd) parentEnds() <-chan struct{} {
 	if l.Parent == nil {
 		return nil

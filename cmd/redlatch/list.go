@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// listCmd is `redlatch list`. What it prints is what was asked for, so it goes to stdout.
+// listCmd is `redlatch list`. It prints to stdout.
 type listCmd struct {
 	connection
 
@@ -34,12 +34,12 @@ type listCmd struct {
 func (l *listCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [<pattern>]",
-		Short: "List the locks there are.",
-		Long: `Lists the locks there are: who has each, since when by the holder's own clock, for how long still unless it is renewed, how many clients wait for it, and on how many nodes it is. It goes through all keys of the servers with SCAN, in small steps, which holds nobody up, and changes nothing; a lock that comes or goes meanwhile may be missing.
+		Short: "List all locks.",
+		Long: `Lists all locks: who holds each one, since when by the holder's own clock, how long it has left unless it is renewed, how many clients wait for it, and how many nodes have it. It reads all keys of the servers with SCAN, in small steps that block nobody, and changes nothing. A lock that is taken or released meanwhile may be missing.
 
-A lock of several names is on a line for each, under one handle. Of readers it says how many there are, and with --json who. Permits are listed as NAME#3; who waits for one is counted on each of the name's.
+A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. Permits are listed as NAME#3; a client that waits for a permit is counted on each permit of that name.
 
-Strings that expire and are not redlatch's are marked as foreign: they are other libraries' locks, or no locks. A Redis Cluster is not listed. In ZooKeeper and etcd all are redlatch's, and each is on 1 of 1.
+Strings that expire and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
 
 Arguments:
 
@@ -47,16 +47,16 @@ Arguments:
 
 Exit codes:
 
-	0      listed, also where there is none
+	0      all locks were listed, even if there are none
 	64     usage
-	69     no quorum: too few nodes answered; what the others have is listed
+	69     no quorum: too few nodes answered; the locks on the others are listed
 	77     a node refused (password, permission, ...)
-	128+n  signal n ended it`,
+	128+n  signal n ended the command`,
 		Example: `  # all locks of the shop
   redlatch list 'shop/*'
   # watch the locks until Ctrl-C
   redlatch list --watch --ours
-  # for a script: names that somebody waits for
+  # for a script: the names that somebody waits for
   redlatch list --json | jq -r '.[] | select(.waiting != []) | .name'
 `,
 		Args: commandline.Arguments(&l.Pattern),
@@ -64,14 +64,14 @@ Exit codes:
 	flags := cmd.Flags()
 	l.Pattern = "*"
 	l.connection.addTo(flags)
-	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch one on each line.")
-	commandline.Bool(flags, &l.Watch, "watch", "", "Look again every --every, until interrupted.")
-	flags.Var(commandline.Optional(&l.Every, commandline.Duration), "every", "How long --watch waits between two looks. Defaults to 2s.")
+	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch an array per line.")
+	commandline.Bool(flags, &l.Watch, "watch", "", "List again and again, at the interval --every, until interrupted.")
+	flags.Var(commandline.Optional(&l.Every, commandline.Duration), "every", "How long --watch waits between two listings. Defaults to 2s.")
 	commandline.Bool(flags, &l.Ours, "ours", "", "Leave out keys that are not redlatch's.")
 	return cmd
 }
 
-// Run lists once, or until a signal.
+// Run lists the locks once, or again and again until a signal.
 func (l *listCmd) Run(out *printer) error {
 	cfg, err := l.lockConfig()
 	if err != nil {
@@ -80,9 +80,9 @@ func (l *listCmd) Run(out *printer) error {
 	every := 2 * time.Second
 	switch {
 	case l.Every != nil && !l.Watch:
-		return usage("add --watch, or leave it out", "--every %v without --watch", *l.Every)
+		return usage("add --watch, or leave --every out", "--every %v without --watch", *l.Every)
 	case l.Every != nil && *l.Every <= 0:
-		return usage("give seconds", "--every %v is not positive", *l.Every)
+		return usage("give a number of seconds above 0", "--every %v is not positive", *l.Every)
 	case l.Every != nil:
 		every = *l.Every
 	}
@@ -120,8 +120,8 @@ func (l *listCmd) Run(out *printer) error {
 	}
 }
 
-// print prints what was found. With --watch a failure is told and does not end it, unless
-// it would be the same the next time.
+// print prints the locks that were found. With --watch it reports a failure and returns nil,
+// unless the next listing would fail in the same way.
 func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer, failed error, of int, out *printer) error {
 	if errors.Is(failed, redlatch.ErrInvalid) {
 		return &outcome{code: exitUsage, err: failed}
@@ -201,7 +201,7 @@ func (l *listCmd) table(listed []redlatch.Listed, of int) string {
 	return text.String()
 }
 
-// answered is how many nodes did.
+// answered returns the number of nodes that answered.
 func answered(answers []redlatch.NodeAnswer) (n int) {
 	for _, node := range answers {
 		if node.Err == nil {
@@ -211,7 +211,7 @@ func answered(answers []redlatch.NodeAnswer) (n int) {
 	return n
 }
 
-// shortened is as much of a foreign value as a table has room for.
+// shortened cuts a foreign value to what a table has room for.
 func shortened(text string) string {
 	if runes := []rune(text); len(runes) > 24 {
 		return string(runes[:24]) + "…"
@@ -244,7 +244,8 @@ func (l *listCmd) json(listed []redlatch.Listed, of int) string {
 	return mustJSON(json.MarshalIndent(locks, "", "  "))
 }
 
-// mustJSON is what the encoder made of strings and numbers, on a line of its own.
+// mustJSON returns the encoder's text with a line break. The encoder cannot fail, as all values
+// are strings and numbers.
 func mustJSON(text []byte, err error) string {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
@@ -252,7 +253,7 @@ func mustJSON(text []byte, err error) string {
 	return string(text) + "\n"
 }
 
-// labels are the names of those who wait.
+// labels returns the labels of the clients that wait.
 func labels(waiting []redlatch.Waiter) []string {
 	names := make([]string, len(waiting))
 	for i, waiter := range waiting {
@@ -261,7 +262,7 @@ func labels(waiting []redlatch.Waiter) []string {
 	return names
 }
 
-// signalCode is the exit code of a command that a signal ended.
+// signalCode returns the exit code of a command that a signal ended.
 func signalCode(ctx context.Context) int {
 	if ended, ok := errors.AsType[*commandline.SignalError](context.Cause(ctx)); ok {
 		return ended.Code()

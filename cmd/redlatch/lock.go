@@ -17,8 +17,7 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// lockCmd is `redlatch lock`. The handle is what was asked for, so it goes to
-// stdout.
+// lockCmd is `redlatch lock`. It prints the handle to stdout.
 type lockCmd struct {
 	acquisition
 
@@ -27,9 +26,9 @@ type lockCmd struct {
 	Keep   bool
 	Parent *int
 
-	// Keeper: this is the process that --keep leaves behind.
+	// Keeper: this process is the one that --keep leaves behind.
 	Keeper bool
-	// kept is closed when its caller may go.
+	// kept is closed when the keeper has printed the handle, so that its caller may end.
 	kept chan struct{}
 }
 
@@ -37,22 +36,22 @@ type lockCmd struct {
 func (l *lockCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock <name>",
-		Short: "Take a lock and print the handle to extend and unlock it by.",
-		Long: `Prints a handle, on one line, with which any process extends the lock and unlocks it:
+		Short: "Take a lock and print a handle to extend and unlock it.",
+		Long: `Prints a handle on one line. With the handle, any process can extend and unlock the lock:
 
 	handle=$(redlatch lock --ttl 25s job) || exit
 	...
 	redlatch unlock job "$handle" || echo "it was lost meanwhile"
 
-For longer than --max-ttl, or for as long as it takes:
+To hold the lock for longer than --max-ttl, or for as long as the work takes:
 
 	handle=$(redlatch lock --keep --parent $$ job) || exit
 
-A process that is left behind renews the lock until redlatch unlock, until the process $$ has ended, or until it gets SIGTERM; after unlock it is gone within a third of the TTL. Without --parent, a script that dies leaves the lock held until somebody unlocks it.
+With --keep, redlatch leaves a process behind that renews the lock until redlatch unlock releases it, until process $$ ends, or until the renewing process gets SIGTERM. After redlatch unlock, that process ends within a third of the TTL. Without --parent, a script that dies leaves the lock held until somebody unlocks it.
 
-In ZooKeeper and etcd, a lock that nobody unlocks and nobody waits for ends when its TTL has passed twice and a little more.
+In ZooKeeper and etcd, a lock that nobody unlocks and that nobody waits for ends a little after twice its TTL.
 
-Nobody watches over what runs under the lock: without --keep it ends when its TTL has passed, whatever still runs, and with it when no quorum of nodes can be reached for so long. redlatch run renews it and kills what has lost it, and is the better choice wherever it can be used. --label defaults to the machine and the process that called redlatch.
+Nobody watches the work that runs under the lock. Without --keep the lock ends when its TTL has passed, even if the work goes on. With --keep it ends when no quorum of nodes can be reached for that long. redlatch run renews the lock, and kills the command when the lock is lost: use it wherever you can. --label defaults to the machine and the process that called redlatch.
 
 Arguments:
 
@@ -63,8 +62,8 @@ Exit codes:
 	0      locked
 	64     usage
 	69     no quorum: too few nodes answered or were admitted
-	71     the handle could not be printed, or --keep could start no process; the lock was released
-	75     held by another (-E sets another code)
+	71     the handle could not be printed, or --keep could not start its process; the lock was released
+	75     another client holds the lock (-E sets another code)
 	76     the lock ran out before its handle could be printed
 	77     a node refused (password, permission, wrong type, ...)
 	128+n  signal n ended the wait for the lock`,
@@ -77,15 +76,15 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	l.acquisition.addTo(flags)
-	flags.Var(commandline.Optional(&l.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock. Nothing renews it but redlatch extend, or --keep. Defaults to --max-ttl, with --keep to 10s at most.")
+	flags.Var(commandline.Optional(&l.TTL, commandline.Duration), "ttl", "How long the nodes keep the lock. Only redlatch extend and --keep renew it. Defaults to --max-ttl, but with --keep to at most 10s.")
 	commandline.Bool(flags, &l.JSON, "json", "", "Print name, handle, token, until, ttl and nodes as JSON.")
-	commandline.Bool(flags, &l.Keep, "keep", "", "Leave a process behind that renews the lock until it is unlocked, or until --parent ends.")
-	flags.Var(commandline.Optional(&l.Parent, commandline.Int), "parent", "Release the lock when this process, `PID`, ends; $$ is the shell itself. Needs --keep.")
+	commandline.Bool(flags, &l.Keep, "keep", "", "Leave a process behind that renews the lock until somebody unlocks it, or until the process of --parent ends.")
+	flags.Var(commandline.Optional(&l.Parent, commandline.Int), "parent", "Release the lock when process `PID` ends; $$ is the calling shell. Needs --keep.")
 	for _, name := range []string{"shared", "permits"} {
 		flags.Func(name, "", func(string) error {
-			return errors.New("a handle is a lock's, which one holder has: use redlatch run --" + name)
+			return errors.New("a handle is for a lock with one holder: use redlatch run --" + name)
 		})
-		flags.Lookup(name).NoOptDefVal = "1" // whatever may follow
+		flags.Lookup(name).NoOptDefVal = "1" // the flag is refused with and without a value
 		flags.Lookup(name).Hidden = true
 	}
 	commandline.Bool(flags, &l.Keeper, "keeper", "", "")
@@ -94,22 +93,22 @@ Exit codes:
 	return cmd
 }
 
-// printTimeout bounds what is done about a lock that is held already.
+// printTimeout limits the requests between taking the lock and printing its handle.
 const printTimeout = 5 * time.Second
 
 // check refuses flags that cannot work, before anything is sent.
 func (l *lockCmd) check(ttl time.Duration) error {
 	switch {
 	case l.Parent != nil && !l.Keep:
-		return usage("give --keep, or leave it out: without --keep the lock ends with its TTL", "--parent without --keep")
+		return usage("add --keep, or leave --parent out: without --keep the lock ends with its TTL", "--parent without --keep")
 	case l.Parent != nil && (*l.Parent <= 0 || !processExists(*l.Parent)) && !l.Keeper:
-		return usage("--parent $$ is the shell that calls redlatch", "--parent %d is no process that runs", *l.Parent)
+		return usage("--parent $$ is the shell that calls redlatch", "--parent %d is not a running process", *l.Parent)
 	case ttl > l.MaxTTL && !l.Keep && l.onEnsemble():
-		return usage("redlatch lock --keep renews a lock for as long as it is needed; or raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL && !l.Keep:
-		return usage("redlatch lock --keep renews a lock for as long as it is needed; or raise --max-ttl, for all clients, with redlatch deployment set", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl for all clients: "+l.raiseHint(), "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL:
-		return usage("leave --ttl out: with --keep the lock is renewed for as long as it is needed", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+		return usage("leave --ttl out: --keep renews the lock for as long as you need it", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	}
 	if err := l.acquisition.check(ttl); err != nil || !l.Keep {
 		return err
@@ -117,7 +116,7 @@ func (l *lockCmd) check(ttl time.Duration) error {
 	return checkRenewed(ttl)
 }
 
-// ttl is the TTL that was given, or the default.
+// ttl returns the TTL that was given, or the default.
 func (l *lockCmd) ttl() time.Duration {
 	if l.Keep && l.TTL == nil {
 		return min(keptTTL, l.MaxTTL)
@@ -125,7 +124,7 @@ func (l *lockCmd) ttl() time.Duration {
 	return orMaxTTL(l.TTL, l.connection)
 }
 
-// Run takes the lock, prints the handle and leaves the lock to who has it.
+// Run takes the lock and prints its handle. Whoever has the handle has the lock then.
 func (l *lockCmd) Run(out *printer) error {
 	out.level = l.level()
 	ttl := l.ttl()
@@ -165,7 +164,7 @@ func (l *lockCmd) Run(out *printer) error {
 	return nil
 }
 
-// label is who we say we are: the caller, who will have the lock.
+// label returns the label of the lock. By default it names the caller, who will have the lock.
 func (l *lockCmd) label() string {
 	if l.Label != "" {
 		return l.Label
@@ -197,7 +196,7 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	}
 	until := lock.Until()
 	handle, err := lock.Detach()
-	if err != nil { // stopped since it was granted
+	if err != nil { // this process was stopped after the lock was granted
 		release(lock, out)
 		return &outcome{code: exitLost, err: err}
 	}
@@ -205,7 +204,7 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	defer cancel()
 	if err := l.print(ctx, client, lock, handle, until, ttl); err != nil {
 		if _, err := oneshot.New(client).Release(ctx, l.Name, handle); err != nil {
-			out.warn("could not release %q, it expires by itself: %v", l.Name, err)
+			out.warn("could not release %q, which expires by itself: %v", l.Name, err)
 		}
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
 	}
@@ -218,7 +217,7 @@ func (l *lockCmd) print(ctx context.Context, client *redlatch.Client, lock *redl
 		return err
 	}
 	nodes := []string{}
-	holding, _ := oneshot.New(client).Inspect(ctx, l.Name) // nodes that do not answer now are left out
+	holding, _ := oneshot.New(client).Inspect(ctx, l.Name) // nodes that do not answer are left out
 	for _, node := range holding.Nodes {
 		if node.Holder.ID == handle {
 			nodes = append(nodes, node.Node)

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// lookup finds the file that COMMAND is, as execvp(3) does. It comes before the
-// lock: nobody should wait for the lock of a command that does not exist.
+// lookup finds the file of COMMAND, as execvp(3) does. It is called before the lock is
+// taken: nobody should wait for the lock of a command that does not exist.
 func lookup(command string) (string, error) {
 	candidates := []string{command}
 	if !strings.ContainsRune(command, filepath.Separator) {
 		candidates = inPath(command)
 	}
 	for _, candidate := range candidates {
-		// With a separator in it, it is not looked up again.
+		// The candidate has a separator in it, so LookPath does not search PATH.
 		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
 		}
@@ -30,11 +30,11 @@ func lookup(command string) (string, error) {
 	return "", &outcome{code: exitNotFound, err: fmt.Errorf("command not found: %s", command)}
 }
 
-// defaultPath is searched when PATH is not set, as by the C libraries.
+// defaultPath is searched if PATH is not set, as the C libraries do.
 const defaultPath = "/bin:/usr/bin"
 
 // inPath returns the files that a command may be, in the order of PATH. An empty
-// folder is the current one: whoever set PATH so means it here too.
+// directory in PATH is the current one, as in a shell.
 func inPath(command string) []string {
 	path, set := os.LookupEnv("PATH")
 	if !set {
@@ -50,7 +50,7 @@ func inPath(command string) []string {
 	return candidates
 }
 
-// present finds the file that was passed over because it cannot be executed.
+// present returns the outcome for a file that exists but cannot be executed, or nil.
 func present(candidates []string) *outcome {
 	for _, candidate := range candidates {
 		info, err := os.Stat(candidate)
@@ -64,8 +64,8 @@ func present(candidates []string) *outcome {
 				err:   fmt.Errorf("cannot execute %s: no execute permission", candidate),
 				hints: []string{shellWords("chmod", "+x", candidate) + ", or name its interpreter: " + shellWords("--", "sh", candidate)},
 			}
-		case len(candidates) == 1: // in PATH, a folder of that name is no match
-			return &outcome{code: exitNotExec, err: fmt.Errorf("cannot execute %s: it is a folder", candidate)}
+		case len(candidates) == 1: // in PATH, a directory of that name does not match
+			return &outcome{code: exitNotExec, err: fmt.Errorf("cannot execute %s: it is a directory", candidate)}
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
 // Redlatch takes distributed locks on Redis and Valkey from the shell.
 //
-// `redlatch run NAME... -- COMMAND` runs COMMAND while holding NAME; `redlatch
-// --help` lists the rest.
+// `redlatch run NAME... -- COMMAND` runs COMMAND while holding the lock NAME;
+// `redlatch --help` lists the other commands.
 package main
 
 import "os"
@@ -11,7 +11,7 @@ func main() {
 	os.Exit(execute(os.Args[1:]))
 }
 
-// runsMain: this program, when it is started again, comes to main with its command
-// line. A test binary does only if TestMain sees to it. Else it would run all of its
-// tests, of which one starts it again, and so on without end.
+// runsMain reports that this program calls main if it starts itself again. A test
+// binary does so only if TestMain sees to it. Otherwise the second process would run
+// all tests, one of which starts the program again, and so on without end.
 var runsMain bool

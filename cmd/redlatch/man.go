@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// manCmd is `redlatch man`: the manual page, from what the help is made from.
+// manCmd is `redlatch man`. It makes the manual page from the texts of the help.
 type manCmd struct{}
 
 func (manCmd) line() *cobra.Command {
@@ -22,7 +22,7 @@ func (manCmd) line() *cobra.Command {
 `}
 }
 
-// Run prints it as man(7) has it.
+// Run prints the page in the format of man(7).
 func (manCmd) Run(*printer) error {
 	if _, err := os.Stdout.WriteString(manPage(newProgram(new(command)))); err != nil {
 		return &outcome{code: exitSystem, err: err}
@@ -44,7 +44,7 @@ func manPage(program *cobra.Command) string {
 		}
 	}
 	m.section("DESCRIPTION")
-	m.text("Locks are held on one Redis or Valkey server, or by a majority of several independent ones. A duration is a number of seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h.")
+	m.text("A lock is held on one Redis or Valkey server, or on a majority of several independent ones. A duration is a number of seconds, such as 10 or 0.5, or a text such as 500ms, 1m30s or 2h.")
 	m.section("COMMANDS")
 	environment := make(map[string]bool)
 	var variables []*pflag.Flag
@@ -74,12 +74,12 @@ func manPage(program *cobra.Command) string {
 		}
 	}
 	m.section("ENVIRONMENT")
-	m.text("Each stands for its flag, which goes before it; an empty one counts as unset.")
+	m.text("Each variable stands for a flag. A flag on the command line overrides its variable. An empty variable counts as unset, except for REDLATCH_NODES.")
 	for _, flag := range variables {
 		m.item(variable(flag), "--"+flag.Name)
 	}
 	m.item("REDLATCH_PASSWORD", "The password for every URL that has none.")
-	m.item("REDLATCH_NAME, REDLATCH_TOKEN, REDLATCH_DEADLINE", "What COMMAND of redlatch run finds: the name of the lock, its fencing token, and until when it was certain to be held as COMMAND started.")
+	m.item("REDLATCH_NAME, REDLATCH_TOKEN, REDLATCH_DEADLINE", "Set by redlatch run for COMMAND: the name of the lock, its fencing token, and the time until which the lock was certain to be held when COMMAND started.")
 	m.section("SEE ALSO")
 	m.text("flock(1), timeout(1)")
 	return m.String()
@@ -87,17 +87,17 @@ func manPage(program *cobra.Command) string {
 
 func lowerFirst(text string) string { return strings.ToLower(text[:1]) + text[1:] }
 
-// manText is the text of a page.
+// manText is the text of a manual page.
 type manText struct{ strings.Builder }
 
 func (m *manText) line(text string) { fmt.Fprintln(m, text) }
 
 func (m *manText) section(title string) { m.line(".SH " + title) }
 
-// text is a line of words.
+// text adds a line of words.
 func (m *manText) text(text string) { m.line(manEscape(text)) }
 
-// item is a flag or the like, and what it means.
+// item adds a flag or a variable, and what it means.
 func (m *manText) item(name, help string) {
 	m.line(".TP")
 	m.line(`\fB` + manEscape(name) + `\fR`)
@@ -117,7 +117,7 @@ func (m *manText) verbatim(text string) {
 	m.line(".RE")
 }
 
-// paragraphs are the long text of a command's help, of which lines with a tab are left as
+// paragraphs adds the long text of a command's help. It leaves lines that begin with a tab as
 // they are.
 func (m *manText) paragraphs(text string) {
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -132,7 +132,7 @@ func (m *manText) paragraphs(text string) {
 	}
 }
 
-// manEscape has text mean itself to roff (groff_man(7)).
+// manEscape escapes the characters that have a meaning in roff (groff_man(7)).
 func manEscape(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -12,10 +12,10 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// names are all names of the lock, as they were given.
+// names returns all names of the lock, as they were given.
 func (r *acquisition) names() []string { return slices.Concat([]string{r.Name}, r.Also) }
 
-// further are the names beside the first, each once.
+// further returns the names after the first, each of them once.
 func further(names []string) []string {
 	var also []string
 	for i, name := range names {
@@ -26,10 +26,10 @@ func further(names []string) []string {
 	return also
 }
 
-// quoted are the names for people to read.
+// quoted returns the names for people to read.
 func (r *acquisition) quoted() string { return quoted(r.names()) }
 
-// mostQuoted is how many names a message has room for.
+// mostQuoted is the largest number of names in a message.
 const mostQuoted = 3
 
 func quoted(names []string) string {
@@ -48,11 +48,11 @@ func quoted(names []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// nodeURL is how the URL of a node begins.
+// nodeURL matches the beginning of a node's URL.
 var nodeURL = regexp.MustCompile(`(?i)^(rediss?|valkeys?|unix|zks?|etcds?):/`)
 
-// checkNames refuses what cannot be among several names. It does not print them: what is in a wrong place may
-// have a password.
+// checkNames refuses names that cannot be among several. It does not print them: a word in the
+// wrong place may have a password in it.
 func (r *acquisition) checkNames() error {
 	if len(r.Also) == 0 {
 		return nil
@@ -60,15 +60,15 @@ func (r *acquisition) checkNames() error {
 	for i, name := range r.names() {
 		switch {
 		case nodeURL.MatchString(name):
-			return usage("nodes are given with --nodes, one after the other with commas between", "NAME %d is the URL of a node", i+1)
+			return usage("give nodes with --nodes, separated by commas", "NAME %d is the URL of a node", i+1)
 		case strings.Contains(name, "\n"):
-			return usage("lock it alone, or use another name", "NAME %d has a line break: of several names, %s has one a line", i+1, envNames)
+			return usage("lock it alone, or use another name", "NAME %d has a line break, but %s has one name per line", i+1, envNames)
 		}
 	}
 	return nil
 }
 
-// heldText says which of the names is held, if there are several, and by whom.
+// heldText says who holds the lock. If it has several names, it also says which of them is held.
 func (r *acquisition) heldText(quorum *redlatch.QuorumError) string {
 	if len(r.Also) == 0 {
 		return r.holderText(quorum)

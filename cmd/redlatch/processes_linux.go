@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of what the processes below it leave
-// behind (prctl(2), PR_SET_CHILD_SUBREAPER), so that it can be found.
+// adoptOrphans makes this process the parent of processes that those below it leave
+// behind (prctl(2), PR_SET_CHILD_SUBREAPER), so that it can find them.
 func adoptOrphans() {
-	// Kernels older than 3.4 refuse: then only the group is killed.
+	// Kernels older than 3.4 refuse. Then only the group is killed.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// dieWithParent has the kernel kill a child when the thread that forked it ends.
+// dieWithParent makes the kernel kill a child when the thread that forked it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// raisePriority has this process go before others, where that is permitted, which is to root.
-// It comes after the processes have been started that would inherit it.
+// raisePriority lets this process run before others. Only root may do that. It is called after
+// the start of the processes that would inherit the priority.
 func raisePriority() {
 	threads, _ := os.ReadDir("/proc/self/task")
 	for _, thread := range threads {
@@ -36,12 +36,12 @@ func raisePriority() {
 	}
 }
 
-// raise has a process that was killed go before others, where that is permitted: it needs
-// a turn to end, which among many others may be long in coming.
+// raise lets a process that was killed run before others, if that is permitted: it has to run
+// once more to end, for which it may have to wait long among many others.
 func raise(pid int) { _ = unix.Setpriority(unix.PRIO_PROCESS, pid, -20) }
 
-// blockSignals keeps signals from the calling thread, which has to be locked, and from
-// what it starts. It returns those that were kept from it before.
+// blockSignals blocks signals for the calling thread, to which the goroutine has to be locked,
+// and for the processes that it starts. It returns the signals that were blocked before.
 func blockSignals(mask uint64) (before uint64) {
 	set, old := sigset(mask), unix.Sigset_t{}
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old) // cannot fail
@@ -53,13 +53,13 @@ func blockSignals(mask uint64) (before uint64) {
 	return before
 }
 
-// unblockSignals ends that.
+// unblockSignals unblocks signals for the calling thread.
 func unblockSignals(mask uint64) {
 	set := sigset(mask)
 	_ = unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil)
 }
 
-// sigsetWord is how many signals a word of a set has.
+// sigsetWord is the number of signals in one word of a set.
 const sigsetWord = 8 * int(unsafe.Sizeof(unix.Sigset_t{}.Val[0]))
 
 func sigset(mask uint64) (set unix.Sigset_t) {
@@ -71,8 +71,8 @@ func sigset(mask uint64) (set unix.Sigset_t) {
 	return set
 }
 
-// canWalk reports why the descendants of a process cannot be found: /proc is
-// missing, or it shows another pid namespace than ours.
+// canWalk returns an error if it is impossible to find the descendants of a process:
+// /proc is missing, or it shows another pid namespace than that of this process.
 var canWalk = sync.OnceValue(func() error {
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
@@ -92,10 +92,9 @@ var hasChildrenFiles = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// walk calls visit with each process that root started, directly or not, before
-// it looks for those that this one started. Processes that have ended and were
-// not waited for are among them. What visit reports false for is not descended
-// into. It fails where canWalk does.
+// walk calls visit with each process that root has started, directly or not. It visits
+// a process before it looks for the children of that process, and it looks for them only
+// if visit returns true. Zombies are visited, too. walk fails if canWalk does.
 func walk(root int, visit func(pid int) (descend bool)) error {
 	if err := canWalk(); err != nil {
 		return err
@@ -107,7 +106,7 @@ func walk(root int, visit func(pid int) (descend bool)) error {
 	seen := map[int]bool{root: true}
 	for next := []int{root}; len(next) > 0; next = next[1:] {
 		for _, pid := range children(next[0]) {
-			if !seen[pid] { // its parent may have ended while we looked
+			if !seen[pid] { // a process changes its parent when its parent ends meanwhile
 				seen[pid] = true
 				if visit(pid) {
 					next = append(next, pid)
@@ -118,13 +117,13 @@ func walk(root int, visit func(pid int) (descend bool)) error {
 	return nil
 }
 
-// listedChildren returns the children of all of a process's threads. One that
-// ends meanwhile may hide others: who must see all of them looks again.
+// listedChildren returns the children of all threads of a process. A child that ends
+// meanwhile may hide others: a caller that must see all of them looks again.
 func listedChildren(parent int) []int {
 	dir := "/proc/" + strconv.Itoa(parent) + "/task"
 	threads, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	var children []int
 	for _, thread := range threads {
@@ -141,8 +140,8 @@ func listedChildren(parent int) []int {
 	return children
 }
 
-// scannedChildren looks at all processes there are, for kernels that do not list
-// children.
+// scannedChildren finds children among all processes of the system, for kernels that
+// do not list children.
 func scannedChildren() func(parent int) []int {
 	children := make(map[int][]int)
 	entries, _ := os.ReadDir("/proc")
@@ -158,13 +157,13 @@ func scannedChildren() func(parent int) []int {
 	return func(parent int) []int { return children[parent] }
 }
 
-// procStat is what is used of /proc/PID/stat (proc_pid_stat(5)).
+// procStat has the fields of /proc/PID/stat (proc_pid_stat(5)) that are used here.
 type procStat struct {
 	name   string
 	parent int
 	ended  bool
-	// birth is the time of the start in clock ticks since boot: with the
-	// number it stands for one process, the number alone is used again.
+	// birth is the time of the start in clock ticks since boot. A pid is used again,
+	// but pid and birth together stand for one process.
 	birth string
 }
 
@@ -188,17 +187,16 @@ func readStat(pid int) (procStat, error) {
 	}, err
 }
 
-// hasEnded reports whether a process is gone, or waits for nothing but its
-// parent's wait(2).
+// hasEnded reports whether a process is gone, or is a zombie.
 func hasEnded(pid int) bool {
 	stat, err := readStat(pid)
-	if err != nil { // gone, or hidden by an option of /proc
+	if err != nil { // it is gone, or an option of /proc hides it
 		return !processExists(pid)
 	}
 	return stat.ended
 }
 
-// birth tells two processes with the same number apart.
+// birth returns a text that tells two processes with the same number apart.
 func birth(pid int) string {
 	stat, err := readStat(pid)
 	if err != nil {
@@ -207,7 +205,7 @@ func birth(pid int) string {
 	return stat.birth
 }
 
-// parentOf returns 0 when it is not known.
+// parentOf returns the parent of a process, or 0 if it is not known.
 func parentOf(pid int) int {
 	stat, err := readStat(pid)
 	if err != nil {
@@ -216,7 +214,7 @@ func parentOf(pid int) int {
 	return stat.parent
 }
 
-// describeProcess says which process it is, for people.
+// describeProcess describes a process for people.
 func describeProcess(pid int) string {
 	text := "process " + strconv.Itoa(pid)
 	if stat, err := readStat(pid); err == nil {
@@ -224,7 +222,7 @@ func describeProcess(pid int) string {
 	}
 	var owner unix.Stat_t
 	if err := unix.Stat("/proc/"+strconv.Itoa(pid), &owner); err == nil {
-		// Not by name: who is asked for that may be behind the network that is gone.
+		// Not by name: the name service may be behind the network that has failed.
 		if owner.Uid == 0 {
 			text += " of root"
 		} else {
@@ -234,8 +232,9 @@ func describeProcess(pid int) string {
 	return text
 }
 
-// ignoredSignals are those that were ignored as this program started, as far as
-// the Go runtime left them alone. It is asked before any is caught or ignored here.
+// ignoredSignals returns the signals that were ignored when this program started, as
+// far as the Go runtime has left them alone. It is called before this program catches
+// or ignores any.
 var ignoredSignals = sync.OnceValue(func() uint64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -247,7 +246,7 @@ var ignoredSignals = sync.OnceValue(func() uint64 {
 	return mask
 })
 
-// newSharedFile returns a file that has no name, for memory that processes share.
+// newSharedFile returns a file without a name, for memory that processes share.
 func newSharedFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("redlatch", unix.MFD_CLOEXEC)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
@@ -259,17 +258,17 @@ func newSharedFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "memfd"), nil
 }
 
-// duplicate makes to another number for the open file from.
+// duplicate makes to another descriptor of the open file from.
 func duplicate(from, to int) error { return os.NewSyscallError("dup3", unix.Dup3(from, to, 0)) }
 
-// awaitEnd returns when a process that is no child of ours has ended.
+// awaitEnd returns when a process that is not a child of this one has ended.
 func awaitEnd(pid int) {
 	born := birth(pid)
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return
 	}
-	if err != nil { // Linux 5.3
+	if err != nil { // Linux before 5.3
 		for processExists(pid) && birth(pid) == born && !hasEnded(pid) {
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -2,8 +2,7 @@ package main
 
 import "strings"
 
-// shellWords writes words as a line that a POSIX shell takes apart into them
-// again.
+// shellWords joins words into a line that a POSIX shell splits into the same words.
 func shellWords(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -12,8 +11,8 @@ func shellWords(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// shellQuote writes a word so that a POSIX shell takes it as it is: in single
-// quotes, unless nothing in it means anything to a shell.
+// shellQuote quotes a word for a POSIX shell: in single quotes, unless all its
+// characters are plain ones.
 func shellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
 	if word != "" && strings.Trim(word, plain) == "" {

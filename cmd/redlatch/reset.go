@@ -16,24 +16,24 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// resetFlags are what `redlatch admit` has for writing a node's record of the deployment anew.
-// For all nodes at once there is `redlatch deployment set`.
+// resetFlags are the flags of `redlatch admit` for writing a node's record of the deployment anew.
+// `redlatch deployment set` does that on all nodes at once.
 type resetFlags struct {
 	Reset bool
 	Yes   bool
 }
 
-// addTo adds them.
+// addTo adds the flags to a command.
 func (f *resetFlags) addTo(flags *pflag.FlagSet) {
-	commandline.Bool(flags, &f.Reset, "reset", "", "Instead of vouching, have these nodes record the deployment as given here (--nodes, --max-ttl, --no-quarantine, --durable), whatever is there, keys of the deployment that are of another type included, and begin their quarantine. For all nodes at once: redlatch deployment set. Clients with other settings must have been stopped before.")
-	commandline.Bool(flags, &f.Yes, "yes", "", "Do not ask whether they were. Needed for --reset where nobody can be asked.")
+	commandline.Bool(flags, &f.Reset, "reset", "", "Do not vouch, but have these nodes record the settings given here (--nodes, --max-ttl, --no-quarantine, --durable), whatever they have recorded, even if a key of the deployment is of another type, and begin their quarantine. First stop all clients with other settings. For all nodes at once, use redlatch deployment set.")
+	commandline.Bool(flags, &f.Yes, "yes", "", "Do not ask whether these clients were stopped. Needed for --reset if stdin is not a terminal.")
 }
 
-// reset moves the nodes that were named to the deployment as cfg has it.
+// reset has the named nodes record the deployment as cfg has it.
 func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 	for _, node := range cfg.Nodes {
 		if _, _, err := redisconn.Parse(node); err != nil {
-			// What is left of a URL in pieces may be a password: nothing is shown of any.
+			// A piece of a broken URL may be a password, so no node is shown.
 			return a.each(cfg, out, (*redlatch.Client).Reset, "%s was reset", nil)
 		}
 	}
@@ -44,38 +44,38 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 		return err
 	}
 	if !a.NoQuarantine {
-		out.say("they vote when the longest TTL there was and %s are over; if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
+		out.say("these nodes do not vote for the longest TTL so far plus %s; to admit them now, if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
 	}
 	if len(a.Node) < len(cfg.Nodes) {
-		out.say("hint: the nodes of a set belong together: see redlatch deployment show for what the others have")
+		out.say("hint: all nodes must have the same record: redlatch deployment show shows what the others have")
 	}
 	return nil
 }
 
-// confirm says what must have been done before, and asks whether it was.
+// confirm says what must be done before a reset, and asks whether that was done.
 func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
 	lines := []string{
-		fmt.Sprintf("this has %s record the deployment %q with the nodes %s and %s", strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), cfg.Deployment, strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), settingsOf(cfg)),
-		"to be drained first: stop every client with other settings, on every machine",
-		"a client that is not stopped goes on extending the lock it holds, which can then get a second holder",
+		fmt.Sprintf("%s will record the deployment %q with the nodes %s and %s", strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), cfg.Deployment, strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), settingsOf(cfg)),
+		"first stop every client with other settings, on every machine",
+		"a client that is not stopped goes on extending the lock that it holds, which can then get a second holder",
 	}
 	if a.NoQuarantine {
-		lines = append(lines, "then wait for the longest TTL they used: with --no-quarantine the nodes vote at once")
+		lines = append(lines, "then wait for the longest TTL that they used: with --no-quarantine the nodes vote at once")
 	} else {
-		lines = append(lines, "locks of clients that died are waited for: the nodes do not vote until they have run out")
+		lines = append(lines, "you need not wait for locks of clients that died: the nodes do not vote until these have run out")
 	}
 	out.write(lines...)
-	return confirm(a.Yes, "nobody can be asked whether they are stopped", "type yes when they are stopped: ", "nothing was reset", out)
+	return confirm(a.Yes, "cannot ask whether these clients are stopped", "type yes when these clients are stopped: ", "nothing was reset", out)
 }
 
-// confirm asks for a yes, unless yes has been said. nobody says that nobody can be asked, no
-// that the answer was another.
+// confirm asks question, unless --yes was given. nobody is the error if stdin is not a terminal,
+// and no is the error if the answer is not yes.
 func confirm(yes bool, nobody, question, no string, out *printer) error {
 	switch {
 	case yes:
 		return nil
 	case !term.IsTerminal(int(os.Stdin.Fd())):
-		return usage("add --yes", "%s: stdin is no terminal", nobody)
+		return usage("add --yes", "%s: stdin is not a terminal", nobody)
 	}
 	io.WriteString(out.out, "redlatch: "+question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')

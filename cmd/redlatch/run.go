@@ -42,21 +42,25 @@ func (r *runCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] (NAME... -- COMMAND [ARG...] | NAME -c STRING)",
 		Short: "Run a command while holding a lock.",
-		Long: `COMMAND finds REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE (until when the lock was certain to be held as COMMAND started; it is renewed) in its environment. Its stdin, stdout and stderr are ours.
+		Long: `redlatch sets REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE in the environment of COMMAND. REDLATCH_DEADLINE is the time until which the lock was certain to be held when COMMAND started; redlatch renews the lock after that. COMMAND has the stdin, stdout and stderr of redlatch.
 
-Several NAMEs are one lock: it is held on all of them or on none, with one token, which is larger than each name's earlier ones, and is lost as soon as one name is lost. Runs for several names do not deadlock, whatever the order of the names; REDLATCH_NAME is the first, and REDLATCH_NAMES has all, one a line. In a Redis Cluster the names must be in one slot, as {shop}/a and {shop}/b are.
+Several NAMEs form one lock: redlatch holds all of them or none. The lock has one token, which is larger than every earlier token of each name, and it is lost as soon as one name is lost. Runs with several names do not deadlock, whatever the order of the names. REDLATCH_NAME has the first name, and REDLATCH_NAMES has all of them, one per line. In a Redis Cluster the names must be in the same hash slot, as {shop}/a and {shop}/b are.
 
-With --shared any number of runs have the lock together, and a run without it has it alone: readers and a writer. A writer who waits goes before readers who come later. With --permits K as many as K runs have one of K permits of NAME each: COMMAND finds in REDLATCH_SLOT which, from 0 to K-1, and no two have the same. Permits and the lock of the same name do not exclude each other. ZooKeeper and etcd lock one name at a time, without readers and permits.
+Runs with --shared are readers: any number of them hold the lock together. A run without --shared is a writer, which holds the lock alone. A writer that waits goes before readers that come later.
 
-COMMAND stays in the process group that redlatch is in, as with flock: Ctrl-C and Ctrl-Z reach both. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH that are sent to redlatch alone are passed on to COMMAND and what it started in that group; signals that were ignored as redlatch started stay so. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group COMMAND leads a group of its own. What COMMAND leaves running when it ends by itself goes on without the lock.
+With --permits K, up to K runs hold a permit of NAME at the same time. REDLATCH_SLOT tells COMMAND which permit it has, from 0 to K-1; no two runs have the same one. Permits and the lock of the same name do not exclude each other.
 
-When the lock is lost, COMMAND and what it started in its group get SIGTERM at once, and all that it started, in whatever group or session, gets SIGKILL before the lock can pass to another. Two guard processes do that when redlatch itself is killed or stopped for too long. A job stopped with Ctrl-Z is not renewed: it goes on if it is continued in time, which is told, else it is killed.
+In ZooKeeper and etcd there are no readers, no permits, and no locks of several names.
 
-Not killed is what redlatch may not send signals to, such as what sudo runs for a user other than root: that is said at once, with its pid, and the exit code is 76 all the same. Nor is what a service such as docker or systemd runs at COMMAND's request. Without /proc, COMMAND gets a group of its own, and only that is killed.
+COMMAND stays in the process group of redlatch, as with flock: Ctrl-C and Ctrl-Z reach both. If INT, TERM, HUP, QUIT, USR1, USR2 or WINCH is sent to redlatch alone, redlatch passes it on to COMMAND and to what COMMAND started in that group. Signals that were ignored when redlatch started stay ignored. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group, COMMAND leads a process group of its own. If COMMAND ends by itself, processes that it leaves running go on without the lock.
+
+When the lock is lost, COMMAND and what it started in its group get SIGTERM at once. All that COMMAND started, in whatever group or session, gets SIGKILL before another client can get the lock. Two guard processes send it if redlatch itself was killed or is stopped for too long. The lock of a job that is stopped with Ctrl-Z is not renewed: redlatch says until when the job can be continued, and after that it is killed.
+
+redlatch cannot kill processes that it may not send signals to, such as those that users other than root start with sudo. It reports them at once, with their pids, and still exits with 76. Nor can it kill what a service such as docker or systemd runs at COMMAND's request. Without /proc, COMMAND gets a process group of its own, and redlatch kills only that group.
 
 Arguments:
 
-	NAME     The lock's name, or the names of one lock: 64 at most.
+	NAME     The name of the lock. One lock can have up to 64 names.
 	COMMAND  The command and its arguments, after --.
 
 Exit codes:
@@ -64,16 +68,16 @@ Exit codes:
 ` + exitTable(),
 		Example: `  # a cron job on three machines, once a night
   redlatch run -n --min-hold 60 nightly-report -- ./report.sh
-  # wait a minute for it, then give up with exit code 75
+  # wait a minute for the lock, then give up with exit code 75
   redlatch run -w 60 deploy -- ./deploy.sh production
-  # two things at once, or neither
+  # lock two names, both or neither
   redlatch run stock payment -- ./settle.sh
-  # any number of reports, and never while the shop is rebuilt
+  # any number of reports at a time, but none while the shop is rebuilt
   redlatch run --shared shop -- ./report.sh
   redlatch run shop -- ./rebuild.sh
   # four downloads at a time, each on a port of its own
   redlatch run --permits 4 download -- sh -c './download --port $((9000 + REDLATCH_SLOT))'
-  # as flock does it
+  # with the options of flock
   redlatch run -n -E 1 backup -c 'pg_dump shop | gzip > shop.gz'
   # three servers: a majority of them decides
   redlatch run --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 job -- ./job
@@ -83,19 +87,19 @@ Exit codes:
 	flags := cmd.Flags()
 	r.acquisition.addTo(flags)
 	r.TTL = 10 * time.Second
-	flags.Var(commandline.Duration(&r.TTL), "ttl", "How long the nodes keep the lock when nothing is heard of us; it is renewed while COMMAND runs. Defaults to 10s.")
-	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Keep the lock at least this long, though COMMAND ended sooner: so that a job that two machines start at the same minute runs once, though their clocks differ. A signal ends it.")
-	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long: SIGTERM, and SIGKILL after --grace. Defaults to no limit.")
-	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, half the TTL at most. A lost lock is lost so much earlier. Defaults to a fifth of the TTL.")
-	commandline.Bool(flags, &r.Shared, "shared", "", "Have the lock together with others who give --shared, and not while somebody has it without.")
-	flags.Var(commandline.Optional(&r.Permits, commandline.Int), "permits", "Have one of `K` permits of NAME, 256 at most. All should give the same K; of several the largest counts.")
-	commandline.Bool(flags, &r.OwnGroup, "own-group", "", "Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it is in ours, as with flock.")
-	flags.FuncP("command", "c", "Have the shell ($SHELL, or /bin/sh) run `STRING`, instead of a COMMAND after --.", func(text string) error {
+	flags.Var(commandline.Duration(&r.TTL), "ttl", "How long the nodes keep the lock without a renewal; redlatch renews it while COMMAND runs. Defaults to 10s.")
+	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Hold the lock for at least this long, even if COMMAND ends sooner. So a job that two machines start in the same minute runs once, though their clocks differ. A signal ends the hold.")
+	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long, with SIGTERM, and with SIGKILL after --grace. Defaults to no limit.")
+	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, at most half the TTL. The lock counts as lost that much earlier. Defaults to a fifth of the TTL.")
+	commandline.Bool(flags, &r.Shared, "shared", "", "Hold the lock together with other runs that give --shared, but not with a run that does not.")
+	flags.Var(commandline.Optional(&r.Permits, commandline.Int), "permits", "Hold one of `K` permits of NAME, at most 256. All clients should give the same K; if they differ, the largest counts.")
+	commandline.Bool(flags, &r.OwnGroup, "own-group", "", "Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it stays in the group of redlatch, as with flock.")
+	flags.FuncP("command", "c", "Run `STRING` in the shell ($SHELL, or /bin/sh), instead of a COMMAND after --.", func(text string) error {
 		r.Shell = &text
 		return nil
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd.Flags().NArg() > 1 && !slices.Contains(os.Args, "--") { // it is COMMAND's
+		if cmd.Flags().NArg() > 1 && !slices.Contains(os.Args, "--") { // the flag is COMMAND's
 			return errNoDashes
 		}
 		return err
@@ -107,7 +111,7 @@ Exit codes:
 // arguments takes the names, and COMMAND with the "--" before it.
 func (r *runCmd) arguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return errors.New("no NAME")
+		return errors.New("missing NAME")
 	}
 	r.Name, r.Command = args[0], args[1:]
 	if names := cmd.ArgsLenAtDash(); names > 0 {
@@ -117,28 +121,28 @@ func (r *runCmd) arguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// terms are the times around a lost lock.
+// terms has the times that matter when a lock is lost.
 type terms struct {
-	// grace is COMMAND's between SIGTERM and SIGKILL.
+	// grace is what COMMAND has between SIGTERM and SIGKILL.
 	grace time.Duration
-	// margin is left between SIGKILL and the end of validity, for a machine
-	// that is busy: on one with ten runnable processes a core, the guard was
-	// seen to be 180 ms late. After that end the keys live on for the drift.
+	// margin is the time from SIGKILL to the end of validity, for a machine
+	// that is busy: on one with ten runnable processes per core, the guard was
+	// once 180 ms late. The keys outlive the validity by the drift.
 	margin time.Duration
 }
 
-// guard is how long before the end of validity the lock counts as lost.
+// guard is the time before the end of validity at which the lock counts as lost.
 func (t terms) guard() time.Duration { return t.grace + t.margin }
 
-// killAt is when COMMAND is killed for a validity that ends at until.
+// killAt is when COMMAND is killed if the validity ends at until.
 func (t terms) killAt(until time.Time) time.Time { return until.Add(-t.margin) }
 
-// continueBefore is when a stopped COMMAND has to be continued: later, the lock
-// counts as lost.
+// continueBefore is the time before which a stopped COMMAND has to be continued:
+// from then on, the lock counts as lost.
 func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.guard()) }
 
-// guardAt is when the guard process does it: a little later, so that it acts
-// only when this one did not.
+// guardAt is when the guard process kills COMMAND: a little later, so that it acts
+// only if this process did not.
 func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin * 3 / 4) }
 
 func (r *runCmd) terms() terms {
@@ -151,30 +155,30 @@ func (r *runCmd) terms() terms {
 
 const form = "redlatch run NAME... -- COMMAND [ARG...], or redlatch run NAME -c STRING"
 
-var errNoDashes = usage(form, "no \"--\" between NAME and COMMAND")
+var errNoDashes = usage(form, "missing \"--\" between NAME and COMMAND")
 
 // check refuses flags that cannot work, before anything is sent.
 func (r *runCmd) check() error {
 	switch {
 	case r.Shell != nil && len(r.Command) > 0:
-		return usage("give one of them; -c takes one NAME, for several: redlatch run NAME NAME... -- sh -c STRING", "both -c and a COMMAND after NAME")
+		return usage("give one of them; -c takes one NAME: for several names, redlatch run NAME NAME... -- sh -c STRING", "both -c and a COMMAND after NAME")
 	case r.Shell != nil && *r.Shell == "":
-		return usage(form, "-c has nothing to run")
+		return usage(form, "the STRING of -c is empty")
 	case r.Shell != nil:
 	case len(r.Command) == 0:
-		return usage(form, "no COMMAND")
+		return usage(form, "missing COMMAND")
 	case r.Command[0] != "--":
 		return errNoDashes
 	case len(r.Command) == 1 || r.Command[1] == "":
-		return usage(form, "no COMMAND after \"--\"")
+		return usage(form, "missing COMMAND after \"--\"")
 	}
 	switch {
 	case r.MinHold < 0:
-		return usage("leave it out for none", "--min-hold %v is negative", r.MinHold)
+		return usage("leave --min-hold out for none", "--min-hold %v is negative", r.MinHold)
 	case r.MaxRun < 0:
-		return usage("leave it out for none", "--max-run %v is negative", r.MaxRun)
+		return usage("leave --max-run out for no limit", "--max-run %v is negative", r.MaxRun)
 	case r.Grace < 0 || r.Grace > r.TTL/2:
-		return usage("raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
+		return usage("lower --grace, or raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
 	}
 	if err := r.checkNames(); err != nil {
 		return err
@@ -183,11 +187,11 @@ func (r *runCmd) check() error {
 	case r.Shared && r.Permits != nil:
 		return usage("give one of them: readers are not counted, and each permit has one holder", "both --shared and --permits")
 	case r.Shared && several:
-		return usage("run one inside the other, always in the same order", "--shared with several NAMEs")
+		return usage("give each name a redlatch run of its own, one inside the other, always in the same order", "--shared with several NAMEs")
 	case r.Permits != nil && several:
-		return usage("run one inside the other, always in the same order", "--permits with several NAMEs")
+		return usage("give each name a redlatch run of its own, one inside the other, always in the same order", "--permits with several NAMEs")
 	case r.Permits != nil && (*r.Permits < 1 || *r.Permits > mostPermits):
-		return usage(fmt.Sprintf("from 1 to %d", mostPermits), "--permits %d is out of range", *r.Permits)
+		return usage(fmt.Sprintf("give a number from 1 to %d", mostPermits), "--permits %d is out of range", *r.Permits)
 	}
 	if err := r.acquisition.check(r.TTL); err != nil {
 		return err
@@ -195,23 +199,23 @@ func (r *runCmd) check() error {
 	return checkRenewed(r.TTL)
 }
 
-// mostPermits is how many the library has of a name.
+// mostPermits is the largest number of permits that a name can have in the library.
 const mostPermits = 256
 
-// leastRenewed is the shortest TTL that is of use for a lock that is renewed. It
-// leaves a third of it for the round of a renewal, and less is lost whenever the
+// leastRenewed is the shortest useful TTL of a lock that is renewed. A third of it is
+// left for the round of a renewal. A lock with a shorter TTL is lost whenever the
 // machine does something else for a moment.
 const leastRenewed = 100 * time.Millisecond
 
-// checkRenewed refuses a TTL that renewal does not keep up with.
+// checkRenewed refuses a TTL that is too short for a renewal.
 func checkRenewed(ttl time.Duration) error {
 	if ttl < leastRenewed {
-		return usage(fmt.Sprintf("%v is the least, and a few seconds are usual", leastRenewed), "--ttl %v is too short: the lock would be lost before it is renewed; the least is %v", ttl, leastRenewed)
+		return usage(fmt.Sprintf("give %v or more; a few seconds are usual", leastRenewed), "--ttl %v is too short: the lock would be lost before it is renewed; the least is %v", ttl, leastRenewed)
 	}
 	return nil
 }
 
-// argv is what is run: COMMAND, or the shell with what it is to run.
+// argv returns COMMAND, or the shell with the STRING that it is to run.
 func (r *runCmd) argv() []string {
 	if r.Shell != nil {
 		return []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", *r.Shell}
@@ -219,7 +223,7 @@ func (r *runCmd) argv() []string {
 	return r.Command[1:]
 }
 
-// options are the terms on which the lock is asked for.
+// options returns the library's options for the lock.
 func (r *runCmd) options(out *printer) []redlatch.Option {
 	options := []redlatch.Option{
 		redlatch.WithTTL(r.TTL),
@@ -245,9 +249,10 @@ func (r *runCmd) options(out *printer) []redlatch.Option {
 // forever is longer than any COMMAND runs.
 const forever = 10 * 365 * 24 * time.Hour
 
-// maxHold bounds the renewal. The bound a program needs, against a goroutine
-// that forgot its lock, is here the life of COMMAND: the lock of a backup must
-// not end after an hour because nobody thought of it. --max-run bounds it.
+// maxHold limits how long the lock is renewed. A program needs such a limit against
+// a goroutine that forgot its lock. Here the life of COMMAND is the limit: the lock of
+// a backup must not end after an hour because nobody thought of a setting. --max-run
+// limits the life of COMMAND.
 func (r *runCmd) maxHold() time.Duration {
 	if r.MaxRun == 0 {
 		return forever
@@ -272,14 +277,14 @@ func (r *runCmd) Run(out *printer) error {
 	path, err := lookup(argv[0])
 	if err != nil {
 		if end, ok := errors.AsType[*outcome](err); ok && len(r.Also) > 0 {
-			end.hints = append(end.hints, fmt.Sprintf("what is before -- are names of locks: %s", r.quoted()))
+			end.hints = append(end.hints, fmt.Sprintf("all words before -- are names of locks: %s", r.quoted()))
 		}
 		return err
 	}
 
 	sigs := catchSignals()
-	// Before the lock, for no time of it to go by while they start: they end with
-	// this process.
+	// The guards start before the lock is taken, so that they use up none of its time.
+	// They end with this process.
 	child, err := newChild()
 	if err != nil {
 		return err
@@ -290,7 +295,7 @@ func (r *runCmd) Run(out *printer) error {
 		return err
 	}
 	// Close is not deferred: it releases the lock, and after a panic COMMAND
-	// would still be running. The guard kills it then.
+	// would still be running. In that case the guard kills COMMAND.
 	result := r.locked(client, sigs, out, child, path, argv, ours)
 	if result.abrupt {
 		return result
@@ -304,7 +309,7 @@ func (r *runCmd) Run(out *printer) error {
 	return result
 }
 
-// locked is what happens between open and close.
+// locked takes the lock, runs COMMAND and releases the lock with a client that is open.
 func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, child *child, path string, argv []string, ours []held) *outcome {
 	lock, end := r.acquire(client, sigs, out, r.options(out))
 	if end != nil {
@@ -316,7 +321,7 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 		release(lock, out)
 		return interrupted(sig, r.quoted())
 	}
-	if err := lock.Err(); err != nil { // stopped since it was granted
+	if err := lock.Err(); err != nil { // this process was stopped after the lock was granted
 		release(lock, out)
 		return &outcome{code: exitLost, err: err}
 	}
@@ -339,32 +344,32 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 		lost = release(lock, out)
 	}
 	if lost {
-		return &outcome{code: exitLost, err: fmt.Errorf("%s was not held any more when COMMAND ended with exit code %d", r.quoted(), end.code)}
+		return &outcome{code: exitLost, err: fmt.Errorf("%s: the lock was lost before COMMAND ended with exit code %d", r.quoted(), end.code)}
 	}
-	end.released = true // on a quorum at least
+	end.released = true // at least on a quorum
 	return end
 }
 
-// ownGroup reports whether COMMAND is to lead a process group: also where its group
-// is all that can be told from other processes, and where ours has no number,
-// because it was made in another pid namespace.
+// ownGroup reports whether COMMAND is to lead a process group. That is also so if its
+// group is all that tells COMMAND's processes from others, and if the group of redlatch
+// has no number here, because it was made in another pid namespace.
 func (r *runCmd) ownGroup(out *printer) bool {
 	if err := canWalk(); err != nil && !r.OwnGroup {
-		out.detail("COMMAND gets a process group of its own, and of what it starts only that is killed: %v", err)
+		out.detail("COMMAND gets a process group of its own, and redlatch can kill only that group: %v", err)
 		return true
 	}
 	return r.OwnGroup || syscall.Getpgrp() == 0
 }
 
 // keep holds the lock for what is left of --min-hold, releases it, and reports
-// whether it was lost before COMMAND ended. What becomes of it later is no
-// longer COMMAND's business: the nodes are asked once more at the start.
+// whether it was lost before COMMAND ended, for which it asks the nodes once more. A
+// later loss does not concern COMMAND any more.
 func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out *printer) (lost bool) {
 	if err := lock.Extend(context.Background(), r.TTL); errors.Is(err, redlatch.ErrLost) {
 		release(lock, out)
 		return true
 	}
-	out.detail("COMMAND ended; %s is held for %v more", r.quoted(), short(left))
+	out.detail("COMMAND ended; redlatch holds %s for another %v", r.quoted(), short(left))
 	over := time.After(left)
 	for waiting := true; waiting; {
 		select {
@@ -382,14 +387,14 @@ func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out
 	return false
 }
 
-// release gives the lock back and reports whether it turned out to be lost.
+// release releases the lock and reports whether it was lost before.
 func release(lock *redlatch.Lock, out *printer) (lost bool) {
 	err := lock.Unlock(context.Background())
 	switch {
 	case errors.Is(err, redlatch.ErrLost):
 		return true
 	case err != nil:
-		out.warn("could not release %s everywhere, the rest expires by itself: %v", quoted(lock.Names()), err)
+		out.warn("could not release %s on all nodes, on the others it expires by itself: %v", quoted(lock.Names()), err)
 	}
 	return false
 }

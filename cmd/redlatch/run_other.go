@@ -24,14 +24,14 @@ func (*runCmd) Run(*printer) error {
 type lockCmd struct{}
 
 func (*lockCmd) line() *cobra.Command {
-	return anyLine("lock", "Take a lock and print the handle to extend and unlock it by.")
+	return anyLine("lock", "Take a lock and print a handle to extend and unlock it.")
 }
 
 func (*lockCmd) Run(*printer) error {
 	return &outcome{code: exitSystem, err: fmt.Errorf("redlatch lock: %w on %s", errors.ErrUnsupported, runtime.GOOS)}
 }
 
-// anyLine is a command line that nothing is wrong with.
+// anyLine returns a command line that accepts all flags and arguments.
 func anyLine(name, short string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}, Args: cobra.ArbitraryArgs}
 }

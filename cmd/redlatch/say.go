@@ -16,22 +16,22 @@ import (
 
 // Rules for what redlatch prints:
 //
-//   - stderr only, but for what was asked for, and for a failure with --json: stdout
-//     and stdin belong to COMMAND;
-//   - one line a fact, each with the prefix "redlatch: ", lower case, no full
-//     stop;
-//   - an error says what could not be done, then why; a node's answer is an
-//     indented line of its own; a remedy is a line that starts with "hint: ";
-//   - never a password: nodes are shown by their name, URLs by redisconn.Redact;
-//   - nothing that a terminal obeys: what is not printable is escaped;
-//   - a command to paste is quoted for the shell;
-//   - durations are rounded to what a person reads, points in time are local.
+//   - It prints to stderr, except for the output of a command and for a failure with
+//     --json: the stdin and stdout of redlatch run belong to COMMAND.
+//   - Each fact is a line of its own, with the prefix "redlatch: ", in lower case,
+//     without a full stop.
+//   - An error says what could not be done, then why. A node's answer is an
+//     indented line of its own. A remedy is a line that starts with "hint: ".
+//   - It never prints a password: it shows nodes by name, and URLs by redisconn.Redact.
+//   - It prints nothing that controls a terminal: it escapes what is not printable.
+//   - A command to paste is quoted for the shell.
+//   - Durations are rounded for people to read, and points in time are local.
 
-// level says how much is printed.
+// level says how much redlatch prints.
 type level int
 
 const (
-	// quiet leaves out progress, and that the lock is held by another.
+	// quiet leaves out progress, and that another client holds the lock.
 	quiet level = iota
 	normal
 	verbose
@@ -40,26 +40,26 @@ const (
 // printer writes to the terminal. It is safe for concurrent use.
 type printer struct {
 	level level
-	// asJSON: the end of a command that failed is told as JSON, on stdout.
+	// asJSON: fail prints JSON, to stdout.
 	asJSON bool
 
-	// mu keeps the lines of one message together. It is held across a write
-	// to stderr, which blocks as long as stderr does: see detached.
+	// mu keeps the lines of one message together. It is held during a write to
+	// stderr, which may block: see detached.
 	mu  sync.Mutex
 	out io.Writer
 }
 
 const (
-	// backlog is how many messages wait for a stderr that blocks.
+	// backlog is how many messages can wait for a stderr that blocks.
 	backlog = 256
-	// flushTime is how long the end of a program waits for it.
+	// flushTime is how long the program waits for such a stderr before it ends.
 	flushTime = time.Second
 )
 
 // detached returns a printer that never blocks: a terminal stopped with Ctrl-S,
 // or a reader of stderr that does not read, must not keep the holder of a lock
-// from killing what it has to. Messages beyond the backlog are lost. end waits
-// for what was written, a second at most, and ends the printer.
+// from killing what it has to. Messages beyond the backlog are lost. end ends the
+// printer, and waits at most a second until its messages are written.
 func (p *printer) detached() (q *printer, end func()) {
 	waiting := make(queue, backlog)
 	done := make(chan struct{})
@@ -78,7 +78,7 @@ func (p *printer) detached() (q *printer, end func()) {
 	q = &printer{level: p.level, out: waiting}
 	return q, func() {
 		q.mu.Lock()
-		q.out = io.Discard // whoever writes now comes too late
+		q.out = io.Discard // later messages are lost
 		q.mu.Unlock()
 		close(waiting)
 		select {
@@ -88,7 +88,7 @@ func (p *printer) detached() (q *printer, end func()) {
 	}
 }
 
-// flush waits until what a detached printer was given so far is written, for
+// flush waits until the messages that a detached printer has so far are written, for
 // limit at most.
 func (p *printer) flush(limit time.Duration) {
 	p.mu.Lock()
@@ -101,7 +101,7 @@ func (p *printer) flush(limit time.Duration) {
 	select {
 	case waiting <- m:
 	default:
-		return // full: it does not move
+		return // the queue is full: stderr blocks
 	}
 	select {
 	case <-m.reached:
@@ -109,11 +109,11 @@ func (p *printer) flush(limit time.Duration) {
 	}
 }
 
-// queue is a writer that drops what does not fit.
+// queue is a writer that drops messages if it is full.
 type queue chan message
 
-// message is a text to write, or a mark: reached is closed when all before it
-// were written.
+// message is a text to write, or a mark: reached is closed when all messages before it
+// are written.
 type message struct {
 	text    []byte
 	reached chan struct{}
@@ -127,26 +127,26 @@ func (q queue) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// say tells what happened when nobody needs to act on it.
+// say reports something that nobody needs to act on.
 func (p *printer) say(format string, args ...any) {
 	if p.level >= normal {
 		p.write(fmt.Sprintf(format, args...))
 	}
 }
 
-// detail tells what only those want to know who look for something.
+// detail reports something that only --verbose shows.
 func (p *printer) detail(format string, args ...any) {
 	if p.level >= verbose {
 		p.write(fmt.Sprintf(format, args...))
 	}
 }
 
-// warn tells what somebody should look at though the command goes on.
+// warn reports something that somebody should look at, while the command goes on.
 func (p *printer) warn(format string, args ...any) {
 	p.write("warning: " + fmt.Sprintf(format, args...))
 }
 
-// fail tells why a command ends.
+// fail reports why a command has failed.
 func (p *printer) fail(o *outcome) {
 	if o.err == nil {
 		return
@@ -165,7 +165,8 @@ func (p *printer) fail(o *outcome) {
 	p.write(lines...)
 }
 
-// failJSON is fail for those who read JSON, who find it where they look for the answer.
+// failJSON is fail for programs that read JSON. It prints to stdout, where they expect the
+// answer.
 func (p *printer) failJSON(o *outcome) {
 	details := make([]string, len(o.details))
 	for i, detail := range o.details {
@@ -184,13 +185,13 @@ func (p *printer) failJSON(o *outcome) {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
-	_, _ = os.Stdout.Write(text.Bytes()) // there is nowhere else to tell of it
+	_, _ = os.Stdout.Write(text.Bytes()) // there is nowhere to report an error
 }
 
 func (p *printer) write(lines ...string) {
 	var text strings.Builder
 	for _, line := range lines {
-		// An error may span lines, and quote others.
+		// An error may have several lines, and text from others in it.
 		for part := range strings.Lines(line) {
 			fmt.Fprintf(&text, "redlatch: %s\n", printable.Text(strings.TrimRight(part, "\r\n")))
 		}
@@ -200,7 +201,7 @@ func (p *printer) write(lines ...string) {
 	io.WriteString(p.out, text.String())
 }
 
-// logger is the library's log: shown with --verbose only.
+// logger returns the logger for the library, or nil without --verbose.
 func (p *printer) logger() *slog.Logger {
 	if p.level < verbose {
 		return nil
@@ -216,7 +217,7 @@ func (p *printer) logger() *slog.Logger {
 	}))
 }
 
-// logLines puts each record of a slog handler, one Write, on a line.
+// logLines prints each record of a slog handler, which is one Write, as a line.
 type logLines struct{ printer *printer }
 
 func (l logLines) Write(line []byte) (int, error) {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shared is memory that redlatch run and its guards have in common (guard.go).
-// Unlike lines in a pipe it does not fill up while a guard is stopped, and says
-// what is so now and not what was.
+// shared is memory that redlatch run and its guards share (guard.go). Unlike a pipe,
+// it does not fill up while a guard is stopped, and it has the present state, not
+// past ones.
 type shared struct {
-	// deadline is when COMMAND is to be killed, on clock.Boot; 0 before there is
-	// a COMMAND. It only moves on.
+	// deadline is when the guards have to kill COMMAND, on clock.Boot, or 0 before
+	// COMMAND starts. It never moves back.
 	deadline atomic.Int64
-	// released: COMMAND is not to be killed any more.
+	// released: the guards must not kill COMMAND any more.
 	released atomic.Bool
 	// expired: the guards have killed COMMAND because the deadline has passed.
 	expired atomic.Bool
@@ -28,29 +28,29 @@ type shared struct {
 	// parent is COMMAND's parent process, and command COMMAND itself, once
 	// each has started.
 	parent, command atomic.Int32
-	// blocked are the signals that redlatch run was started without, and COMMAND
-	// is too.
+	// blocked are the signals that were blocked when redlatch run started. COMMAND
+	// starts with the same signals blocked.
 	blocked atomic.Uint64
-	// group is the process group that COMMAND leads; 0 when it is in its
-	// caller's.
+	// group is the process group that COMMAND leads, or 0 if COMMAND is in its
+	// caller's group.
 	group atomic.Int32
 
-	// ready: the guard catches signals. seen counts those it has caught, and
-	// answered follows asked when it has caught all that were sent before
-	// (groupsignal.go).
+	// ready: the guard catches signals. seen counts the signals that it has caught,
+	// by their number. The guard sets answered to asked when it has caught all
+	// signals that were sent before the question (groupsignal.go).
 	ready           atomic.Bool
 	asked, answered atomic.Uint32
 	seen            [signalCount]atomic.Uint32
 }
 
-// signalCount is more than the number of any signal that is counted, and how many
-// there are in a mask.
+// signalCount is larger than the number of any signal that is counted. It is also the
+// number of signals in a mask.
 const signalCount = 64
 
 // sharedSize is a whole page.
 var sharedSize = max(os.Getpagesize(), int(unsafe.Sizeof(shared{})))
 
-// newShared makes the memory, and the file by which other processes get it.
+// newShared makes the memory, and the file that other processes map it from.
 func newShared() (*shared, *os.File, error) {
 	file, err := newSharedFile()
 	if err != nil {
@@ -76,7 +76,7 @@ func newUnlinkedFile() (*os.File, error) {
 	return file, os.Remove(file.Name())
 }
 
-// mapShared returns the memory behind a file, for as long as the process lives.
+// mapShared maps the memory from a file. It stays mapped until the process ends.
 func mapShared(file *os.File) (*shared, error) {
 	page, err := unix.Mmap(int(file.Fd()), 0, sharedSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
@@ -87,13 +87,13 @@ func mapShared(file *os.File) (*shared, error) {
 
 // extend moves the deadline.
 func (s *shared) extend(deadline time.Time) {
-	// The second clock is read first: when this process is stopped in between,
-	// the deadline that is told is too early, not too late.
+	// clock.Boot is read first: if this process is stopped in between, the guards
+	// get a deadline that is too early, not too late.
 	now := clock.Boot()
 	s.deadline.Store(int64(now + time.Until(deadline)))
 }
 
-// left is how long it is to the deadline. There is none before COMMAND starts.
+// left returns the time left until the deadline. It is not set before COMMAND starts.
 func (s *shared) left() (left time.Duration, set bool) {
 	deadline := time.Duration(s.deadline.Load())
 	return deadline - clock.Boot(), deadline != 0

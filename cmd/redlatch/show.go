@@ -16,8 +16,7 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// showCmd is `redlatch show`. What it prints is what was asked for, so it goes to
-// stdout.
+// showCmd is `redlatch show`. It prints to stdout.
 type showCmd struct {
 	connection
 
@@ -30,8 +29,10 @@ type showCmd struct {
 func (s *showCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show <name>",
-		Short: "Say who holds a lock.",
-		Long: `Says who holds a lock on a quorum of nodes, since when by the holder's own clock, for how long still, what each node says, and who waits for it, the next first. Of readers it says who each is and for how long; of permits, which is held by whom, as NAME#3. It changes nothing. The handle that it shows unlocks the lock. Of a lock of several names it says what is known of this one; who unlocks that ends the lock. In ZooKeeper and etcd only the holder knows when it has extended the lock last: left, in JSON, is the time that it is kept after that.
+		Short: "Show who holds a lock.",
+		Long: `Shows who holds a lock on a quorum of nodes, since when by the holder's own clock, and how long it has left. Then it shows what each node says, and who waits for the lock, the next one first. If readers hold the lock, it lists them; it lists permits as NAME#3, with their holders. It changes nothing.
+
+The handle that it shows unlocks the lock. If the lock has several names, it shows only the given one; unlocking that name ends the lock. In ZooKeeper and etcd only the holder knows when it last extended the lock: left, in JSON, is how long the lock is kept after that.
 
 Arguments:
 
@@ -39,12 +40,12 @@ Arguments:
 
 Exit codes:
 
-	0   somebody holds it, or a permit of it
+	0   somebody holds the lock, or a permit of that name
 	1   nobody holds it
 	64  usage
 	69  no quorum: too few nodes answered to tell
 	77  a node refused (password, permission, wrong type, ...)`,
-		Example: `  # who has it, and for how long
+		Example: `  # who holds it, and for how long
   redlatch show job
   # for a script
   redlatch show --json job | jq -r .label
@@ -57,7 +58,7 @@ Exit codes:
 	return cmd
 }
 
-// exitFree is what `redlatch show` exits with when nobody holds the lock.
+// exitFree is the exit code of `redlatch show` if nobody holds the lock.
 const exitFree = 1
 
 // Run asks the nodes and prints what they say.
@@ -104,7 +105,7 @@ func (s *showCmd) text(h oneshot.Holding, others beside) string {
 	name := printable.Text(s.Name)
 	switch {
 	case h.Holder.ID == "" && len(others.permits) > 0 && len(others.waiting) == 0:
-		h.Nodes = nil // it is used for permits alone
+		h.Nodes = nil // the name is used only for permits
 	case h.Holder.ID == "":
 		fmt.Fprintf(&text, "%s: nobody holds it\n", name)
 	case h.Holder.Shared:
@@ -130,7 +131,8 @@ func (s *showCmd) text(h oneshot.Holding, others beside) string {
 	return text.String()
 }
 
-// forHowLong says how long a lock is kept. In an ensemble only its holder knows when it was extended.
+// forHowLong says how long a lock is kept. In an ensemble only the holder knows when it last
+// extended the lock.
 func (c *connection) forHowLong(left time.Duration) string {
 	switch {
 	case left < 0:
@@ -141,8 +143,8 @@ func (c *connection) forHowLong(left time.Duration) string {
 	return "expires in " + short(left).String()
 }
 
-// holderJSON is a holder in the output of --json. Times are in seconds; left is
-// missing where the lock never expires.
+// holderJSON is a holder in the output of --json. Times are in seconds. left is missing
+// if the lock never expires.
 type holderJSON struct {
 	Shared bool     `json:"shared,omitempty"`
 	Handle string   `json:"handle,omitempty"`

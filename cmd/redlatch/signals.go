@@ -15,30 +15,30 @@ import (
 // stopping signals end the wait for a lock.
 var stopping = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// forwarded signals go to COMMAND's process group. While there is none yet,
-// those that do not stop the wait are dropped.
+// forwarded signals are passed on to COMMAND's process group. Before COMMAND has
+// started, those that do not end the wait are dropped.
 var forwarded = append(slices.Clone(stopping), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 
 // jobControl signals stop and continue COMMAND and this process together.
 var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGCONT}
 
-// signals is the queue of what was sent to this process.
+// signals is the queue of signals that this process has got.
 type signals chan os.Signal
 
 // catchSignals starts the queue.
 func catchSignals() signals {
-	// Many more than a person can send: os/signal drops what does not fit.
+	// Room for many more than a person can send: os/signal drops what does not fit.
 	queue := make(signals, 64)
 	queue.add(forwarded)
-	// A reader of stderr that went away must not kill the holder of a lock:
+	// If the reader of stderr goes away, the holder of a lock must not die of it:
 	// with SIGPIPE caught, the write fails instead (os/signal documentation).
-	// Unlike an ignored signal, a caught one is back to its default in COMMAND.
+	// Unlike an ignored signal, a caught one has its default action in COMMAND.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return queue
 }
 
-// catchJobControl adds the signals that stop and continue a job, before COMMAND
-// is started: from then on Ctrl-Z may come.
+// catchJobControl adds the signals that stop and continue a job. It is called
+// before COMMAND starts: from then on Ctrl-Z may come.
 func (q signals) catchJobControl() {
 	q.add(jobControl)
 }
@@ -54,9 +54,9 @@ func (q signals) sparing(f func()) {
 	signal.Notify(q, syscall.SIGTSTP)
 }
 
-// add has signals put into the queue. Those that were ignored as this process
-// started stay so, for COMMAND too: nohup and scripts, for what they put into the
-// background, mean it.
+// add adds signals to those that go into the queue. Signals that were ignored when
+// this process started stay ignored, for COMMAND too: nohup, and scripts for their
+// background jobs, ignore them on purpose.
 func (q signals) add(set []os.Signal) {
 	for _, sig := range set {
 		if !inheritedIgnored(sig) {
@@ -65,9 +65,9 @@ func (q signals) add(set []os.Signal) {
 	}
 }
 
-// inheritedIgnored reports whether this process was started with a signal ignored.
-// QUIT is ignored from then on: the Go runtime catches it from the start, but
-// scripts ignore it together with INT.
+// inheritedIgnored reports whether a signal was ignored when this process started.
+// Scripts ignore QUIT together with INT, but the Go runtime catches QUIT from the
+// start. So if INT was ignored, inheritedIgnored makes the process ignore QUIT.
 func inheritedIgnored(sig os.Signal) bool {
 	if sig == syscall.SIGQUIT && ignoredSignals()>>(syscall.SIGINT-1)&1 != 0 {
 		signal.Ignore(syscall.SIGQUIT)
@@ -76,7 +76,7 @@ func inheritedIgnored(sig os.Signal) bool {
 	return ignoredSignals()>>(number(sig)-1)&1 != 0
 }
 
-// ignoredAsGoKnows is ignoredSignals where nothing better is known.
+// ignoredAsGoKnows is ignoredSignals for systems that do not list ignored signals.
 func ignoredAsGoKnows() (mask uint64) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
@@ -86,19 +86,19 @@ func ignoredAsGoKnows() (mask uint64) {
 	return mask
 }
 
-// dieOf ends this process by SIGINT, as a shell expects of what was interrupted,
-// and returns for other signals, and where INT is ignored.
+// dieOf ends this process with SIGINT if sig is SIGINT, as a shell expects of an
+// interrupted program. It returns for other signals, and if INT is ignored.
 func dieOf(sig syscall.Signal) {
 	if sig != syscall.SIGINT || inheritedIgnored(sig) {
 		return
 	}
 	signal.Reset(sig)
 	if syscall.Kill(syscall.Getpid(), sig) == nil {
-		time.Sleep(time.Second) // it comes within that
+		time.Sleep(time.Second) // the signal comes within that time
 	}
 }
 
-// maskOf is a set of signals as in /proc/PID/status.
+// maskOf returns a set of signals as a mask, in the form of /proc/PID/status.
 func maskOf(set []os.Signal) (mask uint64) {
 	for _, sig := range set {
 		mask |= 1 << (number(sig) - 1)
@@ -106,7 +106,7 @@ func maskOf(set []os.Signal) (mask uint64) {
 	return mask
 }
 
-// pending returns a stopping signal that has come in already, or nil.
+// pending returns a stopping signal that is already in the queue, or nil.
 func (q signals) pending() os.Signal {
 	for {
 		select {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// poll is how often the end of a tree of processes is looked for.
+	// poll is the interval of the looks at a tree of processes that is to end.
 	poll = 10 * time.Millisecond
-	// patience is how long processes are waited for that SIGKILL does not end:
-	// those of another user, or in the kernel.
+	// patience is how long to wait for processes that SIGKILL does not end: those
+	// of another user, or in the kernel.
 	patience = 5 * time.Second
 )
 
-// supervisor watches COMMAND and the lock. One goroutine runs all of it.
+// supervisor watches COMMAND and the lock. One goroutine calls all its methods.
 type supervisor struct {
 	names string // for people to read
 	terms terms
@@ -31,22 +31,21 @@ type supervisor struct {
 
 	// told is the end of validity that the guard knows.
 	told time.Time
-	// status is how COMMAND ended, once child.reaped is set.
+	// status is how COMMAND ended. It is set once child.reaped is set.
 	status syscall.WaitStatus
-	// ending is why COMMAND and all it started have to end, and killAt is when
-	// SIGKILL is due; killed is when it was first sent, and left is what the last
-	// look came across.
+	// ending is why COMMAND and all that it started have to end. killAt is when
+	// SIGKILL is due, and killed is when it was first sent. left is what the last
+	// look found.
 	ending         reason
 	killAt, killed time.Time
 	left           found
-	// alone: the guards were killed by this process, which waits for COMMAND in their place.
+	// alone: this process has killed the guards, and waits for COMMAND in their place.
 	alone bool
-	// refused are processes that were said to be beyond our reach.
+	// refused are the processes about which sayRefused has warned.
 	refused map[int]bool
 }
 
-// reason is why COMMAND is ended before it ends by itself, in the order in
-// which one overrides another.
+// reason is why redlatch ends COMMAND. A larger one overrides a smaller one.
 type reason uint8
 
 const (
@@ -56,10 +55,10 @@ const (
 	lockLost
 )
 
-// supervise waits for COMMAND to end, or ends it, and returns how that went, and
-// whether the lock was lost before. When it returns, COMMAND is dead; when COMMAND
-// had to be ended, so is everything that it started, but for what was said to live
-// on.
+// supervise waits for COMMAND to end, or ends it. It returns the outcome, and whether
+// the lock was lost before. When it returns, COMMAND is dead. If redlatch had to end
+// COMMAND, everything that COMMAND started is dead, too, except for processes that a
+// warning has named.
 func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *printer) (end *outcome, lost bool) {
 	s := &supervisor{
 		names:   r.quoted(),
@@ -75,7 +74,7 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 		s.changed(ev)
 	}
 	s.watch(r.MaxRun)
-	// In this order: the lock is judged when COMMAND is known to have ended.
+	// In this order: the state of the lock counts once COMMAND has ended.
 	lost = s.lock.Err() != nil
 	s.tty.takeBack()
 	child.finish()
@@ -85,11 +84,11 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 	return s.result(), false
 }
 
-// result is how COMMAND ended while the lock was held.
+// result is the outcome of a COMMAND that ended while the lock was held.
 func (s *supervisor) result() *outcome {
 	byKill := s.status.Signaled() && s.status.Signal() == syscall.SIGKILL
 	switch {
-	case !s.child.reaped: // what ended its parent left it to nobody
+	case !s.child.reaped: // its parent was killed, and no process could wait for it
 		return &outcome{code: exitSystem}
 	case s.ending == ranTooLong && (!byKill || s.killed.IsZero()):
 		return &outcome{code: exitMaxRun}
@@ -118,7 +117,7 @@ func (s *supervisor) watch(maxRun time.Duration) {
 			lost = nil
 			s.lose(s.lock.Err())
 		case <-limit:
-			s.out.warn("COMMAND runs for longer than --max-run %v", maxRun)
+			s.out.warn("COMMAND has run for longer than --max-run %v", maxRun)
 			s.end(ranTooLong, time.Now().Add(s.terms.grace))
 		case <-next.C:
 		}
@@ -137,24 +136,24 @@ func (s *supervisor) done() bool {
 	case s.left.dying > 0 && time.Since(s.killed) < patience:
 		return false
 	case len(s.left.refused) > 0 && s.ending != ranTooLong:
-		return true // it was said
+		return true // a warning has named them
 	case s.left.dying == 0 && len(s.left.refused) == 0:
 		if !s.child.reaped && time.Since(s.killed) >= time.Second {
-			// Somebody has stopped COMMAND's parent, which would wait for it, or
-			// the machine is too busy to give it a turn.
+			// Somebody has stopped COMMAND's parent, which has to wait for COMMAND,
+			// or the machine is too busy to let it run.
 			s.alone = true
 			s.child.killGuards()
 		}
-		// Where orphans cannot be adopted, init waits for it.
+		// On systems where orphans cannot be adopted, init waits for COMMAND.
 		return s.child.reaped || time.Since(s.killed) >= patience
 	case s.child.reaped && time.Since(s.killed) >= patience:
-		s.out.warn("processes that COMMAND started are still there: SIGKILL did not end them")
+		s.out.warn("processes that COMMAND started are still running: SIGKILL did not end them")
 		return true
 	}
 	return false
 }
 
-// check does what the clock asks for, and returns when to look again.
+// check does what is due, and returns when to look again.
 func (s *supervisor) check() time.Duration {
 	until := s.lock.Until()
 	if until != s.told {
@@ -163,12 +162,13 @@ func (s *supervisor) check() time.Duration {
 	}
 	last := time.Until(s.terms.killAt(until))
 	if last <= 0 && s.ending != lockLost {
-		// The library said nothing yet: this process was stopped until now.
+		// The library has not reported it yet: this process was stopped until now.
 		s.lose(s.lock.Err())
 	}
 	if s.ending == notEnding {
-		// A renewal moves the end on. Looking again halfway to it tells the
-		// guard in time, in a handful of looks a TTL.
+		// A renewal moves the end on. If this process looks again halfway to the
+		// end, the guard learns of the new one in time, and a handful of looks
+		// per TTL is enough.
 		return max(last/2, time.Millisecond)
 	}
 	left := time.Until(s.killAt)
@@ -183,8 +183,8 @@ func (s *supervisor) check() time.Duration {
 	return min(left, poll)
 }
 
-// lose ends COMMAND because of the lock. That it was lost is said once, whoever
-// notices it after the first.
+// lose ends COMMAND because the lock was lost. It says so once, even if more than one
+// part of this program notices the loss.
 func (s *supervisor) lose(why error) {
 	if why == nil {
 		why = fmt.Errorf("%w: %s", redlatch.ErrLost, s.names)
@@ -201,8 +201,8 @@ func (s *supervisor) lose(why error) {
 	s.end(lockLost, killAt)
 }
 
-// end asks COMMAND's group to end, and has all that is left killed at killAt.
-// A later call can only bring that forward.
+// end asks COMMAND's group to end, and sets killAt, when all that is left is killed.
+// A later call can only bring that time forward.
 func (s *supervisor) end(why reason, killAt time.Time) {
 	first := s.ending == notEnding
 	s.ending = max(s.ending, why)
@@ -214,14 +214,14 @@ func (s *supervisor) end(why reason, killAt time.Time) {
 	} else if first {
 		s.out.say("ending COMMAND: SIGTERM, and SIGKILL in %v", short(left))
 		s.child.signal(syscall.SIGTERM)
-		s.child.signal(syscall.SIGCONT) // a stopped process would not see it
+		s.child.signal(syscall.SIGCONT) // a stopped process would not get the SIGTERM
 	}
 	if first {
 		s.sayRefused(s.child.tree.refused())
 	}
 }
 
-// sayRefused says which processes live on, each once.
+// sayRefused warns about processes that cannot be killed, once about each.
 func (s *supervisor) sayRefused(pids []int) {
 	for _, pid := range pids {
 		if !s.refused[pid] {
@@ -231,13 +231,13 @@ func (s *supervisor) sayRefused(pids []int) {
 	}
 }
 
-// changed takes note of a change of state.
+// changed handles a change of state.
 func (s *supervisor) changed(ev event) {
 	switch {
 	case s.child.reaped, ev.started != 0:
 	case s.alone && (ev.of == ofGuard || ev.of == ofParent):
 	case ev.of == ofGuard:
-		s.out.warn("the guard process has ended (%v): COMMAND's parent process alone kills what COMMAND started if redlatch is killed", describe(ev.status))
+		s.out.warn("the guard process has ended (%v): if redlatch is killed, only COMMAND's parent process kills what COMMAND started", describe(ev.status))
 	case ev.of == ofParent:
 		s.parentEnded()
 	case ev.status.Stopped():
@@ -254,8 +254,8 @@ func (s *supervisor) changed(ev event) {
 	}
 }
 
-// parentEnded is called when COMMAND's parent has ended. Nobody asked it to: it was
-// killed.
+// parentEnded is called when COMMAND's parent has ended. It was killed, as it does not
+// end by itself.
 func (s *supervisor) parentEnded() {
 	if s.ending < parentKilled {
 		s.out.warn("COMMAND's parent process has ended, and COMMAND with it")

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal and the two groups that take turns as
-// its foreground: ours, which the shell put there, and COMMAND's, which may be
-// the same. Without a controlling terminal it is nil, and its methods do nothing.
+// terminal is the controlling terminal and the two process groups that take turns in
+// its foreground: the group of this process, which the shell put there, and COMMAND's,
+// which may be the same. Without a controlling terminal it is nil, and its methods do
+// nothing.
 type terminal struct {
 	fd     int
 	ours   int
 	theirs int
 }
 
-// openTerminal returns the controlling terminal, nil if there is none.
+// openTerminal returns the controlling terminal, or nil if there is none.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -28,9 +29,10 @@ func openTerminal() *terminal {
 	return &terminal{fd: fd, ours: syscall.Getpgrp()}
 }
 
-// start tells of the group that COMMAND leads, 0 if it is in ours, and gives it the
-// terminal if it has that to itself. COMMAND runs already; should it ask for the terminal before it has
-// it, it is stopped and continued (see supervisor.stopped).
+// start sets the group that COMMAND leads, or 0 if it is in the group of this process.
+// If COMMAND has the terminal to itself, start gives the terminal to its group. COMMAND
+// is already running: if it asks for the terminal too early, it is stopped and
+// continued (see supervisor.stopped).
 func (t *terminal) start(theirs int) {
 	if t == nil {
 		return
@@ -39,12 +41,13 @@ func (t *terminal) start(theirs int) {
 	if theirs != 0 && t.interactive() {
 		t.give()
 	}
-	// Taking the terminal back is done from the background, for which the
-	// kernel would stop us. Not sooner: COMMAND would inherit it.
+	// This process takes the terminal back from the background, for which the
+	// kernel would stop it with SIGTTOU. It must not ignore the signal before
+	// COMMAND has started: COMMAND would inherit that.
 	signal.Ignore(syscall.SIGTTOU)
 }
 
-// foreground returns the group that reads the keyboard, 0 if there is none.
+// foreground returns the group that reads the keyboard, or 0 if there is none.
 func (t *terminal) foreground() int {
 	if t == nil {
 		return 0
@@ -59,11 +62,11 @@ func (t *terminal) foreground() int {
 func (t *terminal) isOurs() bool   { return t != nil && t.foreground() == t.ours }
 func (t *terminal) isTheirs() bool { return t != nil && t.foreground() == t.theirs }
 
-// interactive reports whether COMMAND has the terminal to itself: in a pipeline
-// the others of our group may be the ones who read the keyboard.
+// interactive reports whether COMMAND has the terminal to itself. In a pipeline,
+// other processes of this process's group may read the keyboard.
 func (t *terminal) interactive() bool {
 	for _, fd := range []int{0, 1} {
-		// Only a process's own controlling terminal answers this.
+		// Only the controlling terminal of a process answers this.
 		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil {
 			return false
 		}
@@ -71,16 +74,16 @@ func (t *terminal) interactive() bool {
 	return true
 }
 
-// give puts COMMAND into the foreground, if we are there.
+// give puts COMMAND into the foreground, if this process is there.
 func (t *terminal) give() {
 	if t.isOurs() && t.theirs != t.ours {
 		t.set(t.theirs)
 	}
 }
 
-// takeBack puts us into the foreground, if COMMAND is there or if nobody is: a
-// shell may have handed it to a job and died without taking it back. What
-// somebody else took meanwhile is left alone.
+// takeBack puts this process into the foreground, if COMMAND is there or nobody is: a
+// shell may have given the terminal to a job and died without taking it back. If
+// another group has taken the terminal meanwhile, takeBack leaves it there.
 func (t *terminal) takeBack() {
 	group := t.foreground()
 	if group > 0 && group != t.ours && (group == t.theirs || syscall.Kill(-group, 0) == syscall.ESRCH) {
@@ -89,8 +92,8 @@ func (t *terminal) takeBack() {
 }
 
 func (t *terminal) set(group int) {
-	// Fails when the terminal hung up or the group has ended: then there is
-	// nothing to give.
+	// It fails if the terminal has hung up or the group has ended: then there is
+	// nothing to do.
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// tls is what --ca, --cert and --key say; nil when they are not given.
+// tls returns the settings that --ca, --cert and --key give, or nil without these flags.
 func (c *connection) tls() (*tls.Config, error) {
 	if c.CA == "" && c.Cert == "" && c.Key == "" {
 		return nil, nil
@@ -24,27 +24,27 @@ func (c *connection) tls() (*tls.Config, error) {
 	if c.CA != "" {
 		text, err := os.ReadFile(c.CA)
 		if err != nil {
-			return nil, usage("--ca names a file with certificates, PEM", "cannot read --ca: %w", err)
+			return nil, usage("--ca names a PEM file with certificates", "cannot read --ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, usage("--ca names a file with certificates, PEM", "no certificate is in --ca %s", c.CA)
+			return nil, usage("--ca names a PEM file with certificates", "--ca %s has no certificate", c.CA)
 		}
 	}
 	if (c.Cert == "") != (c.Key == "") {
-		return nil, usage("give both, or none", "--cert and --key belong together")
+		return nil, usage("give both or neither", "--cert and --key belong together")
 	}
 	if c.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return nil, usage("--cert and --key name files with a certificate and its key, PEM", "cannot use --cert %s with --key %s: %w", c.Cert, c.Key, withoutPackage(err))
+			return nil, usage("--cert and --key name PEM files with a certificate and its key", "cannot use --cert %s with --key %s: %w", c.Cert, c.Key, withoutPackage(err))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }
 
-// withoutPackage is an error of crypto/tls without the name of the package.
+// withoutPackage removes the name of the package from an error of crypto/tls.
 func withoutPackage(err error) error {
 	if text, ok := strings.CutPrefix(err.Error(), "tls: "); ok {
 		return errors.New(text)

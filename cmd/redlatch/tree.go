@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// tree is all that COMMAND has started, as seen from a process above it, and
-// COMMAND itself. Every process that leaves children behind there hands them to
-// one that looks (adoptOrphans), so that all are found below root.
+// tree is COMMAND and all processes that it has started, as a process above COMMAND
+// sees them. If a process of the tree ends before its children, a process that looks
+// at the tree adopts them (adoptOrphans). So all processes of the tree are below root.
 type tree struct {
-	// root is the process below which they are: this one.
+	// root is this process, below which all the others are.
 	root int
-	// spares tells processes that are no part of it: ours, which are descended
-	// into, and strangers, which are not.
+	// spares reports whether a process is not part of the tree, and whether to look
+	// at its children: yes for redlatch's own processes, no for strangers.
 	spares func(pid int) (spared, descend bool)
-	// group returns the group that COMMAND leads, 0 if it leads none or if it is
-	// gone. Where walk fails, it is all that can be killed.
+	// group returns the group that COMMAND leads, or 0 if it leads none or has
+	// ended. If walk fails, this group is all that can be killed.
 	group func() int
 
-	// killed were sent SIGKILL by an earlier pass.
+	// killed has the processes that got SIGKILL in an earlier pass.
 	killed map[int]bool
 }
 
-// found is what a pass came across.
+// found is what a pass has found.
 type found struct {
-	// dying have been killed and have not ended yet; fresh is how many of them
-	// no earlier pass has seen.
+	// dying is the number of processes that were killed and have not ended yet. fresh
+	// is how many of them no earlier pass has seen.
 	dying, fresh int
-	// refused are those that this process may not send signals to.
+	// refused are the processes that this process may not send signals to.
 	refused []int
 }
 
-// members calls visit with each process, until it has seen all there are.
+// members calls visit with each process of the tree.
 func (t *tree) members(visit func(pid int)) error {
 	return walk(t.root, func(pid int) bool {
 		spared, descend := t.spares(pid)
@@ -44,8 +44,8 @@ func (t *tree) members(visit func(pid int)) error {
 	})
 }
 
-// pass sends SIGKILL to all that it finds. A process that leaves a new one in its
-// place again and again may slip through a pass, but not through many.
+// pass sends SIGKILL to all processes that it finds. A program that again and again
+// replaces itself by a new process may slip through one pass, but not through many.
 func (t *tree) pass() found {
 	var now found
 	if t.killed == nil {
@@ -78,14 +78,14 @@ func (t *tree) pass() found {
 	return now
 }
 
-// unbroken is for how long passes follow each other without a break after one that
-// came across processes that none before it knew. On a machine that is busy every
-// break may last as long as all the others' turns, and what starts itself anew goes
-// on meanwhile; in this time there are dozens of passes.
+// unbroken is how long passes follow each other without a break after one that has
+// found a new process. On a busy machine a break may last until all other processes
+// have run, and programs that replace themselves go on meanwhile. In this time there
+// are dozens of passes.
 const unbroken = 5 * time.Millisecond
 
-// certain is how many passes in succession have to come across nobody. The kernel does
-// not promise that a list of children has one that came while another ended.
+// certain is how many passes in succession have to find no process. The kernel does not
+// promise that a list of children has a child that was born while another one ended.
 const certain = 3
 
 // clear makes passes until all that can be killed has ended, or until limit has
@@ -116,8 +116,8 @@ func (t *tree) clear(limit time.Duration) found {
 	}
 }
 
-// refused returns those that this process may not send signals to, and sends
-// none.
+// refused returns the processes that this process may not send signals to. It sends
+// no signal.
 func (t *tree) refused() []int {
 	var pids []int
 	_ = t.members(func(pid int) {
@@ -128,9 +128,9 @@ func (t *tree) refused() []int {
 	return pids
 }
 
-// signal sends sig to those in a group and to leader, each once. It looks again
-// for those that were started meanwhile, a few times: some programs answer a
-// signal by starting others.
+// signal sends sig once to leader and to each process of the tree that is in group. It
+// looks a few times for processes that were started meanwhile: some programs react to
+// a signal by starting others.
 func (t *tree) signal(group, leader int, sig syscall.Signal) {
 	sent := make(map[int]bool)
 	fresh := true

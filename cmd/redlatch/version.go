@@ -9,8 +9,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
-// versionCmd is `redlatch version`. It is what was asked for, so it goes to
-// stdout.
+// versionCmd is `redlatch version`. It prints to stdout.
 type versionCmd struct{}
 
 func (versionCmd) line() *cobra.Command {

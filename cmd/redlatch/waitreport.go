@@ -14,11 +14,11 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// sayAgain is after how long a reason is told again, if there was another meanwhile: on a
-// busy machine they change with who answered in time.
+// sayAgain is the time after which a reason is reported again, if another one was reported
+// meanwhile. On a busy machine the reason changes with the nodes that answer in time.
 const sayAgain = time.Minute
 
-// waitReport says why the wait goes on: a line, and another when the reason changes.
+// waitReport says in a line why the wait goes on, and in another line when the reason changes.
 func (r *acquisition) waitReport(out *printer) func(error) {
 	var last string
 	told := make(map[string]time.Time)
@@ -41,7 +41,8 @@ func (r *acquisition) waitReport(out *printer) func(error) {
 	}
 }
 
-// sayWhy says what is waited for. That another holds the lock is what a wait is for.
+// sayWhy says what the command waits for. That another client holds the lock is the normal
+// reason, and only --verbose reports it.
 func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 	switch {
 	case errors.Is(quorum, redlatch.ErrHeld):
@@ -49,7 +50,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 		return
 	case errors.Is(quorum, redlatch.ErrNotAdmitted) && term.IsTerminal(int(os.Stderr.Fd())):
 		out.say("waiting for %s: %s", r.quoted(), quarantineText(quorum))
-		out.say("  a server that has just started does not vote until every lock that it may have granted before has run out: for --max-ttl and %s", outOfService)
+		out.say("  a server that has just started does not vote until every lock that it may have granted before has run out, that is for --max-ttl plus %s", outOfService)
 		for _, hint := range r.hints(quorum) {
 			out.say("hint: to skip the wait, %s", hint)
 		}
@@ -57,7 +58,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 		out.say("waiting for %s: %s; %s", r.quoted(), quarantineText(quorum), strings.Join(r.hints(quorum), "; "))
 	default:
 		var why strings.Builder
-		why.WriteString(headline(quorum))
+		why.WriteString(headline(quorum, "lock"))
 		for i, line := range answers(quorum.Nodes) {
 			if quorum.Nodes[i].Err != nil {
 				why.WriteString("; " + line)
@@ -70,7 +71,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 	}
 }
 
-// quarantineText says how many nodes do not vote yet, and for how long.
+// quarantineText says how many nodes do not vote yet, and how long that lasts.
 func quarantineText(quorum *redlatch.QuorumError) string {
 	nodes := notAdmitted(quorum)
 	text := fmt.Sprintf("too few nodes are admitted: %d of %d may have forgotten locks that they granted before they started", len(nodes), quorum.Of)
@@ -79,12 +80,12 @@ func quarantineText(quorum *redlatch.QuorumError) string {
 		left = max(left, node.Left)
 	}
 	if left > 0 {
-		text += fmt.Sprintf(", and vote in %s", short(left))
+		text += fmt.Sprintf("; they vote in %s", short(left))
 	}
 	return text
 }
 
-// reasonOf is equal for reports that tell a person nothing new.
+// reasonOf returns the same text for reports that tell a person the same.
 func reasonOf(quorum *redlatch.QuorumError) string {
 	switch holder, _, _ := quorum.Holder(); {
 	case errors.Is(quorum, redlatch.ErrHeld):

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
-// watchCmd is `redlatch watch`. What it prints is what was asked for, so it goes to stdout.
+// watchCmd is `redlatch watch`. It prints to stdout.
 type watchCmd struct {
 	connection
 
@@ -31,10 +31,12 @@ type watchCmd struct {
 func (w *watchCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch <name>",
-		Short: "Say who holds a lock or its permits, and again when that changes.",
-		Long: `Says who holds a lock on a quorum of nodes, or that nobody does, and again whenever that changes, a line each time, until it is interrupted. The servers tell it of changes; where they do not, as when the user may not use CLIENT TRACKING, it looks every 1.5 s. It changes nothing. Of readers it says that they have the lock, not who they are: redlatch show does. Of permits it says which is held by whom, as NAME#3, and that nobody holds one any more; that none is held it does not say. Holders that come and go within a moment may be missing, and an earlier one never comes after a later one.
+		Short: "Show who holds a lock or its permits, and every change.",
+		Long: `Prints a line that says who holds a lock on a quorum of nodes, or that nobody does, and another line whenever that changes, until it is interrupted. It changes nothing. The servers notify it of changes. If they do not, as when the user may not use CLIENT TRACKING, it asks them every 1.5 s.
 
-While too few nodes answer, that is said once on standard error, and then who holds the lock and its permits when they do again.
+If readers hold the lock, it says so but does not name them; redlatch show does. It lists permits as NAME#3, with their holders, and says when a permit becomes free; it does not list permits that are free from the start. A holder that comes and goes within a moment may be missing, but an earlier holder never comes after a later one.
+
+While too few nodes answer, it says so once on stderr. When enough of them answer again, it says who holds the lock and its permits.
 
 Arguments:
 
@@ -43,7 +45,7 @@ Arguments:
 Exit codes:
 
 	64      usage
-	128+n   signal n ended it`,
+	128+n   signal n ended the command`,
 		Example: `  # who leads, until Ctrl-C
   redlatch watch leader
   # tell a proxy who leads
@@ -53,11 +55,11 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	w.connection.addTo(flags)
-	commandline.Bool(flags, &w.JSON, "json", "", "Print JSON, one object on each line.")
+	commandline.Bool(flags, &w.JSON, "json", "", "Print JSON, one object per line.")
 	return cmd
 }
 
-// Run prints until a signal.
+// Run prints lines until a signal.
 func (w *watchCmd) Run(out *printer) error {
 	cfg, err := w.lockConfig()
 	if err != nil {
@@ -99,13 +101,13 @@ func (w *watchCmd) Run(out *printer) error {
 	}
 }
 
-// watched is what is to be said next: a text, or why there is none.
+// watched is the next line to print, or the error that takes its place.
 type watched struct {
 	text string
 	err  error
 }
 
-// watchLock sends who holds the lock until ctx is done.
+// watchLock sends a line for each holder of the lock until ctx is done.
 func (w *watchCmd) watchLock(ctx context.Context, client *redlatch.Client, lines chan<- watched) {
 	for holder, err := range client.Observe(ctx, w.Name) {
 		line := watched{err: err}
@@ -118,12 +120,12 @@ func (w *watchCmd) watchLock(ctx context.Context, client *redlatch.Client, lines
 	}
 }
 
-// watchPermits sends who holds which permit, a line for each that has changed.
+// watchPermits sends a line for each permit whose holder has changed.
 func (w *watchCmd) watchPermits(ctx context.Context, client *redlatch.Client, lines chan<- watched) {
 	told, again := make(map[int]redlatch.Holder), false
 	for held, err := range client.ObservePermits(ctx, w.Name) {
 		switch again = again || err != nil; {
-		case errors.Is(err, redlatch.ErrInvalid), errors.Is(err, redlatch.ErrNoQuorum): // the lock's watch says so
+		case errors.Is(err, redlatch.ErrInvalid), errors.Is(err, redlatch.ErrNoQuorum): // watchLock reports it
 			continue
 		case err != nil:
 			if !send(ctx, lines, watched{err: err}) {
@@ -159,7 +161,7 @@ func send(ctx context.Context, lines chan<- watched, line watched) bool {
 	}
 }
 
-// text is a line on the holder of a lock, or of the permit of a slot.
+// text returns the line about the holder of a lock, or of the permit with that slot.
 func (w *watchCmd) text(name string, h redlatch.Holder, slot *int) string {
 	if w.JSON {
 		holder := holderAsJSON(h, -1)
@@ -180,7 +182,7 @@ func (w *watchCmd) text(name string, h redlatch.Holder, slot *int) string {
 	if h.Shared {
 		who = "readers"
 	} else if who == "" {
-		who = "a client that gives no name (" + printable.Text(h.ID) + ")"
+		who = "a client without a label (" + printable.Text(h.ID) + ")"
 	}
 	if !h.Since.IsZero() {
 		since = " since " + h.Since.Local().Format(time.DateTime)

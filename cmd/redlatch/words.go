@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The library's errors name its settings; who types a command line knows flags.
+// The library's errors name its settings, but the users of a command line know flags.
 var (
 	nodeSetting = regexp.MustCompile(`Config\.Nodes\[(\d+)\]`)
 	flagNames   = strings.NewReplacer(
@@ -39,8 +39,8 @@ var (
 	)
 )
 
-// inFlags is what the tool says of a library's error: its settings by the names of the
-// flags, and not that it is of redlatch, or invalid, which goes without saying.
+// inFlags words an error of the library for the command line. It names flags in place of the
+// library's settings, and drops the prefixes "redlatch:" and "invalid:", which tell nothing here.
 func inFlags(text string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(text) {

@@ -1,6 +1,6 @@
-// Package commandline is what redlatch's two programs add to cobra: its words, its help, and that
-// no secret is in either. It uses no template of cobra's: text/template calls methods by their
-// names, and the linker would keep all of rueidis's.
+// Package commandline has what redlatch's two programs add to cobra: the wording of errors and the
+// help texts, neither of which shows a secret. It uses none of cobra's templates: text/template
+// calls methods by name, so the linker would have to keep all methods of rueidis.
 package commandline
 
 import (
@@ -16,11 +16,12 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
 
-// ErrVersion is the error of a command line with --version; that of one with --help is
+// ErrVersion is the error for a command line with --version. For one with --help, the error is
 // pflag.ErrHelp.
-var ErrVersion = errors.New("the version is asked for")
+var ErrVersion = errors.New("version requested")
 
-// Complete gives program, to which all its commands have been added, what all programs have.
+// Complete adds to program what all programs have in common: --version, --help and the help
+// command. Its caller has added all other commands before.
 func Complete(program *cobra.Command) {
 	cobra.EnableCommandSorting = false
 	program.SilenceErrors, program.SilenceUsage = true, true
@@ -30,7 +31,8 @@ func Complete(program *cobra.Command) {
 	help := &cobra.Command{Use: "help [<command> ...]", Short: "Show the help of a command.", Run: func(*cobra.Command, []string) {}}
 	help.Example = fmt.Sprintf("  # all about %[1]s run\n  %[1]s help run\n", program.Name())
 	program.SetHelpCommand(help)
-	// The last is in place of cobra's, which prints what was typed and cannot be read.
+	// The last one replaces cobra's hidden command of the same name, which prints what the user
+	// typed, even a secret.
 	program.AddCommand(help, &cobra.Command{Use: cobra.ShellCompRequestCmd, Aliases: []string{cobra.ShellCompNoDescRequestCmd}, Hidden: true, DisableFlagParsing: true, RunE: func(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("unknown command %s", cmd.CalledAs())
 	}})
@@ -38,7 +40,7 @@ func Complete(program *cobra.Command) {
 		cmd.Flags().SortFlags = false
 		cmd.InitDefaultHelpFlag()
 		cmd.Flags().Lookup("help").Usage = "Show the help of the command."
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { f.DefValue = "" }) // its help says it
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { f.DefValue = "" }) // the flag's help states the default
 		if cmd.HasSubCommands() {
 			cmd.SuggestionsMinimumDistance = 2
 			cmd.Args = noCommand
@@ -47,8 +49,8 @@ func Complete(program *cobra.Command) {
 	}
 }
 
-// Parse runs the command of program that args name, and returns it. The error is in words like
-// the others and shows no secret.
+// Parse runs the command of program that args name, and returns that command. Its errors are
+// worded like all others, and show no secret.
 func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
@@ -58,7 +60,7 @@ func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
 	program.SetArgs(args)
 	cmd, err := program.ExecuteC()
 	for c := cmd; c != nil; c = c.Parent() {
-		helps = helps || c.Flags().Changed("help") // also before the command's name
+		helps = helps || c.Flags().Changed("help") // --help may come before the command's name
 	}
 	switch {
 	case helps && cmd.HasSubCommands() && cmd.Flags().NArg() > 0:
@@ -69,7 +71,7 @@ func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
 	return cmd, inWords(cmd, err)
 }
 
-// All are a command and those below it, in their order.
+// All returns cmd and all commands below it, in their order.
 func All(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, below := range cmd.Commands() {
@@ -78,12 +80,12 @@ func All(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Visible are the commands next below that are in a help.
+// Visible returns the direct subcommands of cmd that its help shows.
 func Visible(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden })
 }
 
-// noCommand says what is wrong where one of the commands below it was to be named.
+// noCommand returns the error for a command line that should have named a subcommand of cmd.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unknown command %s%s", Shown(args[0]), meant(cmd, args[0], ""))
@@ -95,10 +97,10 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("no command: give %s", either(names))
 }
 
-// arguments are the words of a command's line of use that stand for arguments.
+// arguments matches the words of a command's usage line that stand for arguments.
 var arguments = regexp.MustCompile(`<([a-z]+)>(\]?)`)
 
-// Placeholders are the names of the command's arguments.
+// Placeholders returns the names of the command's arguments.
 func Placeholders(cmd *cobra.Command) []string {
 	var names []string
 	for _, match := range arguments.FindAllStringSubmatch(cmd.Use, -1) {
@@ -107,7 +109,7 @@ func Placeholders(cmd *cobra.Command) []string {
 	return names
 }
 
-// Arguments takes the arguments that the command's line of use has, in its order.
+// Arguments stores the arguments of a command in to, in the order of the command's usage line.
 func Arguments(to ...*string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(to) {
@@ -118,7 +120,7 @@ func Arguments(to ...*string) cobra.PositionalArgs {
 			case i < len(args):
 				*to[i] = args[i]
 			case match[2] == "":
-				return fmt.Errorf("no <%s>", match[1])
+				return fmt.Errorf("missing <%s>", match[1])
 			}
 		}
 		if len(cmd.ValidArgs) > 0 && !slices.Contains(cmd.ValidArgs, args[0]) {
@@ -128,17 +130,17 @@ func Arguments(to ...*string) cobra.PositionalArgs {
 	}
 }
 
-// inWords is err, which may be one of pflag's.
+// inWords words an error of pflag like all others. It returns any other error as it is.
 func inWords(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s: %w", e.GetFlag().Name, e.Unwrap())
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		placeholder, _ := pflag.UnquoteUsage(e.GetFlag())
-		return fmt.Errorf("--%s has no value: --%s %s", e.GetFlag().Name, e.GetFlag().Name, placeholder)
+		return fmt.Errorf("--%s needs a value: --%s %s", e.GetFlag().Name, e.GetFlag().Name, placeholder)
 	}
 	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
-		return fmt.Errorf("%s is no flag", Shown(e.GetSpecifiedFlag()))
+		return fmt.Errorf("%s is not a flag", Shown(e.GetSpecifiedFlag()))
 	}
 	e, ok := errors.AsType[*pflag.NotExistError](err)
 	switch {
@@ -149,7 +151,7 @@ func inWords(cmd *cobra.Command, err error) error {
 	case strings.Trim(e.GetSpecifiedName(), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
 		return errors.New("unknown flag --…") // what is before a "=" may be part of a URL
 	}
-	var names cobra.Command // it has cobra look for what was meant
+	var names cobra.Command // the flags as commands, for which cobra has suggestions
 	names.SuggestionsMinimumDistance = 2
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		names.AddCommand(&cobra.Command{Use: f.Name, Hidden: f.Hidden, Run: func(*cobra.Command, []string) {}})
@@ -157,7 +159,8 @@ func inWords(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("unknown flag --%s%s", e.GetSpecifiedName(), meant(&names, e.GetSpecifiedName(), "--"))
 }
 
-// meant asks whether one of the commands below it was meant.
+// meant asks whether the user meant a subcommand of cmd. It returns "" if none looks like what
+// was typed.
 func meant(cmd *cobra.Command, typed, dashes string) string {
 	var names []string
 	for _, name := range cmd.SuggestionsFor(typed) {
@@ -169,7 +172,7 @@ func meant(cmd *cobra.Command, typed, dashes string) string {
 	return ": did you mean " + either(names) + "?"
 }
 
-// either is a list of words of which one is to be given.
+// either lists words of which the user is to give one.
 func either(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -177,8 +180,8 @@ func either(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// Shown is what can be shown of a word that may be in the wrong place: of a URL, or of what may be
-// part of one, what has no secret in it.
+// Shown returns what a message may show of a word that is perhaps in the wrong place. Of a URL, or
+// of a possible part of one, it shows nothing secret.
 func Shown(word string) string {
 	switch {
 	case !strings.Contains(word, "@") && !strings.Contains(word, ":/"):

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// width is how many characters a line of a help has at most, but for lines that begin with a tab
-// in the command's texts.
+// width is the greatest length of a line of help, in characters. Lines that begin with a tab in
+// the command's texts may be longer.
 const width = 80
 
 // WriteHelp writes the command's help.
@@ -35,7 +35,7 @@ func WriteHelp(w io.Writer, cmd *cobra.Command) error {
 	return err
 }
 
-// leaves are the commands below it that do something, but for those that are hidden.
+// leaves returns the visible commands below cmd that have no subcommands.
 func leaves(cmd *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command
 	for _, below := range Visible(cmd) {
@@ -48,7 +48,7 @@ func leaves(cmd *cobra.Command) []*cobra.Command {
 	return found
 }
 
-// wrapped is text in lines that are no longer than the width, as go doc has it.
+// wrapped breaks text into lines of at most width characters, as go doc does.
 func wrapped(text, indent string) string {
 	var parser comment.Parser
 	printer := comment.Printer{TextPrefix: indent, TextCodePrefix: indent + "    ", TextWidth: width - len(indent)}

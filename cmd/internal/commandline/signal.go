@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// UntilSignal returns a context that a signal ends, with a *SignalError as its cause. stop
-// lets signals do again what they did before.
+// UntilSignal returns a context that a signal cancels, with a *SignalError as its cause. stop
+// restores what signals did before.
 func UntilSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	queue := make(chan os.Signal, 1)
-	// With SIGPIPE caught, a reader that went away is a failed write (os/signal
-	// documentation), and all ends in order.
+	// With SIGPIPE caught, a write to a reader that has gone away fails (os/signal
+	// documentation), and the program ends in order.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signal.Notify(queue, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	go func() {
@@ -29,15 +29,15 @@ func UntilSignal() (ctx context.Context, stop func()) {
 	}
 }
 
-// ExitSignal is what the exit code of a command is more than the signal that ended it.
+// ExitSignal is added to the number of the signal that ended a command: the sum is its exit code.
 const ExitSignal = 128
 
-// SignalError is a signal that ends a command early.
+// SignalError is the cause of a command's early end: a signal.
 type SignalError struct{ signal os.Signal }
 
 func (e *SignalError) Error() string { return e.signal.String() }
 
-// Code is the command's exit code, as shells have it.
+// Code returns the command's exit code, which is that of shells.
 func (e *SignalError) Code() int {
 	n, _ := e.signal.(syscall.Signal)
 	return ExitSignal + int(n)

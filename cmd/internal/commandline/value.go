@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// value is a flag's, whose text parse reads. It does not tell its default: the help does.
+// value is the value of a flag. parse reads its text. String does not return the default, which
+// the flag's help states.
 type value[T any] struct {
 	to          *T
 	placeholder string
@@ -27,38 +28,38 @@ func (v value[T]) Set(text string) error {
 func (value[T]) String() string { return "" }
 func (v value[T]) Type() string { return v.placeholder }
 
-// Duration is the value of a flag that ParseDuration reads.
+// Duration returns the value of a flag whose text ParseDuration reads.
 func Duration(to *time.Duration) pflag.Value {
 	return value[time.Duration]{to, "D", ParseDuration}
 }
 
-// Int is the value of a flag with a whole number.
+// Int returns the value of a flag that takes a whole number.
 func Int(to *int) pflag.Value {
 	return value[int]{to, "N", func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no whole number", Shown(text))
+			return 0, fmt.Errorf("%q is not a whole number", Shown(text))
 		}
 		return n, nil
 	}}
 }
 
-// Uint is the value of a flag with a whole number that is not negative.
+// Uint returns the value of a flag that takes a whole number of 0 or more.
 func Uint(to *uint64) pflag.Value {
 	return value[uint64]{to, "N", func(text string) (uint64, error) {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no whole number, 0 or more", Shown(text))
+			return 0, fmt.Errorf("%q is not a whole number of 0 or more", Shown(text))
 		}
 		return n, nil
 	}}
 }
 
-// ListType is what the value of a List says it is.
+// ListType is the type that the value of a List reports.
 const ListType = "LIST"
 
-// List is the value of a flag with texts between commas, which are taken as they are: pflag's
-// lists have quotes.
+// List returns the value of a flag that takes texts separated by commas. Unlike pflag's lists, it
+// gives no meaning to quotes.
 func List(to *[]string) pflag.Value {
 	return value[[]string]{to, ListType, func(text string) ([]string, error) {
 		if text == "" {
@@ -68,7 +69,7 @@ func List(to *[]string) pflag.Value {
 	}}
 }
 
-// Optional is the value of a flag that leaves nil where it is not given.
+// Optional returns the value of a flag that leaves *to nil unless the flag is given.
 func Optional[T any](to **T, of func(*T) pflag.Value) pflag.Value {
 	return value[*T]{to, of(new(T)).Type(), func(text string) (*T, error) {
 		given := new(T)
@@ -76,7 +77,7 @@ func Optional[T any](to **T, of func(*T) pflag.Value) pflag.Value {
 	}}
 }
 
-// Bool adds a flag that is true where it is given without a value.
+// Bool adds a flag that is true if it is given without a value.
 func Bool(flags *pflag.FlagSet, to *bool, name, short, help string) {
 	flags.VarPF(value[bool]{to, "bool", parseBool}, name, short, help).NoOptDefVal = "true"
 }
@@ -91,8 +92,8 @@ func parseBool(text string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", Shown(text))
 }
 
-// ParseDuration reads a duration as Go writes them, or a plain number of seconds as
-// flock(1), timeout(1) and sleep(1) do.
+// ParseDuration reads a duration in the form that Go writes it, or a plain number of seconds
+// as flock(1), timeout(1) and sleep(1) do.
 func ParseDuration(text string) (time.Duration, error) {
 	if strings.Trim(text, "+-.0123456789") == "" {
 		seconds, err := strconv.ParseFloat(text, 64)
@@ -102,7 +103,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration: give seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h", Shown(text))
+		return 0, fmt.Errorf("%q is not a duration: give seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h", Shown(text))
 	}
 	return d, nil
 }

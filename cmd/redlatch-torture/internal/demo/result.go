@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Result is what a run measured.
+// Result is the result of a run.
 type Result struct {
 	options    Options
 	kind       string // of the nodes
@@ -14,18 +14,18 @@ type Result struct {
 	tally      *tally
 	stories    []*story
 	standstill time.Duration // the longest time in which nobody acquired the lock
-	// count is what the record counts in the end; countErr, why it could not be
-	// read.
+	// count is the number in the record at the end. countErr is the reason why it could
+	// not be read.
 	count    uint64
 	countErr error
-	// deaths are workers that did not end as they were told to.
+	// deaths has a line for each worker that did not end as it was told to.
 	deaths []string
 	// Interrupted: ctx ended the run before its time.
 	Interrupted bool
 }
 
-// Violations are what must not be, a line each. None is what the demo is to
-// show.
+// Violations returns a line for each thing that must not happen and did. The demo is
+// to show that there are none.
 func (r *Result) Violations() []string {
 	var found []string
 	say := func(c counter, one, many string) {
@@ -59,8 +59,8 @@ func (r *Result) Violations() []string {
 // lostUpdates is how many more updates were made than the record counts.
 func (r *Result) lostUpdates() int { return r.tally.updates - int(r.count) }
 
-// Unproved says why a run without violations shows nothing, "" if it does show
-// something.
+// Unproved says why a run without violations proves nothing. It returns "" if the run
+// proves something.
 func (r *Result) Unproved() string {
 	outages := 0
 	for _, s := range r.stories {
@@ -83,7 +83,7 @@ func (r *Result) Unproved() string {
 	return ""
 }
 
-// Summary is the end of the demo's output.
+// Summary returns the end of the demo's output.
 func (r *Result) Summary() string {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
@@ -110,10 +110,10 @@ func (r *Result) Summary() string {
 		row("tokens out of order", "%d", r.tally.disorders.n)
 		wait, worker := r.tally.longestWait()
 		row("longest wait", "%s, of worker %d", span(wait), worker+1)
-		row("longest standstill", "%s in which nobody acquired", span(r.standstill))
+		row("longest standstill", "%s in which nobody acquired the lock", span(r.standstill))
 	}
 	if r.tally.lost > 0 {
-		row("locks lost at work", "%d, known in time: no update was made", r.tally.lost)
+		row("locks lost at work", "%d, noticed in time: no update was made", r.tally.lost)
 	}
 	if r.tally.unreleased > 0 {
 		row("releases unconfirmed", "%d, left to their TTL", r.tally.unreleased)
@@ -139,10 +139,10 @@ func (r *Result) verdict() string {
 	return "nothing was violated"
 }
 
-// OK reports whether the run showed what it was to show.
+// OK reports whether the run proved something and nothing was violated.
 func (r *Result) OK() bool { return len(r.Violations()) == 0 && r.Unproved() == "" }
 
-// span writes how long something took, for people.
+// span formats a duration for people.
 func span(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
@@ -150,5 +150,5 @@ func span(d time.Duration) string {
 	return clockTime(d)
 }
 
-// clockTime writes a time of the race.
+// clockTime formats a time of the race.
 func clockTime(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -86,7 +86,7 @@ measured
   lost updates          0 (10 made, the record counts 10)
   tokens out of order   0
   longest wait          1.5 s, of worker 2
-  longest standstill    80 ms in which nobody acquired
+  longest standstill    80 ms in which nobody acquired the lock
 nodes: test servers
   node 1   votes         never touched
   node 2   votes         killed at 0.4, back empty at 1.0, admitted at 7.0 s

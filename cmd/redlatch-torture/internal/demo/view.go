@@ -9,16 +9,16 @@ import (
 	"golang.org/x/term"
 )
 
-// view writes what happens: in a terminal, lines that stay and below them a
-// block that is drawn anew; elsewhere lines only, and the block's head once a
-// second. One goroutine uses it.
+// view writes what happens. In a terminal, it writes lines that stay, and below them a
+// block that it redraws. Elsewhere it writes only lines, and the first line of the block
+// once a second. One goroutine uses it.
 type view struct {
 	out   *os.File
 	live  bool
 	color bool
 	drawn int // lines of the block that are on the screen
 	block []line
-	told  time.Duration // when the head was last written as a line
+	told  time.Duration // when the first line of the block was last written
 	err   error         // of the first write that failed
 }
 
@@ -55,12 +55,12 @@ func (v *view) say(format string, args ...any) {
 	v.frame(fmt.Sprintf(format, args...)+"\n", v.block)
 }
 
-// happen writes a line that stays, with its time of the race.
+// happen writes a line that stays, with the time since the start of the race.
 func (v *view) happen(at time.Duration, format string, args ...any) {
 	v.say("%6.1f s  %s", at.Seconds(), fmt.Sprintf(format, args...))
 }
 
-// draw shows how things stand.
+// draw shows the present state.
 func (v *view) draw(now time.Duration, block []line) {
 	if v.live {
 		v.frame("", block)
@@ -72,11 +72,11 @@ func (v *view) draw(now time.Duration, block []line) {
 	}
 }
 
-// clear takes the block away, for good.
+// clear removes the block from the screen.
 func (v *view) clear() { v.frame("", nil) }
 
-// frame replaces the block on the screen by text and a new block, in one write,
-// so that no half of it is ever seen.
+// frame replaces the block on the screen by text and a new block. It does so in one
+// write, so that nobody sees half of it.
 func (v *view) frame(text string, block []line) {
 	var b bytes.Buffer
 	if v.drawn > 0 {
@@ -85,7 +85,7 @@ func (v *view) frame(text string, block []line) {
 	b.WriteString(text)
 	v.block, v.drawn = block, 0
 	if v.live {
-		// A line that wraps, or scrolls away at the top, could not be taken back.
+		// A line that wraps, or that scrolls away at the top, could not be removed.
 		width, height, err := term.GetSize(int(v.out.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
 			width, height = 80, 24

@@ -142,9 +142,9 @@ func (o *Options) choose(asked []kind) error {
 	impossible := func(k kind) string {
 		switch {
 		case len(o.Yours) > 0 && traits[k].server:
-			return "nothing is done to nodes that are yours"
+			return "the torture does nothing to your own nodes"
 		case traits[k].ours && len(o.WorkerCommand) > 0:
-			return "it is of Redlatch's clients"
+			return "it concerns only Redlatch's own clients"
 		case k == setAll && o.For < setAllFits:
 			return fmt.Sprintf("it needs --for %v or more", setAllFits)
 		case k == namespace && noWires != nil:

@@ -1,4 +1,4 @@
-// Package report writes what a torture showed, as text, as JSON and as a page.
+// Package report writes the result of a torture, as text, as JSON and as an HTML page.
 package report
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 )
 
-// Report is what came of a torture.
+// Report is the result of a torture.
 type Report struct {
-	// Topology is what the servers were to each other, or with an Engine that.
+	// Topology is the topology of the servers, or the name of the engine if Engine is set.
 	Topology string
 	Engine   bool
 	Started  time.Time
@@ -23,27 +23,27 @@ type Report struct {
 	TTL      time.Duration
 	Nodes    int
 	Workers  int
-	Names    []string // what is judged: locks, slots
-	Locks    int      // the names that locks are taken by
-	// Primitive is what was taken, as the option has it.
+	Names    []string // what the judge looks at: locks and slots
+	Locks    int      // how many names locks were taken by
+	// Primitive is what the workers took: the value of the option.
 	Primitive string
 	Servers   string
 	Yours     bool
-	Subject   string // whose lock it was: "redlatch", or another's worker's
+	Subject   string // whose lock was tortured: "redlatch", or that of another library's worker
 	Kinds     []string
-	LeftOut   string // faults that were not possible here, and why
+	LeftOut   string // the faults that were not possible here, and why
 
 	History  *history.History
 	Findings *judge.Findings
-	// Control is what the judge found in the same plan over a lock with the Bug; nil
-	// if there was no control run.
+	// Control is what the judge found in the control run: the same plan, over a lock with
+	// the Bug. It is nil if there was no control run.
 	Control *judge.Findings
 	Bug     string
-	// Interrupted: it ended before its time.
+	// Interrupted: the run ended before its time.
 	Interrupted bool
 }
 
-// Violations are what must not be, a line each.
+// Violations returns a line for each thing that must not happen and did.
 func (r *Report) Violations() []string {
 	f := r.Findings
 	var found []string
@@ -65,7 +65,7 @@ func (r *Report) Violations() []string {
 		add(len(f.Tokens), "a fencing token out of order", "fencing tokens out of order", ", the first: "+f.Tokens[0])
 	}
 	if len(f.Strange) > 0 {
-		add(len(f.Strange), "a hold of what there is not", "holds of what there is not", ", the first: "+f.Strange[0])
+		add(len(f.Strange), "a hold of something that does not exist", "holds of something that does not exist", ", the first: "+f.Strange[0])
 	}
 	if len(f.Orphans) > 0 {
 		o := f.Orphans[0]
@@ -74,7 +74,7 @@ func (r *Report) Violations() []string {
 	if len(f.Refused) > 0 {
 		o := f.Refused[0]
 		add(len(f.Refused), "a lock that could not be acquired", "times in which a lock could not be acquired", fmt.Sprintf(
-			" though nothing stood in the way, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
+			" though nothing prevented it, the first of %s from %s for %v", o.Name, r.at(o.At), o.For.Round(time.Millisecond)))
 	}
 	if f.Linearizable.Locks == judge.Violated {
 		found = append(found, "the history of the locks is not linearizable")
@@ -85,7 +85,7 @@ func (r *Report) Violations() []string {
 	return append(found, r.History.Errors...)
 }
 
-// Unproved says why a run without violations shows nothing, a line each.
+// Unproved returns a line for each reason why a run without violations proves nothing.
 func (r *Report) Unproved() []string {
 	var why []string
 	fired := r.Fired()
@@ -95,13 +95,13 @@ func (r *Report) Unproved() []string {
 		}
 	}
 	if fired["stranger"] > 0 && r.History.Refusals == 0 {
-		why = append(why, "no client with other settings was refused for them")
+		why = append(why, "no client with other settings was refused because of them")
 	}
 	if len(r.History.Faults) == 0 {
 		why = append(why, "no fault happened")
 	}
 	if least := int(r.length().Seconds()) * 2; r.Findings.Acquisitions < least {
-		why = append(why, fmt.Sprintf("a lock was acquired %d times only: %d would be 2 a second", r.Findings.Acquisitions, least))
+		why = append(why, fmt.Sprintf("a lock was acquired only %d times: %d would be 2 per second", r.Findings.Acquisitions, least))
 	}
 	for _, name := range r.Names {
 		if r.Findings.ByName[name] == 0 {
@@ -122,7 +122,7 @@ func (r *Report) Unproved() []string {
 	return why
 }
 
-// Verdict is the end of it all in a few words.
+// Verdict is the result in a few words.
 func (r *Report) Verdict() string {
 	switch {
 	case len(r.Violations()) > 0:
@@ -135,7 +135,7 @@ func (r *Report) Verdict() string {
 	return "nothing was violated"
 }
 
-// again is the command that repeats the faults.
+// again is the command that repeats the run with the same faults.
 func (r *Report) again() string {
 	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, r.Locks, r.TTL)
 	if r.Primitive != "" && r.Primitive != "mutex" {
@@ -150,7 +150,7 @@ func (r *Report) again() string {
 	return command + " --faults " + strings.Join(r.Kinds, ",")
 }
 
-// chosenBy is the option that chose the topology.
+// chosenBy is the name of the option that chose the topology.
 func (r *Report) chosenBy() string {
 	if r.Engine {
 		return "engine"
@@ -158,7 +158,7 @@ func (r *Report) chosenBy() string {
 	return "topology"
 }
 
-// OK reports whether the run showed what it was to show.
+// OK reports whether the run proved something and nothing was violated.
 func (r *Report) OK() bool { return len(r.Violations()) == 0 && len(r.Unproved()) == 0 }
 
 // Fired counts the faults by their kind.
@@ -174,7 +174,7 @@ func (r *Report) Fired() map[string]int {
 
 func (r *Report) length() time.Duration { return time.Duration(r.History.End - r.History.Start) }
 
-// at writes a time of the history as one of the run.
+// at formats a time of the history as a time since the start of the run.
 func (r *Report) at(t int64) string {
 	return fmt.Sprintf("%.3f s", time.Duration(t-r.History.Start).Seconds())
 }
@@ -182,7 +182,7 @@ func (r *Report) at(t int64) string {
 // row is a line of the summary.
 type row struct{ Name, Value, Note string }
 
-// rows is the summary.
+// rows returns the lines of the summary.
 func (r *Report) rows() []row {
 	f, a := r.Findings, r.Findings.Availability
 	rows := []row{
@@ -194,26 +194,26 @@ func (r *Report) rows() []row {
 		{"faults", fmt.Sprint(len(r.History.Faults)), r.firedText()},
 		{"acquisitions", fmt.Sprint(f.Acquisitions), fmt.Sprintf("%d given up, %d known lost in time", f.GaveUp, f.KnownLost)},
 		{"overlaps", fmt.Sprint(len(f.Overlaps)), "of two holders, while all assumptions held"},
-		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of two holders, after a node's clock was stepped forward: nothing is promised then"},
+		{"overlaps outside", fmt.Sprint(len(f.Outside)), "of two holders, after a node's clock was stepped forward, when nothing is promised"},
 		{"tokens out of order", fmt.Sprint(len(f.Tokens)), ""},
 		{"lost updates, guarded", fmt.Sprint(f.Guarded.Lost), fmt.Sprintf("of %d writes; %d accesses refused as stale", f.Guarded.Writes, f.Guarded.Refused)},
-		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: what a fencing token is for", f.Open.Writes)},
+		{"lost updates, open", fmt.Sprint(f.Open.Lost), fmt.Sprintf("of %d writes: a fencing token prevents these", f.Open.Writes)},
 		{"refused", fmt.Sprint(len(f.Refused)), fmt.Sprintf("times in which one node that was up gave no lock for longer than %v", history.Recovery)},
-		{"keys left behind", fmt.Sprint(len(f.Orphans)), fmt.Sprintf("of %d looked for while all were at rest", f.Looks)},
+		{"keys left behind", fmt.Sprint(len(f.Orphans)), fmt.Sprintf("in %d looks while all workers were at rest", f.Looks)},
 		{"availability", percent(a.Share()), fmt.Sprintf("of %d tries for a free lock, while a quorum was up (%s of the time)", a.Tried, percent(ratio(a.QuorumUp, a.Length)))},
-		{"", percent(a.Overall()), fmt.Sprintf("of all %d", a.AllTried)},
+		{"", percent(a.Overall()), fmt.Sprintf("of all %d tries", a.AllTried)},
 		{"waits", fmt.Sprintf("%s median", span(f.Waits.Median)), fmt.Sprintf("%s p99, %s longest", span(f.Waits.P99), span(f.Waits.Max))},
-		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations of both, by porcupine", f.Linearizable.Operations)},
+		{"linearizable, locks", f.Linearizable.Locks, fmt.Sprintf("%d operations on locks and registers, by porcupine", f.Linearizable.Operations)},
 		{"guarded registers", f.Linearizable.Registers, ""},
 	}
 	rows = append(rows, r.together()...)
 	if n := r.Fired()["stranger"]; n > 0 {
-		rows = append(rows, row{"other settings", fmt.Sprint(r.History.Refusals), fmt.Sprintf("times that one of %d clients with settings of its own was refused for them; no other answer is right", n)})
+		rows = append(rows, row{"other settings", fmt.Sprint(r.History.Refusals), fmt.Sprintf("times that one of %d clients with other settings was refused because of them; no other answer is right", n)})
 	}
 	if r.Control != nil {
 		rows = append(rows, row{"control run's overlaps", fmt.Sprint(len(r.Control.Overlaps)),
-			fmt.Sprintf("and %d lost updates, %d tokens out of order, of a lock that is broken on purpose (%s), in %d acquisitions",
-				r.Control.Open.Lost, len(r.Control.Tokens), r.Bug, r.Control.Acquisitions)})
+			fmt.Sprintf("and %d lost updates, %d tokens out of order, in %d acquisitions of a lock that is broken on purpose (%s)",
+				r.Control.Open.Lost, len(r.Control.Tokens), r.Control.Acquisitions, r.Bug)})
 	}
 	return rows
 }
@@ -229,7 +229,7 @@ func (r *Report) firedText() string {
 }
 
 func number(s string) (n int) {
-	_, _ = fmt.Sscan(s, &n) // it begins with one
+	_, _ = fmt.Sscan(s, &n) // s begins with a number
 	return n
 }
 

@@ -55,8 +55,8 @@ func TestVerdict(t *testing.T) {
 		}, "not proved: no client with other settings was refused", false},
 		"a stranger refused": {func(r *Report) {
 			r.History.Faults[0].Kind, r.Kinds, r.History.Refusals = "stranger", []string{"stranger"}, 7
-		}, "times that one of 1 clients with settings of its own", true},
-		"few acquisitions":       {func(r *Report) { r.Findings.Acquisitions = 19 }, "not proved: a lock was acquired 19 times only", false},
+		}, "times that one of 1 clients with other settings", true},
+		"few acquisitions":       {func(r *Report) { r.Findings.Acquisitions = 19 }, "not proved: a lock was acquired only 19 times", false},
 		"a lock left alone":      {func(r *Report) { r.Names = append(r.Names, "b") }, "not proved: nobody acquired b", false},
 		"a control run in order": {func(r *Report) { r.Control.Overlaps = nil }, "not proved: the control run, whose lock is broken (any-node)", false},
 		"no control run":         {func(r *Report) { r.Control = nil }, "not proved: there was no control run", false},

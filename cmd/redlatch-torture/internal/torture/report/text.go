@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Text is the report for a terminal.
+// Text returns the report for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	for _, row := range r.rows() {
