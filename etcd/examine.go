@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/ensemble"
 )
 
 // examineTime bounds the look at a cluster.
@@ -21,9 +22,12 @@ const examineTime = 5 * time.Second
 //
 // It waits for all endpoints, for five seconds at most, or for ctx. What could not be found out by
 // then is missing from the report, which says why. The error wraps redlatch.ErrInvalid when a
-// setting cannot work; then nothing was sent. With a User it is that of OpenWith if servers cannot
+// setting cannot work or ctx is nil; then nothing was sent. With a User it is that of OpenWith if servers cannot
 // be reached or refuse the user.
 func Examine(ctx context.Context, config redlatch.Config, c Cluster) (doctor.Ensemble, error) {
+	if ctx == nil {
+		return doctor.Ensemble{}, invalid(ensemble.ErrNilContext)
+	}
 	c, err := checked(config, c)
 	if err != nil {
 		return doctor.Ensemble{}, err

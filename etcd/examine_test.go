@@ -94,6 +94,10 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	if report := examine(t, twice); !enginetest.Says(report, false, twice.Endpoints[1], "the same member as "+one) {
 		t.Errorf("one member twice: %+v", report)
 	}
+	var none context.Context
+	if _, err := etcd.Examine(none, redlatch.Config{}, cluster); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("without a ctx: %v", err)
+	}
 	if _, err := etcd.Examine(t.Context(), redlatch.Config{Durable: true}, cluster); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("a setting without a meaning: %v", err)
 	}

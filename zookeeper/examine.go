@@ -29,8 +29,11 @@ const examineTime = 5 * time.Second
 //
 // It waits for all servers, for five seconds at most, or for ctx. What could not be found out by
 // then is missing from the report, which says why. The error wraps redlatch.ErrInvalid when a
-// setting cannot work; then nothing was sent.
+// setting cannot work or ctx is nil; then nothing was sent.
 func Examine(ctx context.Context, config redlatch.Config, e Ensemble) (doctor.Ensemble, error) {
+	if ctx == nil {
+		return doctor.Ensemble{}, invalid(ensemble.ErrNilContext)
+	}
 	config, err := settings(config)
 	if err == nil {
 		e, err = e.complete()

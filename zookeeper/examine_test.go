@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -82,6 +83,10 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	}
 	if report := examine(t, enginetest.Config, ensemble); !enginetest.Says(report, true, "", "not authenticated") {
 		t.Errorf("a root that is closed: %+v", report)
+	}
+	var none context.Context
+	if _, err := zookeeper.Examine(none, redlatch.Config{}, ensemble); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("without a ctx: %v", err)
 	}
 	if _, err := zookeeper.Examine(t.Context(), redlatch.Config{Durable: true}, ensemble); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("a setting without a meaning: %v", err)

@@ -49,6 +49,9 @@ func Settings(c redlatch.Config, whole, servers, apart string) (redlatch.Config,
 	return c, nil
 }
 
+// ErrNilContext refuses a ctx that is nil.
+var ErrNilContext = errors.New("ctx is nil: pass context.Background() or the request's context")
+
 // Address is host:port of a server, which may lack the port. instead says what is given elsewhere.
 func Address(server, defaultPort, instead string) (string, error) {
 	if strings.ContainsAny(server, "/@?,# \t") || !printable.Is(server) || server == "" {

@@ -168,18 +168,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		if patience == nil && t.split() {
 			patience = e.patience(start)
 		}
-		if ask := t.confirmations(); len(ask) > 0 {
-			if !second {
-				// The second round has its own time, which a grant that comes during it does not
-				// prolong. Both rounds together have no more than two steps' time.
-				second = true
-				e.secondRounds.Add(1)
-				round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
-			}
-			for _, i := range ask {
-				k.askToConfirm(votes, i, t.token, t.nodes[i].granted)
-			}
-		}
+		second = k.confirm(t, votes, start, second)
 	}
 	if k.request.Shared && !k.agreed(ctx, t, votes, &answered, start) {
 		decided = true
@@ -218,6 +207,22 @@ func (k *keys) ask(step step) chan stepAnswer {
 		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.attempt, i)} })
 	}
 	return votes
+}
+
+// confirm asks the nodes to store the token of t that must be asked now, if any. second reports whether the
+// second round has begun, and before whether it had. That round has its own time, which a grant that comes
+// during it does not prolong; both rounds together have no more than two steps' time.
+func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant, before bool) (second bool) {
+	ask := t.confirmations()
+	if second = before || len(ask) > 0; second && !before {
+		e := k.engine
+		e.secondRounds.Add(1)
+		k.attempt.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
+	}
+	for _, i := range ask {
+		k.askToConfirm(votes, i, t.token, t.nodes[i].granted)
+	}
+	return second
 }
 
 // askToConfirm asks node i, which granted under the counter granted, to store token.
