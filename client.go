@@ -20,7 +20,8 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// Client holds locks on one set of nodes. It keeps one connection to each. It is safe for
+// Client holds locks on one set of nodes. It keeps a connection to each, and a
+// second one to a single node and for Config.Replicas. It is safe for
 // concurrent use; a program needs one.
 type Client struct {
 	config    Config

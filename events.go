@@ -136,7 +136,7 @@ type NodeAdmitted struct {
 
 // NodeUnreachable says that a node could not be connected to, or has not answered a command for
 // longer than NodeTimeout, when it was to be asked for its vote. A Cluster is unreachable when that
-// is so of all slots that were used.
+// is so of all slots that were used, or no master says which slots it has.
 type NodeUnreachable struct {
 	Node string
 	Err  error

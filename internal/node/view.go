@@ -117,6 +117,17 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	}
 }
 
+// unanswered reports whether no master has answered in the last whole round.
+func (v *view) unanswered() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := v.now
+	if v.asking {
+		last = v.before
+	}
+	return last != nil && len(last.of) == 0
+}
+
 // renew asks the master of the tag's slot, all masters that are known, and all that an answer
 // names.
 func (v *view) renew(ctx context.Context, tag string) {

@@ -206,7 +206,7 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 				}
 				workers.Go(func() { d.strike(ctx, t, o, servers, rand.New(rand.NewPCG(seed, 0))) })
 				start := time.Now()
-				for ; time.Since(start) < 22*time.Second || !o.enough(quarantine) && time.Since(start) < 3*time.Minute; storm.Rest(ctx, 100*time.Millisecond) {
+				for ; time.Since(start) < 22*time.Second || !o.enough(quarantine) && time.Since(start) < 10*time.Minute; storm.Rest(ctx, 100*time.Millisecond) {
 				}
 				cancel(errors.New("the run is over"))
 				workers.Wait()

@@ -55,6 +55,28 @@ func TestClusterObserver(t *testing.T) {
 			}
 			return back() == lost() && client.Stats().Unreachable == 0
 		})
+
+		// The client is idle until what it knows of the masters is too old to send a vote on.
+		before = lost()
+		for _, master := range c.Masters {
+			must(t, master.Pause())
+		}
+		idle := time.Now()
+		locktest.Await(t, "it is lost to an idle client", func() bool {
+			if time.Since(idle) > 2*time.Second {
+				client.TryLock(t.Context(), storm.NameAt(0))
+			}
+			return lost() > before
+		})
+		for _, master := range c.Masters {
+			must(t, master.Resume())
+		}
+		locktest.Await(t, "it is back to the idle client", func() bool {
+			if lock, err := client.TryLock(t.Context(), storm.NameAt(0)); err == nil {
+				locktest.Unlock(t, lock)
+			}
+			return back() == lost() && client.Stats().Unreachable == 0
+		})
 		for _, e := range locktest.EventsOf[redlatch.NodeUnreachable](events) {
 			if e.Node != storm.Node || e.Err == nil {
 				t.Errorf("%+v", e)
