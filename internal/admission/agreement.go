@@ -88,11 +88,11 @@ func (e *DisagreementError) Error() string {
 	if !slices.Equal(e.Recorded.Nodes, e.Ours.Nodes) {
 		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
 			"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, "+
-			"or change it for all clients with: redlatch deployment set",
+			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set",
 			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "))
 	}
 	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment, "+
-		"or change it for all clients with: redlatch deployment set%s",
+		"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set%s",
 		e.Ours.Deployment, e.Recorded, at, e.Ours, e.flags())
 }
 

@@ -197,7 +197,7 @@ func TestDisagreementNamesBothValues(t *testing.T) {
 	r := recordOf(agreementOf(Agreement{MaxTTL: 2 * time.Minute, NoQuarantine: true}))
 	err := Decide(a, Evidence{Server: testServer, Record: r}).Err
 	want := `the deployment "default" has MaxTTL 2m0s, NoQuarantine here, this client has MaxTTL 1m0s: ` +
-		"set the client's to the same, use another Deployment, or change it for all clients with: redlatch deployment set --max-ttl 1m0s"
+		"set the client's to the same, use another Deployment, or, except in a Redis Cluster, change it for all clients with: redlatch deployment set --max-ttl 1m0s"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
