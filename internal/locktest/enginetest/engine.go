@@ -73,7 +73,7 @@ func (e Engine) Main(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "3") // the tests mostly wait, but each client and server of more costs TTLs
+		flag.Set("test.parallel", "3") // of more at a time, locks run out under the race detector
 	}
 	code := m.Run()
 	for _, f := range slices.Backward(cleanups) {
