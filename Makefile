@@ -60,9 +60,8 @@ test-all: $(NPM) ## also those of the tool, Clusters, Sentinels, other engines, 
 # What computes in one goroutine, or has other programs compute: the race detector would find
 # nothing, in ten times the time.
 PLAIN := internal/admission|internal/hashslot|internal/printable|spec
-# What has other programs do it, beside servers; the tool's commands, each a process; and the nodes that
-# restart, whose goroutines are those of test/faults.
-PROGRAMS := test/house|test/release|test/restart|cmd/redlatch
+# What has other programs do it, beside servers.
+PROGRAMS := test/house|test/release
 # Of these a part is not tested under the race detector: zookeeper/race_test.go.
 BOTH := zookeeper
 # These take the processors, and nothing in them is ever late.
@@ -171,13 +170,11 @@ spec: ## the model, at its larger size
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-# What only computes has the time that the others leave, and says what it came to afterwards. Nothing runs
-# beside race-waiting, which leaves none.
+# What only computes has the time that race-alone leaves, and says what it came to afterwards.
 side-by-side:
 	@out=$$(mktemp); nice -n 19 $(MAKE) race-computing plain sim-once >$$out 2>&1 & computing=$$!; \
 	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
-	$(MAKE) plain-waiting race-alone fuzz storm bench-once torture; failed=$$?; \
-	wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
+	$(MAKE) race-alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
 VERSION_FILE := cmd/internal/commandline/version.go
 VERSION = $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' $(VERSION_FILE))
@@ -202,7 +199,7 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-ci: setup lint race-waiting side-by-side busy-once ## what every change must pass
+ci: setup lint race-waiting plain-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
 
 .PHONY: help setup servers everything demo unit test test-all race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci
