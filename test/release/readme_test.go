@@ -35,7 +35,7 @@ var said = map[string]struct {
 	"redlatch show job":                                   {`held by .*:\d+ since`, 0},
 	"redlatch list":                                       {`(?m)^job +.*of 3$`, 0},
 	`redlatch unlock job "$h"`:                            {`^$`, 0},
-	"redlatch doctor":                                     {`(?m)^all well: of 3 nodes all vote`, 0},
+	"redlatch doctor":                                     {`(?m)^all well: 3 of 3 nodes vote`, 0},
 	"redlatch deployment show":                            {`(?m)^these settings: MaxTTL 30s\n(?s).*^they agree$`, 0},
 }
 
