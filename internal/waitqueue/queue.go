@@ -66,7 +66,7 @@ type Queue struct {
 	// locals has each key that somebody in this process holds, contends or waits for.
 	locals map[string]*local
 	// contended has the keys that others were seen waiting for, and until when that is believed: a
-	// caller that lets go of such a key joins its queue, and does not barge in.
+	// caller that releases such a key joins its queue, and does not barge in.
 	contended map[string]time.Time
 	closed    bool
 	// background has what Close waits for.

@@ -29,7 +29,7 @@ type Report struct {
 	Primitive string
 	Servers   string
 	Yours     bool
-	Subject   string // whose lock was tortured: "redlatch", or that of another library's worker
+	Subject   string // whose lock was under torture: "redlatch", or that of another library's worker
 	Kinds     []string
 	LeftOut   string // the faults that were not possible here, and why
 
