@@ -180,7 +180,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 		t.Error(err)
 	}
 	next := LockIn(t, holder, "name")
-	for start := time.Now(); time.Since(start) < 3*renewedTTL; time.Sleep(20 * time.Millisecond) { // the other's session has ended
+	for start := time.Now(); time.Since(start) < 2*renewedTTL; time.Sleep(100 * time.Millisecond) { // the other's session has ended
 		isHeld(t, try)
 		if err := held.Err(); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ const Patience = 30 * time.Second
 // a busy machine has more time to renew it.
 const (
 	TTL        = 3 * time.Second
-	renewedTTL = 5 * time.Second
+	renewedTTL = 8 * time.Second
 )
 
 var (
