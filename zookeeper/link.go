@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -24,8 +25,15 @@ type link struct {
 	head []byte
 }
 
-// headBytes is how much of the answer is needed: a length, a version and the timeout.
-const headBytes = 12
+const (
+	// headBytes is how much of the answer is needed: a length, a version and the timeout.
+	headBytes = 12
+	// maxAnswer is more than the length of any server's answer to the handshake, which is 37, and
+	// less than the first four bytes of a text are as a length.
+	maxAnswer = 1 << 10
+)
+
+var errNotZooKeeper = errors.New("what answers is not a ZooKeeper server")
 
 func newLink(conn net.Conn, patience time.Duration) *link {
 	return &link{Conn: conn, begun: clock.System.Now(), limit: time.Now().Add(patience)}
@@ -37,6 +45,9 @@ func (l *link) Read(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	if missing := headBytes - len(l.head); missing > 0 {
 		l.head = append(l.head, p[:min(n, missing)]...)
+		if len(l.head) >= 4 && binary.BigEndian.Uint32(l.head) > maxAnswer {
+			return 0, errNotZooKeeper // before the transport makes room for an answer of that length
+		}
 	}
 	return n, err
 }

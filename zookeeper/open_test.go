@@ -2,9 +2,14 @@ package zookeeper_test
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +69,40 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.Unreachable(t, client)
+}
+
+// What answers with a text is found out before its first bytes are taken for the length of an answer, and that much
+// memory is used.
+func TestForeignServer(t *testing.T) { // alone, because it counts what the process uses
+	const answer = "-ERR unknown command\r\n"
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answered atomic.Int32
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Read(make([]byte, 64))
+			io.WriteString(conn, answer)
+			conn.Close()
+			answered.Add(1)
+		}
+	}()
+	defer listener.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	client := open(t, enginetest.Config, zookeeper.Ensemble{Servers: []string{listener.Addr().String()}})
+	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Error(err)
+	}
+	runtime.ReadMemStats(&after)
+	if used, length := after.TotalAlloc-before.TotalAlloc, uint64(binary.BigEndian.Uint32([]byte(answer))); answered.Load() == 0 || used > length/2 {
+		t.Errorf("%d answers used %d MB", answered.Load(), used>>20)
+	}
 }
 
 // A session that the servers would end too soon is refused, with the setting to change.
