@@ -37,7 +37,7 @@ servers:
 everything:
 	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql php)
 
-test race-alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
+test alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
 test-all race-waiting: everything
 
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
@@ -64,6 +64,9 @@ PLAIN := internal/admission|internal/hashslot|internal/printable|spec
 PROGRAMS := test/house|test/release
 # Of these a part is not tested under the race detector: zookeeper/race_test.go.
 BOTH := zookeeper
+# Programs that start programs, and suites whose code others run under the race detector as well: these are under it in
+# soak alone.
+SOAKED := cmd/redlatch|interop|test/restart|test/topology
 # These take the processors, and nothing in them is ever late.
 COMPUTING := internal/sim(/.*)?
 # These take them, too, and count what happens in seconds: only what gives way runs beside them. The others mostly wait.
@@ -74,23 +77,22 @@ ALONE := cmd/redlatch-torture(/.*)?
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -vet=off -count=1 -timeout 1h $$some
 
-race: race-waiting race-alone race-computing plain plain-waiting ## all tests, under the race detector where there is something to find
+race-waiting:
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING)|$(ALONE))
 
-race-waiting: $(NPM)
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
+plain-waiting: everything $(NPM)
+	$(call tested,-p 2 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
-race-alone:
-	$(call tested,-race -p 1,-E,$(ALONE))
-
-race-computing:
-	$(call tested,-race -p 1,-E,$(COMPUTING))
+alone:
+	$(call tested,-p 1,-E,$(ALONE))
 
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	$(call tested,,-E,$(PLAIN))
 
-plain-waiting: everything
-	$(call tested,-p 3,-E,$(PROGRAMS)|$(BOTH))
+race: everything $(NPM) ## all tests, under the race detector where there is something to find
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 1,-E,$(COMPUTING)|$(ALONE))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
 BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
@@ -143,7 +145,7 @@ fuzz: ## the fuzz tests, some seconds each
 	go test -run=NONE -fuzz=FuzzSplitCommands$$ -fuzztime=$(FUZZ) ./internal/redistest
 	go test -run=NONE -fuzz=FuzzSplitReplies$$ -fuzztime=$(FUZZ) ./internal/redistest
 
-# Slow, so not in ci: its seeds are tests. A comma in a password cuts a list of URLs in two.
+# Slow, so not in soak: its seeds are tests. A comma in a password cuts a list of URLs in two.
 fuzz-tool: ## command lines with a secret, until one is printed; FUZZ=1m
 	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./cmd/redlatch
 
@@ -170,11 +172,11 @@ spec: ## the model, at its larger size
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
-# What only computes has the time that race-alone leaves, and says what it came to afterwards.
+# What only computes has the time that alone leaves, and says what it came to afterwards.
 side-by-side:
-	@out=$$(mktemp); nice -n 19 $(MAKE) race-computing plain sim-once >$$out 2>&1 & computing=$$!; \
+	@out=$$(mktemp); nice -n 19 $(MAKE) plain sim-once >$$out 2>&1 & computing=$$!; \
 	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
-	$(MAKE) race-alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
+	$(MAKE) alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
 VERSION_FILE := cmd/internal/commandline/version.go
 VERSION = $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' $(VERSION_FILE))
@@ -199,7 +201,9 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-ci: setup lint race-waiting plain-waiting side-by-side fuzz storm bench-once torture busy-once ## what every change must pass
+ci: setup lint race-waiting plain-waiting side-by-side busy-once ## what every change must pass
 
-.PHONY: help setup servers everything demo unit test test-all race race-waiting race-alone race-computing plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
-	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci
+soak: setup ci race fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
+
+.PHONY: help setup servers everything demo unit test test-all race race-waiting alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci soak

@@ -208,12 +208,14 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
+	text.Grow(64 << 10)
 	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))
 	fmt.Fprintf(&text, "local FRESH, RENEW = %d, %d\n", fresh/time.Microsecond, renew.Microseconds())
 	text.WriteString(queueTimes)
 	word := "if"
 	for _, step := range steps {
-		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)
+		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n", word, step.name)
+		text.WriteString(step.body)
 		word = "elseif"
 	}
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
