@@ -17,17 +17,22 @@ type beside struct {
 	waiting []redlatch.Waiter
 	readers []redlatch.Reader
 	permits []redlatch.Listed
+	err     error // why some of them may be missing
 }
 
-func newBeside(waiting []redlatch.Waiter) beside { return beside{waiting: waiting} }
+func waitersBeside(waiting []redlatch.Waiter, err error) beside {
+	return beside{waiting: waiting, err: err}
+}
 
-// lookBeside asks the nodes. What nodes that do not answer know is missing.
+// lookBeside asks the nodes.
 func lookBeside(ctx context.Context, cfg redlatch.Config, name string) (b beside) {
 	var asked sync.WaitGroup
-	asked.Go(func() { b.waiting, _ = redlatch.Waiters(ctx, cfg, name) })
-	asked.Go(func() { b.readers, _ = redlatch.Readers(ctx, cfg, name) })
-	asked.Go(func() { b.permits, _, _ = redlatch.Permits(ctx, cfg, name) })
+	var waiters, readers, permits error
+	asked.Go(func() { b.waiting, waiters = redlatch.Waiters(ctx, cfg, name) })
+	asked.Go(func() { b.readers, readers = redlatch.Readers(ctx, cfg, name) })
+	asked.Go(func() { b.permits, _, permits = redlatch.Permits(ctx, cfg, name) })
 	asked.Wait()
+	b.err = cmp.Or(permits, readers, waiters)
 	return b
 }
 

@@ -83,10 +83,16 @@ func (s *showCmd) Run(out *printer) error {
 		return s.failure("show", s.Name, err)
 	}
 	if s.ensemble != nil {
-		waiting, _ := client.Waiters(ctx, s.Name)
-		beside <- newBeside(waiting)
+		beside <- waitersBeside(client.Waiters(ctx, s.Name))
 	}
 	others := <-beside
+	free := holding.Holder.ID == "" && len(others.permits) == 0
+	switch {
+	case others.err != nil && free: // but somebody may hold a permit
+		return s.failure("show", s.Name, others.err)
+	case others.err != nil:
+		out.warn("readers, permits or clients that wait may be missing: %v", others.err)
+	}
 	text := s.text(holding, others)
 	if s.JSON {
 		text = s.json(holding, others)
@@ -94,7 +100,7 @@ func (s *showCmd) Run(out *printer) error {
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		return &outcome{code: exitSystem, err: err}
 	}
-	if holding.Holder.ID == "" && len(others.permits) == 0 {
+	if free {
 		return &outcome{code: exitFree}
 	}
 	return nil
