@@ -5,7 +5,7 @@ package doctor
 type Ensemble struct {
 	// Members are the servers that were named, in their order.
 	Members []Member
-	// Quorum says that a majority of the ensemble answers, so that locks can be had.
+	// Quorum says that a majority of the ensemble answers, so that locks can be acquired.
 	Quorum bool
 	// Problems say what is wrong, in plain words.
 	Problems []Problem
@@ -23,7 +23,7 @@ type Member struct {
 
 // Problem is something that is wrong, and its remedy.
 type Problem struct {
-	// Unusable says that because of it no lock can be had, or that two holders may have one.
+	// Unusable says that because of it no lock can be acquired, or that two holders may have one.
 	// Otherwise locks are safe, but something should be mended.
 	Unusable bool
 	// Member is the address of the server concerned, or "".

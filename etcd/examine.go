@@ -132,7 +132,7 @@ func (x *examination) judge() {
 	for _, alarm := range x.alarms.Alarms {
 		switch alarm.Alarm {
 		case etcdserverpb.AlarmType_NOSPACE:
-			x.add(true, x.names[alarm.MemberID], "alarm NOSPACE: its data has reached the quota, and the cluster takes no write: no lock can be had",
+			x.add(true, x.names[alarm.MemberID], "alarm NOSPACE: its data has reached the quota, and the cluster takes no write: no lock can be acquired",
 				"compact and defragment it or raise --quota-backend-bytes, then etcdctl alarm disarm")
 		case etcdserverpb.AlarmType_CORRUPT:
 			x.add(true, x.names[alarm.MemberID], "alarm CORRUPT: its data differs from the others': two may hold one lock", "replace the member, then etcdctl alarm disarm")
@@ -144,9 +144,9 @@ func (x *examination) judge() {
 func (x *examination) judgeWhole() {
 	switch x.report.Quorum = x.why == nil || x.said; {
 	case x.said:
-		x.add(true, "", x.why.Error(), "mend that, or what clients are opened with")
+		x.add(true, "", x.why.Error(), "correct the configuration of the servers, or the settings with which clients are opened")
 	case x.why != nil:
-		x.add(true, "", "no majority of the cluster answers: no lock can be had: "+x.why.Error(), "bring back members until a majority runs")
+		x.add(true, "", "no majority of the cluster answers: no lock can be acquired: "+x.why.Error(), "bring back members until a majority runs")
 	}
 	if x.unlisted != nil || x.members == nil {
 		return
@@ -159,9 +159,9 @@ func (x *examination) judgeWhole() {
 	}
 	switch {
 	case voting == 1:
-		x.add(false, "", "the cluster is one member: while it is down no lock can be had, and what its disk loses is lost", "run three or five, of which a majority may go on")
+		x.add(false, "", "the cluster has one member: while it is down no lock can be acquired, and with its disk all locks are lost", "run three or five members, so that a majority goes on")
 	case voting%2 == 0:
-		x.add(false, "", fmt.Sprintf("the cluster has %d voting members: one more than %d may not be down, as with one fewer", voting, voting/2-1), "run an odd number")
+		x.add(false, "", fmt.Sprintf("the cluster has %d voting members: it tolerates the loss of %d, no more than with %d members", voting, (voting-1)/2, voting-1), "run an odd number")
 	}
 }
 

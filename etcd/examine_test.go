@@ -64,7 +64,7 @@ func TestExamine(t *testing.T) {
 		t.Errorf("one is down: %+v", report)
 	}
 	followers[1].Kill()
-	if report = examine(t, cluster); report.Quorum || !enginetest.Says(report, true, "", "no lock can be had") {
+	if report = examine(t, cluster); report.Quorum || !enginetest.Says(report, true, "", "no lock can be acquired") {
 		t.Errorf("two are down: %+v", report)
 	}
 	c.KillAll()

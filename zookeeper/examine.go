@@ -69,9 +69,9 @@ type examination struct {
 
 var (
 	// errNotServing is what a server answers that has no majority with it.
-	errNotServing = errors.New("it serves nobody: it has no majority of the ensemble with it")
+	errNotServing = errors.New("it serves no client: it does not reach a majority of the ensemble")
 	// errNotPermitted stands for the answer of a server that does not permit the word srvr.
-	errNotPermitted = errors.New("it does not say what it is")
+	errNotPermitted = errors.New("it does not answer srvr")
 
 	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9]+\.[0-9]+\.[0-9]+[^ ,]*)`)
 	modeLine    = regexp.MustCompile(`(?m)^Mode: (\w+)`)
@@ -149,9 +149,9 @@ func (x *examination) judge() {
 	}
 	switch r.Quorum = x.why == nil || x.said; {
 	case x.said:
-		add(true, "", x.why.Error(), "mend that, or what clients are opened with")
+		add(true, "", x.why.Error(), "correct the configuration of the servers, or the settings with which clients are opened")
 	case x.why != nil:
-		add(true, "", "no server gives a session that a majority answers: no lock can be had", "bring back servers until a majority of the ensemble runs")
+		add(true, "", "no server gives a session that a majority answers: no lock can be acquired", "bring back servers until a majority of the ensemble runs")
 	}
 	for _, m := range r.Members {
 		switch {
@@ -164,7 +164,7 @@ func (x *examination) judge() {
 				add(true, m.Address, "version "+m.Version+" "+defect, remedy)
 			}
 			if m.Role == "standalone" {
-				add(false, m.Address, "it is a server alone: while it is down no lock can be had, and what its disk loses is lost", "run three or five, of which a majority may go on")
+				add(false, m.Address, "it is a single server: while it is down no lock can be acquired, and with its disk all locks are lost", "run three or five servers, so that a majority goes on")
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func defectOf(version string) (defect, remedy string) {
 	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
 	switch {
 	case major == 3 && minor < 5:
-		return "has no containers, in which locks are made", "use 3.5.5 or later"
+		return "has no container nodes, which locks need", "use 3.5.5 or later"
 	case major == 3 && minor == 5 && patch < 5:
 		return "is an alpha or a beta release", "use 3.5.5 or later"
 	}

@@ -49,7 +49,7 @@ func TestExamine(t *testing.T) {
 	followers[1].Kill()
 	enginetest.Await(t, "the last has noticed", func() bool {
 		report = examine(t, enginetest.Config, ensemble)
-		return !report.Quorum && enginetest.Says(report, true, "", "no lock can be had")
+		return !report.Quorum && enginetest.Says(report, true, "", "no lock can be acquired")
 	})
 	e.KillAll()
 	report = examine(t, enginetest.Config, ensemble)
@@ -102,10 +102,10 @@ func TestExamineServers(t *testing.T) {
 		unusable    bool
 	}{
 		"no such word": {reply: "srvr is not executed because it is not in the whitelist.\n", want: "4lw.commands.whitelist"},
-		"no majority":  {reply: "This ZooKeeper instance is not currently serving requests\n", want: "no majority"},
-		"too old":      {reply: "Zookeeper version: 3.4.14-4c25d480e66aadd371de8bd2fd8da255ac140bcf, built on 03/06/2019" + serving, want: "3.4.14 has no containers", unusable: true},
+		"no majority":  {reply: "This ZooKeeper instance is not currently serving requests\n", want: "a majority of the ensemble"},
+		"too old":      {reply: "Zookeeper version: 3.4.14-4c25d480e66aadd371de8bd2fd8da255ac140bcf, built on 03/06/2019" + serving, want: "3.4.14 has no container nodes", unusable: true},
 		"a beta":       {reply: "Zookeeper version: 3.5.4-beta-7f51e5b68cf2f80176ff944a9ebd2abbc65e7327, built on" + serving, want: "3.5.4 is an alpha or a beta", unusable: true},
-		"alone":        {reply: "Zookeeper version: 3.9.3-1, built on" + strings.Replace(serving, "follower", "standalone", 1), want: "a server alone"},
+		"alone":        {reply: "Zookeeper version: 3.9.3-1, built on" + strings.Replace(serving, "follower", "standalone", 1), want: "a single server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

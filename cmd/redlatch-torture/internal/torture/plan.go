@@ -51,18 +51,19 @@ const (
 	// are made anew.
 	settled                 = 500 * time.Millisecond
 	shortestGap, longestGap = 80 * time.Millisecond, 420 * time.Millisecond
-	// A blackout fits into a run of blackoutFits, and another comes when so much
-	// time has passed again: little else can happen during it.
+	// blackoutFits is the shortest run that has a blackout, and the least time from one blackout to the
+	// next: little else can happen during one.
 	blackoutFits = 40 * time.Second
-	// unwaitedRun is how many faults by which a lone node forgets follow each for whose end it
-	// was waited, or a minute would not hold all of them.
+	// unwaitedRun is how many faults that make a lone node forget come after each one whose quarantine
+	// the plan waits for. If it waited for all, they would not fit into a minute.
 	unwaitedRun = 2
-	// The same of all nodes' change to another MaxTTL, and back, each with its quarantine.
+	// setAllFits is the shortest run in which all nodes are changed to another MaxTTL and back, each
+	// time with a quarantine.
 	setAllFits = 4 * time.Minute
 )
 
-// tail is how long nothing is done at the end. Where there is one node it is long
-// enough to see that locks can be had again.
+// tail is how long the run goes on without faults at its end. With one node it is long enough
+// to see that locks can be acquired again.
 func (s setting) tail() time.Duration {
 	if s.topology.ensemble() {
 		if s.control || s.length < s.topology.shortestRun() {
@@ -76,7 +77,7 @@ func (s setting) tail() time.Duration {
 	return tail
 }
 
-// planner draws a plan. Busy is until when somebody has a fault.
+// planner draws a plan. The fields named busy say until when a node or a worker has a fault.
 type planner struct {
 	setting
 	rand       *rand.Rand
@@ -98,9 +99,9 @@ func newPlanner(s setting) *planner {
 	}
 }
 
-// plan draws the faults of a run, by time. Each kind comes once at first, in an
-// order drawn too, then by weight. At any time a minority of nodes is out, but in
-// a blackout.
+// plan draws the faults of a run, sorted by time. Each kind comes once at first, in a random
+// order; after that, kinds are drawn by their weight. Except in a blackout, no more than a
+// minority of the nodes is out at any time.
 func (s setting) plan() []item {
 	if s.topology.composed() {
 		return s.planComposed()
