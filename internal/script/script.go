@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -186,6 +187,12 @@ func ClusterVoting(deployment string) Script {
 }
 
 func voting(deployment string, fresh, renew time.Duration) Script {
+	return New(fmt.Sprintf("-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\nlocal FRESH, RENEW = %d, %d\n", deployment,
+		Clamp.Microseconds(), int64(MaxCounter), fresh/time.Microsecond, renew.Microseconds()) + votingSteps())
+}
+
+// votingSteps is what the voting scripts of all deployments have in common.
+var votingSteps = sync.OnceValue(func() string {
 	steps := []struct{ name, body string }{
 		{Acquire, admittedLua + acquireLua},
 		{Extend, admittedLua + extendLua},
@@ -208,16 +215,12 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
-	text.Grow(64 << 10)
-	fmt.Fprintf(&text, "-- deployment %s\nlocal CLAMP, COUNTERS = %d, %d\n", deployment, Clamp.Microseconds(), int64(MaxCounter))
-	fmt.Fprintf(&text, "local FRESH, RENEW = %d, %d\n", fresh/time.Microsecond, renew.Microseconds())
 	text.WriteString(queueTimes)
 	word := "if"
 	for _, step := range steps {
-		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n", word, step.name)
-		text.WriteString(step.body)
+		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)
 		word = "elseif"
 	}
 	text.WriteString("end\nreturn redis.error_reply('REDLATCH no such step: ' .. ARGV[1])\n")
-	return New(text.String())
-}
+	return text.String()
+})
