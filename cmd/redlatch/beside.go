@@ -20,10 +20,6 @@ type beside struct {
 	err     error // why some of them may be missing
 }
 
-func waitersBeside(waiting []redlatch.Waiter, err error) beside {
-	return beside{waiting: waiting, err: err}
-}
-
 // lookBeside asks the nodes.
 func lookBeside(ctx context.Context, cfg redlatch.Config, name string) (b beside) {
 	var asked sync.WaitGroup

@@ -69,9 +69,9 @@ func (s *showCmd) Run(out *printer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handleTimeout)
 	defer cancel()
-	beside := make(chan beside, 1)
+	asked := make(chan beside, 1)
 	if s.ensemble == nil {
-		go func() { beside <- lookBeside(ctx, cfg, s.Name) }()
+		go func() { asked <- lookBeside(ctx, cfg, s.Name) }()
 	}
 	client, err := s.open(cfg, out)
 	if err != nil {
@@ -82,10 +82,12 @@ func (s *showCmd) Run(out *printer) error {
 	if err != nil {
 		return s.failure("show", s.Name, err)
 	}
-	if s.ensemble != nil {
-		beside <- waitersBeside(client.Waiters(ctx, s.Name))
+	var others beside
+	if s.ensemble == nil {
+		others = <-asked
+	} else {
+		others.waiting, others.err = client.Waiters(ctx, s.Name)
 	}
-	others := <-beside
 	free := holding.Holder.ID == "" && len(others.permits) == 0
 	switch {
 	case others.err != nil && free: // but somebody may hold a permit
