@@ -3,7 +3,6 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -109,25 +108,7 @@ func TestExamineServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer listener.Close()
-			go func() {
-				for {
-					conn, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					go func() { // one that is slow to ask keeps no other waiting
-						defer conn.Close()
-						conn.Read(make([]byte, 4))
-						conn.Write([]byte(tt.reply))
-					}()
-				}
-			}()
-			addr := listener.Addr().String()
+			addr, _ := answering(t, tt.reply)
 			if report := examine(t, enginetest.Config, zookeeper.Ensemble{Servers: []string{addr}}); !enginetest.Says(report, tt.unusable, addr, tt.want) {
 				t.Errorf("%+v", report)
 			}

@@ -75,27 +75,10 @@ func TestUnreachable(t *testing.T) {
 // memory is used.
 func TestForeignServer(t *testing.T) { // alone, because it counts what the process uses
 	const answer = "-ERR unknown command\r\n"
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answered atomic.Int32
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			conn.Read(make([]byte, 64))
-			io.WriteString(conn, answer)
-			conn.Close()
-			answered.Add(1)
-		}
-	}()
-	defer listener.Close()
+	addr, answered := answering(t, answer)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	client := open(t, enginetest.Config, zookeeper.Ensemble{Servers: []string{listener.Addr().String()}})
+	client := open(t, enginetest.Config, zookeeper.Ensemble{Servers: []string{addr}})
 	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
 		t.Error(err)
 	}
@@ -103,6 +86,32 @@ func TestForeignServer(t *testing.T) { // alone, because it counts what the proc
 	if used, length := after.TotalAlloc-before.TotalAlloc, uint64(binary.BigEndian.Uint32([]byte(answer))); answered.Load() == 0 || used > length/2 {
 		t.Errorf("%d answers used %d MB", answered.Load(), used>>20)
 	}
+}
+
+// answering is the address of a server that answers whatever it is asked with the text, and hangs up, and how often it has.
+func answering(t *testing.T, text string) (addr string, answered *atomic.Int32) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	answered = new(atomic.Int32)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // one that is slow to ask keeps no other waiting
+				defer conn.Close()
+				conn.Read(make([]byte, 64)) // all of it: what is not read would have the answer thrown away
+				io.WriteString(conn, text)
+				answered.Add(1)
+			}()
+		}
+	}()
+	return listener.Addr().String(), answered
 }
 
 // A session that the servers would end too soon is refused, with the setting to change.
