@@ -52,11 +52,7 @@ func TestMain(m *testing.M) {
 	if assignment := os.Getenv(taskEnv); assignment != "" {
 		os.Exit(stoppedClient(assignment))
 	}
-	flag.Parse()
-	if !parallelGiven() {
-		// The parallel tests mostly wait for a TTL.
-		flag.Set("test.parallel", "16")
-	}
+	flag.Set("test.parallel", "16") // the parallel tests mostly wait for a TTL; the command line goes before it
 	code := m.Run()
 	for _, stop := range started {
 		if err := stop(); err != nil {
@@ -65,11 +61,6 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
-}
-
-func parallelGiven() (given bool) {
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	return given
 }
 
 // schemas numbers the schemas that keep tests apart on the one PostgreSQL server.

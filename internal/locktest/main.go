@@ -17,11 +17,8 @@ func Main(m *testing.M) {
 		child()
 		return
 	}
-	flag.Parse()
-	if !parallelGiven() {
-		// The tests mostly wait: for servers, for TTLs, for what must not happen.
-		flag.Set("test.parallel", "10")
-	}
+	// The tests mostly wait: for servers, for TTLs, for what must not happen. The command line goes before it.
+	flag.Set("test.parallel", "10")
 	code := m.Run()
 	pool.close()
 	if code == 0 {
@@ -31,9 +28,4 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
-}
-
-func parallelGiven() (given bool) {
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	return given
 }

@@ -7,11 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		flag.Set("test.parallel", "8") // the tests mostly wait
-	}
+	flag.Set("test.parallel", "8") // the tests mostly wait; the command line goes before it
 	os.Exit(m.Run())
 }

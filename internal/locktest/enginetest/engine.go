@@ -69,12 +69,7 @@ func (e Engine) Main(m *testing.M) {
 		e.child()
 		return
 	}
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		flag.Set("test.parallel", "8") // most of them wait
-	}
+	flag.Set("test.parallel", "8") // the tests mostly wait; the command line goes before it
 	code := m.Run()
 	for _, f := range slices.Backward(cleanups) {
 		f()
