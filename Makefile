@@ -90,8 +90,10 @@ plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	$(call tested,,-E,$(PLAIN))
 
-race: everything $(NPM) ## all tests, under the race detector where there is something to find
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(COMPUTING)|$(ALONE))
+race: race-waiting race-soaked ## the tests in which the race detector has something to find, under it
+
+race-soaked: everything $(NPM)
+	$(call tested,-race -p 2,-E,$(SOAKED))
 	$(call tested,-race -p 1,-E,$(COMPUTING)|$(ALONE))
 
 # Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
@@ -203,7 +205,7 @@ release: ## build and publish what the tag of this commit names
 
 ci: setup lint race-waiting plain-waiting side-by-side busy-once ## what every change must pass
 
-soak: setup ci race fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
+soak: ci race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
-.PHONY: help setup servers everything demo unit test test-all race race-waiting alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci soak
