@@ -35,6 +35,7 @@ func child() {
 		Deployment:   os.Getenv(ChildDeployment),
 		NoQuarantine: true,
 		TTL:          childTTL,
+		MaxTTL:       TTL,
 		NodeTimeout:  childTTL / 10,
 	})
 	if err != nil {

@@ -49,6 +49,9 @@ var deployments struct {
 	n  int
 }
 
+// TTL is longer than Patience: what is gone when that has been waited for was deleted.
+const TTL = time.Minute
+
 // Config names the nodes n0, n1, … behind urls in a deployment of their own,
 // without the quarantine, and with time enough for a starved machine.
 func Config(urls ...string) redlatch.Config {
@@ -61,17 +64,12 @@ func Config(urls ...string) redlatch.Config {
 	}
 	return redlatch.Config{
 		Nodes:        named,
-		TTL:          20 * time.Second,
+		TTL:          TTL,
+		MaxTTL:       TTL,
 		NodeTimeout:  time.Second,
 		Deployment:   fmt.Sprintf("t%d", deployments.n),
 		NoQuarantine: true,
 	}
-}
-
-// Lasting is c with a TTL that is not over while something is waited for: what is gone by then was deleted.
-func Lasting(c redlatch.Config) redlatch.Config {
-	c.TTL = 3 * Patience
-	return c
 }
 
 // Through is c with other ways to the same nodes.

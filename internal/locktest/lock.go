@@ -28,7 +28,7 @@ func AwaitAnswer(t *testing.T, client *redlatch.Client, name string) (*redlatch.
 }
 
 // Patience bounds what must happen; it says nothing about how fast.
-const Patience = 20 * time.Second
+const Patience = 40 * time.Second
 
 // Within returns a ctx of the test that ends after d.
 func Within(t *testing.T, d time.Duration) context.Context {

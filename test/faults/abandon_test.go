@@ -30,7 +30,7 @@ func TestAbandonedTriesLeaveNothing(t *testing.T) {
 			p.Delay(redistest.Both, 0, 12*time.Millisecond)
 			urls = append(urls, p.URL())
 		}
-		client := locktest.Open(t, locktest.Lasting(locktest.Config(urls...)))
+		client := locktest.Open(t, locktest.Config(urls...))
 		var took cleanups
 		var mu sync.Mutex
 		outcomes := make(map[string]int)
@@ -76,7 +76,7 @@ func TestAbandonedTriesAreInNobodysWay(t *testing.T) {
 	t.Parallel()
 	base := seed.Of(t)
 	nodes := locktest.Shared(t, 3)
-	c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+	c := locktest.Config(redistest.URLs(nodes)...)
 	var group sync.WaitGroup
 	for caller := range uint64(3) {
 		var urls []string

@@ -22,7 +22,7 @@ func TestReplyToAcquireIsLost(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
 				proxies := redistest.Proxies(t, nodes)
-				client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
+				client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 				wires := locktest.Taps(proxies)
 				for _, w := range wires[:n/2+1] {
 					w.Lose("acquire", how)
@@ -72,7 +72,7 @@ func TestReplyOfAMinorityIsLost(t *testing.T) {
 			t.Parallel()
 			nodes := locktest.Shared(t, 3)
 			proxies := redistest.Proxies(t, nodes)
-			client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
+			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 			w := locktest.Tap(proxies[1])
 			struck := w.Lose("acquire", how)
 			lock := locktest.TryLock(t, client, t.Name())
@@ -134,21 +134,21 @@ func TestReplyToExtendIsLost(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr())
 			client := locktest.Open(t, locktest.Config(proxy.URL()))
 			w := locktest.Tap(proxy)
-			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(locktest.TTL/2), redlatch.WithoutRenewal())
 			until := lock.Until()
 			w.Lose("extend", how)
-			err := lock.Extend(t.Context(), 30*time.Second)
+			err := lock.Extend(t.Context(), locktest.TTL)
 			if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) || locktest.FailureOf(t, err).Op != "extend" {
 				t.Errorf("extend: %v", err)
 			}
 			if !lock.Until().Equal(until) || lock.Err() != nil {
 				t.Errorf("valid until %v, was %v; %v", lock.Until(), until, lock.Err())
 			}
-			if left := locktest.Remaining(t, server, t.Name()); left < 25*time.Second {
+			if left := locktest.Remaining(t, server, t.Name()); left <= locktest.TTL/2 {
 				t.Fatalf("the server did not extend: %v left", left)
 			}
 			proxy.Cut()
-			locktest.Await(t, "extended over a new connection", func() bool { return lock.Extend(t.Context(), 30*time.Second) == nil })
+			locktest.Await(t, "extended over a new connection", func() bool { return lock.Extend(t.Context(), locktest.TTL) == nil })
 			if !lock.Until().After(until) {
 				t.Errorf("valid until %v, was %v", lock.Until(), until)
 			}
@@ -201,7 +201,7 @@ func TestIdleConnectionsBreak(t *testing.T) {
 				lock, err = client.TryLock(t.Context(), t.Name())
 				return err
 			})
-			survives("extend", func() error { return lock.Extend(t.Context(), 20*time.Second) })
+			survives("extend", func() error { return lock.Extend(t.Context(), locktest.TTL) })
 			survives("unlock", func() error {
 				if lock.Err() != nil {
 					lock = locktest.TryLock(t, client, t.Name())

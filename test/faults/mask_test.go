@@ -180,7 +180,7 @@ func TestMasks(t *testing.T) {
 func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	nodes := locktest.Shared(t, len(m))
 	proxies := redistest.Proxies(t, nodes)
-	client := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...)))
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 	name := t.Name()
 	for i := range m { // open does not wait for a busy machine
 		locktest.Await(t, "the node is admitted", func() bool { return client.Admit(t.Context(), fmt.Sprint("n", i)) == nil })

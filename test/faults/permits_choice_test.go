@@ -70,7 +70,7 @@ func TestAnotherNodeChoosesTheSlot(t *testing.T) {
 			const k = 4
 			nodes := redistest.Nodes(t, 3)
 			proxies := redistest.Proxies(t, nodes)
-			client, name := locktest.Open(t, locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...))), t.Name()
+			client, name := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...)), t.Name()
 			acquire := func() *redlatch.Lock { return locktest.TryLock(t, client, name, redlatch.WithPermits(k)) }
 			seen := noteChoices(proxies)
 			locktest.Unlock(t, acquire())

@@ -151,7 +151,7 @@ func TestRepliesOfPermitsAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, kind), func(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
-				c, name := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...)), t.Name()
+				c, name := locktest.Config(redistest.URLs(nodes)...), t.Name()
 				// lossy is a client to which the replies of so many nodes to the next step are lost, once.
 				lossy := func(step string, of int) (client *redlatch.Client, lose, over func()) {
 					proxies := redistest.Proxies(t, nodes)

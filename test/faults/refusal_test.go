@@ -141,7 +141,7 @@ func TestPermissionIsTakenAway(t *testing.T) {
 	client := locktest.Open(t, locktest.Config(server.URLAs("alice", "secret")))
 	lock := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
 	locktest.Do(t, server, "ACL", "SETUSER", "alice", "resetkeys", "~other:*")
-	if err := lock.Extend(t.Context(), 20*time.Second); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+	if err := lock.Extend(t.Context(), locktest.TTL); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("extend: %v", err)
 	}
 	if lock.Err() != nil {

@@ -35,7 +35,7 @@ func TestRepliesOfSeveralAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes, names := locktest.Shared(t, n), severalNames(t)
-				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+				c := locktest.Config(redistest.URLs(nodes)...)
 				// lossy is a client to which a majority's reply to the next step is lost, once.
 				lossy := func(step string) (client *redlatch.Client, lose, over func()) {
 					proxies := redistest.Proxies(t, nodes)
@@ -86,12 +86,12 @@ func TestSeveralWithANodeDown(t *testing.T) {
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
 	lock := locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...), redlatch.WithoutRenewal())
 	nodes[1].Kill()
-	locktest.Await(t, "extended by two", func() bool { return lock.Extend(t.Context(), 30*time.Second) == nil })
+	locktest.Await(t, "extended by two", func() bool { return lock.Extend(t.Context(), locktest.TTL) == nil })
 	if err := nodes[1].RestartEmpty(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	locktest.Await(t, "given back", func() bool {
-		if err := lock.Extend(t.Context(), 30*time.Second); err != nil && !locktest.Late(err) {
+		if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
@@ -200,7 +200,7 @@ func TestReplacingIsLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes, names := locktest.Shared(t, n), severalNames(t)
-				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+				c := locktest.Config(redistest.URLs(nodes)...)
 				proxies := redistest.Proxies(t, nodes)
 				set, wires := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)), locktest.Taps(proxies)
 				last, out := takenSingly(t, nodes, set, locktest.Open(t, c), names)

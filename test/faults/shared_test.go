@@ -28,7 +28,7 @@ func TestRepliesToReadersAreLost(t *testing.T) {
 			t.Run(fmt.Sprintf("N=%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				nodes := locktest.Shared(t, n)
-				c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+				c := locktest.Config(redistest.URLs(nodes)...)
 				// lossy is a client to which a majority's reply to the next step is lost, once.
 				lossy := func(step string) (client *redlatch.Client, wires []*locktest.Wire, lose, found func()) {
 					proxies := redistest.Proxies(t, nodes)
@@ -104,14 +104,14 @@ func TestReadersWithANodeDown(t *testing.T) {
 	})
 	nodes[1].Kill()
 	for _, reader := range readers {
-		locktest.Await(t, "extended by two", func() bool { return reader.Extend(t.Context(), 30*time.Second) == nil })
+		locktest.Await(t, "extended by two", func() bool { return reader.Extend(t.Context(), locktest.TTL) == nil })
 	}
 	if err := nodes[1].RestartEmpty(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	locktest.Await(t, "given back", func() bool {
 		for _, reader := range readers {
-			if err := reader.Extend(t.Context(), 30*time.Second); err != nil && !locktest.Late(err) {
+			if err := reader.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 				t.Fatal(err)
 			}
 		}

@@ -38,7 +38,7 @@ func faults() []fault {
 func cycle(t *testing.T, client *redlatch.Client, name string) {
 	t.Helper()
 	lock := locktest.TryLock(t, client, name)
-	if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
+	if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 		t.Fatalf("extend: %v", err)
 	}
 	locktest.Unlock(t, lock)
@@ -59,7 +59,7 @@ func TestOneBadNodeIsNotWaitedFor(t *testing.T) {
 		for _, f := range faults() {
 			t.Run(fmt.Sprintf("N=%d %s", n, f.name), func(t *testing.T) {
 				proxies := redistest.Proxies(t, nodes)
-				c := locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...))
+				c := locktest.Config(locktest.ProxyURLs(proxies)...)
 				c.NodeTimeout = time.Second
 				bad, good := locktest.Open(t, c), locktest.Open(t, locktest.Through(c, redistest.URLs(nodes)...))
 				// The client that is compared with sees all nodes up, so it goes

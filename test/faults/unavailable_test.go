@@ -93,7 +93,7 @@ func TestUnavailableServerIsWaitedFor(t *testing.T) {
 		for _, option := range []redlatch.Option{redlatch.WithoutRenewal(), redlatch.WithoutQueue()} {
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {
 				server := redistest.New(t, redistest.Options{Binary: binary, Args: outage.args})
-				client := locktest.Open(t, locktest.Lasting(locktest.Config(server.URL())))
+				client := locktest.Open(t, locktest.Config(server.URL()))
 				held := locktest.TryLock(t, client, "held")
 				end := outage.start(t, server)
 				err := held.Unlock(t.Context())

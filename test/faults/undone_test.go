@@ -115,7 +115,7 @@ func (u *undoing) report(t *testing.T) {
 // fail makes one attempt against the mask, which fails. With cut its ctx ends before a node has answered.
 func (u *undoing) fail(t *testing.T, nodes []*redistest.Server, m mask, cut bool) {
 	proxies := redistest.Proxies(t, nodes)
-	c := locktest.Lasting(locktest.Config(locktest.ProxyURLs(proxies)...))
+	c := locktest.Config(locktest.ProxyURLs(proxies)...)
 	c.NodeTimeout = 300 * time.Millisecond // who says nothing is waited for
 	client, name := locktest.Open(t, c), t.Name()
 	reached := func() {

@@ -38,7 +38,7 @@ func TestAnotherHolderIsNotInTheWay(t *testing.T) {
 		what string
 		err  func() error
 	}{
-		{"Extend", func() error { return lock.Extend(t.Context(), 20*time.Second) }},
+		{"Extend", func() error { return lock.Extend(t.Context(), locktest.TTL) }},
 		{"Unlock", func() error { return lock.Unlock(t.Context()) }},
 		{"ExtendTake", func() error {
 			return locktest.ErrorOf(oneshot.New(client).Extend(t.Context(), take, "id", 20*time.Second))

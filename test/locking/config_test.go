@@ -87,7 +87,7 @@ func TestInvalidCalls(t *testing.T) {
 		{"TTL below the grain", "x", []redlatch.Option{redlatch.WithTTL(999 * time.Microsecond)}, []string{"WithTTL", "1ms"}},
 		{"TTL below its drift", "x", []redlatch.Option{redlatch.WithTTL(2 * time.Millisecond)}, []string{"WithTTL", "drift"}},
 		{"TTL that is cut below its drift", "x", []redlatch.Option{redlatch.WithTTL(2900 * time.Microsecond)}, []string{"WithTTL"}},
-		{"TTL beyond MaxTTL", "x", []redlatch.Option{redlatch.WithTTL(time.Minute)}, []string{"WithTTL", "MaxTTL", "30s"}},
+		{"TTL beyond MaxTTL", "x", []redlatch.Option{redlatch.WithTTL(2 * locktest.TTL)}, []string{"WithTTL", "MaxTTL", "1m0s"}},
 		{"guard as long as the TTL", "x", []redlatch.Option{redlatch.WithTTL(time.Second), redlatch.WithGuard(time.Second)}, []string{"WithGuard"}},
 		{"negative guard", "x", []redlatch.Option{redlatch.WithGuard(-1)}, []string{"WithGuard"}},
 		{"no hold", "x", []redlatch.Option{redlatch.WithMaxHold(0)}, []string{"WithMaxHold"}},
@@ -201,7 +201,7 @@ func TestNamesAndTemplates(t *testing.T) {
 				if _, err := locktest.TryInTime(t, other, name); !errors.Is(err, redlatch.ErrHeld) {
 					t.Errorf("%q: %v", name, err)
 				}
-				locktest.Extend(t, lock, 20*time.Second)
+				locktest.Extend(t, lock, locktest.TTL)
 				locktest.Unlock(t, lock)
 				for _, s := range nodes {
 					locktest.AwaitValue(t, s, key, "")

@@ -20,7 +20,7 @@ type stage struct {
 func (s stage) Open(t *testing.T, c redlatch.Config) conformance.Client {
 	t.Helper()
 	config := s.config
-	config.MaxHold = c.MaxHold
+	config.TTL, config.MaxTTL, config.MaxHold = 20*time.Second, 30*time.Second, c.MaxHold
 	return locktest.Open(t, config)
 }
 

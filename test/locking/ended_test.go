@@ -203,7 +203,7 @@ func TestContextPanicsInAStep(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 1)
 	proxy := redistest.Proxies(t, nodes)[0]
-	c := locktest.Lasting(locktest.Config(proxy.URL()))
+	c := locktest.Config(proxy.URL())
 	c.NodeTimeout = 100 * time.Millisecond
 	client := locktest.Open(t, c)
 	panics := 0

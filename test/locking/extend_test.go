@@ -37,7 +37,7 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 				p.HoldBack(redistest.Replies, true)
 			}
 			ended := make(chan error, 1)
-			go func() { ended <- lock.Extend(context.Background(), 30*time.Second) }()
+			go func() { ended <- lock.Extend(context.Background(), locktest.TTL) }()
 			<-lock.Context().Done()
 			for _, p := range proxies {
 				p.HoldBack(redistest.Replies, false)
@@ -52,7 +52,7 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 				t.Errorf("the end of its validity moved by %v", lock.Until().Sub(until))
 			}
 			for _, s := range nodes {
-				locktest.AwaitValue(t, s, t.Name(), "") // long before the 30 s are over
+				locktest.AwaitValue(t, s, t.Name(), "") // long before that TTL is over
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestLostRecordIsRepaired(t *testing.T) {
 		for _, s := range nodes { // one after the other
 			locktest.Do(t, s, "DEL", t.Name(), counterOf(t.Name()))
 			locktest.Await(t, "the node has it again", func() bool {
-				if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
+				if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 					t.Fatal(err)
 				}
 				return locktest.Value(t, s, t.Name()) == id
@@ -81,7 +81,7 @@ func TestLostRecordIsRepaired(t *testing.T) {
 			if got := locktest.Value(t, s, counterOf(t.Name())); got != fmt.Sprint(lock.Token()) {
 				t.Errorf("the counter that was given back is %s, the token %d", got, lock.Token())
 			}
-			if left := locktest.Remaining(t, s, t.Name()); left <= 0 || left > 20*time.Second {
+			if left := locktest.Remaining(t, s, t.Name()); left <= 0 || left > locktest.TTL {
 				t.Errorf("the record that was given back has %v left", left)
 			}
 		}
@@ -119,7 +119,7 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 	}
 	locktest.Do(t, nodes[0], "DEL", t.Name())
 	proxies[1].HoldBack(redistest.Replies, true)
-	err := lock.Extend(t.Context(), 20*time.Second)
+	err := lock.Extend(t.Context(), locktest.TTL)
 	if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
 		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
 	}
@@ -136,7 +136,7 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 		}
 	}
 	proxies[1].HoldBack(redistest.Replies, false)
-	locktest.Await(t, "extended", func() bool { return lock.Extend(t.Context(), 20*time.Second) == nil })
+	locktest.Await(t, "extended", func() bool { return lock.Extend(t.Context(), locktest.TTL) == nil })
 	locktest.Await(t, "repaired", func() bool { return locktest.Value(t, nodes[0], t.Name()) != "" })
 	locktest.Unlock(t, lock)
 }
@@ -181,7 +181,7 @@ func noRepairAfter(t *testing.T, binary string, option redlatch.Option, step, an
 	locktest.Do(t, nodes[1], "SET", name, another+later, "PX", "60000")
 	// It is tried once more only after the first try has failed.
 	locktest.Await(t, "the repair was refused", func() bool {
-		if err := lock.Extend(t.Context(), 20*time.Second); err != nil && !locktest.Late(err) {
+		if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 			t.Fatal(err)
 		}
 		if v := locktest.Value(t, nodes[0], name); v != "" {

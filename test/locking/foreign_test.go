@@ -90,7 +90,7 @@ func TestForeignHolderOfAMinority(t *testing.T) {
 		locktest.Do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
 	}
 	lock := locktest.TryLock(t, client, t.Name())
-	locktest.Extend(t, lock, 20*time.Second)
+	locktest.Extend(t, lock, locktest.TTL)
 	locktest.Unlock(t, lock)
 	for i, s := range nodes {
 		want := ""
@@ -124,9 +124,9 @@ func TestHolderIDsAreComparedWhole(t *testing.T) {
 			locktest.Do(t, node, "SET", name, theirs, "PX", "60000")
 			// Not both: who has learnt of the loss sends no release.
 			if extend {
-				err := lock.Extend(t.Context(), 20*time.Second)
+				err := lock.Extend(t.Context(), locktest.TTL)
 				for locktest.Late(err) {
-					err = lock.Extend(t.Context(), 20*time.Second)
+					err = lock.Extend(t.Context(), locktest.TTL)
 				}
 				if !errors.Is(err, redlatch.ErrLost) {
 					t.Errorf("%s: extend: %v", what, err)

@@ -69,8 +69,7 @@ func TestMinHoldIsProlonged(t *testing.T) {
 	removed(t, nodes, t.Name(), t.Name()+"/2")
 	proxies := redistest.Proxies(t, nodes)
 	wires := locktest.Taps(proxies)
-	c := locktest.Config(locktest.ProxyURLs(proxies)...)
-	c.MaxTTL = 20 * time.Second
+	c := locktest.WithMaxTTL(locktest.Config(locktest.ProxyURLs(proxies)...), 20*time.Second)
 	longest := c.MaxTTL - c.MaxTTL/100 - 2*time.Millisecond // all that MaxTTL leaves, from the start of the attempt
 	client := locktest.Open(t, c)
 	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithMinHold(longest))

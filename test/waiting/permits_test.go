@@ -65,12 +65,13 @@ func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, nam
 	}
 	var mu sync.Mutex // guards order
 	var all sync.WaitGroup
+	given := locktest.Within(t, waiters*locktest.Patience) // the first also waits for all others to come
 	for i := range waiters {
 		labelled := c
 		labelled.Label = fmt.Sprint(i)
 		client := locktest.Open(t, labelled)
 		all.Go(func() {
-			lock, err := client.Acquire(locktest.Within(t, locktest.Patience), name, k)
+			lock, err := client.Acquire(given, name, k)
 			if err != nil {
 				t.Error(err)
 				return
@@ -121,7 +122,7 @@ func TestPermitsGivenUp(t *testing.T) {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			nodes := locktest.Shared(t, n)
-			c, name, from := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...)), t.Name(), seed.Of(t)
+			c, name, from := locktest.Config(redistest.URLs(nodes)...), t.Name(), seed.Of(t)
 			var all sync.WaitGroup
 			for i := range 4 {
 				client := locktest.Open(t, c)

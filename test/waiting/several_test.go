@@ -88,7 +88,7 @@ func TestSeveralGivenUp(t *testing.T) {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			nodes := locktest.Shared(t, n)
-			c := locktest.Lasting(locktest.Config(redistest.URLs(nodes)...))
+			c := locktest.Config(redistest.URLs(nodes)...)
 			names := []string{t.Name() + "/a", t.Name() + "/b", t.Name() + "/c"}
 			from := seed.Of(t)
 			var all sync.WaitGroup

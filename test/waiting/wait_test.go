@@ -104,7 +104,7 @@ func TestHeldTellsOfTheHolder(t *testing.T) {
 				holder, left, ok = locktest.FailureOf(t, err).Holder()
 				return holder.Label == want
 			})
-			if !ok || holder.Label != want || left <= 0 || left > 20*time.Second {
+			if !ok || holder.Label != want || left <= 0 || left > locktest.TTL {
 				t.Errorf("holder %+v, %v left, %t", holder, left, ok)
 			}
 			if d := holder.Since.Sub(start); d < -time.Second || d > locktest.Patience {
