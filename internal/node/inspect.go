@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -257,7 +256,7 @@ func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evid
 	// rule: quarantine-not-shortened
 	note := admission.NewNote(seen.server(), seen.now, a.Quarantine()).After(seen.noteText)
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
-		[]string{seen.run(), seen.info["master_replid"], note.Text(), strconv.FormatInt(2*note.Length, 10), seen.recordText, seen.noteText})
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText})
 	if err == nil && reply.Int != 1 {
 		return errChanged
 	}

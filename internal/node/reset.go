@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 
 	"github.com/redlatch/redlatch/internal/admission"
@@ -39,7 +38,7 @@ func (n *Node) Reset(ctx context.Context) error {
 	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
 		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
-		[]string{seen.run(), seen.info["master_replid"], note.Text(), strconv.FormatInt(2*note.Length, 10), "*", r.Text()})
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), "*", r.Text()})
 	switch {
 	case err != nil:
 		return err

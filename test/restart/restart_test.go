@@ -303,3 +303,20 @@ func TestFlushedBeforeItIsAdmitted(t *testing.T) {
 		}
 	})
 }
+
+// A client that comes seldom, such as a cron job, finds the node in quarantine. When it comes again much later,
+// the node votes, though no client came meanwhile.
+func TestNobodyComesDuringTheQuarantine(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		s := redistest.New(t, redistest.Options{Binary: binary})
+		client := locktest.Open(t, locktest.WithQuarantine(s.URL()))
+		locktest.Vouch(t, client, "n0")
+		locktest.Do(t, s, "FLUSHALL")
+		if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("after FLUSHALL: %v", err)
+		}
+		<-time.After(3 * locktest.RestartQuarantine)
+		locktest.TryLock(t, client, "x")
+	})
+}
