@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/oneshot"
+	"github.com/redlatch/redlatch/internal/hook"
 )
 
 // redlatch lock --keep leaves a process behind that renews the lock: the keeper.
@@ -57,19 +57,23 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 		}
 	}
 	handle, kept := bytes.CutSuffix(text, []byte(keptMark))
-	if _, err := os.Stdout.Write(handle); kept && err != nil {
+	switch {
+	case !kept:
+		end := &outcome{code: statusCode(waitFor(k.pid))} // the keeper has printed the error
+		if last != nil && end.code == exitSignal+int(number(last)) {
+			end.signal = number(last)
+		}
+		return end
+	case last != nil: // the keeper gets the signal after it has the lock, and releases it
+		waitFor(k.pid)
+		return interrupted(last, l.quoted())
+	}
+	if _, err := os.Stdout.Write(handle); err != nil {
 		_ = syscall.Kill(k.pid, syscall.SIGTERM) // it releases the lock
 		waitFor(k.pid)
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
 	}
-	if kept {
-		return nil
-	}
-	end := &outcome{code: statusCode(waitFor(k.pid))} // the keeper has printed the error
-	if last != nil && end.code == exitSignal+int(number(last)) {
-		end.signal = number(last)
-	}
-	return end
+	return nil
 }
 
 // keptMark is the last text that a keeper writes if it has the lock.
@@ -145,17 +149,18 @@ func (l *lockCmd) watchCaller(sigs signals) {
 func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
 	defer cancel()
-	holding, err := oneshot.New(client).Inspect(ctx, l.Name)
-	if err == nil && holding.Holder.ID == "" {
-		err = redlatch.ErrLost
-	}
-	if err != nil {
-		release(lock, out)
-		return l.failure("lock", l.Name, err)
-	}
-	if err := l.print(ctx, client, lock, holding.Holder.ID, lock.Until(), ttl); err != nil {
+	if err := l.print(ctx, client, lock, hook.LeaseOf(lock).HolderID(), lock.Until(), ttl); err != nil {
 		release(lock, out)
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	}
+	// The caller prints nothing without the mark.
+	if sig := sigs.pending(); sig != nil {
+		release(lock, out)
+		return interrupted(sig, l.quoted())
+	}
+	if err := lock.Err(); err != nil {
+		release(lock, out)
+		return &outcome{code: exitLost, err: err}
 	}
 	close(l.kept)
 	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller has ended

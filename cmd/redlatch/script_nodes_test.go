@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +100,21 @@ func killNode(ts *testscript.TestScript, neg bool, args []string) {
 func partition(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
 		nodeOf(ts, name).proxy.BlackHole(redistest.Both, true)
+	}
+}
+
+func slowReads(ts *testscript.TestScript, neg bool, args []string) {
+	for name, n := range worldOf(ts).nodes {
+		if !slices.Contains(args, name) {
+			n.proxy.OnCommand(nil)
+			continue
+		}
+		n.proxy.OnCommand(func(c redistest.Command) redistest.Action {
+			if c.Name() == "GET" {
+				time.Sleep(900 * time.Millisecond)
+			}
+			return redistest.Pass
+		})
 	}
 }
 

@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	"internal/memory": {"internal/driver"},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
-	"cmd/redlatch":                                  {".", "oneshot", "doctor", "etcd", "zookeeper", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/ensemble", "internal/redisconn"},
+	"cmd/redlatch":                                  {".", "oneshot", "doctor", "etcd", "zookeeper", "cmd/internal/commandline", "internal/admission", "internal/driver", "internal/ensemble", "internal/hook", "internal/redisconn"},
 	"cmd/redlatch-torture":                          {".", "cmd/internal/commandline", "cmd/redlatch-torture/internal/demo", "cmd/redlatch-torture/internal/torture", "cmd/redlatch-torture/internal/torture/report"},
 	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/engine":          {".", "etcd", "zookeeper", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
