@@ -55,27 +55,45 @@ func (g *guards) ask() (number uint32, asked bool) {
 	return number, syscall.Kill(g.pid, groupQuestion) == nil
 }
 
-// sentToGroup reports whether a signal that this process has got was sent to its
-// whole process group. It waits for the guard, for limit at most.
-func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
-	question, asked := c.guards.ask()
-	for over := time.After(min(limit, groupAnswer)); asked && int32(c.guards.shared.answered.Load()-question) < 0; {
+// awaitCount waits until the guard has counted the signals that it has got, for limit
+// at most, and reports whether it has.
+func (g *guards) awaitCount(limit time.Duration) bool {
+	question, asked := g.ask()
+	for over := time.After(min(limit, groupAnswer)); asked && int32(g.shared.answered.Load()-question) < 0; {
 		select {
 		case <-time.After(time.Millisecond / 5):
 		case <-over:
-			asked = false
-		case <-c.guards.ended:
-			asked = false
+			return false
+		case <-g.ended:
+			return false
 		}
 	}
-	if !asked {
+	return asked
+}
+
+// sentToGroup reports whether a signal that this process has got was sent to its
+// whole process group. It waits for the guard, for limit at most.
+func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
+	if !c.guards.awaitCount(limit) {
 		// If the signal can come from the keyboard, it most likely does.
 		return c.tty.isOurs() && slices.Contains(fromKeyboard, sig)
 	}
-	now := c.guards.shared.seen[number(sig)%signalCount].Load()
-	sent := now != c.counted[sig]
-	c.counted[sig] = now
-	return sent
+	before := c.counted[sig]
+	c.count(sig)
+	return c.counted[sig] != before
+}
+
+// countEarlier takes in what the guard has counted before COMMAND started, which
+// COMMAND has not got. A signal that comes while COMMAND starts may reach it twice.
+func (c *child) countEarlier(limit time.Duration) {
+	c.guards.awaitCount(limit)
+	for _, sig := range slices.Concat(forwarded, jobControl) {
+		c.count(sig)
+	}
+}
+
+func (c *child) count(sig os.Signal) {
+	c.counted[sig] = c.guards.shared.seen[number(sig)%signalCount].Load()
 }
 
 // fromKeyboard are the signals that a terminal sends to its foreground group.
