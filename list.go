@@ -31,8 +31,8 @@ type Listed struct {
 	// it is extended or released.
 	Holder Holder
 	Left   time.Duration
-	// Nodes is how many nodes Holder has. If they are no quorum, Holder is acquiring the lock or
-	// has lost it.
+	// Nodes is how many nodes Holder has, of those that answered. If they are no quorum, Holder has
+	// others that did not answer, is acquiring the lock, or has lost it.
 	Nodes int
 	// Foreign: the value of the key was not written by this library. It may be another library's
 	// lock, or no lock at all.
@@ -49,7 +49,8 @@ type Listed struct {
 type Reader struct {
 	Holder Holder
 	// Left is how long Nodes nodes keep the reader's lock, at least, unless it is extended or
-	// released. If they are no quorum, the reader is acquiring the lock or has lost it.
+	// released. If they are no quorum, the reader has others that did not answer, is acquiring the
+	// lock, or has lost it.
 	Left  time.Duration
 	Nodes int
 }

@@ -37,7 +37,7 @@ func (l *listCmd) line() *cobra.Command {
 		Short: "List all locks.",
 		Long: `Lists all locks: who holds each one, since when by the holder's own clock, how long it has left unless it is renewed, how many clients wait for it, and how many nodes have it. It reads all keys of the servers with SCAN, in small steps that block nobody, and changes nothing. A lock that is taken or released meanwhile may be missing.
 
-A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. Permits are listed as NAME#3; a client that waits for a permit is counted on each permit of that name.
+A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. In JSON, held is null where the nodes that did not answer decide. Permits are listed as NAME#3; a client that waits for a permit is counted on each permit of that name.
 
 Strings that expire and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
 
@@ -140,7 +140,7 @@ func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer,
 	case l.JSON && failed != nil && !l.Watch:
 		text = ""
 	case l.JSON:
-		text = l.json(listed, of)
+		text = l.json(listed, answered(answers), of)
 	case l.Watch && term.IsTerminal(int(os.Stdout.Fd())):
 		text = "\x1b[H\x1b[2J" + time.Now().Format(time.TimeOnly) + "\n" + text
 	}
@@ -219,10 +219,21 @@ func shortened(text string) string {
 	return text
 }
 
-func (l *listCmd) json(listed []redlatch.Listed, of int) string {
+// isHeld reports whether a lock is held that so many nodes have, of those that answered. It is nil
+// where the others decide.
+func isHeld(have, answered, of int) *bool {
+	quorum := of/2 + 1
+	held := have >= quorum
+	if !held && have+of-answered >= quorum {
+		return nil
+	}
+	return &held
+}
+
+func (l *listCmd) json(listed []redlatch.Listed, answered, of int) string {
 	type lock struct {
 		Name string `json:"name"`
-		Held bool   `json:"held"`
+		Held *bool  `json:"held"`
 		holderJSON
 		Slot    *int         `json:"slot,omitempty"`
 		Readers []holderJSON `json:"readers,omitempty"`
@@ -233,7 +244,7 @@ func (l *listCmd) json(listed []redlatch.Listed, of int) string {
 	}
 	locks := make([]lock, len(listed))
 	for i, found := range listed {
-		locks[i] = lock{found.Name, 2*found.Nodes > of, holderAsJSON(found.Holder, found.Left), nil, readersAsJSON(found.Readers), found.Foreign, labels(found.Waiting), found.Nodes, of}
+		locks[i] = lock{found.Name, isHeld(found.Nodes, answered, of), holderAsJSON(found.Holder, found.Left), nil, readersAsJSON(found.Readers), found.Foreign, labels(found.Waiting), found.Nodes, of}
 		if found.Permit {
 			locks[i].Slot, locks[i].Handle = &found.Slot, ""
 		}
