@@ -232,6 +232,12 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 	if over {
 		w.Close()
 	}
+	if c.sentinels != nil { // follow breaks what it finds in present; it may have looked before
+		if err := c.sentinels.replaced(address); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
 	return w, nil
 }
 

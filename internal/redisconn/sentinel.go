@@ -33,9 +33,10 @@ type sentinels struct {
 	conns  []*Conn
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// confirmed is when those Sentinels were asked that last named a master by majority; the zero
-	// Instant before any did.
+	// confirmed is when those Sentinels were asked that last named a master by majority, and named
+	// is its address; the zero Instant before any did.
 	confirmed clock.Instant
+	named     string
 	// failures counts the checks since then, and failure is the error of the last one.
 	failures int
 	failure  error
@@ -90,20 +91,30 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 		}
 		// rule: majority-of-sentinels
 		if address, ok := majority(views); ok {
-			s.confirm(asked)
+			s.confirm(asked, address)
 			return address, nil
 		}
 	}
 	return "", &noMajorityError{s.master, views}
 }
 
-// confirm takes in that a majority named a master when asked at that time.
-func (s *sentinels) confirm(asked clock.Instant) {
+// confirm takes in that a majority named the master at address when asked at that time.
+func (s *sentinels) confirm(asked clock.Instant, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.confirmed == (clock.Instant{}) || asked.Since(s.confirmed) > 0 {
-		s.confirmed, s.failures, s.failure = asked, 0, nil
+		s.confirmed, s.named, s.failures, s.failure = asked, address, 0, nil
 	}
+}
+
+// replaced returns an error if the Sentinels have named another master since they named the one at address.
+func (s *sentinels) replaced(address string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named == address {
+		return nil
+	}
+	return fmt.Errorf("the Sentinels named another master, at %s, while a connection to %s was being made", s.named, address)
 }
 
 // fail takes in that a check had no majority, and reports whether that is one too many.

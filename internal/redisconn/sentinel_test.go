@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +112,33 @@ func TestSentinelsWithoutMajority(t *testing.T) {
 	}
 }
 
+// A connection that takes long to make is not used when the Sentinels name another master meanwhile.
+func TestMasterIsReplacedDuringTheDial(t *testing.T) {
+	t.Parallel()
+	former, next := redistest.New(t).Addr(), redistest.New(t).Addr()
+	sentinel := newFakeSentinel(t, "a", former)
+	c := watchedBy(t, sentinel.Addr())
+	awaitDo(t, c)
+	slow := &net.Dialer{Control: func(_, _ string, _ syscall.RawConn) error {
+		sentinel.names.Store(&next)
+		for c.sentinels.replaced(former) == nil {
+			<-time.After(time.Millisecond)
+		}
+		return nil
+	}}
+	w, err := c.dial(t.Context(), c.options, "", slow, nil)
+	if w != nil || err == nil || !hasAll(err.Error(), []string{former, next}) {
+		t.Errorf("a connection to the former master: %v, %v", w != nil, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.present {
+		if w.address == former {
+			t.Error("the connection to the former master stays")
+		}
+	}
+}
+
 // A connection is given up when the majority that named its server is gone, and the one that
 // still names it is no reason to stay. It is made again when there is a majority again.
 func TestMajorityOfSentinelsIsLost(t *testing.T) {
@@ -189,12 +217,12 @@ func TestMasterStands(t *testing.T) {
 		t.Errorf("before anybody was asked: %v", err)
 	}
 	now := clock.System.Now()
-	s.confirm(now.Add(-2 * masterStands))
+	s.confirm(now.Add(-2 * masterStands), "")
 	if err := s.recent(); err == nil || !strings.Contains(err.Error(), "last asked") {
 		t.Errorf("long ago: %v", err)
 	}
-	s.confirm(now.Add(time.Hour)) // for as long as this test takes
-	s.confirm(now)                // which was asked before
+	s.confirm(now.Add(time.Hour), "") // for as long as this test takes
+	s.confirm(now, "")                // which was asked before
 	if err := s.recent(); err != nil {
 		t.Errorf("just now: %v", err)
 	}
@@ -210,7 +238,7 @@ func TestMasterStands(t *testing.T) {
 	if err := s.recent(); err != missed {
 		t.Errorf("after %d checks without a majority: %v", failedChecks, err)
 	}
-	s.confirm(now.Add(2 * time.Hour))
+	s.confirm(now.Add(2 * time.Hour), "")
 	if err := s.recent(); err != nil {
 		t.Errorf("with a majority again: %v", err)
 	}
