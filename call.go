@@ -96,7 +96,7 @@ func (c *call) Request() vote.Acquire {
 func (c *call) Try(request vote.Acquire) (*quorum.Lease, waitqueue.Failure) {
 	if r := c.renewer(); r != nil && r.Overloaded() {
 		c.failure = newOverloadError(c.name, c.client.answers(nil))
-		return nil, waitqueue.Failure{Err: c.failure}
+		return nil, waitqueue.Failure{Err: c.failure, Unsent: true}
 	}
 	var lease *quorum.Lease
 	var votes []vote.Answer

@@ -12,37 +12,46 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
+// overload has the client acquire locks until it refuses many. It returns those that it has.
+func overload(t *testing.T, client *Client) (held []*redlatch.Lock) {
+	t.Helper()
+	var mu sync.Mutex // guards held
+	var refused atomic.Int32
+	for round := range 24 {
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				lock, err := client.TryLock(t.Context(), fmt.Sprint(round, "-", i))
+				switch {
+				case err == nil:
+					mu.Lock()
+					held = append(held, lock)
+					mu.Unlock()
+				case errors.Is(err, redlatch.ErrOverloaded):
+					refused.Add(1)
+				default:
+					t.Errorf("TryLock: %v", err)
+				}
+			})
+		}
+		callers.Wait()
+	}
+	if len(held) == 0 || refused.Load() == 0 {
+		t.Errorf("%d held, %d refused", len(held), refused.Load())
+	}
+	return held
+}
+
+// shortTTL is a Config whose locks are renewed often, by a client that waits long for an answer.
+var shortTTL = redlatch.Config{TTL: 5 * time.Second, MaxTTL: 5 * time.Second, NodeTimeout: time.Second}
+
 // A client that could not renew more locks in time acquires none, rather than lose those that it has:
 // its server answers so slowly that some thousands are all that it can keep.
 func TestOverload(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		locks := New(t, redlatch.Config{TTL: 5 * time.Second, MaxTTL: 5 * time.Second, NodeTimeout: time.Second})
+		locks := New(t, shortTTL)
 		locks.Delay(300 * time.Millisecond)
-		var mu sync.Mutex
-		var held []*redlatch.Lock
-		var refused atomic.Int32
-		for round := range 24 {
-			var callers sync.WaitGroup
-			for i := range 1000 {
-				callers.Go(func() {
-					lock, err := locks.TryLock(t.Context(), fmt.Sprint(round, "-", i))
-					switch {
-					case err == nil:
-						mu.Lock()
-						held = append(held, lock)
-						mu.Unlock()
-					case errors.Is(err, redlatch.ErrOverloaded):
-						refused.Add(1)
-					default:
-						t.Errorf("TryLock: %v", err)
-					}
-				})
-			}
-			callers.Wait()
-		}
-		if len(held) == 0 || refused.Load() == 0 {
-			t.Errorf("%d held, %d refused", len(held), refused.Load())
-		}
+		held := overload(t, locks)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := locks.Lock(ctx, "one more")
@@ -62,6 +71,48 @@ func TestOverload(t *testing.T) {
 		}
 		if err := <-waiting; err != nil {
 			t.Errorf("one more, when others were released: %v", err)
+		}
+	})
+}
+
+// A client that becomes overloaded while it waits is not in the way of those who wait behind it.
+func TestOverloadedWaiter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		busy := New(t, shortTTL)
+		other := busy.Peer(shortTTL)
+		holder, err := other.TryLock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error, 1)
+		go func() {
+			_, err := busy.Lock(ctx, "x")
+			first <- err
+		}()
+		time.Sleep(time.Second) // it is queued
+		busy.Delay(100 * time.Millisecond)
+		overload(t, busy)
+		second := make(chan error, 1)
+		go func() {
+			_, err := other.Peer(shortTTL).Lock(t.Context(), "x")
+			second <- err
+		}()
+		time.Sleep(5 * time.Second) // it is queued, too
+		if err := holder.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-second:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the second waits still")
+		}
+		cancel()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the overloaded client: %v", err)
 		}
 	})
 }

@@ -45,8 +45,9 @@ type Failure struct {
 	// Err is the error that the caller is told.
 	Err error
 	// Held: another holder has the key. Final: waiting does not cure it. Elsewhere: another of the
-	// caller's keys is in the way, and is the caller's Key from now on.
-	Held, Final, Elsewhere bool
+	// caller's keys is in the way, and is the caller's Key from now on. Unsent: nothing was asked of
+	// the nodes, and the caller cannot have the key for now.
+	Held, Final, Elsewhere, Unsent bool
 }
 
 // Holder is a caller that holds its key.

@@ -96,6 +96,12 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 			continue
 		}
 		failures++
+		if failure.Unsent {
+			// A place ends with a release, which there is not. Those behind must not wait for it.
+			l.ticket.leave()
+			l.ticket = nil
+			inQueue, queued = false, false
+		}
 		if queued && failures <= swiftTries {
 			rest = q.options.Draw(swiftRest)
 			continue

@@ -148,16 +148,19 @@ func (t *Ticket) begin(from string) {
 	t.from = from
 }
 
-// enqueue asks the nodes in order until one keeps the queue.
+// enqueue asks the nodes in order until one keeps the queue. A node whose answer was late may have
+// given a place that this process does not know of: it is given up, as it would be woken up there in
+// vain. So is the place that it had if no node answers.
 func (t *Ticket) enqueue(ctx context.Context) error {
 	for _, i := range t.order {
 		step, cancel := context.WithTimeout(ctx, t.queue.options.Timeout)
 		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch, Slots: t.slots})
 		cancel()
+		there := t.queued() && t.ticket.Node == i
+		if !there && (s.Verdict == vote.Unknown || s.Verdict == vote.Held && ctx.Err() != nil) {
+			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From})
+		}
 		if ctx.Err() != nil {
-			if there := t.queued() && t.ticket.Node == i; !there && (s.Verdict == vote.Held || s.Verdict == vote.Unknown) {
-				t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}) // the node may have given it a place
-			}
 			return context.Cause(ctx)
 		}
 		if s.Verdict == vote.Held {
@@ -167,6 +170,10 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 			t.position, t.ticket = s, s.Ticket
 			return nil
 		}
+	}
+	if t.queued() {
+		t.abandon()
+		t.position = vote.Position{}
 	}
 	return ErrNone
 }

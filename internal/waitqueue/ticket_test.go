@@ -2,6 +2,7 @@ package waitqueue
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +79,57 @@ func TestTakenGivesUpTheTicketAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process keeps no place on a node whose answers come too late for it: it could not take the key, and others would
+// wait for it. It keeps its number for a node that answers in time.
+func TestNoPlaceWhereAnswersAreLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		for _, k := range nodes {
+			k.set(func(k *node) { k.holder, k.ticket = "ours", 7 })
+		}
+		q := newQueue(t, "one", nodes, nil)
+		p := q.Join(key)
+		places := func() (names []string, number uint64) {
+			for _, i := range p.order {
+				nodes[i].set(func(k *node) {
+					for _, number = range k.queue {
+						names = append(names, k.name)
+					}
+				})
+			}
+			return names, number
+		}
+		slow := func(i int, d time.Duration) { nodes[p.order[i]].set(func(k *node) { k.slow = d }) }
+		out := awaiting(t.Context(), p, 0)
+		time.Sleep(timeout)
+		_, number := places()
+		for i := range 3 {
+			if got, n := places(); !slices.Equal(got, []string{nodes[p.order[i]].name}) || n != number {
+				t.Errorf("with %d late nodes there are places on %v, number %d, not %d", i, got, n, number)
+			}
+			slow(i, 2*timeout)
+			time.Sleep(heartbeat + 4*timeout)
+		}
+		if err := <-out; !errors.Is(err, ErrNone) {
+			t.Fatal(err)
+		}
+		if got, _ := places(); len(got) > 0 {
+			t.Errorf("with late nodes only there are places on %v", got)
+		}
+		slow(0, 0)
+		out = awaiting(t.Context(), p, 0)
+		time.Sleep(timeout)
+		if _, n := places(); n != number {
+			t.Errorf("its number is %d, was %d", n, number)
+		}
+		nodes[p.order[0]].release(false)
+		if err := <-out; err != nil {
+			t.Fatal(err)
+		}
+		p.Leave()
+		settle()
+	})
 }
