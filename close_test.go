@@ -62,6 +62,29 @@ func TestCloseOfMany(t *testing.T) {
 	})
 }
 
+// Close renews no locks. Those that run out before it comes to them are lost, and their holders are told.
+func TestHoldersAreToldDuringClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		client := redlatchtest.New(t, redlatch.Config{TTL: time.Second, Observer: g})
+		locks := holdMany(t, client, 2*redlatch.MaxReleases)
+		var told atomic.Int64
+		for _, l := range locks {
+			context.AfterFunc(l.Context(), func() { told.Add(1) })
+		}
+		closed := make(chan error)
+		go func() { closed <- client.Close() }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := told.Load(); n != int64(len(locks)) {
+			t.Errorf("%d of %d holders were told while Close was under way", n, len(locks))
+		}
+		close(g.open)
+		<-closed
+	})
+}
+
 // When no node answers, Close takes no longer for many locks than for a few, and all of them are
 // over.
 func TestCloseOfManyWithoutNodes(t *testing.T) {

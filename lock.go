@@ -74,6 +74,7 @@ func (l *Lock) Err() error {
 var (
 	errRanOut     = errors.New("its validity ran out")
 	errImpossible = errors.New("no quorum of nodes holds it any more")
+	errBusy       = errors.New("it is being extended already")
 )
 
 // ranOut returns why the validity ran out.
@@ -134,8 +135,9 @@ func (l *Lock) ring(d time.Duration) {
 }
 
 // Extend prolongs the lock to ttl from now, if that is later than its present end; it never
-// shortens the lock. It waits for a quorum, for NodeTimeout at most, or until ctx is done. An
-// extension counts if the quorum's answers came before the validity ran out.
+// shortens the lock. It waits for a quorum, for NodeTimeout at most, or until ctx is done; before
+// that, for a renewal of the lock that is under way, which takes NodeTimeout or a twelfth of the TTL
+// at most. An extension counts if the quorum's answers came before the validity ran out.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
 // does not take a lapsed lock again. ErrInvalid for a ttl beyond MaxTTL. ErrInvalid and ErrMaxHold
@@ -178,6 +180,8 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	case end == quorum.Over:
 		_, why := l.lease.Held()
 		return why
+	case end == quorum.Busy: // whoever extends it reports how that ends
+		return errBusy
 	case end == quorum.Overlong:
 		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
 	case ctx.Err() != nil:

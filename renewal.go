@@ -45,11 +45,11 @@ func (t *ticker) Ring() {
 
 // tick takes care of a lock that is held no more, or that seemed to be about to end.
 func (l *Lock) tick() {
+	lost := l.Err() != nil // which tells the holder, also where Close takes long to come to it
 	if l.client.enter() != nil {
 		return // Close releases it
 	}
 	defer l.client.calls.Done()
-	lost := l.Err() != nil
 	now := l.client.clock.Now()
 	switch {
 	case l.lease.Kept():
@@ -82,7 +82,10 @@ func (l *Lock) renewed(err error) {
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
-	l.renewing, l.failing = false, err != nil && !errors.Is(err, ErrMaxHold)
+	l.renewing = false
+	if !errors.Is(err, errBusy) {
+		l.failing = err != nil && !errors.Is(err, ErrMaxHold)
+	}
 	l.renewal = l.renewAt(now, next)
 	tick := l.nextTick(now)
 	l.mu.Unlock()

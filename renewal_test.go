@@ -1,6 +1,8 @@
 package redlatch_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,42 @@ func TestExtendedJustBeforeItsEnd(t *testing.T) {
 		if err := lock.Err(); err != nil {
 			t.Error(err)
 		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// missedExtensions counts the extensions that an Observer is told of as failed.
+type missedExtensions struct{ n atomic.Int64 }
+
+func (m *missedExtensions) Observe(_ context.Context, event redlatch.Event) {
+	if _, ok := event.(redlatch.LockNotExtended); ok {
+		m.n.Add(1)
+	}
+}
+
+// A renewal that comes due while the holder extends the lock itself is left out, and not observed as a failure.
+func TestRenewalDuringExtend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		missed := &missedExtensions{}
+		const ttl = 3 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: time.Second, Observer: missed})
+		lock, err := client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(800 * time.Millisecond)
+		client.Delay(900 * time.Millisecond) // a renewal is due meanwhile, after a third of the TTL
+		if err := lock.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		if n := missed.n.Load(); n > 0 {
+			t.Errorf("%d extensions were observed as failed", n)
+		}
+		client.Delay(0)
+		time.Sleep(time.Minute) // it goes on being renewed
 		if err := lock.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -25,6 +25,8 @@ const (
 	// Overlong: when the round would have begun, the lease had been held for as long as Limit
 	// allows. The validity is what it was.
 	Overlong
+	// Busy: another extension of the lease was under way, and this one asked no node.
+	Busy
 )
 
 // Extend makes one round that prolongs the keys to ttl from now. It never shortens the validity.

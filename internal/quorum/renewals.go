@@ -151,7 +151,7 @@ type renewal struct {
 }
 
 // extendBatch is Lease.Extend for several leases. It returns when all of them are decided, after limit
-// at the latest, or after a step's time if that is longer. A lease that is being extended already is Missed.
+// at the latest, or after a step's time if that is longer. A lease that is being extended already is Busy.
 func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
 	// rule: extension-from-send
 	start := e.clock.Now()
@@ -169,7 +169,7 @@ func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
 		case gone:
 			r.end = Over
 		case before != nil:
-			r.end = Missed
+			r.end = Busy
 		case late:
 			r.end = end
 			k.endExtension()

@@ -105,7 +105,7 @@ func TestRenewalsLeavesOutWhatIsBeingExtended(t *testing.T) {
 		synctest.Wait()
 		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
 		e.extendBatch(batch, time.Minute)
-		if batch[0].end != Missed || batch[1].end != Extended {
+		if batch[0].end != Busy || batch[1].end != Extended {
 			t.Errorf("ended %v and %v", batch[0].end, batch[1].end)
 		}
 		if end := <-holder; end != Missed {
