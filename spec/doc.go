@@ -5,6 +5,7 @@
 // order of fencing tokens; admission.pml is about whether a node may vote that was
 // restarted, promoted or emptied; names.pml and names_token.pml are about
 // several names at once, names_singly.pml about names that are taken one by one;
+// permits.pml is about one of several slots;
 // shared.pml, shared_token.pml and shared_queue.pml are about
 // readers beside writers. README.md maps them to the code.
 //

@@ -1,10 +1,10 @@
 /*
  * The lock over N nodes, in discrete time: acquire, release, extend, repair,
- * crash with loss of memory, restart fence. README.md says what stands for
+ * crash with loss of memory, quarantine. README.md says what stands for
  * what in the code, and what is left out.
  *
  * There is no clock to read. Every span is a timer that counts down in true
- * time: the life of a record on its node, a client's validity, a restarted
+ * time: the life of a key on its node, a client's validity, a restarted
  * node's quarantine. A clock that runs wrong makes its spans come out shorter
  * or longer than was asked for: a node's by up to NODE_FAST ticks less, a
  * client's by up to CLIENT_SLOW ticks more. The opposite errors (a slow node,
@@ -23,7 +23,7 @@
 #define CLIENTS 2      /* 2 or 3 */
 #endif
 #ifndef TTL
-#define TTL 3          /* ticks a node is asked to keep a record for */
+#define TTL 3          /* ticks a node is asked to keep a key for */
 #endif
 #ifndef NODE_FAST
 #define NODE_FAST 1
@@ -35,7 +35,7 @@
 #define QUARANTINE (TTL + 1)
 #endif
 
-/* Whose a record is: nobody's, the attempt's a client is at, or a finished attempt's. */
+/* Whose a key is: nobody's, the attempt's a client is at, or a finished attempt's. */
 #define NOBODY 0
 #define OF(c) (1 + (c))
 #ifdef ONE_ID
@@ -50,7 +50,7 @@
 #define HELD 2
 #define LAPSED 3
 
-byte record[N], life[N], quarantine[N];
+byte key[N], life[N], quarantine[N];
 byte yes[N];              /* bit c: this node said yes to what client c is asking now */
 byte state[CLIENTS], validity[CLIENTS];
 byte pledge[CLIENTS];     /* what validity becomes if the extension under way is confirmed */
@@ -73,7 +73,7 @@ inline claim() {
 	exclusive = 1; unbroken = 1; lost_is_final = 1
 }
 
-#define FREE(n) (record[n] == NOBODY)
+#define FREE(n) (key[n] == NOBODY)
 
 /* Options and sums, spelled out: one process without variables of its own keeps a state small. */
 #if N == 1
@@ -123,29 +123,29 @@ inline claim() {
 #define VALIDITY (TTL - NODE_FAST - CLIENT_SLOW)
 #endif
 
-#ifdef NO_FENCE
-#define FENCE 0
+#ifdef NO_QUARANTINE
+#define IN_QUARANTINE 0
 #else /* the shortest a quarantine can come out: a longer one only refuses more */
-#define FENCE (QUARANTINE - NODE_FAST)
+#define IN_QUARANTINE (QUARANTINE - NODE_FAST)
 #endif
 
 #define ADMITTED(n) (quarantine[n] == 0)
-#ifdef FENCE_ACQUIRE_ONLY
+#ifdef QUARANTINE_ACQUIRE_ONLY
 #define OPEN_TO_HOLDER(n) true
 #else
 #define OPEN_TO_HOLDER(n) ADMITTED(n)
 #endif
 
-/* The record is the one this message names. A message of a holder that may create takes a free node too. */
+/* The key is the one this message names. A message of a holder that may create takes a free node too. */
 #ifdef RELEASE_WITHOUT_COMPARE
-#define RELEASES(n, c) (record[n] != NOBODY)
+#define RELEASES(n, c) (key[n] != NOBODY)
 #else
-#define RELEASES(n, c) (record[n] == FINISHED(c))
+#define RELEASES(n, c) (key[n] == FINISHED(c))
 #endif
 #ifdef EXTEND_RECREATES
-#define EXTENDS(n, c) (record[n] == OF(c) || FREE(n))
+#define EXTENDS(n, c) (key[n] == OF(c) || FREE(n))
 #else
-#define EXTENDS(n, c) (record[n] == OF(c))
+#define EXTENDS(n, c) (key[n] == OF(c))
 #endif
 
 #ifdef EXTEND_AFTER_LAPSE
@@ -156,9 +156,9 @@ inline claim() {
 
 /* ---- one message executed on one node ---- */
 
-inline store(n, owner, span) { record[n] = owner; life[n] = span }
+inline store(n, owner, span) { key[n] = owner; life[n] = span }
 
-inline drop(n) { record[n] = NOBODY; life[n] = 0 }
+inline drop(n) { key[n] = NOBODY; life[n] = 0 }
 
 inline say_yes(n, c) { yes[n] = yes[n] | (1 << (c)) }
 
@@ -186,16 +186,16 @@ inline repair(n, c, span) {
 }
 
 inline late_release(n, c) {
-	drop(n); printf("node %d: a late release of client %d deletes the record\n", n, c)
+	drop(n); printf("node %d: a late release of client %d deletes the key\n", n, c)
 }
 
 /* A finished attempt's acquire, repair or extension. */
 inline late_store(n, c, span) {
-	store(n, FINISHED(c), span); printf("node %d: a late message of client %d stores a record\n", n, c)
+	store(n, FINISHED(c), span); printf("node %d: a late message of client %d stores a key\n", n, c)
 }
 
 inline crash(n) {
-	drop(n); quarantine[n] = FENCE; printf("node %d restarts with nothing in memory\n", n)
+	drop(n); quarantine[n] = IN_QUARANTINE; printf("node %d restarts with nothing in memory\n", n)
 }
 
 /* ---- what a client does ---- */
@@ -239,11 +239,11 @@ inline count_round(c) {
 	exclusive = ((0 CLIENT(HOLDS)) <= 1); claim()
 }
 
-/* Released, given up or lapsed: releases are sent. The records stay until one arrives or their lives end. */
+/* Released, given up or lapsed: releases are sent. The keys stay until one arrives or their lives end. */
 inline finish(c) {
 	for (i : 0 .. N-1) {
 		if
-		:: record[i] == OF(c) -> record[i] = FINISHED(c)
+		:: key[i] == OF(c) -> key[i] = FINISHED(c)
 		:: else
 		fi
 	}
@@ -280,7 +280,7 @@ inline tick() {
 	for (j : 0 .. N-1) {
 		if
 		:: life[j] > 1 -> life[j]--
-		:: life[j] == 1 -> drop(j); printf("the record on node %d expires\n", j)
+		:: life[j] == 1 -> drop(j); printf("the key on node %d expires\n", j)
 		:: else
 		fi;
 		if
@@ -310,14 +310,14 @@ inline tick() {
  * No rule names a node, so states that differ only in the order of the nodes
  * behave alike: SORTED keeps one of each such set, for the larger sizes.
  */
-#define AFTER(a, b) (record[a] > record[b] || (record[a] == record[b] && (life[a] > life[b] || \
+#define AFTER(a, b) (key[a] > key[b] || (key[a] == key[b] && (life[a] > life[b] || \
 	(life[a] == life[b] && (quarantine[a] > quarantine[b] || (quarantine[a] == quarantine[b] && yes[a] > yes[b]))))))
 
 inline swap(a, b) { tmp = a; a = b; b = tmp }
 
 inline order(a, b) {
 	if
-	:: AFTER(a, b) -> swap(record[a], record[b]); swap(life[a], life[b]); swap(quarantine[a], quarantine[b]); swap(yes[a], yes[b])
+	:: AFTER(a, b) -> swap(key[a], key[b]); swap(life[a], life[b]); swap(quarantine[a], quarantine[b]); swap(yes[a], yes[b])
 	:: else
 	fi
 }
@@ -353,14 +353,14 @@ inline sort() {
 #define BEGIN_ROUND(c)   ROUND_FOR(c, VALIDITY) ROUND_FOR(c, VALIDITY + CLIENT_SLOW)
 
 #define GRANT_FOR(n, c, span)      :: STEP { state[c] == TRYING && ADMITTED(n) && FREE(n) -> grant(n, c, span) }
-#define GRANT_AGAIN(n, c)          :: STEP { state[c] == TRYING && ADMITTED(n) && record[n] == OF(c) -> grant_again(n, c) }
+#define GRANT_AGAIN(n, c)          :: STEP { state[c] == TRYING && ADMITTED(n) && key[n] == OF(c) -> grant_again(n, c) }
 #define STRAGGLE_FOR(n, c, span)   :: STEP { state[c] >= HELD && ADMITTED(n) && FREE(n) -> grant_late(n, c, span) }
 #define EXTEND_FOR(n, c, span)     :: STEP { MAY_EXTEND(c) && pledge[c] > 0 && OPEN_TO_HOLDER(n) && EXTENDS(n, c) -> extend(n, c, span) }
 #define DRAG_FOR(n, c, span)       :: STEP { state[c] >= HELD && pledge[c] == 0 && OPEN_TO_HOLDER(n) && EXTENDS(n, c) -> extend_late(n, c, span) }
 #define REPAIR_FOR(n, c, span)     :: STEP { state[c] == HELD && OPEN_TO_HOLDER(n) && FREE(n) -> repair(n, c, span) }
 #define LATE_RELEASE(n, c)         :: STEP { past[c] && RELEASES(n, c) -> late_release(n, c) }
-#define LATE_STORE_FOR(n, c, span) :: STEP { past[c] && ADMITTED(n) && (FREE(n) || record[n] == FINISHED(c)) -> late_store(n, c, span) }
-#define CRASH(n)                   :: STEP { quarantine[n] < FENCE || !FREE(n) -> crash(n) }
+#define LATE_STORE_FOR(n, c, span) :: STEP { past[c] && ADMITTED(n) && (FREE(n) || key[n] == FINISHED(c)) -> late_store(n, c, span) }
+#define CRASH(n)                   :: STEP { quarantine[n] < IN_QUARANTINE || !FREE(n) -> crash(n) }
 
 #define START_FOR(c, span) :: STEP { state[c] == IDLE -> start(c, span) }
 #define HOLD(c)            :: STEP { state[c] == TRYING && ELECTED(c) -> hold(c) }

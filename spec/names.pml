@@ -1,7 +1,7 @@
 /*
  * Several names at once over N nodes: a node grants all names of an attempt or
  * none, and an attempt that failed is undone. There is no time in it: the
- * records of an attempt that is under way, or holds, stay. What time does to
+ * keys of an attempt that is under way, or holds, stay. What time does to
  * one name it does to several, which have one TTL (lock.pml); their tokens are
  * in names_token.pml. README.md says what stands for what in the code.
  *
@@ -30,7 +30,7 @@
 #define FIRST(c) (c)
 #define SECOND(c) (((c) + 1) % NAMES)
 
-byte record[N * NAMES];
+byte key[N * NAMES];
 byte answer[N * CLIENTS];   /* 0: none yet */
 #define YES 1
 #define NO 2
@@ -49,9 +49,9 @@ inline claim() {
 	exclusive = 1; whole = 1
 }
 
-#define RECORD(n, x) record[(n) * NAMES + (x)]
+#define KEY(n, x) key[(n) * NAMES + (x)]
 #define ANSWER(n, c) answer[(n) * CLIENTS + (c)]
-#define FREE(n, x) (RECORD(n, x) == NOBODY)
+#define FREE(n, x) (KEY(n, x) == NOBODY)
 
 #if N == 3
 #define NODES_OF(S, a) S(0, a) S(1, a) S(2, a)
@@ -75,7 +75,7 @@ inline claim() {
 #endif
 
 #define SAID_YES(n, c)   + (ANSWER(n, c) == YES)
-#define HAS(n, c, x)     + (RECORD(n, x) == OF(c))
+#define HAS(n, c, x)     + (KEY(n, x) == OF(c))
 
 /* ---- the rule, with the switch that turns it off ---- */
 
@@ -89,7 +89,7 @@ inline claim() {
 
 inline take(n, x, whose) {
 	if
-	:: FREE(n, x) -> RECORD(n, x) = whose
+	:: FREE(n, x) -> KEY(n, x) = whose
 	:: else
 	fi
 }
@@ -99,7 +99,7 @@ inline grant(n, c, whose) {
 	printf("node %d grants client %d names %d and %d\n", n, c, FIRST(c), SECOND(c))
 }
 
-inline release(n, x) { RECORD(n, x) = NOBODY }
+inline release(n, x) { KEY(n, x) = NOBODY }
 
 /* ---- what a client does ---- */
 
@@ -114,8 +114,8 @@ inline hold(c) {
 }
 
 #define LET_GO(n, c) \
-	if :: RECORD(n, FIRST(c)) == OF(c) -> RECORD(n, FIRST(c)) = LEFT :: else fi; \
-	if :: RECORD(n, SECOND(c)) == OF(c) -> RECORD(n, SECOND(c)) = LEFT :: else fi; \
+	if :: KEY(n, FIRST(c)) == OF(c) -> KEY(n, FIRST(c)) = LEFT :: else fi; \
+	if :: KEY(n, SECOND(c)) == OF(c) -> KEY(n, SECOND(c)) = LEFT :: else fi; \
 	ANSWER(n, c) = 0;
 
 inline finish(c) {
@@ -133,14 +133,14 @@ inline finish(c) {
 #endif
 
 #define OPEN(n, c) (state[c] == ASKING && ANSWER(n, c) == 0)
-#define OWN(n, c) (RECORD(n, FIRST(c)) == OF(c) && RECORD(n, SECOND(c)) == OF(c))
+#define OWN(n, c) (KEY(n, FIRST(c)) == OF(c) && KEY(n, SECOND(c)) == OF(c))
 
 #define GRANT(n, c)       :: STEP { OPEN(n, c) && MAY_GRANT(n, c) -> grant(n, c, OF(c)); ANSWER(n, c) = YES }
 #define GRANT_LOST(n, c)  :: STEP { OPEN(n, c) && MAY_GRANT(n, c) -> grant(n, c, OF(c)) }
 #define GRANT_AGAIN(n, c) :: STEP { OPEN(n, c) && OWN(n, c) -> ANSWER(n, c) = YES }
 #define GRANT_LATE(n, c)  :: STEP { before[c] && MAY_GRANT(n, c) -> grant(n, c, LEFT) }
 #define REFUSE(n, c)      :: STEP { OPEN(n, c) && !MAY_GRANT(n, c) && !OWN(n, c) -> ANSWER(n, c) = NO }
-#define RELEASE(n, x)     :: STEP { RECORD(n, x) == LEFT -> release(n, x) }
+#define RELEASE(n, x)     :: STEP { KEY(n, x) == LEFT -> release(n, x) }
 
 #define ASK(c)            :: STEP { state[c] == IDLE -> state[c] = ASKING }
 #define HOLD(c)           :: STEP { state[c] == ASKING && (0 NODES_OF(SAID_YES, c)) >= QUORUM -> hold(c) }

@@ -2,7 +2,7 @@
  * Several names over N nodes by clients who take them one by one: each name by an
  * attempt of its own, in order, then all by one attempt that takes the places of
  * these (names.pml has those who try for all at once). There is no time in it but
- * that the record of one name may end at any moment, as what a client has of it is
+ * that the key of one name may end at any moment, as what a client has of it is
  * kept only to keep others out: nothing rests on it. What the attempt for all has stays.
  *
  * Client 0 wants names 0 and 1, client 1 names 1 and 2, client 2 names 2 and 0:
@@ -39,7 +39,7 @@
 #endif
 #define WANTED(c) ((state[c] == FIRST) * A(c) + (state[c] != FIRST) * B(c))
 
-byte record[N * NAMES];
+byte key[N * NAMES];
 bit answer[N * CLIENTS];    /* a yes to what the client asks for now */
 byte state[CLIENTS];
 
@@ -56,9 +56,9 @@ inline claim() {
 	exclusive = 1; whole = 1; moves = 1
 }
 
-#define RECORD(n, x) record[(n) * NAMES + (x)]
+#define KEY(n, x) key[(n) * NAMES + (x)]
 #define ANSWER(n, c) answer[(n) * CLIENTS + (c)]
-#define FREE(n, x) (RECORD(n, x) == NOBODY)
+#define FREE(n, x) (KEY(n, x) == NOBODY)
 
 #if N == 3
 #define NODES_OF(S, a) S(0, a) S(1, a) S(2, a)
@@ -84,11 +84,11 @@ inline claim() {
 #endif
 
 #define SAID_YES(n, c)   + ANSWER(n, c)
-#define HAS(n, c, x)     + (RECORD(n, x) == ALL(c))
+#define HAS(n, c, x)     + (KEY(n, x) == ALL(c))
 
 /* ---- the rules, each with the switch that turns it off ---- */
 
-#define OWN(n, c, x) (FREE(n, x) || RECORD(n, x) == ONE(c))
+#define OWN(n, c, x) (FREE(n, x) || KEY(n, x) == ONE(c))
 #ifdef REPLACE_ANY        /* of the second name it does not look at who has it */
 #define MAY_REPLACE(n, c) OWN(n, c, A(c))
 #else
@@ -98,11 +98,11 @@ inline claim() {
 /* ---- one message executed on one node ---- */
 
 inline grant(n, c, x) {
-	RECORD(n, x) = ONE(c); printf("node %d grants client %d name %d\n", n, c, x)
+	KEY(n, x) = ONE(c); printf("node %d grants client %d name %d\n", n, c, x)
 }
 
 inline replace(n, c) {
-	RECORD(n, A(c)) = ALL(c); RECORD(n, B(c)) = ALL(c);
+	KEY(n, A(c)) = ALL(c); KEY(n, B(c)) = ALL(c);
 	printf("node %d grants client %d both names\n", n, c)
 }
 
@@ -126,8 +126,8 @@ inline hold(c) {
 }
 
 #define LET_GO(n, c) \
-	if :: RECORD(n, A(c)) == ALL(c) || RECORD(n, A(c)) == ONE(c) -> RECORD(n, A(c)) = NOBODY :: else fi; \
-	if :: RECORD(n, B(c)) == ALL(c) || RECORD(n, B(c)) == ONE(c) -> RECORD(n, B(c)) = NOBODY :: else fi;
+	if :: KEY(n, A(c)) == ALL(c) || KEY(n, A(c)) == ONE(c) -> KEY(n, A(c)) = NOBODY :: else fi; \
+	if :: KEY(n, B(c)) == ALL(c) || KEY(n, B(c)) == ONE(c) -> KEY(n, B(c)) = NOBODY :: else fi;
 
 inline finish(c) {
 	printf("client %d is done\n", c);
@@ -136,7 +136,7 @@ inline finish(c) {
 }
 
 /* On one node: client c waits for client d, which has the name that it asks for. */
-#define WAITS(c, d) ((state[c] == FIRST || state[c] == SECOND) && RECORD(0, WANTED(c)) == ONE(d))
+#define WAITS(c, d) ((state[c] == FIRST || state[c] == SECOND) && KEY(0, WANTED(c)) == ONE(d))
 #define CIRCLE(c, d) moves = moves && !(WAITS(c, d) && WAITS(d, c));
 
 inline look() {
@@ -162,12 +162,12 @@ inline look() {
 
 #define GRANT(n, c)        :: STEP { ASKS(n, c) && FREE(n, WANTED(c)) -> grant(n, c, WANTED(c)); ANSWER(n, c) = 1 }
 #define GRANT_LOST(n, c)   :: STEP { ASKS(n, c) && FREE(n, WANTED(c)) -> grant(n, c, WANTED(c)) }
-#define GRANT_AGAIN(n, c)  :: STEP { ASKS(n, c) && RECORD(n, WANTED(c)) == ONE(c) -> ANSWER(n, c) = 1 }
-#define LAPSE(n, x)        :: STEP { RECORD(n, x) >= ONE(0) -> RECORD(n, x) = NOBODY }
+#define GRANT_AGAIN(n, c)  :: STEP { ASKS(n, c) && KEY(n, WANTED(c)) == ONE(c) -> ANSWER(n, c) = 1 }
+#define LAPSE(n, x)        :: STEP { KEY(n, x) >= ONE(0) -> KEY(n, x) = NOBODY }
 
 #define ALL_YES(n, c)      :: STEP { ASKS_ALL(n, c) && MAY_REPLACE(n, c) -> replace(n, c); ANSWER(n, c) = 1 }
 #define ALL_LOST(n, c)     :: STEP { ASKS_ALL(n, c) && MAY_REPLACE(n, c) -> replace(n, c) }
-#define ALL_AGAIN(n, c)    :: STEP { ASKS_ALL(n, c) && RECORD(n, A(c)) == ALL(c) && RECORD(n, B(c)) == ALL(c) -> ANSWER(n, c) = 1 }
+#define ALL_AGAIN(n, c)    :: STEP { ASKS_ALL(n, c) && KEY(n, A(c)) == ALL(c) && KEY(n, B(c)) == ALL(c) -> ANSWER(n, c) = 1 }
 
 #define WON(c) ((0 NODES_OF(SAID_YES, c)) >= QUORUM)
 #define ASK(c)             :: STEP { state[c] == IDLE -> state[c] = FIRST }

@@ -1,8 +1,8 @@
 /*
  * One fencing token for several names over three nodes: token.pml, with a
- * record and a counter for each of two names. Attempt 1 wants both; attempt 0
+ * key and a counter for each of two names. Attempt 1 wants both; attempt 0
  * both, or with ONE_NAME the first alone. A node grants all names of an attempt
- * or none. There is no time in it: each record ends at any moment, by itself,
+ * or none. There is no time in it: each key ends at any moment, by itself,
  * which is also what a release does, executed late or by halves.
  *
  * README.md says what stands for what in the code. What of token.pml does not
@@ -30,7 +30,7 @@
 #define WANTS(a, x) true
 #endif
 
-byte record[N * NAMES], counter[N * NAMES];
+byte key[N * NAMES], counter[N * NAMES];
 byte reply[N * ATTEMPTS];   /* the number node n answered to attempt a, then the token once it is confirmed there */
 byte state[ATTEMPTS], token[ATTEMPTS];
 byte earlier[ATTEMPTS];     /* bit b: b held before this attempt was granted anything; bit 7: it has been granted something */
@@ -49,7 +49,7 @@ inline claim() {
 	distinct = 1; ordered = 1
 }
 
-#define RECORD(n, x) record[(n) * NAMES + (x)]
+#define KEY(n, x) key[(n) * NAMES + (x)]
 #define COUNTER(n, x) counter[(n) * NAMES + (x)]
 #define REPLY(n, a) reply[(n) * ATTEMPTS + (a)]
 
@@ -75,13 +75,13 @@ inline claim() {
 #define ALL(E, n, a, v) ((!WANTS(a, 0) || E(n, 0, a, v)) && (!WANTS(a, 1) || E(n, 1, a, v)))
 #define SOME(E, n, a, v) ((WANTS(a, 0) && E(n, 0, a, v)) || (WANTS(a, 1) && E(n, 1, a, v)))
 
-#define EMPTY(n, x, a, v)   (RECORD(n, x) == NOBODY)
-#define OWN(n, x, a, v)     (RECORD(n, x) == OF(a))
+#define EMPTY(n, x, a, v)   (KEY(n, x) == NOBODY)
+#define OWN(n, x, a, v)     (KEY(n, x) == OF(a))
 #define BELOW(n, x, a, v)   (COUNTER(n, x) < (v))
 #define UP_TO_NOW(n, x, a, v) (COUNTER(n, x) <= (v))
 #define RIGHT_BELOW(n, x, a, v) (COUNTER(n, x) == (v) - 1)
 #define SET_TO(n, x, a, v)  (COUNTER(n, x) == (v))
-#define UNBROKEN(n, x, a, v) (RECORD(n, x) == OF(a) && COUNTER(n, x) == (v))
+#define UNBROKEN(n, x, a, v) (KEY(n, x) == OF(a) && COUNTER(n, x) == (v))
 
 /* ---- the rules, each with the switch that turns it off ---- */
 
@@ -111,7 +111,7 @@ inline claim() {
 
 inline grant_name(n, x, a, v) {
 	if
-	:: WANTS(a, x) -> RECORD(n, x) = OF(a); COUNTER(n, x) = RAISED(n, x, v)
+	:: WANTS(a, x) -> KEY(n, x) = OF(a); COUNTER(n, x) = RAISED(n, x, v)
 	:: else
 	fi
 }
@@ -141,7 +141,7 @@ inline confirm(n, a) {
 	printf("node %d stores attempt %d's token %d\n", n, a, token[a])
 }
 
-inline expire(n, x) { RECORD(n, x) = NOBODY; printf("the record of name %d on node %d ends\n", x, n) }
+inline expire(n, x) { KEY(n, x) = NOBODY; printf("the key of name %d on node %d ends\n", x, n) }
 
 /* ---- what a client does ---- */
 
@@ -168,14 +168,14 @@ inline hold(a) {
 }
 
 /* No rule names a node: of the states that differ only in the order of the nodes SORTED keeps one. */
-#define PLACE(n) (((((RECORD(n, 0) * 3 + RECORD(n, 1)) * 5 + COUNTER(n, 0)) * 5 + COUNTER(n, 1)) * 5 + REPLY(n, 0)) * 5 + REPLY(n, 1))
+#define PLACE(n) (((((KEY(n, 0) * 3 + KEY(n, 1)) * 5 + COUNTER(n, 0)) * 5 + COUNTER(n, 1)) * 5 + REPLY(n, 0)) * 5 + REPLY(n, 1))
 
 inline swap(x, y) { tmp = x; x = y; y = tmp }
 
 inline order(m, n) {
 	if
 	:: PLACE(m) > PLACE(n) ->
-		swap(RECORD(m, 0), RECORD(n, 0)); swap(RECORD(m, 1), RECORD(n, 1));
+		swap(KEY(m, 0), KEY(n, 0)); swap(KEY(m, 1), KEY(n, 1));
 		swap(COUNTER(m, 0), COUNTER(n, 0)); swap(COUNTER(m, 1), COUNTER(n, 1));
 		swap(REPLY(m, 0), REPLY(n, 0)); swap(REPLY(m, 1), REPLY(n, 1))
 	:: else
@@ -205,7 +205,7 @@ inline sort() {
 #define CONFIRMS(n, a)      (state[a] == CHOSEN && REPLY(n, a) > 0 && REPLY(n, a) < token[a] && MAY_CONFIRM(n, a))
 #define CONFIRM(n, a)       :: STEP { CONFIRMS(n, a) -> confirm(n, a); REPLY(n, a) = token[a] }
 #define CONFIRM_LOST(n, a)  :: STEP { CONFIRMS(n, a) -> confirm(n, a) }
-#define EXPIRE(n, x)        :: STEP { RECORD(n, x) != NOBODY -> expire(n, x) }
+#define EXPIRE(n, x)        :: STEP { KEY(n, x) != NOBODY -> expire(n, x) }
 
 #define CHOOSE(a)           TOKENS(CHOOSE_FOR, a)
 #define CHOOSE_FOR(a, v)    :: STEP { state[a] == ASKING && (0 NODES_FOR(IS, a, v)) > 0 && (0 NODES_FOR(UP_TO, a, v)) >= QUORUM -> choose(a, v) }

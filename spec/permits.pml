@@ -1,7 +1,7 @@
 /*
  * K permits over N nodes: a node gives an attempt one of the slots that are free
  * there, any of them, and votes count for one slot. There is no time in it, as in
- * names.pml: the records of an attempt that is under way, or holds, stay. What time
+ * names.pml: the keys of an attempt that is under way, or holds, stay. What time
  * and tokens do to a slot they do to a lock (lock.pml, token.pml). That one node
  * chooses the slot for all is left out: it only makes it likely that a quorum gives
  * the same one. README.md says what stands for what in the code.
@@ -27,7 +27,7 @@
 #define ASKING 1
 #define HELD 2
 
-byte record[N * K];
+byte key[N * K];
 byte answer[N * CLIENTS];   /* the slot that was given, and 1; 0: none yet */
 byte state[CLIENTS];
 byte slot[CLIENTS];         /* of a client that holds: its slot, and 1 */
@@ -46,7 +46,7 @@ inline claim() {
 	few = 1; exclusive = 1; once = 1
 }
 
-#define RECORD(n, s) record[(n) * K + (s)]
+#define KEY(n, s) key[(n) * K + (s)]
 #define ANSWER(n, c) answer[(n) * CLIENTS + (c)]
 
 #if N == 3
@@ -72,7 +72,7 @@ inline claim() {
 #error "CLIENTS is 2 or 3"
 #endif
 
-#define HAS(n, c) (RECORD(n, 0) == OF(c) || RECORD(n, 1) == OF(c))
+#define HAS(n, c) (KEY(n, 0) == OF(c) || KEY(n, 1) == OF(c))
 
 /* ---- the rules, with the switches that turn them off ---- */
 
@@ -83,17 +83,17 @@ inline claim() {
 #endif
 
 #ifdef REPEAT_BLIND    /* a repeat does not look for the slot that its attempt has */
-#define MAY_GRANT(n, c, s) (RECORD(n, s) == NOBODY)
+#define MAY_GRANT(n, c, s) (KEY(n, s) == NOBODY)
 #else
-#define MAY_GRANT(n, c, s) (RECORD(n, s) == NOBODY && !HAS(n, c))
+#define MAY_GRANT(n, c, s) (KEY(n, s) == NOBODY && !HAS(n, c))
 #endif
 
 /* ---- one message executed on one node ---- */
 
 inline grant(n, c, s) {
 	printf("node %d grants client %d slot %d\n", n, c, s);
-	RECORD(n, s) = OF(c);
-	once = !(RECORD(n, 0) == OF(c) && RECORD(n, 1) == OF(c));
+	KEY(n, s) = OF(c);
+	once = !(KEY(n, 0) == OF(c) && KEY(n, 1) == OF(c));
 	claim()
 }
 
@@ -101,8 +101,8 @@ inline grant(n, c, s) {
 
 #define IS_HELD(d)     + (state[d] == HELD)
 #define COMPARE(d)     exclusive = exclusive && !(state[d] == HELD && slot[d] == slot[who]);
-#define GIVE_UP(n, c)  if :: RECORD(n, 0) == OF(c) && slot[c] != 1 -> RECORD(n, 0) = LEFT :: else fi; \
-	if :: RECORD(n, 1) == OF(c) && slot[c] != 2 -> RECORD(n, 1) = LEFT :: else fi; \
+#define GIVE_UP(n, c)  if :: KEY(n, 0) == OF(c) && slot[c] != 1 -> KEY(n, 0) = LEFT :: else fi; \
+	if :: KEY(n, 1) == OF(c) && slot[c] != 2 -> KEY(n, 1) = LEFT :: else fi; \
 	ANSWER(n, c) = 0;
 
 inline hold(c, s) {
@@ -136,9 +136,9 @@ inline finish(c) {
 
 #define GRANT(n, c, s)       :: STEP { state[c] == ASKING && ANSWER(n, c) == 0 && MAY_GRANT(n, c, s) -> grant(n, c, s); ANSWER(n, c) = 1 + s }
 #define GRANT_LOST(n, c, s)  :: STEP { state[c] == ASKING && MAY_GRANT(n, c, s) -> grant(n, c, s) }
-#define GRANT_AGAIN(n, c, s) :: STEP { state[c] == ASKING && ANSWER(n, c) == 0 && RECORD(n, s) == OF(c) -> ANSWER(n, c) = 1 + s }
-#define GRANT_LATE(n, c, s)  :: STEP { before[c] && RECORD(n, s) == NOBODY -> RECORD(n, s) = LEFT }
-#define RELEASE(n, s)        :: STEP { RECORD(n, s) == LEFT -> RECORD(n, s) = NOBODY }
+#define GRANT_AGAIN(n, c, s) :: STEP { state[c] == ASKING && ANSWER(n, c) == 0 && KEY(n, s) == OF(c) -> ANSWER(n, c) = 1 + s }
+#define GRANT_LATE(n, c, s)  :: STEP { before[c] && KEY(n, s) == NOBODY -> KEY(n, s) = LEFT }
+#define RELEASE(n, s)        :: STEP { KEY(n, s) == LEFT -> KEY(n, s) = NOBODY }
 
 #define ASK(c)               :: STEP { state[c] == IDLE -> state[c] = ASKING }
 #define HOLD(c, s)           :: STEP { state[c] == ASKING && (0 NODES_FOR(COUNTS, c, s)) >= QUORUM -> hold(c, s) }

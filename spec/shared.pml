@@ -122,10 +122,10 @@ inline claim() {
 #define VALIDITY(c) (TTL_FOR(c) - NODE_FAST)
 #endif
 
-#ifdef NO_FENCE
-#define FENCE 0
+#ifdef NO_QUARANTINE
+#define IN_QUARANTINE 0
 #else /* the shortest a quarantine can come out */
-#define FENCE (TTL + 1 - NODE_FAST)
+#define IN_QUARANTINE (TTL + 1 - NODE_FAST)
 #endif
 #define ADMITTED(n) (quarantine[n] == 0)
 
@@ -220,7 +220,7 @@ inline late_read(n, c, span) { enter(n, c, 1, span); printf("node %d: a late mes
 
 inline crash(n) {
 	free(n); READERS_ON(FORGET_ENTRY, n) marker[n] = 0;
-	quarantine[n] = FENCE; printf("node %d restarts with nothing in memory\n", n)
+	quarantine[n] = IN_QUARANTINE; printf("node %d restarts with nothing in memory\n", n)
 }
 
 /* ---- what a client does ---- */
@@ -444,7 +444,7 @@ inline sort() {
 #define LATE_WRITE_FOR(n, c, span) :: STEP { past[c] && ADMITTED(n) && (FREE_TO_WRITE(n) || key[n] == FINISHED) -> late_write(n, span) }
 #define LATE_READ_FOR(n, c, span)  :: STEP { past[c] && ADMITTED(n) && FREE_TO_READ(n) && !OWN_ENTRY(n, c) -> late_read(n, c, span) }
 
-#define CRASH(n)          :: STEP { quarantine[n] < FENCE || key[n] != NOBODY || marker[n] > 0 -> crash(n) }
+#define CRASH(n)          :: STEP { quarantine[n] < IN_QUARANTINE || key[n] != NOBODY || marker[n] > 0 -> crash(n) }
 
 #define START(c)          :: STEP { state[c] == IDLE && MAY_START(c) -> start(c) }
 #define HOLD(c)           :: STEP { state[c] == TRYING && COUNT(c) >= NEEDS(c) -> hold(c) }

@@ -114,11 +114,11 @@ func TestMutations(t *testing.T) {
 		breaks  string
 	}{
 		// A node that restarts without its keys votes again at once.
-		{"no quarantine", "lock", []string{"NO_FENCE"}, "exclusive"},
+		{"no quarantine", "lock", []string{"NO_QUARANTINE"}, "exclusive"},
 		// It is admitted one tick before the last validity it may have voted for is over.
 		{"quarantine too short", "lock", []string{"QUARANTINE=2"}, "exclusive"},
 		// It refuses to acquire, but runs a holder's extension and repair.
-		{"fence for acquire only", "lock", []string{"FENCE_ACQUIRE_ONLY"}, "exclusive"},
+		{"quarantine for acquire only", "lock", []string{"QUARANTINE_ACQUIRE_ONLY"}, "exclusive"},
 		// The client relies on the whole TTL, though a node's clock may run ahead of its own.
 		{"no drift", "lock", []string{"NO_DRIFT"}, "exclusive"},
 		// A holder goes on until it releases.
@@ -131,11 +131,11 @@ func TestMutations(t *testing.T) {
 		{"half is enough", "lock", []string{"N=4", "HALF_IS_ENOUGH"}, "exclusive"},
 		// A late release deletes whatever it finds.
 		{"release without compare", "lock", []string{"RELEASE_WITHOUT_COMPARE"}, "exclusive"},
-		// A late release of one try deletes the record of the next.
+		// A late release of one try deletes the key of the next.
 		{"one id for all tries", "lock", []string{"ONE_ID"}, "exclusive"},
 		// A quorum's yes is counted though validity had run out by then.
 		{"extension counted after lapse", "lock", []string{"EXTEND_AFTER_LAPSE"}, "lost_is_final"},
-		// And extending makes a record again that is gone: another has held in between.
+		// And extending makes a key again that is gone: another has held in between.
 		{"extension after lapse re-creates", "lock", []string{"EXTEND_AFTER_LAPSE", "EXTEND_RECREATES", "PROPERTY=unbroken"}, "unbroken"},
 		// Validity runs from the answer that completed the quorum.
 		{"extension counted from the answer", "lock", []string{"EXTENSION_FROM_ANSWER"}, "exclusive"},
@@ -176,7 +176,7 @@ func TestMutations(t *testing.T) {
 		{"write-back off", "token", []string{"NO_WRITE_BACK"}, "distinct"},
 		// The later holder's token is not larger than that of one who held before it began.
 		{"write-back off, order", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered"}, "ordered"},
-		// Nor than that of one who held before, while its own records are all there.
+		// Nor than that of one who held before, while its own keys are all there.
 		{"write-back off, order while stored", "token", []string{"NO_WRITE_BACK", "PROPERTY=ordered_while_stored"}, "ordered_while_stored"},
 		// A node counts that granted under more than the token.
 		{"larger answers counted", "token", []string{"COUNT_LARGER"}, "distinct"},
@@ -184,7 +184,7 @@ func TestMutations(t *testing.T) {
 		{"larger answers counted, order", "token", []string{"COUNT_LARGER", "PROPERTY=ordered"}, "ordered"},
 		// The token is stored at any node, granted or not.
 		{"write-back unguarded", "token", []string{"WRITE_BACK_UNGUARDED"}, "distinct"},
-		// A grant executed twice gives the record back after another came and went.
+		// A grant executed twice gives the key back after another came and went.
 		{"write-back guarded by id only", "token", []string{"WRITE_BACK_BY_ID_ONLY"}, "distinct"},
 		// The client's time is the answer where the counter has just that value.
 		{"grant does not raise", "token", []string{"GRANT_NOT_RAISING"}, "distinct"},
@@ -192,7 +192,7 @@ func TestMutations(t *testing.T) {
 		{"block not raised", "token", []string{"BLOCK=2", "BLOCK_NOT_RAISED"}, "distinct"},
 		// The next try finds its own id, and with it the token of the last.
 		{"one id for all tries, tokens", "token", []string{"ONE_ID"}, "distinct"},
-		// A record made again where it was lost counts towards the quorum.
+		// A key made again where it was lost counts towards the quorum.
 		{"repair before the quorum", "token", []string{"REPAIR_BEFORE_QUORUM"}, "distinct"},
 
 		// A node grants of several names what is free, and that is a yes.
@@ -217,7 +217,7 @@ func TestMutations(t *testing.T) {
 		// One node's word is enough to read.
 		{"one node to read", "shared", []string{"READ_ONE"}, "exclusive"},
 		// A node that restarts without its readers votes again at once.
-		{"no quarantine, readers", "shared", []string{"NO_FENCE"}, "exclusive"},
+		{"no quarantine, readers", "shared", []string{"NO_QUARANTINE"}, "exclusive"},
 		// A reader relies on the whole TTL.
 		{"no drift, readers", "shared", []string{"NO_DRIFT"}, "exclusive"},
 		// A reader with a short TTL ends what one with a longer TTL has.
@@ -279,7 +279,7 @@ func TestSpareRules(t *testing.T) {
 		{"extension takes free nodes", "lock", []string{"EXTEND_RECREATES"}},
 		// The admission key names the server, so that a script sent by its text finds none of this one.
 		{"script sent by its text", "admission", []string{"EVAL_ON_NOSCRIPT", "ALIKE"}},
-		// An unchanged counter shows that nobody else was granted the record, also where it has expired.
+		// An unchanged counter shows that nobody else was granted the key, also where it has expired.
 		{"write-back guarded by counter only", "token", []string{"WRITE_BACK_BY_COUNTER_ONLY", "SORTED"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,7 +3,7 @@
  * release, repair. There is no time in it. README.md says what stands for what
  * in the code, and what is left out.
  *
- * A record may expire at any moment, so nothing here rests on a clock. A
+ * A key may expire at any moment, so nothing here rests on a clock. A
  * message, once sent, is executed at any later moment, in any order, any
  * number of times or never; so none is stored: what may be executed follows
  * from what its sender has done. An answer may be lost, and is read at any
@@ -40,7 +40,7 @@
 #define CHOSEN 1       /* its token is chosen */
 #define HELD 2         /* and stays so: the messages of a hold that is over are still about */
 
-byte record[N], counter[N];
+byte key[N], counter[N];
 byte reply[N * ATTEMPTS];   /* the number node n answered to attempt a, then the token once it is confirmed there */
 byte state[ATTEMPTS], token[ATTEMPTS];
 byte earlier[ATTEMPTS];     /* bit b: b held before this attempt was granted anything; bit 7: it has been granted something */
@@ -52,7 +52,7 @@ byte tmp;                   /* scratch, back at 0 after every step */
  */
 bit distinct = 1;               /* the tokens differ */
 bit ordered = 1;                /* the other's is smaller if it held before this one was granted anything */
-bit ordered_while_stored = 1;   /* and if a quorum still stores this one's record and token */
+bit ordered_while_stored = 1;   /* and if a quorum still stores this one's key and token */
 
 inline claim() {
 #ifdef PROPERTY
@@ -64,7 +64,7 @@ inline claim() {
 }
 
 #define REPLY(n, a) reply[(n) * ATTEMPTS + (a)]
-#define FREE(n) (record[n] == NOBODY)
+#define FREE(n) (key[n] == NOBODY)
 
 /* Options and sums, spelled out: one process without variables of its own keeps a state small. */
 #if N == 3
@@ -104,7 +104,7 @@ inline claim() {
 #define UP_TO(n, a, v)    + (REPLY(n, a) > 0 && REPLY(n, a) <= (v))
 #define FROM(n, a, v)     + (REPLY(n, a) >= (v))
 #define IS(n, a, v)       + (REPLY(n, a) == (v))
-#define STORED_NOW(n, a)  + (record[n] == OF(a) && counter[n] == token[a])
+#define STORED_NOW(n, a)  + (key[n] == OF(a) && counter[n] == token[a])
 
 /* ---- the rules, each with the switch that turns it off ---- */
 
@@ -126,11 +126,11 @@ inline claim() {
 #if defined(WRITE_BACK_UNGUARDED)      /* to any node */
 #define MAY_CONFIRM(n, a) (REPLY(n, a) != token[a])
 #elif defined(WRITE_BACK_BY_ID_ONLY)
-#define MAY_CONFIRM(n, a) (REPLY(n, a) > 0 && REPLY(n, a) < token[a] && record[n] == OF(a))
+#define MAY_CONFIRM(n, a) (REPLY(n, a) > 0 && REPLY(n, a) < token[a] && key[n] == OF(a))
 #elif defined(WRITE_BACK_BY_COUNTER_ONLY)
 #define MAY_CONFIRM(n, a) (REPLY(n, a) > 0 && REPLY(n, a) < token[a] && counter[n] == REPLY(n, a))
 #else
-#define MAY_CONFIRM(n, a) (REPLY(n, a) > 0 && REPLY(n, a) < token[a] && record[n] == OF(a) && counter[n] == REPLY(n, a))
+#define MAY_CONFIRM(n, a) (REPLY(n, a) > 0 && REPLY(n, a) < token[a] && key[n] == OF(a) && counter[n] == REPLY(n, a))
 #endif
 
 #ifdef GRANT_NOT_RAISING /* the client's time alone, where the counter is not ahead of it */
@@ -153,7 +153,7 @@ inline raise(n, v) {
 }
 
 inline grant(n, a, v) {
-	record[n] = OF(a); counter[n] = v;
+	key[n] = OF(a); counter[n] = v;
 	if
 	:: (earlier[a] >> 7) == 0 -> earlier[a] = 128 ATTEMPT(HAS_HELD)
 	:: else
@@ -173,14 +173,14 @@ inline confirm(n, a) {
 inline extend(n, a) { raise(n, token[a]) }
 
 inline release(n, a) {
-	raise(n, token[a]); record[n] = NOBODY; printf("node %d releases attempt %d\n", n, a)
+	raise(n, token[a]); key[n] = NOBODY; printf("node %d releases attempt %d\n", n, a)
 }
 
 inline repair(n, a) {
-	record[n] = OF(a); counter[n] = token[a]; printf("node %d is repaired for attempt %d\n", n, a)
+	key[n] = OF(a); counter[n] = token[a]; printf("node %d is repaired for attempt %d\n", n, a)
 }
 
-inline expire(n) { record[n] = NOBODY; printf("the record on node %d expires\n", n) }
+inline expire(n) { key[n] = NOBODY; printf("the key on node %d expires\n", n) }
 
 /* ---- what a client does ---- */
 
@@ -196,7 +196,7 @@ inline choose(a, v) {
 	NODES_OF(PASS_OVER, a)
 }
 
-/* That a quorum still stores the token beside the record is what running validity means where clocks are right. */
+/* That a quorum still stores the token beside the key is what running validity means where clocks are right. */
 #define COMPARE(b) \
 	distinct = distinct && (state[b] != HELD || token[b] + BLOCK <= token[a] || token[a] + BLOCK <= token[b]); \
 	ordered = ordered && (((earlier[a] >> (b)) & 1) == 0 || token[b] + BLOCK <= token[a]); \
@@ -223,7 +223,7 @@ inline hold(a) {
 #else
 #define REPLY2(n) 0
 #endif
-#define AFTER(m, n) (record[m] > record[n] || (record[m] == record[n] && (counter[m] > counter[n] || \
+#define AFTER(m, n) (key[m] > key[n] || (key[m] == key[n] && (counter[m] > counter[n] || \
 	(counter[m] == counter[n] && (REPLY(m, 0) > REPLY(n, 0) || (REPLY(m, 0) == REPLY(n, 0) && \
 	(REPLY(m, 1) > REPLY(n, 1) || (REPLY(m, 1) == REPLY(n, 1) && REPLY2(m) > REPLY2(n)))))))))
 
@@ -232,7 +232,7 @@ inline swap(x, y) { tmp = x; x = y; y = tmp }
 inline order(m, n) {
 	if
 	:: AFTER(m, n) ->
-		swap(record[m], record[n]); swap(counter[m], counter[n]);
+		swap(key[m], key[n]); swap(counter[m], counter[n]);
 #if ATTEMPTS == 3
 		swap(REPLY(m, 2), REPLY(n, 2));
 #endif
@@ -269,10 +269,10 @@ inline sort() {
 #define GRANT(n, a) NUMBERS(GRANT_READ, n, a) NUMBERS(GRANT_LOST, n, a)
 #define GRANT_READ(n, a, v) :: STEP { FREE(n) && RAISES(n, v) && IN_TURN(a) && READABLE(n, a, v) -> grant(n, a, v); read(n, a, v) }
 #define GRANT_LOST(n, a, v) :: STEP { FREE(n) && RAISES(n, v) && IN_TURN(a) -> grant(n, a, v) }
-#define GRANT_AGAIN(n, a)   :: STEP { record[n] == OF(a) && READABLE(n, a, counter[n]) -> read(n, a, counter[n]) }
+#define GRANT_AGAIN(n, a)   :: STEP { key[n] == OF(a) && READABLE(n, a, counter[n]) -> read(n, a, counter[n]) }
 #define CONFIRM(n, a)       :: STEP { state[a] == CHOSEN && MAY_CONFIRM(n, a) -> confirm(n, a) }
-#define EXTEND(n, a)        :: STEP { state[a] == HELD && record[n] == OF(a) && counter[n] < token[a] -> extend(n, a) }
-#define RELEASE(n, a)       :: STEP { state[a] == HELD && record[n] == OF(a) -> release(n, a) }
+#define EXTEND(n, a)        :: STEP { state[a] == HELD && key[n] == OF(a) && counter[n] < token[a] -> extend(n, a) }
+#define RELEASE(n, a)       :: STEP { state[a] == HELD && key[n] == OF(a) -> release(n, a) }
 #define REPAIR(n, a)        :: STEP { state[a] == HELD && FREE(n) && counter[n] <= token[a] -> repair(n, a) }
 #define REPAIR_EARLY(n, a)  :: STEP { state[a] == CHOSEN && FREE(n) && counter[n] <= token[a] -> repair(n, a); REPLY(n, a) = token[a] }
 #define EXPIRE(n)           :: STEP { !FREE(n) -> expire(n) }

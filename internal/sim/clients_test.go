@@ -184,7 +184,7 @@ func (p *simProcess) config() redlatch.Config {
 		MaxHold: p.maxHold(),
 		Label:   p.machine.Name,
 	}
-	if p.clients.world.Mutation == sim.FenceOff {
+	if p.clients.world.Mutation == sim.QuarantineOff {
 		config.NoQuarantine = true
 	}
 	config.Durable = plan.Weather == sim.Durable

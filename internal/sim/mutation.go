@@ -66,7 +66,7 @@ const (
 	ReachableQuorum   // nodes that cannot be reached are not counted
 
 	// In the settings.
-	FenceOff // nodes that may have forgotten vote at once
+	QuarantineOff // nodes that may have forgotten vote at once
 
 	// In a clock.
 	OneClock     // the clock that runs through suspend is not read
@@ -126,7 +126,7 @@ var mutationNames = [Mutations]string{
 	ReleaseOvertakes:   "release overtakes acquire",
 	SentAgain:          "an acquire sent again",
 	ReachableQuorum:    "quorum of the reachable nodes",
-	FenceOff:           "no quarantine",
+	QuarantineOff:           "no quarantine",
 	OneClock:           "suspend not seen",
 	WallDeadline:       "deadline by the wall clock",
 }
@@ -137,7 +137,7 @@ func (m Mutation) String() string { return mutationNames[m] }
 // do.
 func (m Mutation) weather() (Weather, bool) {
 	switch m {
-	case UptimeLies, PromotionHidden, MarkerIgnored, FenceOff:
+	case UptimeLies, PromotionHidden, MarkerIgnored, QuarantineOff:
 		return Servers, true
 	case DriftIgnored, WallDeadline:
 		return Clocks, true
