@@ -10,9 +10,10 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/demo"
 )
 
-// demoCommands has `redlatch-torture demo` and the processes that it starts.
+// demoCommands are `redlatch-torture demo` and the hidden commands of the processes that it starts.
 var demoCommands = []command{new(demoCmd), demoWorkerCmd{}, demoNodeCmd{}}
 
+// demoCmd is `redlatch-torture demo`.
 type demoCmd struct {
 	For        time.Duration
 	Workers    int
@@ -22,7 +23,7 @@ type demoCmd struct {
 	NoLock     bool
 }
 
-// line is its command line.
+// line returns the command line of the demo, whose flags set the fields of d.
 func (d *demoCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -63,7 +64,7 @@ func engineOf(name string) (string, error) {
 	return "", usage("use redis, zookeeper or etcd", "--engine is %q", name)
 }
 
-// Run runs the demo, which writes to stdout.
+// Run runs the demo and writes its output to stdout.
 func (d *demoCmd) Run() error {
 	engine, err := engineOf(d.Engine)
 	if err != nil {
@@ -88,12 +89,14 @@ func (d *demoCmd) Run() error {
 	return judged(ctx, len(result.Violations()), result.OK())
 }
 
+// demoWorkerCmd is the hidden command of a worker of the demo.
 type demoWorkerCmd struct{}
 
 func (demoWorkerCmd) line() *cobra.Command { return &cobra.Command{Use: "demo-worker", Hidden: true} }
 
 func (demoWorkerCmd) Run() error { return demo.Work(os.Stdin, os.Stdout) }
 
+// demoNodeCmd is the hidden command of an embedded server.
 type demoNodeCmd struct{}
 
 func (demoNodeCmd) line() *cobra.Command { return &cobra.Command{Use: "demo-node", Hidden: true} }

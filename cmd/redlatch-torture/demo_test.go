@@ -21,28 +21,27 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 )
 
-// demoRun is a `redlatch-torture demo` of the test.
+// demoRun is a process of `redlatch-torture demo` that a test has started.
 type demoRun struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	temp   string
-	pipe   io.Closer
+	temp   string    // the process's directory for temporary files
+	pipe   io.Closer // the end of stdout that the test reads
 	stdout *bufio.Reader
 	stderr strings.Builder
-	seen   strings.Builder // of stdout
-	// processes are all that were seen to be its children.
+	seen   strings.Builder // what the test has read from stdout so far
+	// processes has the ids of all children of the process that were seen.
 	processes map[int]bool
 }
 
-// startDemo starts the real program, with a directory for temporary files of
-// its own.
+// startDemo starts the real program, which gets its own directory for temporary files.
 func startDemo(t *testing.T, env []string, args ...string) *demoRun {
 	t.Helper()
 	program, err := exec.LookPath("redlatch-torture") // put there by testscript.Main
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir: a socket's or a log's path may become too long with it.
+	// Not t.TempDir: the path of a socket or of a log in it might be too long.
 	temp, err := os.MkdirTemp("", "demo-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +64,7 @@ func startDemo(t *testing.T, env []string, args ...string) *demoRun {
 	return d
 }
 
-// awaitLine reads its output up to a line that matches, and notes its children.
+// awaitLine reads stdout up to a line that matches pattern, and notes the children of the process.
 func (d *demoRun) awaitLine(pattern string) {
 	d.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -82,7 +81,7 @@ func (d *demoRun) awaitLine(pattern string) {
 	}
 }
 
-// ends reads on to the end, and checks the exit code.
+// ends reads stdout to its end, and checks the exit code.
 func (d *demoRun) ends(code int) {
 	d.t.Helper()
 	rest, err := io.ReadAll(d.stdout)
@@ -98,7 +97,7 @@ func (d *demoRun) ends(code int) {
 	}
 }
 
-// saw checks that all patterns are in the output.
+// saw checks that each pattern matches what was read from stdout.
 func (d *demoRun) saw(patterns ...string) {
 	d.t.Helper()
 	for _, p := range patterns {
@@ -108,7 +107,7 @@ func (d *demoRun) saw(patterns ...string) {
 	}
 }
 
-// leftNothing checks that all its processes are gone, and its files.
+// leftNothing checks that all children and all temporary files are gone.
 func (d *demoRun) leftNothing() {
 	d.t.Helper()
 	if runtime.GOOS == "linux" && len(d.processes) < 5 {
@@ -124,14 +123,14 @@ func (d *demoRun) leftNothing() {
 		d.t.Fatal(err)
 	}
 	for _, name := range files {
-		// The servers' ports are reserved in one file, for all programs, for good.
+		// All programs reserve the ports of servers in one file, which nobody removes.
 		if !strings.HasSuffix(name, ".lock") {
 			d.t.Errorf("%s is left behind", name)
 		}
 	}
 }
 
-// noteProcesses looks for children in /proc.
+// noteProcesses looks for children of the process in /proc.
 func (d *demoRun) noteProcesses() {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
@@ -142,8 +141,8 @@ func (d *demoRun) noteProcesses() {
 	}
 }
 
-// processRuns reports whether the process is there. One that has ended and that
-// its new parent has not waited for yet is not.
+// processRuns reports whether the process runs. A zombie does not run: it has ended, and its
+// new parent has not waited for it yet.
 func processRuns(pid int) bool {
 	if runtime.GOOS != "linux" {
 		return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
@@ -152,7 +151,7 @@ func processRuns(pid int) bool {
 	return state != "" && state != "Z"
 }
 
-// processState reads the state and the parent, proc_pid_stat(5).
+// processState reads the state and the parent of a process from its file stat (proc_pid_stat(5)).
 func processState(name string) (state string, parent int) {
 	stat, err := os.ReadFile(name)
 	if err != nil {
@@ -163,9 +162,10 @@ func processState(name string) (state string, parent int) {
 	return fields[0], parent
 }
 
+// clean matches the summary of a run in which nothing was violated.
 const clean = `(?s)overlaps +0\n  lost updates +0 \((\d+) made, the record counts (\d+)\)\n  tokens out of order +0\n`
 
-// The main job, on real servers and on embedded ones.
+// The demo runs on real servers and on embedded ones, and finds no violation.
 func TestDemo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
@@ -182,7 +182,7 @@ func TestDemo(t *testing.T) {
 			d.saw(tt.kind, `^  acquisitions +[1-9]\d* in 4\.\d s, by worker: \d+ \d+ \d+$`, `[1-9]\d* of them with 2 of 5 nodes out`,
 				clean, `longest wait +\d`, `node 2: killed`, `node 4: hung \(SIGSTOP\)`, `node 4: votes again`,
 				`^  node 2 +not admitted +killed at .* back empty at .*, kept out .* more$`, `^nothing was violated$`)
-			// Counted twice: by the reports and in the record.
+			// Both the workers' reports and the record count the updates.
 			counts := regexp.MustCompile(clean).FindStringSubmatch(d.seen.String())
 			if counts != nil && (counts[1] != counts[2] || counts[1] == "0") {
 				t.Errorf("%s updates were made, the record counts %s", counts[1], counts[2])
@@ -192,14 +192,14 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// The same with the three members of a cluster of etcd, which come back with their data.
+// The demo runs on the three members of a cluster of etcd, which come back with their data.
 func TestDemoOfEngine(t *testing.T) {
 	if err := engine.Etcd.Missing(); err != nil {
 		t.Skip(err)
 	}
 	d := startDemo(t, nil, "--engine", "etcd", "--for", "60s", "--workers", "2")
 	d.awaitLine(`node 2: back, with its data`)
-	d.awaitLine(`node 2: votes again`) // an election takes as long as it takes
+	d.awaitLine(`node 2: votes again`) // after an election, however long that takes
 	d.awaitLine(`[1-9]\d* acquisitions, 0 overlaps`)
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestDemoOfEngine(t *testing.T) {
 	d.leftNothing()
 }
 
-// Without a server installed, the demo finds its own.
+// Where no server is installed, the demo uses embedded ones.
 func TestDemoWithoutServers(t *testing.T) {
 	d := startDemo(t, []string{"REDISTEST_SERVERS=no-such-server"}, "--for", "2s", "--workers", "2", "--nodes-count", "3")
 	d.awaitLine(`^nodes: embedded servers .* no redis-server or valkey-server found in PATH`)
@@ -218,7 +218,7 @@ func TestDemoWithoutServers(t *testing.T) {
 	d.saw(clean, `^  node 2 .*killed at`)
 }
 
-// The judge sees workers that do not use the lock.
+// The demo reports violations of workers that do not use the lock.
 func TestDemoJudges(t *testing.T) {
 	d := startDemo(t, nil, "--for", "2s", "--no-lock")
 	d.awaitLine(`^measured`)
@@ -227,7 +227,7 @@ func TestDemoJudges(t *testing.T) {
 	d.leftNothing()
 }
 
-// Ctrl-C ends it at once and in order, with a node killed and one hung.
+// Ctrl-C ends the demo at once and in order while one node is killed and another one hangs.
 func TestDemoInterrupted(t *testing.T) {
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// Killed, it takes everything along, also what is hung.
+// When the demo is killed, all its processes end, even those that hang.
 func TestDemoKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a child of its parent's death")
@@ -268,7 +268,7 @@ func TestDemoKilled(t *testing.T) {
 	}
 }
 
-// A reader that goes away ends it in order.
+// The demo ends in order when the reader of its output goes away.
 func TestDemoUnread(t *testing.T) {
 	d := startDemo(t, nil, "--for", "60s")
 	d.awaitLine(`node 2: killed`)

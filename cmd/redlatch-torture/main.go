@@ -24,12 +24,12 @@ func main() { os.Exit(execute(os.Args[1:])) }
 // command is one of redlatch-torture's commands. If Run returns nil, the exit code is 0; an
 // *outcome chooses another.
 type command interface {
-	// line returns its command line, which sets the fields of the command.
+	// line returns the command line, whose flags set the fields of the command.
 	line() *cobra.Command
 	Run() error
 }
 
-// newProgram returns the program, which sets chosen to the command that the command line names.
+// newProgram returns the program. Running it sets chosen to the command that its arguments name.
 func newProgram(chosen *command) *cobra.Command {
 	program := &cobra.Command{Use: "redlatch-torture <command>", Short: "Distributed locks on Redis and Valkey, while machines fail."}
 	for _, c := range slices.Concat(demoCommands, tortureCommands) {
@@ -60,6 +60,7 @@ func execute(args []string) int {
 	return end.code
 }
 
+// parseAndRun parses args and runs the command they name. A wrong command line is an *outcome.
 func parseAndRun(args []string) error {
 	var chosen command
 	selected, err := commandline.Parse(newProgram(&chosen), args)

@@ -22,7 +22,7 @@ const (
 type outcome struct {
 	code int
 	err  error
-	// hint is a remedy.
+	// hint says what the user can do about err. It may be empty.
 	hint string
 }
 
@@ -41,7 +41,7 @@ func usage(hint, format string, args ...any) *outcome {
 }
 
 // failed returns the outcome of a run that err made impossible, or nil if err is nil. what names
-// the run. If a signal came, it has cancelled ctx.
+// the run in the message. A signal has cancelled ctx, with a SignalError as the cause.
 func failed(ctx context.Context, what string, err error) error {
 	interrupt, interrupted := errors.AsType[*commandline.SignalError](context.Cause(ctx))
 	switch {
@@ -55,8 +55,9 @@ func failed(ctx context.Context, what string, err error) error {
 	return &outcome{code: exitSystem, err: fmt.Errorf("%s: %w", what, err)}
 }
 
-// judged returns the outcome of a run that took place. A violation decides the exit code before
-// the signal that ended the run, and that signal before a run that proved nothing.
+// judged returns the outcome of a run that took place. The exit code is that of a violation if
+// there was one, else that of the signal that ended the run, else that of a run that proved
+// nothing. ok is false if the run proved nothing.
 func judged(ctx context.Context, violations int, ok bool) error {
 	interrupt, interrupted := errors.AsType[*commandline.SignalError](context.Cause(ctx))
 	switch {

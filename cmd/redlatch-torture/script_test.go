@@ -22,15 +22,15 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"redlatch-torture": main})
 }
 
-// limit ends a test that would hang. It is no measure of speed.
+// limit ends a test that would hang. It does not measure speed.
 const limit = 3 * time.Minute
 
-// TestScript runs the scripts in testdata/script: each runs the real program. Besides
-// testscript's own commands they have:
+// TestScript runs the scripts in testdata/script, each of which runs the real program. Besides
+// testscript's own commands the scripts have:
 //
-//	nodes N                 start N servers: n1 to nN, and REDLATCH_NODES all of them
-//	redis NODE WANT CMD...  send a command; its reply must match WANT
-//	exits CODE CMD...       run a command, which must exit with CODE
+//	nodes N                 start N servers, n1 to nN, and put their URLs into REDLATCH_NODES
+//	redis NODE WANT CMD...  send a command to a server; the reply must match the pattern WANT
+//	exits CODE CMD...       run a program, which must exit with CODE
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -38,7 +38,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[serversKey{}] = make(map[string]*redistest.Server)
-			// Under the race detector a process would sleep for 1 s at its end.
+			// Otherwise each process sleeps for 1 s at its end under the race detector.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},

@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/report"
 )
 
-// tortureCommands has `redlatch-torture run` and the processes that it starts.
+// tortureCommands are `redlatch-torture run` and the hidden command of its workers.
 var tortureCommands = []command{&tortureCmd{For: time.Minute, Workers: 8}, tortureWorkerCmd{}}
 
 // tortureCmd is `redlatch-torture run`.
@@ -46,7 +46,7 @@ type tortureCmd struct {
 	NoControl     bool
 }
 
-// line is its command line.
+// line returns the command line of the run, whose flags set the fields of c.
 func (c *tortureCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -65,9 +65,9 @@ Topologies:
 Kinds of faults with single and redlock:
 
 	kill        kill -9 of a server, which starts again with its data
-	wipe        the same, but it starts without its data; blackout: the same of a majority at once
+	wipe        the same, but it starts without its data; blackout: wipe of a majority at once
 	hang        SIGSTOP of a server
-	partition   nothing passes to a server, from it, or both; split: for half of the workers, with a majority
+	partition   nothing passes to a server, from it, or both; split: between half of the workers and a majority
 	latency     delay and jitter; reset, refuse: connections are broken, or not accepted
 	half-open   the server has closed its connections, but the clients do not know
 	lost-reply  commands are executed, but their answers are lost
@@ -81,7 +81,7 @@ Kinds of faults with single and redlock:
 	restore     kill -9 of a server, which starts again with an earlier copy of its data
 	admit       an operator admits a server that has forgotten nothing, or tries to admit a replica
 	set         one node gets another MaxTTL of the deployment, and later the former one again
-	set-all     all nodes get it, and a worker that has it comes, too (redlock, for 4m or longer)
+	set-all     all nodes get another MaxTTL, and a worker comes that has it (redlock, for 4m or longer)
 	stop        SIGSTOP of a worker past the TTL; crash: kill -9; starve: a tenth of the CPU
 	stranger    a client with other settings than the deployment's comes, and must be refused
 	neighbour   a worker of another deployment comes, for the same locks
@@ -103,7 +103,7 @@ With --engine zookeeper or etcd, the torture starts an ensemble of three servers
 	kill, hang  of the leader, also for longer than the TTL; follower-kill, follower-hang
 	minority    one server and half of the workers are cut off from the rest
 	restart     all servers are killed at once, and start again with their data
-	reset       all clients' connections are broken; lost-reply: before their requests are answered
+	reset       all clients' connections are broken; lost-reply: the same, before their requests are answered
 
 Exit codes:
 
@@ -140,7 +140,7 @@ Exit codes:
 	return cmd
 }
 
-// Run runs the torture, which writes to stdout.
+// Run runs the torture and writes its progress and its report to stdout.
 func (c *tortureCmd) Run() error {
 	switch {
 	case len(c.Nodes) > 0 && !c.AgainstMyNodes:
@@ -217,7 +217,8 @@ func (c *tortureCmd) nodesCount(topology torture.Topology) (int, error) {
 	return *c.NodesCount, nil
 }
 
-// keep returns the directory for the workers' logs, which are kept if something was violated.
+// keep returns the directory for the workers' logs, or "" if there is no --report. Run removes it
+// if nothing was violated.
 func (c *tortureCmd) keep() string {
 	if c.Report == "" {
 		return ""
@@ -225,10 +226,11 @@ func (c *tortureCmd) keep() string {
 	return filepath.Join(c.Report, "history")
 }
 
-// tortureFiles are the files for the report. They are opened before the run, so that an hour is not
-// spent in vain.
+// tortureFiles are the files for the report. They are opened before the run, so that a file that
+// cannot be written does not waste the time of the run.
 type tortureFiles struct{ html, json, text []*os.File }
 
+// open creates the files that --html, --json and --report name.
 func (c *tortureCmd) open() (_ *tortureFiles, err error) {
 	f := &tortureFiles{}
 	defer func() {
@@ -264,6 +266,7 @@ func (f *tortureFiles) close() {
 	}
 }
 
+// write writes the report to stdout and to the files.
 func (f *tortureFiles) write(r *report.Report) error {
 	_, err := io.WriteString(os.Stdout, r.Text())
 	for _, file := range f.text {
@@ -279,6 +282,7 @@ func (f *tortureFiles) write(r *report.Report) error {
 	return err
 }
 
+// tortureWorkerCmd is the hidden command of a worker.
 type tortureWorkerCmd struct{}
 
 func (tortureWorkerCmd) line() *cobra.Command {

@@ -2,6 +2,6 @@
 
 package main
 
-// tortureCommands are for Linux: the torture stops processes and makes network
-// namespaces.
+// tortureCommands is empty, as `redlatch-torture run` needs Linux: it stops processes and makes
+// network namespaces.
 var tortureCommands []command

@@ -1,32 +1,33 @@
-// Package demo is `redlatch-torture demo`: several worker processes race for one lock
-// to change one shared record, while nodes are killed, hung and brought back
-// under it, and the demo measures what came of it.
+// Package demo is `redlatch-torture demo`. Several worker processes race for one lock, under
+// which they change one shared record. Meanwhile the demo kills and hangs nodes and brings them
+// back. It counts how often the lock failed to keep the workers apart.
 //
-// # Who is who
+// # Processes
 //
-// All are processes of their own, started by the demo and gone when it is:
+// The demo starts two sorts of processes, none of which outlives it:
 //
 //   - nodes: real servers, or embedded ones where none is installed (Serve);
 //   - workers (Work): each takes the lock, marks the record as in use, reads it,
-//     works for a moment, writes it back one higher, and reports.
+//     works for a moment, writes it back with a count one higher, and reports.
 //
 // The demo itself starts and stops them (Run), takes nodes out and brings them
-// back (faults), asks the nodes for their votes (observer) and judges (tally).
+// back (faults), asks the nodes for their votes (observer) and adds up what
+// the workers report (tally).
 //
 // # What is measured
 //
-// The judge does not ask the lock. An overlap is a worker that finds another
-// one's mark at the record; a lost update is one that a worker made and the
-// record does not count in the end. The record is a file that is read, then
-// written: nothing but the lock keeps the workers apart, as a run with NoLock
+// Violations are detected without asking the lock. An overlap is a worker that finds
+// the mark of another one at the record. A lost update is one that a worker made and
+// that the record does not count in the end. The record is a file that is read and then
+// written. Nothing but the lock keeps the workers apart, as a run with NoLock
 // shows.
 //
-// A node's story is what the library itself says of it: it votes again when a
-// vote of it was seen.
+// What the demo tells of a node (story) is what the library says of it: the node votes
+// again once the library has seen a vote of it.
 //
-// At any moment a minority of the nodes is out at most, counting those that came
-// back empty and do not vote yet. More would stop the workers, as it must, and
-// show nothing.
+// At most a minority of the nodes is out at any moment, counting those that came
+// back empty and do not vote yet. With a majority out nobody could acquire the lock, and
+// the run would show nothing.
 package demo
 
 import (
@@ -37,8 +38,8 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// The hidden commands of the program that calls Run: it must call Work and Serve
-// for them.
+// WorkerCommand and NodeCommand are the hidden commands that Run starts of the program that
+// calls it. The program must call Work for the first and Serve for the second.
 const (
 	WorkerCommand = "demo-worker"
 	NodeCommand   = "demo-node"
@@ -56,9 +57,9 @@ type Options struct {
 	Engine string
 	// Embedded uses the embedded servers even where a real one is installed.
 	Embedded bool
-	// NoLock lets the workers ignore the lock, to show that the judge sees it.
+	// NoLock has the workers ignore the lock, to show that the demo detects the violations.
 	NoLock bool
-	// Out is what is written to: a live view when it is a terminal, else lines.
+	// Out gets the output: a view that is redrawn if it is a terminal, else only lines.
 	Out *os.File
 }
 
@@ -68,7 +69,8 @@ const (
 	fewestNodes, mostNodes     = 3, 15
 )
 
-// check returns an error that wraps redlatch.ErrInvalid and names the setting.
+// check returns nil if the options can work, else an error that wraps redlatch.ErrInvalid and
+// names the setting.
 func (o Options) check() error {
 	switch {
 	case o.For < shortestRun:
@@ -89,15 +91,16 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// What the demo locks with. A short TTL makes a short quarantine: a node that
-// came back empty stays out for 4 s longer than this.
+// The TTL and the names of the locks. A short TTL makes a short quarantine: a node that
+// came back empty stays out for the TTL and 4 s more.
 const (
 	ttl        = 2 * time.Second
 	recordLock = "demo/record"
 	watchLock  = "demo/watch"
 )
 
-// config is that of all clients of the demo, who must agree.
+// config returns the configuration of a client. All clients of the demo must have the same one,
+// apart from the label.
 func config(nodes []string, label string) redlatch.Config {
 	return redlatch.Config{Nodes: nodes, TTL: ttl, MaxTTL: ttl, Deployment: "demo", Label: label}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/spawn"
 )
 
-// Embedded servers listen below the ports that kernels give to outgoing
-// connections, so that no client takes the port of one that is down, and above
+// Embedded servers listen on ports below those that kernels give to outgoing
+// connections, so that no client takes the port of a server that is down, and above
 // those that package redistest uses.
 const (
 	firstPort = 21000
 	lastPort  = 30999
 )
 
-// embedded is an embedded server, in a process of its own: it can be killed and
-// hung as a real one.
+// embedded is an embedded server. It is a process of its own, so that it can be killed and
+// hung like a real one.
 type embedded struct {
 	address string
 	process *spawn.Process
@@ -33,12 +33,12 @@ type embedded struct {
 
 var _ node = (*embedded)(nil)
 
-// startEmbedded starts one on a free port.
+// startEmbedded starts an embedded server on a free port.
 func startEmbedded(ctx context.Context) (*embedded, error) {
 	var err error
 	for range 20 {
 		e := &embedded{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort+1)))}
-		// Whether the port is free, the process finds out.
+		// If the port is taken, the server fails, and the next try draws another one.
 		if err = e.RestartEmpty(ctx); err == nil {
 			return e, nil
 		}

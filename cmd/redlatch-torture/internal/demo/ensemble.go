@@ -13,10 +13,10 @@ import (
 
 var _ node = (*engine.Server)(nil)
 
-// root is what the locks are under in an ensemble.
+// root is the path of all locks in an ensemble.
 const root = "/demo"
 
-// open opens a client of the nodes, as all are opened.
+// open opens a client of the nodes. All clients of the demo are opened here.
 func open(e string, nodes []string, label string) (*redlatch.Client, error) {
 	if e == "" {
 		return redlatch.Open(config(nodes, label))
@@ -24,7 +24,8 @@ func open(e string, nodes []string, label string) (*redlatch.Client, error) {
 	return engine.Engine(e).Open(redlatch.Config{TTL: ttl, Label: label}, nodes, root)
 }
 
-// startEnsemble starts three servers. The one that leads is node 2, which is killed first.
+// startEnsemble starts three servers, and numbers them so that the leader is node 2, which is
+// killed first.
 func startEnsemble(ctx context.Context, e string) (*ground, error) {
 	all, err := engine.Start(ctx, engine.Engine(e), engine.Direct, nil)
 	if err != nil {
@@ -32,7 +33,7 @@ func startEnsemble(ctx context.Context, e string) (*ground, error) {
 	}
 	leader, err := all.Leader(ctx)
 	if err != nil {
-		leader = 0 // it has just been deposed: any will do
+		leader = 0 // the former leader has just been deposed; any server will do
 	}
 	g := &ground{kind: all.Kind() + "; node 2 leads", ensemble: all}
 	for i := range all.Servers {
@@ -41,16 +42,17 @@ func startEnsemble(ctx context.Context, e string) (*ground, error) {
 	return g, nil
 }
 
-// askTime is how long a server is waited for that may stand still.
+// askTime is how long inquiry waits for an answer of a server, which may hang.
 const askTime = 300 * time.Millisecond
 
-// inquiry asks the servers of an ensemble whether they serve clients, and passes that on as their
-// votes: the ensemble has one as a whole.
+// inquiry asks the servers of an ensemble whether they serve clients. It reports a server that
+// does as one that votes, although only the ensemble as a whole has a vote.
 type inquiry struct {
 	nodes   []node
 	answers chan<- observation
 }
 
+// watch asks until ctx is done.
 func (q inquiry) watch(ctx context.Context) {
 	ticker := time.NewTicker(observeEvery)
 	defer ticker.Stop()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain has the test binary play the hidden commands, which are started as
-// processes of their own.
+// TestMain runs a hidden command instead of the tests if the test binary was started with its
+// name, as the code under test starts itself for its processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 {
 		var err error

@@ -15,8 +15,8 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// node is one server that votes. Its address stays the same. It is used by one
-// goroutine at a time.
+// node is one server that votes. Its address stays the same when it is restarted. One
+// goroutine at a time uses it.
 type node interface {
 	Addr() string
 	// Kill ends the process at once.
@@ -24,25 +24,26 @@ type node interface {
 	// Pause hangs the process: it answers nothing until Resume.
 	Pause() error
 	Resume() error
-	// Close kills the process, hung or not, and returns when it is gone.
+	// Close kills the process, even if it hangs, and returns when it is gone.
 	Close() error
 }
 
-// forgetful is a node that comes back without its data: RestartEmpty returns when it answers.
+// forgetful is a node that comes back without its data.
 type forgetful interface {
+	// RestartEmpty starts the process again without data, and returns when it answers.
 	RestartEmpty(ctx context.Context) error
 }
 
-// ground is the nodes, and what they are.
+// ground has the nodes of a run.
 type ground struct {
 	nodes []node
-	kind  string
-	// ensemble is what the nodes make up, nil for servers of Redis.
+	kind  string // which servers the nodes are, for the output
+	// ensemble is what the nodes make up together. It is nil for servers of Redis.
 	ensemble *engine.Ensemble
 }
 
-// restart starts a node that was killed, a server of an ensemble with its data, which does not
-// answer at once.
+// restart starts a killed node again: a server of Redis without its data, and a server of an
+// ensemble with its data. The latter may not answer yet when restart returns.
 func (g *ground) restart(ctx context.Context, i int) error {
 	if s, ok := g.nodes[i].(*engine.Server); ok {
 		return s.Start()
@@ -50,8 +51,8 @@ func (g *ground) restart(ctx context.Context, i int) error {
 	return g.nodes[i].(forgetful).RestartEmpty(ctx)
 }
 
-// startNodes starts an ensemble, or real servers where there are any, else embedded ones. When
-// it fails, none is left running.
+// startNodes starts an ensemble if the options name an engine, else real servers if some are
+// installed, else embedded ones. If it fails, it leaves no server running.
 func startNodes(ctx context.Context, o Options) (*ground, error) {
 	if o.Engine != "" {
 		return startEnsemble(ctx, o.Engine)
@@ -86,11 +87,14 @@ func startNodes(ctx context.Context, o Options) (*ground, error) {
 	return g, nil
 }
 
-// unfitError says why the real servers here, if any, are not used.
+// unfitError says why no real servers are used: none is installed, or the installed ones are
+// too old.
 type unfitError struct{ reason string }
 
 func (e *unfitError) Error() string { return e.reason }
 
+// startReal starts n servers that are installed on this machine. The error is an *unfitError if
+// embedded servers should be used instead.
 func startReal(ctx context.Context, n int) (*ground, error) {
 	flavors := redistest.Flavors()
 	if len(flavors) == 0 {
@@ -104,8 +108,7 @@ func startReal(ctx context.Context, n int) (*ground, error) {
 	for _, s := range servers {
 		g.nodes = append(g.nodes, s)
 	}
-	// Both have scripts that survive a restart before 7.0, on which the quarantine
-	// cannot be built.
+	// The quarantine relies on scripts that end with the process. Before 7.0 they may outlive a restart.
 	major, _, _ := strings.Cut(servers[0].Version(), ".")
 	if v, err := strconv.Atoi(major); err == nil && v < 7 {
 		g.close()
@@ -114,6 +117,7 @@ func startReal(ctx context.Context, n int) (*ground, error) {
 	return g, nil
 }
 
+// close ends all nodes and removes their data.
 func (g *ground) close() error {
 	errs := make([]error, len(g.nodes))
 	var closing sync.WaitGroup
@@ -129,7 +133,8 @@ func (g *ground) close() error {
 	return errors.Join(errs...)
 }
 
-// urls name the nodes 1, 2, …; those of an ensemble have no names.
+// urls returns the addresses of the nodes, for a client. The nodes of Redis get the names 1, 2
+// and so on; the servers of an ensemble have no names.
 func (g *ground) urls() []string {
 	urls := make([]string, len(g.nodes))
 	for i, n := range g.nodes {

@@ -13,8 +13,8 @@ import (
 )
 
 // observer asks the nodes for their votes, as any client does, and passes their
-// answers on. It holds a lock of its own and tries to take it once more: that
-// fails, and the error has each node's answer.
+// answers on. It holds a lock that nobody else wants and keeps trying to take it a second time.
+// Each try fails, and its error has the answer of each node.
 type observer struct {
 	client  *redlatch.Client
 	answers chan<- observation
@@ -24,16 +24,16 @@ type observer struct {
 type observation struct {
 	asked time.Time // before the first command was sent
 	nodes []redlatch.NodeAnswer
-	err   error // why there is nothing to see
+	err   error // why no node's answer is known
 }
 
 const (
 	observeEvery = 40 * time.Millisecond
-	// vouchLimit bounds the admission of a node that has just started.
+	// vouchLimit is how long the admission of all nodes may take.
 	vouchLimit = 10 * time.Second
 )
 
-// vouch has all nodes admitted at once: they are new, and have forgotten nothing.
+// vouch admits all nodes without a quarantine: they are new, and so have forgotten nothing.
 func vouch(ctx context.Context, client *redlatch.Client, nodes int) error {
 	ctx, cancel := context.WithTimeout(ctx, vouchLimit)
 	defer cancel()
@@ -54,8 +54,8 @@ func (o observer) watch(ctx context.Context) {
 		asked := time.Now()
 		lock, err := o.client.TryLock(ctx, watchLock)
 		if lock != nil {
-			// The first try, or the lock was lost: this process was stopped for
-			// longer than a TTL.
+			// This is the first try, or the former lock was lost because this process did not
+			// run for longer than a TTL.
 			held = lock
 		}
 		seen := observation{asked: asked, err: err}
@@ -70,7 +70,7 @@ func (o observer) watch(ctx context.Context) {
 		case <-ticker.C:
 		case <-ctx.Done():
 			if held != nil {
-				_ = held.Unlock(ctx) // the servers end before anybody could wait for it
+				_ = held.Unlock(ctx) // nobody waits for the lock, and the servers end next
 			}
 			return
 		}

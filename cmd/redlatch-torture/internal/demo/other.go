@@ -12,11 +12,11 @@ import (
 
 var errUnsupported = fmt.Errorf("%w on %s: nodes cannot be stopped and continued", errors.ErrUnsupported, runtime.GOOS)
 
-// Run runs the demo, where it can.
+// Run fails on this system.
 func Run(context.Context, Options) (*Result, error) { return nil, errUnsupported }
 
-// Work is the process of one worker.
+// Work fails on this system.
 func Work(io.Reader, io.Writer) error { return errUnsupported }
 
-// Serve is the process of one embedded server.
+// Serve fails on this system.
 func Serve(io.Reader, io.Writer) error { return errUnsupported }

@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// limit ends a test that would hang; it is no measure of speed.
+// limit ends a test that would hang. It does not measure speed.
 const limit = 30 * time.Second
 
 // An embedded node can be hung, killed and brought back at its address, empty,
@@ -48,7 +48,7 @@ func TestEmbeddedNode(t *testing.T) {
 	}
 	c, err := redistest.Dial(ctx, e.Addr())
 	if err != nil {
-		t.Fatal(err) // the kernel answers for a process that is hung
+		t.Fatal(err) // the kernel accepts connections for a process that hangs
 	}
 	defer c.Close()
 	if err := c.Send("GET", "a"); err != nil {
@@ -87,7 +87,7 @@ func TestEmbeddedNode(t *testing.T) {
 	}
 }
 
-// A server that cannot listen says why.
+// The error of a server that cannot listen says why.
 func TestEmbeddedNodePortTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -175,7 +175,7 @@ func TestWorker(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Updated { // else it is the wait that the end cut short
+		if r.Updated { // the last report is of the wait that the end of the race cut short
 			updates++
 		}
 	}
@@ -187,7 +187,7 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// A worker that waits in vain when the race ends says for how long.
+// A worker that is still waiting when the race ends reports for how long it has waited.
 func TestWorkerUnserved(t *testing.T) {
 	p, lines, _ := startWorker(t, false)
 	next(t, lines)
@@ -203,14 +203,14 @@ func TestWorkerUnserved(t *testing.T) {
 	}
 }
 
-// A worker that finds another's mark, a garbled record or a later token says so.
+// A worker reports the mark of another worker and a token in the record that is larger than its own.
 func TestWorkerSeesViolations(t *testing.T) {
 	p, lines, r := startWorker(t, true)
 	next(t, lines)
 	if other, err := r.enter(2); other != "" || err != nil {
 		t.Fatal(other, err)
 	}
-	if err := r.write(5, 1<<52); err != nil { // later than any token of today
+	if err := r.write(5, 1<<52); err != nil { // larger than any token that a node gives now
 		t.Fatal(err)
 	}
 	if err := p.Tell("go"); err != nil {

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 )
 
-// record is what the workers share: a file with a count and the fencing token of
-// the last update, and beside it the mark of the worker that is at it. Reading
-// and writing are two steps, and a write is not atomic: who comes in between
-// takes away an update or reads half a record.
+// record is what the workers share: a file with the count of updates and the fencing token of
+// the last one, and a second file, the mark of the worker that uses the record. An update
+// reads first and writes later, and a write is not atomic. So a worker that comes in between
+// makes an update get lost, or reads half a record.
 type record struct{ dir string }
 
 func (r record) path() string { return filepath.Join(r.dir, "record") }
 func (r record) mark() string { return filepath.Join(r.dir, "in-use") }
 
-// reset makes the record count from 0.
+// reset sets the count to 0.
 func (r record) reset() error { return r.write(0, 0) }
 
 func (r record) read() (count, token uint64, err error) {
@@ -35,13 +35,13 @@ func (r record) write(count, token uint64) error {
 	return os.WriteFile(r.path(), fmt.Appendf(nil, "%d updates, last token %d\n", count, token), 0o600)
 }
 
-// enter marks the record as in use by a worker. That no two marks can be there
-// at once is the file system's doing (open(2), O_EXCL), not the lock's. When
-// somebody else's mark is there, other says whose, and nothing was marked.
+// enter marks the record as in use by a worker. If there is a mark of another worker, it leaves
+// that mark and returns the name of that worker. The file system makes sure that there is only one mark
+// at a time (open(2), O_EXCL), without the lock's help.
 func (r record) enter(worker int) (other string, err error) {
 	f, err := os.OpenFile(r.mark(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		// The other may not have written its name yet, or may just have left.
+		// The other worker may not have written its name yet, or may have just left.
 		name, err := os.ReadFile(r.mark())
 		if err != nil || len(name) == 0 {
 			return "another worker", nil
@@ -55,5 +55,5 @@ func (r record) enter(worker int) (other string, err error) {
 	return "", errors.Join(err, f.Close())
 }
 
-// leave takes away the mark that enter made.
+// leave removes the mark that enter made.
 func (r record) leave() error { return os.Remove(r.mark()) }

@@ -35,7 +35,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A mark tells an overlap, and only one.
+// A worker finds the mark of another one, but only until that one leaves.
 func TestMark(t *testing.T) {
 	r := record{dir: t.TempDir()}
 	if other, err := r.enter(1); other != "" || err != nil {

@@ -2,8 +2,8 @@ package demo
 
 import "time"
 
-// assignment is the first line that a worker reads. The second line, "go", starts the
-// race, and the end of the worker's stdin ends it.
+// assignment is the first line that a worker reads. At the second line, "go", it starts to
+// race, and at the end of its stdin it stops.
 type assignment struct {
 	Worker int      `json:"worker"` // from 1
 	Nodes  []string `json:"nodes"`
@@ -12,14 +12,14 @@ type assignment struct {
 	NoLock bool     `json:"no_lock,omitempty"`
 }
 
-// report is one line from a worker: that it is ready, that it has failed, or the
+// report is one line that a worker writes: that it is ready, that it has failed, or the
 // result of one turn at the record.
 type report struct {
 	Ready bool `json:"ready,omitempty"`
 	// Failed says why the worker gives up.
 	Failed string `json:"failed,omitempty"`
 
-	// Turn is when the worker got the lock, in ns since 1970. Wait is how long that took.
+	// Turn is when the worker acquired the lock, in ns since 1970. Wait is how long that took.
 	Turn int64         `json:"turn,omitempty"`
 	Wait time.Duration `json:"wait,omitempty"`
 	// Unserved is how long the worker had waited for a turn when the race ended.

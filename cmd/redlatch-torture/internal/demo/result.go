@@ -9,7 +9,7 @@ import (
 // Result is the result of a run.
 type Result struct {
 	options    Options
-	kind       string // of the nodes
+	kind       string // which servers the nodes are
 	lasted     time.Duration
 	tally      *tally
 	stories    []*story
@@ -18,14 +18,13 @@ type Result struct {
 	// not be read.
 	count    uint64
 	countErr error
-	// deaths has a line for each worker that did not end as it was told to.
+	// deaths has a line for each worker that failed or had to be killed at the end.
 	deaths []string
 	// Interrupted: ctx ended the run before its time.
 	Interrupted bool
 }
 
-// Violations returns a line for each thing that must not happen and did. The demo is
-// to show that there are none.
+// Violations returns a line for each thing that must not happen and did.
 func (r *Result) Violations() []string {
 	var found []string
 	say := func(c counter, one, many string) {
@@ -56,7 +55,7 @@ func (r *Result) Violations() []string {
 	return append(found, r.deaths...)
 }
 
-// lostUpdates is how many more updates were made than the record counts.
+// lostUpdates returns how many more updates the workers made than the record counts.
 func (r *Result) lostUpdates() int { return r.tally.updates - int(r.count) }
 
 // Unproved says why a run without violations proves nothing. It returns "" if the run

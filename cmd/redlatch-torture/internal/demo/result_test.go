@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// passed is the result of a run that showed what it was to show.
+// passed returns the result of a run without a violation that proved something.
 func passed() *Result {
 	start := time.Unix(1000, 0)
 	tally := newTally(2, 5, start)
@@ -29,7 +29,8 @@ func TestResult(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(r *Result)
-		// violated and unproved are parts of what is said; "" for nothing.
+		// violated and unproved are parts of the violations and of the reason why nothing was proved.
+		// If one is "", there must be none.
 		violated, unproved string
 	}{
 		{"passed", func(*Result) {}, "", ""},

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Run runs the demo, and blocks until all processes that it started are gone:
-// for Options.For and some seconds more at most, or until soon after ctx is
-// done, which ends the run early, in order.
+// Run runs the demo, and blocks until all processes that it started are gone.
+// That takes Options.For and a few seconds more. If ctx is done earlier, Run ends the race in
+// order and returns the result so far.
 //
-// The error says why there is no result: redlatch.ErrInvalid for options that
-// cannot work, ctx's cause when it was done before the race began.
+// The error says why there is no result. It wraps redlatch.ErrInvalid for options that
+// cannot work, and is the cause of ctx if ctx was done before the race began.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close() // nothing is held any more
+	defer client.Close() // the client holds no lock any more
 	if o.Engine == "" {
 		if err := vouch(ctx, client, o.Nodes); err != nil {
 			return nil, fmt.Errorf("cannot vouch for the new nodes: %w", causeOr(ctx, err))
@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return result, s.view.err
 }
 
-// causeOr returns ctx's cause, if it is what ended a call, else err.
+// causeOr returns the cause of ctx if ctx is done, since that ended the call, else err.
 func causeOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

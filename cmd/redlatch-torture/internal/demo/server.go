@@ -17,19 +17,18 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// place is the first line that an embedded server reads; the end of its stdin
-// ends it.
+// place is the only line that an embedded server reads. The server ends at the end of its stdin.
 type place struct {
 	Address string `json:"address"`
 }
 
-// serving is the one line it answers.
+// serving is the only line that an embedded server writes, once it listens or has failed to.
 type serving struct {
 	Failed string `json:"failed,omitempty"`
 }
 
 // Serve is the process of one embedded server. It listens where orders say,
-// answers a line, and serves until orders end. It keeps nothing on disk.
+// writes one line to answers, and serves until the end of orders. It keeps nothing on disk.
 func Serve(orders io.Reader, answers io.Writer) error {
 	lines := bufio.NewReader(orders)
 	var p place
@@ -48,16 +47,16 @@ func Serve(orders io.Reader, answers io.Writer) error {
 	return err
 }
 
-// serve starts a server in this process. It listens itself: miniredis would take
-// connections before it knows its commands.
+// serve starts a server in this process. It accepts the connections itself, because miniredis
+// would accept them before it has registered its commands.
 func serve(address string) (net.Listener, error) {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // else keys never expire by themselves
+	m.ClockTTL(true) // otherwise keys do not expire as time passes
 	conn, err := m.Dial()
 	if err != nil {
 		return nil, err
 	}
-	conn.Close() // it only had the server started
+	conn.Close() // Dial was called only because it starts the server
 	m.Server().SetPreHook(newFacts(time.Now()).answer)
 	listener, err := net.Listen("tcp4", address)
 	if err != nil {
@@ -75,8 +74,8 @@ func serve(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// facts are what the quarantine asks a server, and miniredis does not say.
-// All of it is true of this process: its scripts and its keys end with it.
+// facts are what the quarantine asks of a server and miniredis does not answer. The answers are
+// true: this process is the server's only run, and its scripts and keys end with it.
 type facts struct {
 	run   string
 	start time.Time
@@ -84,25 +83,27 @@ type facts struct {
 
 func newFacts(start time.Time) facts {
 	var run [20]byte
-	_, _ = rand.Read(run[:]) // never fails (crypto/rand documentation)
+	_, _ = rand.Read(run[:]) // never returns an error (documentation of crypto/rand)
 	return facts{run: hex.EncodeToString(run[:]), start: start}
 }
 
-// answer is called before each command, also inside scripts.
+// answer is called before each command, even one inside a script. It reports whether it has
+// answered the command itself.
 func (f facts) answer(c *server.Peer, command string, args ...string) bool {
 	if command == "SUBSCRIBE" {
-		// A connection that subscribes can send no other command here, which it
-		// can on a real server (RESP3): clients wait by looking.
+		// On a real server (RESP3) a connection that subscribes can still send other commands, but not in
+		// miniredis. So SUBSCRIBE is refused, and clients poll instead.
 		c.WriteError("ERR not supported")
 		return true
 	}
 	if command != "INFO" {
 		return false
 	}
+	// The replication ids say that the server never had the data of another master.
 	sections := map[string]string{
 		"server": fmt.Sprintf("redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
 			f.run, int64(time.Since(f.start)/time.Second)),
-		"replication": "role:master\r\nconnected_slaves:0\r\nmaster_replid:" + f.run + "\r\nsecond_repl_offset:-1\r\n", // of its own alone
+		"replication": "role:master\r\nconnected_slaves:0\r\nmaster_replid:" + f.run + "\r\nsecond_repl_offset:-1\r\n",
 		"persistence": "aof_enabled:0\r\n",
 		"memory":      "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// The embedded server is enough of one for the library, quarantine included.
+// The library works with the embedded server: admission, locks, waiting and tokens.
 func TestEmbeddedServer(t *testing.T) {
 	listener, err := serve("127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEmbeddedServer(t *testing.T) {
 	if _, err := client.TryLock(t.Context(), "a"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("a second holder: %v, want ErrHeld", err)
 	}
-	// This waits for the first's TTL.
+	// Lock waits until the TTL of the first holder ends.
 	second, err := client.Lock(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestEmbeddedServer(t *testing.T) {
 	}
 }
 
-// Keys expire by themselves, as time goes by.
+// Keys expire as time passes.
 func TestEmbeddedServerExpires(t *testing.T) {
 	listener, err := serve("127.0.0.1:0")
 	if err != nil {

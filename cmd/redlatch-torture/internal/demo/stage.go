@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// stage is a race under way. One goroutine has it; what takes time is done by
-// others, who send what came of it.
+// stage is a race that is running. One goroutine uses it. What takes time runs in other
+// goroutines, which send their results to it by channels.
 type stage struct {
 	options Options
 	ground  *ground
@@ -25,29 +25,30 @@ type stage struct {
 	tally   *tally
 	stories []*story
 	faults  faults
-	// outs is how many nodes were out, and since when, the latest last.
+	// outs has each change of the number of nodes that are out, in order of time.
 	outs []outCount
 
-	deeds  chan deed
-	acting sync.WaitGroup
+	deeds  chan deed      // results of the goroutines in acting
+	acting sync.WaitGroup // takes nodes out and brings them back
 }
 
+// outCount says that out nodes are out since a moment.
 type outCount struct {
 	since int64 // ns since 1970
 	out   int
 }
 
-// deed is something done to a node.
+// deed is the result of taking a node out or of bringing it back.
 type deed struct {
 	story *story
 	end   time.Time
-	back  bool // it was brought back
+	back  bool // the node was brought back
 	err   error
 }
 
 func newStage(o Options, g *ground, c *workers, client *redlatch.Client) *stage {
 	s := &stage{options: o, ground: g, workers: c, client: client, view: newView(o.Out), start: time.Now()}
-	s.deeds = make(chan deed, len(g.nodes)) // at most one a node
+	s.deeds = make(chan deed, len(g.nodes)) // at most one for each node at a time
 	for i, n := range g.nodes {
 		s.stories = append(s.stories, &story{number: i + 1, address: n.Addr(), keeps: g.ensemble != nil})
 	}
@@ -56,6 +57,7 @@ func newStage(o Options, g *ground, c *workers, client *redlatch.Client) *stage 
 	return s
 }
 
+// announce writes what the demo is about to do.
 func (s *stage) announce() {
 	s.view.say("redlatch-torture demo: %d nodes, %d worker processes, %s", s.options.Nodes, s.options.Workers, clockTime(s.options.For))
 	s.view.say("nodes: %s", s.ground.kind)
@@ -66,10 +68,10 @@ func (s *stage) announce() {
 	s.view.say("%s", task)
 }
 
-// redrawEvery is also how often the faults are looked after.
+// redrawEvery is how often the view is redrawn, and how often direct starts and ends faults.
 const redrawEvery = 100 * time.Millisecond
 
-// play has the race go on until its time is over or ctx is done.
+// play runs the race until its time is over or ctx is done.
 func (s *stage) play(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +84,7 @@ func (s *stage) play(ctx context.Context) error {
 		watching.Wait()
 		s.acting.Wait()
 		for len(s.deeds) > 0 {
-			_ = s.done(<-s.deeds) // what failed now was cut short
+			_ = s.done(<-s.deeds) // an error now only means that the end of ctx interrupted it
 		}
 		s.thaw()
 	}()
@@ -103,7 +105,7 @@ func (s *stage) play(ctx context.Context) error {
 		case n, ok := <-s.workers.notes:
 			switch {
 			case !ok:
-				return nil // all workers are gone, as their dismissal will tell
+				return nil // all workers have ended, and dismiss will say why
 			case n.Failed != "":
 				return fmt.Errorf("worker %d: %s", n.worker+1, n.Failed)
 			}
@@ -126,20 +128,20 @@ func (s *stage) play(ctx context.Context) error {
 	return nil
 }
 
-// thaw has nodes that hang go on, or the workers would wait for them to release
-// their locks. It is no part of the stories.
+// thaw resumes the nodes that still hang when the race is over. Otherwise the workers would wait
+// for them when they release their locks. The stories do not mention it.
 func (s *stage) thaw() {
 	for i, story := range s.stories {
 		if o := story.out(); o != nil && o.fault == hung && o.back == 0 {
-			_ = s.ground.nodes[i].Resume() // all it costs is time
+			_ = s.ground.nodes[i].Resume() // without it the workers only take longer to end
 		}
 	}
 }
 
-// now is the time of the race.
+// now returns the time since the race began.
 func (s *stage) now() time.Duration { return time.Since(s.start) }
 
-// note takes in what a worker says.
+// note adds a worker's report to the tally, with the number of nodes that were out at its turn.
 func (s *stage) note(n note) {
 	if n.over {
 		return
@@ -154,6 +156,7 @@ func (s *stage) note(n note) {
 	s.tally.add(n.worker, n.report, out)
 }
 
+// observe updates the stories with the answers of the nodes.
 func (s *stage) observe(o observation) {
 	asked := o.asked.Sub(s.start)
 	for i, a := range o.nodes {
@@ -164,7 +167,7 @@ func (s *stage) observe(o observation) {
 	s.countOut()
 }
 
-// countOut notes a change of the number of nodes that are out.
+// countOut appends to outs if the number of nodes that are out has changed.
 func (s *stage) countOut() {
 	out := s.faults.out()
 	if n := len(s.outs); n == 0 || s.outs[n-1].out != out {
@@ -172,7 +175,7 @@ func (s *stage) countOut() {
 	}
 }
 
-// direct takes the next node out and brings back those whose time has come.
+// direct brings back the nodes that are due, and takes the next node out if it is time.
 func (s *stage) direct(ctx context.Context) {
 	now := s.now()
 	for _, story := range s.stories {
@@ -203,7 +206,8 @@ func (s *stage) direct(ctx context.Context) {
 	})
 }
 
-// do has something done that may take time. There is one deed a node at a time.
+// do runs act in a goroutine and then sends d with its result. There is at most one act for each node
+// at a time.
 func (s *stage) do(d deed, act func() error) {
 	s.acting.Go(func() {
 		d.err = act()
@@ -212,6 +216,7 @@ func (s *stage) do(d deed, act func() error) {
 	})
 }
 
+// done notes in the node's story what was done, and shows it.
 func (s *stage) done(d deed) error {
 	at, o := d.end.Sub(s.start), d.story.out()
 	switch {
@@ -233,7 +238,7 @@ func (s *stage) done(d deed) error {
 	return nil
 }
 
-// block is how things stand. Its head is all that is told without a terminal.
+// block returns the lines of the present state. Without a terminal there is only the first one.
 func (s *stage) block() []line {
 	now := s.now()
 	head := line{text: fmt.Sprintf("%d acquisitions, %d overlaps, %d of %d nodes out",

@@ -18,16 +18,16 @@ const (
 
 func (f fault) String() string { return [...]string{"killed", "hung"}[f] }
 
-// outage is one fault from its beginning until the node votes again. The times
-// are since the race began; 0 is not yet.
+// outage is one fault and the time after it until the node votes again. Times
+// are since the race began; 0 means not yet.
 type outage struct {
 	fault fault
 	began time.Duration
-	// due is when it is to be brought back; returning, that this is being done.
+	// due is when the node is to be brought back. returning is set once that has begun.
 	due       time.Duration
 	returning bool
-	// back: the process runs again, empty after a kill. votes: a vote that was
-	// asked for after that was seen.
+	// back is when the process ran again. votes is when the node was seen to vote, by an answer
+	// to a request that was sent after back.
 	back, votes time.Duration
 }
 
@@ -36,11 +36,11 @@ type story struct {
 	number  int
 	address string
 	outages []outage
-	// keeps: it has its data when it comes back, and votes as soon as it can.
+	// keeps is set if the node still has its data when it comes back, and so needs no quarantine.
 	keeps bool
 
-	// until is when the node can be admitted, by its latest answer in the present
-	// outage; 0 while it has not said so.
+	// until is when the node can be admitted, according to its latest answer in the present
+	// outage, or 0 if it has not said so in this outage.
 	until time.Duration
 }
 
@@ -50,7 +50,7 @@ func (s *story) fail(kind fault, now time.Duration) {
 	s.until = 0
 }
 
-// out returns the outage that is not over, or nil.
+// out returns the outage that is not over, or nil if the node votes.
 func (s *story) out() *outage {
 	if n := len(s.outages); n > 0 && s.outages[n-1].votes == 0 {
 		return &s.outages[n-1]
@@ -58,12 +58,12 @@ func (s *story) out() *outage {
 	return nil
 }
 
-// hear takes in the node's answer to what was asked at the time asked, and says
-// what is new in it, "" if nothing.
+// hear updates the story with the node's answer to a request that was sent at asked. It returns
+// the news for the viewer, or "" if there is none.
 func (s *story) hear(asked, now time.Duration, a redlatch.NodeAnswer) string {
 	o := s.out()
 	if o == nil || o.back == 0 || asked < o.back {
-		// It votes as always, or it is out, or it is what it said before that.
+		// The node is not out, or is not back yet, or was asked before it was back.
 		return ""
 	}
 	switch a.Verdict {
@@ -83,7 +83,7 @@ func (s *story) hear(asked, now time.Duration, a redlatch.NodeAnswer) string {
 	return ""
 }
 
-// brings is what it has when it comes back.
+// brings says in words whether the node has its data when it comes back.
 func (s *story) brings() string {
 	if s.keeps {
 		return "with its data"
@@ -91,7 +91,7 @@ func (s *story) brings() string {
 	return "empty"
 }
 
-// state is what the live view says of the node.
+// state returns what the live view says of the node.
 func (s *story) state(now time.Duration) (string, tone) {
 	o := s.out()
 	switch {
@@ -107,8 +107,8 @@ func (s *story) state(now time.Duration) (string, tone) {
 	return "back", fair
 }
 
-// tooSoon returns the outage after which the node voted though it may have
-// forgotten locks that ran on, or nil.
+// tooSoon returns the outage after which the node, which came back empty, voted before the TTL of the
+// locks that it had forgotten was over. It returns nil if there is none.
 func (s *story) tooSoon() *outage {
 	for i, o := range s.outages {
 		if o.fault == killed && !s.keeps && o.votes != 0 && o.votes-o.back < ttl {
@@ -118,10 +118,10 @@ func (s *story) tooSoon() *outage {
 	return nil
 }
 
-// margin is what a further line of a summary begins with.
+// margin is the line break and the indentation before each further line of a node's summary.
 const margin = "\n                         "
 
-// summary is the node's part of the summary in the end: a line an outage.
+// summary returns the node's part of the demo's summary, with a line for each of the last outages.
 func (s *story) summary(end time.Duration) string {
 	const most = 3
 	if len(s.outages) == 0 {
@@ -145,7 +145,7 @@ func (s *story) summary(end time.Duration) string {
 	return fmt.Sprintf("%-12s  %s", now, strings.Join(lines, margin))
 }
 
-// summary says how it went; left is how long a node that is kept out stays so.
+// summary returns the line of the outage. left is how long the node's quarantine still takes.
 func (o outage) summary(left time.Duration, brings string) string {
 	text := fmt.Sprintf("%s at %.1f", o.fault, o.began.Seconds())
 	if o.back == 0 {

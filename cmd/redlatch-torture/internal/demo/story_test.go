@@ -84,7 +84,7 @@ func TestStoryOfAHungNode(t *testing.T) {
 	}
 }
 
-// A server of an ensemble has its data when it comes back, and nobody keeps it out.
+// A server of an ensemble has its data when it comes back, and has no quarantine.
 func TestStoryOfAServerOfAnEnsemble(t *testing.T) {
 	s := &story{number: 2, keeps: true}
 	s.fail(killed, time.Second)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// tally adds the workers' reports up. One goroutine uses it.
+// tally adds up the workers' reports. One goroutine uses it.
 type tally struct {
 	workers []workerTally // in the workers' order
-	// acquisitions were had by the lock; updates are those that workers made.
+	// acquisitions counts the turns with the lock, and updates the writes of the record.
 	acquisitions, updates int
-	// byOut counts the acquisitions by how many nodes were out.
+	// byOut counts the acquisitions while 0, 1, 2 and so on nodes were out.
 	byOut []int
-	// What must not be.
+	// These are violations.
 	overlaps, garbled, disorders counter
-	// What may be, and is worth telling.
+	// These are not: locks that were lost in time, and releases that no quorum confirmed.
 	lost, unreleased int
 	gaps             gaps
 }
@@ -24,7 +24,7 @@ type workerTally struct {
 	longestWait  time.Duration
 }
 
-// counter counts something, and keeps the words of the first.
+// counter counts events of one sort, and keeps the description of the first one.
 type counter struct {
 	n     int
 	first string
@@ -40,7 +40,7 @@ func (c *counter) add(text string) {
 	c.n++
 }
 
-// newTally is for a race that starts at the time start.
+// newTally returns an empty tally for a race that begins at start.
 func newTally(workers, nodes int, start time.Time) *tally {
 	return &tally{
 		workers: make([]workerTally, workers),
@@ -49,7 +49,7 @@ func newTally(workers, nodes int, start time.Time) *tally {
 	}
 }
 
-// add takes in a report of one worker, from 0; out nodes were out at its turn.
+// add adds a report of the worker with this index. out is how many nodes were out at its turn.
 func (t *tally) add(worker int, r report, out int) {
 	w := &t.workers[worker]
 	w.longestWait = max(w.longestWait, r.Wait, r.Unserved)
@@ -73,8 +73,8 @@ func (t *tally) add(worker int, r report, out int) {
 	}
 }
 
-// longestWait returns the longest that a worker waited for the lock, and which
-// worker, from 0.
+// longestWait returns the longest time that a worker waited for the lock, and the index of that
+// worker.
 func (t *tally) longestWait() (d time.Duration, worker int) {
 	for i, w := range t.workers {
 		if w.longestWait > d {
@@ -84,13 +84,13 @@ func (t *tally) longestWait() (d time.Duration, worker int) {
 	return d, worker
 }
 
-// gaps finds the longest time between one acquisition and the next, whoever's.
-// Reports of different workers come out of order by a little: times are put in
-// order in batches, of which half stays for those that are late.
+// gaps finds the longest time between an acquisition of any worker and the next one.
+// Reports of different workers may arrive slightly out of order. So times are collected and
+// sorted, and only the earlier half is used each time, which leaves room for late reports.
 type gaps struct {
-	last    int64 // ns since 1970
+	last    int64 // the latest acquisition that was used, in ns since 1970
 	longest time.Duration
-	recent  []int64
+	recent  []int64 // acquisitions that were not used yet
 }
 
 func (g *gaps) add(at int64) {
@@ -101,7 +101,7 @@ func (g *gaps) add(at int64) {
 	}
 }
 
-// settle takes the n earliest out of recent.
+// settle uses the n earliest times of recent and removes them.
 func (g *gaps) settle(n int) {
 	slices.Sort(g.recent)
 	for _, at := range g.recent[:n] {
@@ -113,7 +113,7 @@ func (g *gaps) settle(n int) {
 	g.recent = slices.Delete(g.recent, 0, n)
 }
 
-// until returns the longest gap when the race ended at end.
+// until returns the longest gap of a race that ended at end.
 func (g *gaps) until(end time.Time) time.Duration {
 	g.settle(len(g.recent))
 	return max(g.longest, time.Duration(end.UnixNano()-g.last))

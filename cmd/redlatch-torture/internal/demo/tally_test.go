@@ -32,7 +32,7 @@ func TestTallyAddsUp(t *testing.T) {
 	if d, worker := tally.longestWait(); d != 90*time.Millisecond || worker != 1 {
 		t.Errorf("longest wait %v of worker %d", d, worker)
 	}
-	// A wait that the end of the race cut short was no shorter than that.
+	// A wait that the end of the race cut short counts as a wait.
 	tally.add(0, report{Unserved: 3 * time.Second}, 0)
 	if d, worker := tally.longestWait(); d != 3*time.Second || worker != 0 {
 		t.Errorf("longest wait %v of worker %d, want the one that was cut short", d, worker)
@@ -64,8 +64,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// Reports of some workers are late by less than a batch: the longest gap is
-// found all the same, in bounded memory.
+// The longest gap is found, in bounded memory, although some reports are late by less than a
+// batch.
 func TestGapsInDisorder(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// view writes what happens. In a terminal, it writes lines that stay, and below them a
-// block that it redraws. Elsewhere it writes only lines, and the first line of the block
-// once a second. One goroutine uses it.
+// view writes the output of a race. In a terminal, it writes lines that stay, and below them a
+// block that it redraws. Elsewhere it writes only lines that stay, and once a second the first line
+// of the block. One goroutine uses it.
 type view struct {
 	out   *os.File
 	live  bool
@@ -60,7 +60,7 @@ func (v *view) happen(at time.Duration, format string, args ...any) {
 	v.say("%6.1f s  %s", at.Seconds(), fmt.Sprintf(format, args...))
 }
 
-// draw shows the present state.
+// draw shows the block of the present state.
 func (v *view) draw(now time.Duration, block []line) {
 	if v.live {
 		v.frame("", block)
@@ -85,7 +85,8 @@ func (v *view) frame(text string, block []line) {
 	b.WriteString(text)
 	v.block, v.drawn = block, 0
 	if v.live {
-		// A line that wraps, or that scrolls away at the top, could not be removed.
+		// A line that wraps or has scrolled off the screen could not be removed later. So lines are cut
+		// to the width, and the block to the height.
 		width, height, err := term.GetSize(int(v.out.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
 			width, height = 80, 24
@@ -101,6 +102,7 @@ func (v *view) frame(text string, block []line) {
 	_, v.err = v.out.Write(b.Bytes())
 }
 
+// paint returns a line of the block, cut to width and coloured.
 func (v *view) paint(l line, width int) string {
 	text := []rune(l.text)
 	cut := string(text[:min(len(text), width)])

@@ -13,7 +13,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// Into a pipe go lines, and how things stand once a second.
+// A pipe gets only lines, and once a second the first line of the block.
 func TestViewInAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -39,8 +39,8 @@ func TestViewInAPipe(t *testing.T) {
 	}
 }
 
-// In a terminal, a block stays below the lines: it is taken away and drawn anew,
-// and no line of it wraps or is out of reach.
+// In a terminal, the block stays below the lines: it is removed and drawn again,
+// and it is cut to the size of the terminal.
 func TestViewInATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
@@ -105,7 +105,7 @@ func TestViewDumb(t *testing.T) {
 	}
 }
 
-// A reader that went away ends the run: the first failed write is kept.
+// The view keeps the error of the first write that failed, which ends the run.
 func TestViewOutOfReach(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// A turn at the record takes a few milliseconds, so that an overlap has room to
-// happen; the pause before the next lets the others have theirs.
+// A turn at the record takes a few milliseconds, so that there is time for an overlap to
+// happen. The pause after it gives the other workers a chance to take the lock.
 const (
 	longestWork  = 4 * time.Millisecond
 	longestPause = 4 * time.Millisecond
 )
 
-// Work is the process of one worker. It reads its assignment from orders, works
-// when told to, and stops, its lock released, when orders end: the demo has told
-// it to, or is gone. It writes its reports, one JSON line each.
+// Work is the process of one worker. It reads its assignment from orders, and starts to work
+// at the next line. It releases its lock and returns at the end of orders: the demo has closed
+// them, or has ended. It writes each report to reports as one JSON line.
 func Work(orders io.Reader, reports io.Writer) error {
 	lines := bufio.NewReader(orders)
 	var a assignment
@@ -51,7 +51,7 @@ func (w *worker) work(orders *bufio.Reader) (err error) {
 		return err
 	}
 	defer func() {
-		// A node that is out right now did not see the last release.
+		// ErrNoQuorum is no failure: the nodes that are out now have not confirmed the last release.
 		if closeErr := w.client.Close(); !errors.Is(closeErr, redlatch.ErrNoQuorum) {
 			err = errors.Join(err, closeErr)
 		}
@@ -60,11 +60,11 @@ func (w *worker) work(orders *bufio.Reader) (err error) {
 		return err
 	}
 	if _, err := orders.ReadString('\n'); err != nil {
-		return nil // stopped before the start
+		return nil // the demo ended before the race began
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Ends with the process, if nobody ends the orders before.
+	// The goroutine ends at the end of orders, or else with the process.
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, orders)
@@ -79,7 +79,7 @@ func (w *worker) work(orders *bufio.Reader) (err error) {
 
 func (w *worker) name() string { return fmt.Sprintf("worker %d", w.Worker) }
 
-// turn waits for the lock, updates the record once and reports. ctx ends the
+// turn waits for the lock, updates the record once and writes a report. The end of ctx ends the
 // wait.
 func (w *worker) turn(ctx context.Context) error {
 	began := time.Now()
@@ -102,7 +102,7 @@ func (w *worker) turn(ctx context.Context) error {
 	err = w.visit(lock.Context(), lock, &r)
 	switch unlockErr := lock.Unlock(ctx); {
 	case errors.Is(unlockErr, redlatch.ErrLost):
-		// What happened under the lock is in the report already.
+		// visit has already noted in the report whether the lock was lost before the update.
 	case unlockErr != nil:
 		r.Unreleased = true
 	}
@@ -112,8 +112,8 @@ func (w *worker) turn(ctx context.Context) error {
 	return w.reports.Encode(r)
 }
 
-// visit is the critical section: what nobody else may be in. lock is nil with
-// NoLock. ctx ends the work when the lock is lost.
+// visit is the critical section, which only one worker may be in at a time. lock is nil with
+// NoLock. ctx ends when the lock is lost, and cuts the work short.
 func (w *worker) visit(ctx context.Context, lock *redlatch.Lock, r *report) (err error) {
 	other, err := w.record.enter(w.Worker)
 	switch {
@@ -145,7 +145,7 @@ func (w *worker) visit(ctx context.Context, lock *redlatch.Lock, r *report) (err
 	return w.record.write(count+1, token)
 }
 
-// rest waits for d, or for ctx.
+// rest waits for d, or until ctx is done.
 func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -155,7 +155,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// readLine reads one JSON line, and nothing of the next.
+// readLine reads one line and decodes it from JSON.
 func readLine(r *bufio.Reader, v any) error {
 	line, err := r.ReadBytes('\n')
 	if err != nil {

@@ -16,26 +16,27 @@ import (
 // workers are the worker processes.
 type workers struct {
 	processes []*spawn.Process
-	// notes has what the workers say. It is closed when all have ended, and is
-	// to be read until then.
+	// notes gets the workers' reports. It is closed when all workers have ended, and somebody has to
+	// receive from it until then.
 	notes   chan note
 	reading sync.WaitGroup
 }
 
-// note is a report of one worker, from 0, or that there are no more of it.
+// note is a report of one worker, or says that no more will come from it.
 type note struct {
-	worker int
+	worker int // from 0
 	report
-	over bool
+	over bool // no more reports will come
 }
 
-// workerGrace is how long a worker may take to stop: to finish its turn, and to
-// release its lock on nodes of which some may hang.
+// workerGrace is how long a worker may take to stop: it has to finish its turn, and to
+// release its lock while some nodes may hang.
 const workerGrace = 5 * time.Second
 
-// startWorkers starts the workers, who wait for go. When it fails, none is left running.
+// startWorkers starts the workers, which wait for race. If it fails, it leaves no worker running.
 func startWorkers(n int, a assignment) (*workers, error) {
-	c := &workers{notes: make(chan note, 64+2*n)} // room for the first and the last of all
+	// On a failure nobody receives: there is room for the first and the last note of each worker.
+	c := &workers{notes: make(chan note, 64+2*n)}
 	for i := range n {
 		a.Worker = i + 1
 		p, err := start(WorkerCommand, a)
@@ -56,7 +57,7 @@ func startWorkers(n int, a assignment) (*workers, error) {
 	return c, nil
 }
 
-// start starts this program once more, as the hidden command.
+// start starts this program again, with a hidden command and its first line of input.
 func start(command string, order any) (*spawn.Process, error) {
 	self, err := spawn.Self(command)
 	if err != nil {
@@ -65,6 +66,7 @@ func start(command string, order any) (*spawn.Process, error) {
 	return spawn.Start(self, order)
 }
 
+// read sends the reports of a worker to notes until its stdout ends.
 func (c *workers) read(worker int, p *spawn.Process) {
 	defer p.Output.Close()
 	lines := bufio.NewScanner(p.Output)
@@ -108,8 +110,8 @@ func (c *workers) race() error {
 	return nil
 }
 
-// dismiss stops all workers, gives hear what they still say, and returns what
-// each that did not stop in order has to say for itself.
+// dismiss stops all workers and calls hear with the reports that they still send. It returns a line
+// for each worker that failed or had to be killed.
 func (c *workers) dismiss(hear func(note)) []string {
 	deaths := make([]string, len(c.processes))
 	var stopping sync.WaitGroup

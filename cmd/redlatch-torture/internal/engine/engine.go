@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package engine starts the servers of an ensemble of ZooKeeper or of a cluster of etcd for the demo
-// and the torture, and opens clients of them.
+// and the torture. It also opens clients of these servers.
 package engine
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
-// Engine is where the locks are kept.
+// Engine is a system other than Redis that keeps the locks.
 type Engine string
 
-// The engines beside Redis.
+// The engines.
 const (
 	Zookeeper Engine = "zookeeper"
 	Etcd      Engine = "etcd"
 )
 
-// Open opens a client of the servers, whose locks are under root. Errors and blocking are those of
-// the packages zookeeper and etcd.
+// Open opens a client of the servers, with all locks under root. It blocks and fails as OpenWith of
+// the packages zookeeper and etcd does.
 func (e Engine) Open(c redlatch.Config, servers []string, root string) (*redlatch.Client, error) {
 	if e == Etcd {
 		return etcd.OpenWith(c, etcd.Cluster{Endpoints: servers, Prefix: root})
@@ -33,7 +33,8 @@ func (e Engine) Open(c redlatch.Config, servers []string, root string) (*redlatc
 	return zookeeper.OpenWith(c, zookeeper.Ensemble{Servers: servers, Root: root})
 }
 
-// Missing says what of the servers is not installed.
+// Missing returns an error that names what the servers need and is not installed, or nil if nothing
+// is missing.
 func (e Engine) Missing() error {
 	if e == Etcd {
 		if _, err := exec.LookPath("etcd"); err != nil {
@@ -50,7 +51,7 @@ func (e Engine) Missing() error {
 	return nil
 }
 
-// What a server may be.
+// The states of a server that serves clients.
 const (
 	leading   = "leader"
 	following = "follower"

@@ -13,10 +13,11 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// limit ends a test that would hang; it is no measure of speed.
+// limit ends a test that would hang. It does not measure speed.
 const limit = 60 * time.Second
 
-// An ensemble serves, says what is left of a lock, chooses another leader, and is gone in the end.
+// An ensemble gives a lock, Left finds its keys, another server leads after the leader was killed,
+// and Close leaves no process and no file behind.
 func TestEnsemble(t *testing.T) {
 	for _, e := range []Engine{Zookeeper, Etcd} {
 		t.Run(string(e), func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestEnsemble(t *testing.T) {
 			if err := all.Servers[1].Pause(); err != nil {
 				t.Fatal(err)
 			}
-			for all.Servers[1].Serving(ctx) { // its threads stop one after the other
+			for all.Servers[1].Serving(ctx) { // the threads of the process stop one after the other
 				if ctx.Err() != nil {
 					t.Fatal("a server that stands still serves")
 				}

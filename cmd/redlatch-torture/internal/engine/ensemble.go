@@ -18,11 +18,11 @@ import (
 const Size = 3
 
 const (
-	startTime = 60 * time.Second // until all serve, on a busy machine
-	leftTime  = 5 * time.Second
+	startTime = 60 * time.Second // how long the servers may take until all serve, on a busy machine
+	leftTime  = 5 * time.Second  // how long Left may take
 )
 
-// Ensemble is the servers of one ensemble of ZooKeeper or one cluster of etcd, on loopback ports.
+// Ensemble has the servers of one ensemble of ZooKeeper or one cluster of etcd, on loopback ports.
 type Ensemble struct {
 	Servers []*Server
 
@@ -32,15 +32,15 @@ type Ensemble struct {
 	version string
 }
 
-// Front returns the address at which the others reach what the server i, from 0, has at target for
-// them.
+// Front returns the address at which the other servers connect to the server i, from 0, which listens
+// for them at target. It may be the address of a proxy.
 type Front func(i int, target string) (address string, err error)
 
-// Direct has servers reach each other as they are.
+// Direct is a Front without a proxy.
 func Direct(_ int, target string) (string, error) { return target, nil }
 
-// Start starts an ensemble, and blocks until all its servers serve clients. settle, if any, is told
-// of each server before it is started. When it fails, nothing is left.
+// Start starts an ensemble, and blocks until all its servers serve clients. It calls settle, unless that
+// is nil, with each server before any of them runs. If it fails, it leaves no process and no file behind.
 func Start(ctx context.Context, e Engine, front Front, settle func(i int, s *Server)) (_ *Ensemble, err error) {
 	if err := e.Missing(); err != nil {
 		return nil, err
@@ -95,6 +95,7 @@ func Start(ctx context.Context, e Engine, front Front, settle func(i int, s *Ser
 	return all, nil
 }
 
+// reserve reserves the ports of one server.
 func (e *Ensemble) reserve() (client, peer, election int, err error) {
 	for _, port := range []*int{&client, &peer, &election} {
 		if *port, err = redistest.ReservePort(); err != nil {
@@ -105,7 +106,7 @@ func (e *Ensemble) reserve() (client, peer, election int, err error) {
 	return client, peer, election, nil
 }
 
-// Kind says what the servers are.
+// Kind says in words what the servers are.
 func (e *Ensemble) Kind() string {
 	if e.engine == Etcd {
 		return fmt.Sprintf("%s, a cluster of %d members", e.version, Size)
@@ -113,7 +114,7 @@ func (e *Ensemble) Kind() string {
 	return fmt.Sprintf("%s, an ensemble of %d servers", e.version, Size)
 }
 
-// states asks all at once.
+// states asks all servers at once for their states.
 func (e *Ensemble) states(ctx context.Context) []string {
 	states := make([]string, len(e.Servers))
 	var asking sync.WaitGroup
@@ -124,7 +125,7 @@ func (e *Ensemble) states(ctx context.Context) []string {
 	return states
 }
 
-// Leader is the server that leads, from 0, where just one says so.
+// Leader returns the index of the leader. It fails unless exactly one server says that it leads.
 func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	leader := -1
 	for i, state := range e.states(ctx) {
@@ -142,7 +143,8 @@ func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	return leader, nil
 }
 
-// Await blocks until one leads and the others follow, or ctx is done.
+// Await blocks until one server leads and the others follow it. If ctx is done first, it returns an
+// error.
 func (e *Ensemble) Await(ctx context.Context) error {
 	for {
 		leaders, followers, out := 0, 0, 0
@@ -169,8 +171,8 @@ func (e *Ensemble) Await(ctx context.Context) error {
 	}
 }
 
-// Left says which of the locks under root have keys of a holder, or of one who waits, by the server
-// i, from 0.
+// Left asks the server i, from 0, which of the named locks under root have a key of a holder or of
+// a waiter.
 func (e *Ensemble) Left(ctx context.Context, i int, root string, names []string) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, leftTime)
 	defer cancel()

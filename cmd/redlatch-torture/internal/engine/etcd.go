@@ -13,6 +13,8 @@ import (
 	"strings"
 )
 
+// configureEtcd sets the command lines of the servers. fronts are the addresses at which they reach
+// each other.
 func (e *Ensemble) configureEtcd(fronts []string) {
 	members := make([]string, len(e.Servers))
 	for i, s := range e.Servers {
@@ -30,7 +32,7 @@ func (e *Ensemble) configureEtcd(fronts []string) {
 	}
 }
 
-// post asks a member by its JSON gateway.
+// post sends a request to a member's JSON gateway and decodes the answer.
 func post(ctx context.Context, address, path string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
@@ -40,7 +42,7 @@ func post(ctx context.Context, address, path string, question, answer any) error
 	if err != nil {
 		return err
 	}
-	request.Close = true // or a connection would stay, to a member that may be killed
+	request.Close = true // otherwise the client would keep the connection to a member that may be killed
 	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func post(ctx context.Context, address, path string, question, answer any) error
 	return json.NewDecoder(reply.Body).Decode(answer)
 }
 
-// etcdStatus is what a member says of itself.
+// etcdStatus is a member's answer to a status request.
 type etcdStatus struct {
 	Header struct {
 		Member string `json:"member_id"`
@@ -61,11 +63,13 @@ type etcdStatus struct {
 	Version string `json:"version"`
 }
 
+// statusOf returns a member's status, which is empty if the member does not answer.
 func statusOf(ctx context.Context, address string) (s etcdStatus) {
-	_ = post(ctx, address, "/v3/maintenance/status", struct{}{}, &s) // who does not answer says nothing
+	_ = post(ctx, address, "/v3/maintenance/status", struct{}{}, &s)
 	return s
 }
 
+// etcdState returns leading, following, or "" if the member does not serve clients.
 func etcdState(ctx context.Context, address string) string {
 	switch s := statusOf(ctx, address); s.Leader {
 	case "", "0":
@@ -80,8 +84,8 @@ func etcdVersion(ctx context.Context, address string) string {
 	return "etcd " + statusOf(ctx, address).Version
 }
 
-// etcdLeft says which of the locks have keys of a holder or of one who waits. A gate, which is written
-// by who gives an attempt up, stays for as long as its client.
+// etcdLeft is Left for etcd. It does not count a lock's gate: the client that gives an attempt up
+// writes that key, and it stays until the client closes.
 func etcdLeft(ctx context.Context, address, root string, names []string) (map[string]bool, error) {
 	left := make(map[string]bool)
 	for _, name := range names {
@@ -91,7 +95,8 @@ func etcdLeft(ctx context.Context, address, root string, names []string) (map[st
 				Key []byte `json:"key"`
 			} `json:"kvs"`
 		}
-		question := map[string][]byte{"key": []byte(place), "range_end": []byte(strings.TrimSuffix(place, "/") + "0")} // "0" comes after "/"
+		// The range ends before the keys with "0", the character after "/".
+		question := map[string][]byte{"key": []byte(place), "range_end": []byte(strings.TrimSuffix(place, "/") + "0")}
 		if err := post(ctx, address, "/v3/kv/range", question, &found); err != nil {
 			return nil, err
 		}

@@ -21,19 +21,19 @@ type Server struct {
 	id      int // from 1
 	dir     string
 	command []string
-	// client, peer and election are its ports; etcd has no election port.
+	// client, peer and election are the server's ports. etcd does not use the last one.
 	client, peer, election int
 
 	mu      sync.Mutex // guards process; nothing waits while it is held
 	process *spawn.Process
 }
 
-// Addr is its host:port for clients.
+// Addr returns the host:port for clients.
 func (s *Server) Addr() string { return loopback(s.client) }
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// PID is its process id, 0 while it has none.
+// PID returns the process id, or 0 while the server is down.
 func (s *Server) PID() int {
 	if p := s.running(); p != nil {
 		return p.PID()
@@ -41,13 +41,15 @@ func (s *Server) PID() int {
 	return 0
 }
 
+// running returns the process, or nil while the server is down.
 func (s *Server) running() *spawn.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process
 }
 
-// Start starts the process, with the data that it had before. It does not wait until it serves.
+// Start starts the process with the data that the server had before. It does not wait until the server
+// serves clients.
 func (s *Server) Start() error {
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -64,7 +66,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Kill ends the process at once, also while it stands still, and returns when it is gone.
+// Kill kills the process, even if it is paused, and returns when it is gone.
 func (s *Server) Kill() {
 	p := s.running()
 	if p == nil {
@@ -76,16 +78,16 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// Close is Kill, for who closes what it has started.
+// Close kills the process and returns nil. It is for callers that need a method Close.
 func (s *Server) Close() error {
 	s.Kill()
 	return nil
 }
 
-// Pause has it stand still (SIGSTOP) until Resume.
+// Pause stops the process (SIGSTOP) until Resume.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
-// Resume has it go on.
+// Resume has the process run again (SIGCONT).
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) error {
@@ -98,17 +100,17 @@ func (s *Server) signal(sig syscall.Signal) error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// said is the end of its log, for an error.
+// said returns the end of the server's log, for an error message.
 func (s *Server) said() string {
 	const most = 2000
 	text, _ := os.ReadFile(s.log())
 	return string(text[max(0, len(text)-most):])
 }
 
-// askTime is how long a server is waited for that is asked what it is.
+// askTime is how long state waits for the answer of a server.
 const askTime = time.Second
 
-// state is leading, following, or "" while it serves nobody.
+// state returns leading, following, or "" while the server does not serve clients.
 func (s *Server) state(ctx context.Context) string {
 	if s.running() == nil {
 		return ""
@@ -121,5 +123,5 @@ func (s *Server) state(ctx context.Context) string {
 	return zookeeperState(ctx, s.Addr())
 }
 
-// Serving reports whether it serves clients: it leads, or it has a leader.
+// Serving reports whether the server serves clients: it leads, or it has a leader.
 func (s *Server) Serving(ctx context.Context) bool { return s.state(ctx) != "" }

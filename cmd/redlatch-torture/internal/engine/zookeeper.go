@@ -16,17 +16,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// jars is where Debian's libzookeeper-java has the server.
+// jars is the directory in which Debian's libzookeeper-java installs the server.
 const jars = "/usr/share/java"
 
-// The servers' times: a follower that has not heard its leader for a second gives up. A tick must
-// be short for that.
+// The servers' times. A follower that has not heard from its leader for syncLimit ticks, which is a
+// second here, starts an election.
 const (
 	tickMS    = 250
 	syncLimit = 4
 )
 
-// configure writes what a server of ZooKeeper reads. peers are how it reaches all, by their number.
+// configure writes the configuration files of a server of ZooKeeper and sets its command line. peers are
+// the lines that say where each server of the ensemble is.
 func (s *Server) configure(peers []string) error {
 	s.command = []string{
 		"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
@@ -48,13 +49,14 @@ func (s *Server) configure(peers []string) error {
 	return errors.Join(errs...)
 }
 
+// configureZookeeper configures all servers. fronts are the addresses at which they reach each other.
 func (e *Ensemble) configureZookeeper(fronts []string) error {
 	var errs []error
 	for _, s := range e.Servers {
 		var peers []string
 		for j, other := range e.Servers {
-			// What it is itself, it listens at. Elections are held beside the fronts: ZooKeeper
-			// tells others by itself where they reach it for them.
+			// A server listens at its own entry, so that one must not be a front. The election ports
+			// have no fronts: ZooKeeper itself tells the other servers where to connect for an election.
 			address := fronts[j]
 			if other == s {
 				address = loopback(s.peer)
@@ -66,7 +68,7 @@ func (e *Ensemble) configureZookeeper(fronts []string) error {
 	return errors.Join(errs...)
 }
 
-// srvr is what a server answers to the command of that name.
+// srvr returns a server's answer to the command srvr, or "" if it does not answer.
 func srvr(ctx context.Context, address string) string {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", address)
 	if err != nil {
@@ -78,10 +80,11 @@ func srvr(ctx context.Context, address string) string {
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return ""
 	}
-	text, _ := io.ReadAll(conn) // what is cut short says nothing
+	text, _ := io.ReadAll(conn) // an answer that is cut short names no mode
 	return string(text)
 }
 
+// zookeeperState returns leading, following, or "" if the server does not serve clients.
 func zookeeperState(ctx context.Context, address string) string {
 	_, after, _ := strings.Cut(srvr(ctx, address), "Mode: ")
 	mode, _, _ := strings.Cut(after, "\n")
@@ -97,7 +100,7 @@ func zookeeperVersion(ctx context.Context, address string) string {
 	return "ZooKeeper " + version
 }
 
-// zookeeperLeft says which of the locks have nodes of a holder or of one who waits.
+// zookeeperLeft is Left for ZooKeeper.
 func zookeeperLeft(ctx context.Context, address, root string, names []string) (map[string]bool, error) {
 	conn, _, err := zk.Connect([]string{address}, leftTime, zk.WithLogInfo(false), zk.WithLogger(silent{}))
 	if err != nil {
@@ -120,9 +123,10 @@ func zookeeperLeft(ctx context.Context, address, root string, names []string) (m
 	return left, nil
 }
 
+// lines joins lines to the text of a file.
 func lines(text ...string) string { return strings.Join(text, "\n") + "\n" }
 
-// silent is a log that keeps nothing.
+// silent is a logger that discards everything.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package spawn starts the processes that the demo and the torture are made of,
-// and sees to it that none outlives them.
+// Package spawn starts the processes of the demo and of the torture, and makes sure that none
+// outlives the program.
 package spawn
 
 import (
@@ -17,26 +17,26 @@ import (
 	"time"
 )
 
-// Process is a process that ends when its stdin does, so also when this one ends
-// in any way at all; on Linux the kernel kills it then even if it is stopped.
+// Process is a child process. One that Start has started ends at the end of its stdin, and so
+// ends when this program does, however that ends. On Linux the kernel kills it then in any case,
+// even if it is stopped.
 type Process struct {
-	Orders *os.File      // the other end of its stdin
-	Output *os.File      // the other end of its stdout
-	Exited chan struct{} // closed once it is gone and reaped
+	Orders *os.File      // this program's end of the process's stdin
+	Output *os.File      // this program's end of the process's stdout
+	Exited chan struct{} // closed once the process has ended and was waited for
 
 	cmd    *exec.Cmd
 	stderr tail
-	err    error // how it ended; to be read once Exited is closed
+	err    error // how the process ended; written before Exited is closed
 }
 
-// Self returns the command line of this program's hidden command.
+// Self returns the command line that starts this program with a hidden command.
 func Self(command string) ([]string, error) {
 	self, err := os.Executable()
 	return []string{self, command}, err
 }
 
-// Start starts a program with its arguments, its stdin beginning with order as
-// one JSON line.
+// Start starts a program with its arguments, and writes order to its stdin as one JSON line.
 func Start(command []string, order any) (*Process, error) {
 	stdin, orders, err := os.Pipe()
 	if err != nil {
@@ -53,8 +53,8 @@ func Start(command []string, order any) (*Process, error) {
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, &p.stderr
 	p.cmd.WaitDelay = time.Second
-	// A group of its own: Ctrl-C is for this program, which then stops all in
-	// their order.
+	// The process gets a process group of its own, so that Ctrl-C does not reach it. This program
+	// gets the signal, and stops its processes one after the other.
 	p.cmd.SysProcAttr = attributes(&syscall.SysProcAttr{Setpgid: true})
 	if err := p.launch(); err != nil {
 		orders.Close()
@@ -69,7 +69,7 @@ func Start(command []string, order any) (*Process, error) {
 	return p, nil
 }
 
-// Launch starts a program that reads nothing, and whose output goes to log. Orders and Output are nil.
+// Launch starts a program that reads nothing and writes its output to log. Orders and Output are nil.
 func Launch(command []string, log *os.File) (*Process, error) {
 	p := &Process{Exited: make(chan struct{})}
 	p.cmd = exec.Command(command[0], command[1:]...)
@@ -81,9 +81,9 @@ func Launch(command []string, log *os.File) (*Process, error) {
 	return p, nil
 }
 
-// launch starts the process and has it waited for, both on one thread that lives
-// as long as it: for the kernel, the parent that a child is killed with is the
-// thread that forked it (prctl(2), PR_SET_PDEATHSIG).
+// launch starts the process and waits for it in a goroutine. That goroutine keeps its thread as
+// long as the process runs, because the kernel kills the process when the thread that
+// started it ends (prctl(2), PR_SET_PDEATHSIG).
 func (p *Process) launch() error {
 	started := make(chan error, 1)
 	go func() {
@@ -100,28 +100,30 @@ func (p *Process) launch() error {
 	return <-started
 }
 
-// Err is how it ended, nil if in order. It may be asked once Exited is closed.
+// Err returns nil if the process ended with exit code 0, else how it ended. Call it only once Exited
+// is closed.
 func (p *Process) Err() error { return p.err }
 
-// PID is its process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends it a signal. The error is that it has ended, if any.
+// Signal sends a signal to the process. It fails if the process has ended.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Tell writes one JSON line to its stdin.
+// Tell writes one JSON line to the process's stdin.
 func (p *Process) Tell(order any) error { return json.NewEncoder(p.Orders).Encode(order) }
 
-// Kill ends it at once, stopped or not, and returns when it is gone.
+// Kill kills the process, even if it is stopped, and returns when it is gone.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // the only error is that it has ended already
+	_ = p.cmd.Process.Kill() // fails only if the process has ended already
 	<-p.Exited
 	if p.Orders != nil {
 		p.Orders.Close()
 	}
 }
 
-// Finish has it end by itself, and kills it when it has not within grace.
+// Finish closes the process's stdin and waits until it ends. It kills the process if that takes longer
+// than grace. It returns nil if the process ended in time and with exit code 0.
 func (p *Process) Finish(grace time.Duration) error {
 	p.Orders.Close()
 	timer := time.NewTimer(grace)
@@ -138,7 +140,8 @@ func (p *Process) Finish(grace time.Duration) error {
 	}
 }
 
-// Said is the end of what it wrote to stderr, for an error message.
+// Said returns the end of what the process wrote to stderr, as the end of an error message, or ""
+// if it wrote nothing.
 func (p *Process) Said() string {
 	if text := p.stderr.String(); text != "" {
 		return "; it said: " + text
@@ -155,7 +158,7 @@ type tail struct {
 var _ io.Writer = (*tail)(nil)
 
 func (t *tail) Write(b []byte) (int, error) {
-	const most = 16 << 10 // a goroutine's panic is whole
+	const most = 16 << 10 // enough for the trace of a panic
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, b...)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// limit ends a test that would hang; it is no measure of speed.
+// limit ends a test that would hang. It does not measure speed.
 const limit = 30 * time.Second
 
 func start(t *testing.T, command ...string) *Process {
@@ -26,7 +26,7 @@ func start(t *testing.T, command ...string) *Process {
 	return p
 }
 
-// A process is told lines of JSON, and ends with its stdin.
+// A process reads lines of JSON, and ends at the end of its stdin.
 func TestProcess(t *testing.T) {
 	p := start(t, "cat")
 	if err := p.Tell(2); err != nil {
@@ -46,7 +46,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// One that fails is quoted; one that does not end is killed.
+// Finish quotes the stderr of a process that fails, and kills a process that does not end.
 func TestProcessFails(t *testing.T) {
 	err := start(t, "sh", "-c", "cat; echo oh dear >&2; exit 3").Finish(limit)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3; it said: oh dear") {

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// torturer carries out a plan. What it does it undoes, also when ctx ends.
+// torturer carries out a plan. It undoes every fault, even if ctx ends during the fault.
 type torturer struct {
 	ground    *ground
 	workers   workers
@@ -26,22 +26,22 @@ type torturer struct {
 	options   Options
 	acting    sync.WaitGroup
 	resting   chan struct{} // holds one token while the workers are told to rest
-	records   chan struct{} // holds one while the nodes' records of the deployment are changed, or relied on
+	records   chan struct{} // holds one token while the nodes' records of the deployment change, or are relied on
 	start     time.Time
-	tail      time.Duration // at the end, when nothing is done
+	tail      time.Duration // at the end of the run, without faults
 
 	mu     sync.Mutex // guards what follows; never held while anything waits
 	faults []history.Fault
 	looks  []history.Look
 	errs   []string
-	// guests are those who came beside the workers, of the many that were invited.
+	// guests are the further workers that became ready. invited counts all that were started.
 	guests  workers
 	invited int
-	// refusals is how often strangers were refused.
+	// refusals counts how often strangers were refused.
 	refusals int
 }
 
-// carryOut begins each item at its time and blocks until all are over. ctx ends
+// carryOut begins each item of the plan at its time, and blocks until all are over. The end of ctx ends
 // it early.
 func (t *torturer) carryOut(ctx context.Context, plan []item, start time.Time) {
 	defer t.acting.Wait()
@@ -59,7 +59,8 @@ func (t *torturer) carryOut(ctx context.Context, plan []item, start time.Time) {
 	}
 }
 
-// one carries out an item. Whoever it befalls has one fault at a time.
+// one carries out an item of a node that is a single server, or of a worker. It first takes the
+// turns of all nodes and workers concerned, since each may have only one fault at a time.
 func (t *torturer) one(ctx context.Context, id int, it item) {
 	f := history.Fault{ID: id, Kind: string(it.kind), Split: it.kind == split, Detail: it.detail()}
 	var turns []chan struct{}
@@ -111,7 +112,7 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 			f.Step = it.step
 		}
 		if it.aim != anywhere || it.kind == stranger {
-			f.Began = worker.Now() // the waiting for it was none of it
+			f.Began = worker.Now() // the wait for the moment is not part of the fault
 		}
 		wait(ctx, it.for_)
 	}
@@ -123,7 +124,8 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 		f.Out = f.Ended + int64(it.out-it.for_)
 	}
 	if it.kind == killNode && !t.options.Topology.alone() {
-		// The plan counts on its data, and a client has to wait all the same.
+		// The plan assumes that the node still has its data and votes soon. Clients make it wait for the
+		// quarantine nevertheless.
 		f.Out += int64(quarantine(t.options.TTL))
 	}
 	for _, p := range nodes {
@@ -134,7 +136,7 @@ func (t *torturer) one(ctx context.Context, id int, it item) {
 	t.note(f, err)
 }
 
-// note writes a fault down. What could not be begun, and is none for that, is only told.
+// note adds a fault to the history. A fault that was left out is only printed.
 func (t *torturer) note(f history.Fault, err error) {
 	if errors.Is(err, errLeftOut) {
 		say(t.options, "fault %d, %s, %v", f.ID, f.Kind, err)
@@ -149,11 +151,11 @@ func (t *torturer) note(f history.Fault, err error) {
 	t.faults = append(t.faults, f)
 }
 
-// errLeftOut says that a fault did not happen.
+// errLeftOut says that a fault could not begin, and so is not in the history.
 var errLeftOut = errors.New("left out")
 
-// unsettles reports that the nodes may not know for a while what the deployment is: a majority
-// of them, or the only one, has lost its record or been given another.
+// unsettles reports whether the nodes may have no valid record of the deployment for a while after a
+// fault of the kind: a majority of them, or the only one, loses its record or gets another one.
 func (t *torturer) unsettles(k kind) bool {
 	switch k {
 	case blackout, setAll:
@@ -164,11 +166,11 @@ func (t *torturer) unsettles(k kind) bool {
 	return false
 }
 
-// begin has the fault take effect and returns what ends it, also when it fails
-// half-way.
+// begin has the fault take effect and returns the function that ends it. If begin fails half-way, undo
+// ends what had begun, unless it is nil.
 func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers []*workerState) (undo func() error, err error) {
 	quiet := func(f func()) func() error { return func() error { f(); return nil } }
-	// What is undone is undone when ctx has ended as well.
+	// A fault is undone even if ctx has ended.
 	always := context.WithoutCancel(ctx)
 	switch it.kind {
 	case killNode, wipeNode, blackout:
@@ -215,7 +217,7 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 	case clockStep, nudge:
 		return func() error { return nodes[0].server.StepClock(-it.step) }, nodes[0].server.StepClock(it.step)
 	case demote:
-		_, err := nodes[0].server.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
+		_, err := nodes[0].server.Do("REPLICAOF", "127.0.0.1", "1") // no server listens there
 		return doing(nodes[0].server, "REPLICAOF", "NO", "ONE"), err
 	case failback:
 		return t.failBack(ctx, it, nodes[0])
@@ -245,7 +247,7 @@ func (t *torturer) begin(ctx context.Context, it item, nodes []*place, workers [
 	panic("torture: no such fault: " + string(it.kind))
 }
 
-// loseSome has one command in eight executed and its answer lost.
+// loseSome has a proxy lose the answers of one command in eight, which the server executes.
 func loseSome(c redistest.Command) redistest.Action {
 	switch strings.ToUpper(c.Name()) {
 	case "HELLO", "AUTH", "SELECT", "CLIENT", "INFO", "PING", "SCRIPT", "CONFIG":
@@ -259,6 +261,7 @@ func loseSome(c redistest.Command) redistest.Action {
 
 var allSides = []side{0, 1, observers}
 
+// cut starts or ends the loss of all traffic of a direction between the nodes and the sides.
 func cut(nodes []*place, from []side, way redistest.Direction, on bool) {
 	for _, p := range nodes {
 		for _, s := range from {
@@ -267,6 +270,7 @@ func cut(nodes []*place, from []side, way redistest.Direction, on bool) {
 	}
 }
 
+// gates calls do with each gate of each node.
 func gates(nodes []*place, do func(*gate)) {
 	for _, p := range nodes {
 		for _, g := range p.gates {
@@ -275,7 +279,7 @@ func gates(nodes []*place, do func(*gate)) {
 	}
 }
 
-// each does something to all at once.
+// each calls do with all elements at once, and returns when all calls have returned.
 func each[T any](all []T, do func(T) error) error {
 	errs := make([]error, len(all))
 	var doing sync.WaitGroup
@@ -286,10 +290,11 @@ func each[T any](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// patience is how long a worker is waited for at the place where it is to be
-// caught. Then it is caught where it is.
+// patience is how long ambush waits for a worker.
 const patience = 3 * time.Second
 
+// ambush calls strike at the moment at which the worker gets to the step that at names, or after
+// patience, whatever the worker does then.
 func (t *torturer) ambush(ctx context.Context, at aim, w *workerState, strike func() error) error {
 	if at == anywhere {
 		return strike()
@@ -306,24 +311,24 @@ func (t *torturer) ambush(ctx context.Context, at aim, w *workerState, strike fu
 	return strike()
 }
 
-// revive starts a killed worker's successor and lets it work.
+// revive starts the next process of a worker whose process has ended, and tells it to work.
 func (t *torturer) revive(ctx context.Context, w *workerState) error {
 	if err := w.start(ctx); err != nil {
 		return err
 	}
-	t.resting <- struct{}{} // not while others rest
+	t.resting <- struct{}{} // the new process must not work while the others are told to rest
 	defer func() { <-t.resting }()
 	return w.now().Tell(worker.Go)
 }
 
-// watch replaces workers that end by themselves, which none should.
+// watch replaces workers that end by themselves, which is an error of the run.
 func (t *torturer) watch(ctx context.Context) {
 	for wait(ctx, time.Second) {
 		for _, w := range t.workers {
 			select {
 			case w.turn <- struct{}{}:
 			default:
-				continue // what is done to it just now may be its end
+				continue // the worker has a fault, which may be what ends it
 			}
 			t.replace(ctx, w)
 			<-w.turn
@@ -331,6 +336,7 @@ func (t *torturer) watch(ctx context.Context) {
 	}
 }
 
+// replace starts a new process of the worker if the present one has ended by itself.
 func (t *torturer) replace(ctx context.Context, w *workerState) {
 	how := w.fallen()
 	if how == "" {
@@ -346,15 +352,14 @@ func (t *torturer) replace(ctx context.Context, w *workerState) {
 	}
 }
 
-// How workers are starved: by turns, as a CPU quota does it (kernel
-// documentation, "CFS Bandwidth Control"), which leaves the rest of the machine
-// alone.
+// A starved worker runs for fed, is stopped for unfed, and so on, as under a CPU quota (kernel
+// documentation, "CFS Bandwidth Control"). A real quota would need a control group of its own.
 const (
 	fed   = 5 * time.Millisecond
 	unfed = 45 * time.Millisecond
 )
 
-// starved has the workers run for a tenth of the time until undone.
+// starved has the workers run for a tenth of the time until undo is called.
 func starved(workers []*workerState) (undo func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var starving sync.WaitGroup
@@ -365,7 +370,7 @@ func starved(workers []*workerState) (undo func() error) {
 			defer w.starve(false)
 			defer func() { _ = l.Signal(syscall.SIGCONT) }()
 			for ctx.Err() == nil {
-				_ = l.Signal(syscall.SIGSTOP) // nobody else kills it meanwhile
+				_ = l.Signal(syscall.SIGSTOP) // fails only if the process has ended by itself
 				wait(ctx, unfed)
 				_ = l.Signal(syscall.SIGCONT)
 				wait(ctx, fed)
@@ -379,7 +384,7 @@ func starved(workers []*workerState) (undo func() error) {
 	}
 }
 
-// wait blocks for d, and reports false when ctx ended first.
+// wait blocks for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

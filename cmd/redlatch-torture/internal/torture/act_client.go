@@ -18,24 +18,25 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// operatorTimeout is how long an operator's client waits for one step: a busy machine is no
-// reason to give up.
+// operatorTimeout is how long an operator's client waits for one step. It is long, since on a busy
+// machine a step may take long.
 const operatorTimeout = 500 * time.Millisecond
 
-// config is that of a client of the deployment with this MaxTTL, which no partition befalls.
+// config returns the configuration of a client of the deployment with this MaxTTL. The client is on the
+// observers' side, which no split concerns.
 func (t *torturer) config(maxTTL time.Duration) redlatch.Config {
 	c := config(t.ground.urls(observers), maxTTL, t.options.prefix)
 	c.NodeTimeout = operatorTimeout
 	return c
 }
 
-// operate opens a client for do and closes it.
+// operate opens a client, calls do with it and closes it.
 func operate(c redlatch.Config, do func(*redlatch.Client) error) error {
 	client, err := redlatch.Open(c)
 	if err != nil {
 		return err
 	}
-	defer client.Close() // nothing is held
+	defer client.Close() // it holds no lock
 	return do(client)
 }
 
@@ -47,9 +48,9 @@ func nodeNames(nodes []*place) []string {
 	return names
 }
 
-// set gives nodes another MaxTTL of the deployment, and the undo gives them the former one. All
-// workers have the former one, and are refused meanwhile. If it is all nodes, another worker
-// comes that has the new one, and stays for longer than they have it.
+// set has the nodes record another MaxTTL of the deployment, and undo has them record the former one.
+// In between the nodes refuse all workers, whose MaxTTL is the former one. With setAll one more
+// worker comes that has the new MaxTTL. undo ends it some time after the nodes have the former one again.
 func (t *torturer) set(ctx context.Context, it item, names []string) (undo func() error, err error) {
 	always := context.WithoutCancel(ctx)
 	var guest *workerState
@@ -64,15 +65,15 @@ func (t *torturer) set(ctx context.Context, it item, names []string) (undo func(
 	return func() error {
 		err := t.reset(always, t.options.TTL, names)
 		if guest != nil {
-			wait(ctx, 2*it.delay) // what it holds runs out
+			wait(ctx, 2*it.delay) // until the TTLs of its locks have ended
 			err = errors.Join(err, dismissed(guest))
 		}
 		return err
 	}, t.reset(always, it.delay, names)
 }
 
-// reset has nodes record the deployment with this MaxTTL. It is tried again where no answer
-// came.
+// reset has the nodes record the deployment with this MaxTTL. It tries again until each node has
+// confirmed it.
 func (t *torturer) reset(ctx context.Context, maxTTL time.Duration, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
 	defer cancel()
@@ -86,7 +87,8 @@ func (t *torturer) reset(ctx context.Context, maxTTL time.Duration, names []stri
 	})
 }
 
-// invite starts a worker beside the others, where no partition befalls it.
+// invite starts one more worker, on the observers' side, which no split concerns. change may change its
+// assignment before it starts.
 func (t *torturer) invite(ctx context.Context, change func(*worker.Assignment)) (*workerState, error) {
 	t.mu.Lock()
 	guest := t.workers.guest(t.options, t.invited)
@@ -107,7 +109,7 @@ func (t *torturer) invite(ctx context.Context, change func(*worker.Assignment)) 
 	return guest, nil
 }
 
-// dismissed ends a guest in order.
+// dismissed ends a guest in order. It fails if the guest did not end as it should.
 func dismissed(guest *workerState) error {
 	if said := (workers{guest}).dismiss(); len(said) > 0 {
 		return errors.New(strings.Join(said, "; "))
@@ -115,7 +117,7 @@ func dismissed(guest *workerState) error {
 	return nil
 }
 
-// meetNeighbour has a worker of another deployment come, for the same locks.
+// meetNeighbour starts a worker of another deployment, which wants the same locks. undo ends it.
 func (t *torturer) meetNeighbour(ctx context.Context) (undo func() error, err error) {
 	guest, err := t.invite(context.WithoutCancel(ctx), func(a *worker.Assignment) { a.Deployment = t.options.neighbours() })
 	if err != nil {
@@ -124,13 +126,14 @@ func (t *torturer) meetNeighbour(ctx context.Context) (undo func() error, err er
 	return func() error { return dismissed(guest) }, nil
 }
 
-// strangeness is what a client has other than its deployment.
+// strangeness is a way in which the settings of a client differ from those of the deployment.
 type strangeness struct {
 	name   string
 	change func(*redlatch.Config)
 }
 
-// strangers are all there are. The last is refused for certain only where there are several nodes.
+// strangers has all ways in which the settings of a stranger differ. The last one is refused for
+// certain only where there are several nodes.
 var strangers = []strangeness{
 	{"a shorter MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = c.TTL/2, c.MaxTTL/2 }},
 	{"a longer MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = 2*c.TTL, 2*c.MaxTTL }},
@@ -146,9 +149,9 @@ var strangers = []strangeness{
 
 func strangerOf(whom int) strangeness { return strangers[whom%len(strangers)] }
 
-// meetStranger has a client come whose settings are not the deployment's. It tries to lock, and
-// to admit nodes, until it is undone, and must be refused. It does not come while the nodes
-// themselves do not know what the deployment is: they would have the first one's word for it.
+// meetStranger starts a client whose settings are not the deployment's. The client tries to lock, and
+// to admit nodes, until undo, and must always be refused. meetStranger first waits until a majority of
+// the nodes has a record of the deployment, because a node without one would record the stranger's.
 func (t *torturer) meetStranger(ctx context.Context, it item) (undo func() error, err error) {
 	ready, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -164,7 +167,7 @@ func (t *torturer) meetStranger(ctx context.Context, it item) (undo func() error
 	answered := make(chan struct{})
 	visit.Go(func() { refused, wrong = t.tryAsStranger(visiting, c, sync.OnceFunc(func() { close(answered) })) })
 	return func() error {
-		// It stays until it was answered: faults may have kept it from that.
+		// Other faults may have prevented any answer so far. So the stranger stays until it gets one.
 		staying, cancel := context.WithTimeout(ctx, readyLimit)
 		defer cancel()
 		select {
@@ -181,7 +184,8 @@ func (t *torturer) meetStranger(ctx context.Context, it item) (undo func() error
 	}, nil
 }
 
-// relyOnRecords takes the turn for the nodes' records if a majority has the deployment's now.
+// relyOnRecords takes the token of t.records, so that no fault changes the nodes' records. It gives the
+// token back and fails if no majority of the nodes has a record now.
 func (t *torturer) relyOnRecords(ctx context.Context) error {
 	select {
 	case t.records <- struct{}{}:
@@ -195,8 +199,8 @@ func (t *torturer) relyOnRecords(ctx context.Context) error {
 	return err
 }
 
-// recorded returns nil if a majority of the nodes has a record of the deployment. A Cluster has
-// one on each master, and nothing is done to two of them at once.
+// recorded returns nil if a majority of the nodes has a record of the deployment. It does not ask a
+// Cluster: each master has a record, and only one master has a fault at a time.
 func (t *torturer) recorded(ctx context.Context) error {
 	key := node.DeploymentKeys(t.options.prefix)[1]
 	if t.options.Topology == Cluster {
@@ -224,6 +228,7 @@ func (t *torturer) recorded(ctx context.Context) error {
 	return nil
 }
 
+// exists reports whether a server answers in time that it has the key.
 func exists(ctx context.Context, dial func(context.Context) (*redistest.Conn, error), key string) bool {
 	ctx, cancel := context.WithTimeout(ctx, asked)
 	defer cancel()
@@ -232,18 +237,18 @@ func exists(ctx context.Context, dial func(context.Context) (*redistest.Conn, er
 		return false
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a server that hangs is not waited for
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // ends the wait for a server that hangs
 	defer stop()
 	reply, err := conn.Do("EXISTS", key)
 	return err == nil && reply == int64(1)
 }
 
-// strangerPause is how long a stranger waits between its tries.
+// strangerPause is how long a stranger waits between two tries.
 const strangerPause = 20 * time.Millisecond
 
-// tryAsStranger counts how often a client with settings c is refused for them, until ctx ends,
-// and calls answered each time. The error says that it was not: what fails for other reasons
-// shows nothing.
+// tryAsStranger tries to lock and to admit nodes with the settings c until ctx ends. It counts how
+// often it is refused because of the settings, and calls answered each time. It returns an error if it
+// acquired a lock or admitted a node. Failures for other reasons do not count.
 func (t *torturer) tryAsStranger(ctx context.Context, c redlatch.Config, answered func()) (refused int, err error) {
 	client, err := redlatch.Open(c)
 	if err != nil {
@@ -253,7 +258,7 @@ func (t *torturer) tryAsStranger(ctx context.Context, c redlatch.Config, answere
 		}
 		return 0, err
 	}
-	defer client.Close() // nothing is held
+	defer client.Close() // it holds no lock
 	names, nodes := t.options.lockNames(), t.ground.names()
 	for wait(ctx, strangerPause) {
 		name, node := names[rand.IntN(len(names))], nodes[rand.IntN(len(nodes))]

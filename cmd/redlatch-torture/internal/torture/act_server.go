@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// doing is a command to a server, for later.
+// doing returns a function that sends a command to a server.
 func doing(s *redistest.Server, command ...string) func() error {
 	return func() error {
 		_, err := s.Do(command...)
@@ -23,7 +23,7 @@ func doing(s *redistest.Server, command ...string) func() error {
 	}
 }
 
-// attachReplica gives a node a replica, which the undo takes away.
+// attachReplica starts a replica of a node, and undo ends it.
 func attachReplica(ctx context.Context, p *place) (undo func() error, err error) {
 	replica, err := redistest.StartReplica(ctx, p.server, redistest.Options{})
 	if err != nil {
@@ -32,7 +32,7 @@ func attachReplica(ctx context.Context, p *place) (undo func() error, err error)
 	return replica.Close, nil
 }
 
-// leftOutIfEnded is err, or errLeftOut if the end of ctx may be its reason.
+// leftOutIfEnded returns an errLeftOut if ctx has ended, since that may be the reason of err, else err.
 func leftOutIfEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errLeftOut, context.Cause(ctx))
@@ -40,10 +40,10 @@ func leftOutIfEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// changeable is a setting that may be changed while a server runs.
+// changeable is a setting that can be changed while a server runs.
 type changeable struct {
 	name   string
-	values [2]string // what it is changed to: the first that it is not
+	values [2]string // the new value is the first of these, or the second if the setting has the first
 }
 
 var changeables = []changeable{
@@ -55,7 +55,7 @@ var changeables = []changeable{
 
 func changeableOf(whom int) changeable { return changeables[whom%len(changeables)] }
 
-// disturb carries out what befalls a server in the same way wherever it is.
+// disturb carries out the faults that are the same for a server in every topology.
 func disturb(ctx context.Context, it item, s *redistest.Server) (undo func() error, err error) {
 	switch it.kind {
 	case settings:
@@ -68,14 +68,17 @@ func disturb(ctx context.Context, it item, s *redistest.Server) (undo func() err
 	panic("torture: no disturbance: " + string(it.kind))
 }
 
-// changeSetting changes one setting of a server. The undo blocks until the server has all its
-// data on disk again, if it had before.
+// changeSetting changes one setting of a server. undo changes it back, and blocks until the server has
+// rewritten its append-only file if it needs to.
 func changeSetting(ctx context.Context, s *redistest.Server, whom int) (undo func() error, err error) {
 	c := changeableOf(whom)
 	reply, err := s.Do("CONFIG", "GET", c.name)
+	if err != nil {
+		return nil, fmt.Errorf("CONFIG GET %s: %w", c.name, err)
+	}
 	was, ok := pairs(reply)[c.name]
-	if err != nil || !ok {
-		return nil, fmt.Errorf("%s is %v: %w", c.name, reply, err)
+	if !ok {
+		return nil, fmt.Errorf("CONFIG GET %s: the reply is %v", c.name, reply)
 	}
 	value := c.values[0]
 	if value == was {
@@ -90,16 +93,16 @@ func changeSetting(ctx context.Context, s *redistest.Server, whom int) (undo fun
 	}, doing(s, "CONFIG", "SET", c.name, value)()
 }
 
-// rewriting reports that an append-only file is being written anew: until it is, a killed server
-// may come back with the one before.
+// rewriting reports whether a server is rewriting its append-only file. Until that is done, a killed
+// server may come back with the data of an earlier file.
 func rewriting(persistence map[string]string) bool {
 	return persistence["aof_enabled"] == "1" && (persistence["aof_rewrite_in_progress"] != "0" || persistence["aof_rewrite_scheduled"] != "0")
 }
 
-// serverLimit is how long a server may take for what it does at once, on a busy machine.
+// serverLimit is how long a server may take on a busy machine for what usually takes a moment.
 const serverLimit = 20 * time.Second
 
-// awaitInfo blocks until a section of a server's INFO is as it is to be.
+// awaitInfo blocks until is returns true for a section of a server's INFO.
 func awaitInfo(ctx context.Context, s *redistest.Server, section string, is func(map[string]string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
 	defer cancel()
@@ -112,8 +115,8 @@ func awaitInfo(ctx context.Context, s *redistest.Server, section string, is func
 	})
 }
 
-// restoreCopy starts a node with a copy of its data to which writes are lacking that were
-// answered.
+// restoreCopy kills a server, and undo starts it with an earlier copy of its data. The copy lacks the
+// last writes, which the server had confirmed.
 func restoreCopy(ctx context.Context, it item, p *place) (undo func() error, err error) {
 	dir, err := os.MkdirTemp("", "redlatch-torture-copy-")
 	if err != nil {
@@ -124,24 +127,24 @@ func restoreCopy(ctx context.Context, it item, p *place) (undo func() error, err
 	if !p.durable {
 		saving, cancel := context.WithTimeout(ctx, serverLimit)
 		defer cancel()
-		if err := until(saving, doing(p.server, "SAVE")); err != nil { // it may be saving already
+		if err := until(saving, doing(p.server, "SAVE")); err != nil { // fails while another save runs
 			return undo, leftOutIfEnded(ctx, err)
 		}
 	}
 	if err := p.server.CopyData(copied); err != nil {
 		return undo, err
 	}
-	wait(ctx, it.delay) // for what is not in the copy
+	wait(ctx, it.delay) // so that there are writes that are not in the copy
 	p.server.Kill()
 	return func() error {
 		return errors.Join(p.server.RestartWith(context.WithoutCancel(ctx), copied), os.RemoveAll(dir))
 	}, nil
 }
 
-// failbackWay is one way of having a replica promoted and the former master again.
+// failbackWay is one way of promoting a replica and then the former master again.
 type failbackWay struct {
 	lossy bool // the replica lacks the last writes
-	led   bool // clients are led to the replica meanwhile
+	led   bool // in between the clients' connections lead to the replica
 }
 
 func failbackOf(it item) failbackWay { return failbackWay{it.hard, it.whom%2 == 0} }
@@ -157,8 +160,9 @@ func (w failbackWay) String() string {
 	return text
 }
 
-// failBack has a node follow its own replica for a while, and be a master again with what that
-// one has. Its process and its connections stay, unless clients are led to the replica.
+// failBack promotes a replica of the node's server and has the server replicate it for a while. Then undo
+// promotes the server again, which now has the replica's data. The server's process goes on, and
+// so do its connections unless clients are led to the replica.
 func (t *torturer) failBack(ctx context.Context, it item, p *place) (undo func() error, err error) {
 	way, always := failbackOf(it), context.WithoutCancel(ctx)
 	link, err := redistest.StartProxy(p.server.Addr(), redistest.ProxyOptions{})
@@ -172,7 +176,7 @@ func (t *torturer) failBack(ctx context.Context, it item, p *place) (undo func()
 	}
 	if way.lossy {
 		link.HoldBack(redistest.Replies, true)
-		wait(ctx, it.delay) // for locks that the replica does not hear of
+		wait(ctx, it.delay) // so that there are locks that the replica does not know
 		err = errors.Join(doing(replica, "REPLICAOF", "NO", "ONE")(), follow(p.server, replica))
 		link.Cut()
 	} else {
@@ -182,8 +186,8 @@ func (t *torturer) failBack(ctx context.Context, it item, p *place) (undo func()
 		gates([]*place{p}, func(g *gate) { g.Retarget(replica.Addr()); g.Cut() })
 	}
 	if err == nil && way.led && !way.lossy && t.options.ours() && worker.Now() > p.forgot {
-		// It has all that the other had, which had forgotten nothing. One that cannot be asked in
-		// time waits as others do.
+		// The replica has all data of the server, which had forgotten nothing. So an operator may admit it.
+		// If that fails, it votes after the quarantine.
 		_ = t.admitNode(ctx, p.name)
 	}
 	return func() error {
@@ -204,12 +208,13 @@ func (t *torturer) failBack(ctx context.Context, it item, p *place) (undo func()
 	}, err
 }
 
+// follow makes s a replica of master.
 func follow(s, master *redistest.Server) error {
 	return doing(s, "REPLICAOF", "127.0.0.1", fmt.Sprint(master.Port()))()
 }
 
-// swap has a replica take its master's place in agreement with it, and blocks until the master
-// follows it: nothing is lost.
+// swap promotes a replica in agreement with its master (FAILOVER), so that no write is lost. It blocks
+// until the former master replicates it.
 func swap(ctx context.Context, master, replica *redistest.Server) error {
 	if err := doing(master, "FAILOVER")(); err != nil {
 		return err
@@ -225,18 +230,18 @@ func swap(ctx context.Context, master, replica *redistest.Server) error {
 	})
 }
 
-// admit has an operator vouch for a node that has forgotten nothing: it was killed and has its
-// data, or it was a replica of nobody for a while. While it is a replica, he is refused.
+// admit has an operator admit a node that has forgotten nothing: either it was killed and has its
+// data, or it was a replica of nobody for a while. While it is a replica, admitting it must fail.
 func (t *torturer) admit(ctx context.Context, it item, p *place) (undo func() error, err error) {
-	if !wait(ctx, time.Duration(p.forgot-worker.Now())) { // or nobody could vouch for it
+	if !wait(ctx, time.Duration(p.forgot-worker.Now())) { // an operator must not admit it before
 		return nil, fmt.Errorf("%w: %w", errLeftOut, context.Cause(ctx))
 	}
 	always := context.WithoutCancel(ctx)
 	if !it.hard {
-		_, err := p.server.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
+		_, err := p.server.Do("REPLICAOF", "127.0.0.1", "1") // no server listens there
 		undo := func() error {
 			err := doing(p.server, "REPLICAOF", "NO", "ONE")()
-			_ = t.admitNode(always, p.name) // or it waits as others do
+			_ = t.admitNode(always, p.name) // if this fails, it votes after the quarantine
 			return err
 		}
 		if err == nil && t.tryAdmit(ctx, p.name) == nil {
@@ -244,8 +249,12 @@ func (t *torturer) admit(ctx context.Context, it item, p *place) (undo func() er
 		}
 		return undo, err
 	}
-	if info, err := p.server.Info("persistence"); err != nil || rewriting(info) {
-		return nil, fmt.Errorf("%w: its file is being written anew, %v", errLeftOut, err)
+	info, err := p.server.Info("persistence")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errLeftOut, err)
+	}
+	if rewriting(info) {
+		return nil, fmt.Errorf("%w: its append-only file is being rewritten", errLeftOut)
 	}
 	p.server.Kill()
 	return func() error {
@@ -255,7 +264,7 @@ func (t *torturer) admit(ctx context.Context, it item, p *place) (undo func() er
 	}, nil
 }
 
-// tryAdmit vouches for a node once.
+// tryAdmit tries once to admit a node.
 func (t *torturer) tryAdmit(ctx context.Context, name string) error {
 	return operate(t.config(t.options.TTL), func(c *redlatch.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, asked)
@@ -267,7 +276,7 @@ func (t *torturer) tryAdmit(ctx context.Context, name string) error {
 // admitLimit is how long an operator tries to admit a node.
 const admitLimit = 3 * time.Second
 
-// admitNode vouches for a node until it is admitted.
+// admitNode tries to admit a node until it is admitted or admitLimit is over.
 func (t *torturer) admitNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, admitLimit)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// alone is a torturer of one node, which keeps its data on disk, and which was admitted.
+// alone returns a torturer of one node, which keeps its data on disk and was admitted.
 func alone(t *testing.T) (*torturer, *place) {
 	t.Helper()
 	if len(redistest.Flavors()) == 0 {
@@ -35,6 +35,7 @@ func alone(t *testing.T) (*torturer, *place) {
 	return &torturer{ground: g, options: o, records: make(chan struct{}, 1)}, g.nodes[0]
 }
 
+// ask sends a command to a node and returns its reply as text.
 func ask(t *testing.T, p *place, command ...string) string {
 	t.Helper()
 	reply, err := p.server.Do(command...)
@@ -44,7 +45,8 @@ func ask(t *testing.T, p *place, command ...string) string {
 	return fmt.Sprint(reply)
 }
 
-// increased counts up on the server until it refuses, and returns how far it came by an answer.
+// increased increments a counter on the server until that fails or ctx ends, and returns the last number
+// that the server answered.
 func increased(ctx context.Context, p *place) (last int64) {
 	for ctx.Err() == nil {
 		reply, err := p.server.Do("INCR", "n")
@@ -57,8 +59,8 @@ func increased(ctx context.Context, p *place) (last int64) {
 	return last
 }
 
-// What is done to a server and undone leaves a master, in the same process where that is promised,
-// and it has lost its last writes where it is to.
+// After a fault was undone, the server is a master. It is the same process unless the fault kills it, and
+// it has lost its last writes only if the fault is to lose them.
 func TestActsOnServers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		it          item
@@ -110,7 +112,7 @@ func TestActsOnServers(t *testing.T) {
 	}
 }
 
-// Nobody vouches for a node while it may have forgotten something.
+// Nobody admits a node while it may have forgotten something.
 func TestOperatorsWait(t *testing.T) {
 	torturer, p := alone(t)
 	p.forgot = worker.Now() + int64(time.Hour)
@@ -132,7 +134,7 @@ func TestOperatorsWait(t *testing.T) {
 	}
 }
 
-// Each setting is another meanwhile, and the former one again.
+// Each setting changes, and is changed back by undo.
 func TestChangeSetting(t *testing.T) {
 	_, p := alone(t)
 	for i, c := range changeables {
@@ -153,7 +155,7 @@ func TestChangeSetting(t *testing.T) {
 	}
 }
 
-// While a node has another MaxTTL, a client of the former one is a stranger to it.
+// A node refuses strangers, and refuses a client with the former MaxTTL while it has another one.
 func TestSetAndStrangers(t *testing.T) {
 	torturer, p := alone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -201,7 +203,7 @@ func TestSetAndStrangers(t *testing.T) {
 	}
 }
 
-// A former master that Sentinels promote again is the same process.
+// Sentinels promote the former master again, which is still the same process.
 func TestSentinelsFailBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s")

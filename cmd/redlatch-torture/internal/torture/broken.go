@@ -15,17 +15,18 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// broken is Redlock with a bug: one node less than a quorum is enough for it. What
-// else the library does, a quarantine, fencing tokens, it does not do either,
-// which is its bug where there is one node: its tokens are the time.
+// broken is Redlock with a bug: it needs one node less than a quorum. It has no
+// quarantine either, which is the bug where there is only one node. Its fencing tokens are the
+// time of the worker's machine.
 type broken struct {
 	nodes  []*brokenNode
 	quorum int
-	limit  time.Duration // how long a node is waited for
+	limit  time.Duration // for the answer of a node
 	ttl    time.Duration
 }
 
-// credulous is a lock in an ensemble with a bug: who was granted it relies on it until it lets it go.
+// credulous is a lock in an ensemble with a bug: the holder relies on it until it releases it, even
+// if it was lost.
 type credulous struct{ locker }
 
 func (c credulous) Lock(ctx context.Context, name string) (worker.Hold, error) {
@@ -36,6 +37,7 @@ func (c credulous) Lock(ctx context.Context, name string) (worker.Hold, error) {
 	return credulousHold{lock, time.Now().Add(time.Hour)}, nil
 }
 
+// credulousHold never says that it is lost.
 type credulousHold struct {
 	*redlatch.Lock
 	until time.Time
@@ -44,14 +46,14 @@ type credulousHold struct {
 func (h credulousHold) Until() time.Time { return h.until }
 func (h credulousHold) Err() error       { return nil }
 
-// brokenNode is a node that may be down when its client is made.
+// brokenNode is a node and its client, which is made later if the node is down.
 type brokenNode struct {
 	option rueidis.ClientOption
-	turn   chan struct{} // holds one token: who has it may make the client
+	turn   chan struct{} // holds a token while a goroutine makes the client
 	client rueidis.Client
 }
 
-// connected returns the node's client, nil while there cannot be one.
+// connected returns the node's client, or nil if the node has been down so far.
 func (n *brokenNode) connected() rueidis.Client {
 	n.turn <- struct{}{}
 	defer func() { <-n.turn }()
@@ -66,7 +68,7 @@ func (n *brokenNode) connected() rueidis.Client {
 func openBroken(a worker.Assignment) (worker.Locker, error) {
 	b := &broken{ttl: a.TTL(), quorum: max(1, len(a.Nodes)/2), limit: nodeLimit}
 	if len(a.Nodes) == 1 {
-		b.limit *= 6 // there is nobody else to be asked meanwhile
+		b.limit *= 6 // there is no other node whose answer would suffice
 	}
 	for _, raw := range a.Nodes {
 		option, err := rueidis.ParseURL(raw)
@@ -90,10 +92,10 @@ func (b *broken) Close() error {
 	return nil
 }
 
-// nodeLimit is how long one of several nodes is waited for.
+// nodeLimit is how long broken waits for the answer of one of many nodes.
 const nodeLimit = 50 * time.Millisecond
 
-// all sends a command to all nodes and counts those that did it.
+// all sends a command to all nodes at once and returns the number of nodes that executed it.
 func (b *broken) all(command func(rueidis.Client) rueidis.Completed) (done int) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.limit)
 	defer cancel()
@@ -133,7 +135,7 @@ func (b *broken) Lock(ctx context.Context, name string) (worker.Hold, error) {
 	}
 }
 
-// brokenHold is not renewed.
+// brokenHold is one acquisition, which is not renewed.
 type brokenHold struct {
 	*broken
 	name, id string

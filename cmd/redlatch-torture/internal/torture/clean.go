@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// clean removes from the user's nodes what was put there, and does nothing to
-// our own. What it cannot reach has a TTL.
+// clean removes the torture's keys from the user's nodes. It does nothing to nodes that the
+// torture has started.
 func (g *ground) clean(o Options) error {
 	if len(o.Yours) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (g *ground) clean(o Options) error {
 	return errors.Join(errs...)
 }
 
-// everyKey is every key that the workers, the probe or the control run may have left.
+// everyKey returns every key that the workers, the probe or the control run may have left.
 func (o *Options) everyKey() (all []string) {
 	for _, name := range slices.Concat(o.lockNames(), o.resources(), slices.Collect(maps.Values(o.keys())), o.probeNames()) {
 		all = append(append(all, name), node.SideKeys(name)...)
@@ -40,6 +40,7 @@ func (o *Options) everyKey() (all []string) {
 	return all
 }
 
+// remove deletes the keys, and those of the record of the deployment.
 func (p *place) remove(keys []string, deployment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

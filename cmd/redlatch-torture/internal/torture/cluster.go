@@ -15,21 +15,21 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// clusterTimeout is after how long without a word a master is taken to be down.
+// clusterTimeout is after how long without an answer the Cluster takes a master to be down.
 const clusterTimeout = time.Second
 
 // clustered is a node that is a Redis Cluster, with three masters and a replica each.
-// A part is what one of the masters had in the beginning; after each fault one
-// master has all of it again.
+// A part is the set of hash slots that one of the masters had in the beginning. After each fault
+// one master has all slots of a part again.
 type clustered struct {
 	cluster *redistest.Cluster
-	probes  []string // by part
-	names   []string // that others contend for
+	probes  []string // the probe's lock in each part
+	names   []string // the locks that the workers contend for
 	binary  string
 }
 
-// inPart returns a name that is in a part of the slots, from 1: the given one, or
-// one that begins so.
+// inPart returns a name whose hash slot is in the part, from 1: the given name, or the name with a
+// suffix.
 func inPart(name string, part int) string {
 	for n := 0; ; n++ {
 		candidate := name
@@ -42,7 +42,8 @@ func inPart(name string, part int) string {
 	}
 }
 
-// partOfSlot is the part that a slot is in, from 1, as redistest shares them out.
+// partOfSlot returns the part, from 1, that a hash slot is in. The parts are as redistest gives the slots
+// to the masters.
 func partOfSlot(slot int) int {
 	parts := Cluster.parts()
 	for part := 1; ; part++ {
@@ -55,9 +56,9 @@ func partOfSlot(slot int) int {
 func startClustered(ctx context.Context, o Options, binary string) (*clustered, error) {
 	c, err := redistest.StartClusterWithReplicas(ctx, Cluster.parts(), 1, redistest.Options{Binary: binary, Args: []string{
 		"--cluster-node-timeout", fmt.Sprint(clusterTimeout.Milliseconds()),
-		// The other masters go on without one.
+		// While one master is down, the others go on.
 		"--cluster-require-full-coverage", "no",
-		// Who lost its slots gets them back.
+		// A master that lost all its slots must not become a replica, as it gets them back.
 		"--cluster-allow-replica-migration", "no",
 		"--appendonly", "yes",
 	}})
@@ -88,11 +89,12 @@ func (c *clustered) settle(int, side) {}
 
 func (c *clustered) close() error { return c.cluster.Close() }
 
-// master is the one that has the part now.
+// master returns the server that has the slots of the part now.
 func (c *clustered) master(part int) (*redistest.Server, error) {
 	return c.cluster.Owner(int(hashslot.Of(c.probes[part-1])))
 }
 
+// number returns the index of a server in labels.
 func (c *clustered) number(s *redistest.Server) int { return slices.Index(c.cluster.Members(), s) }
 
 func (c *clustered) run(_ context.Context, part int) string {
@@ -107,7 +109,7 @@ func (c *clustered) look(ctx context.Context, names []string) []history.Look {
 	return lookBy(ctx, c.keeper, names)
 }
 
-// keeper dials the server that has the keys of a name, and numbers it from 0.
+// keeper dials the server that has the keys of a name, and returns the index of that server.
 func (c *clustered) keeper(ctx context.Context, name string) (*redistest.Conn, int, error) {
 	s, err := c.cluster.Owner(int(hashslot.Of(name)))
 	if err != nil {
@@ -168,6 +170,7 @@ func (c *clustered) begin(ctx context.Context, it item) (hit []int, undo func() 
 	panic("torture: no such fault of a Cluster: " + string(it.kind))
 }
 
+// replica returns a replica of the master.
 func (c *clustered) replica(master *redistest.Server) (*redistest.Server, error) {
 	replicas, err := c.cluster.ReplicasOf(master)
 	if err == nil && len(replicas) == 0 {
@@ -179,8 +182,8 @@ func (c *clustered) replica(master *redistest.Server) (*redistest.Server, error)
 	return replicas[0], nil
 }
 
-// takeOver has a replica take the place of its master without asking anybody, behind
-// it where the fault is a hard one.
+// takeOver has a replica take the place of its master without asking the other masters. If the fault
+// is hard, the replica lacks the last writes.
 func (c *clustered) takeOver(ctx context.Context, it item, master, replica *redistest.Server) error {
 	takeOver := func() error { return c.cluster.TakeOver(ctx, replica) }
 	if it.hard {
@@ -189,22 +192,23 @@ func (c *clustered) takeOver(ctx context.Context, it item, master, replica *redi
 	return takeOver()
 }
 
-// behind has something done when the replicas of a master lack its last writes.
+// behind holds back the replication of a master, waits for writes, and calls do while the replicas
+// lack these writes.
 func (c *clustered) behind(ctx context.Context, it item, master *redistest.Server, do func() error) error {
 	if err := c.cluster.HoldReplication(ctx, master, true); err != nil {
 		return err
 	}
-	wait(ctx, it.delay) // for locks that the replicas do not hear of
+	wait(ctx, it.delay) // so that there are locks that the replicas do not know
 	return errors.Join(do(), c.cluster.HoldReplication(ctx, master, false))
 }
 
-// move moves the slot of a name to another master, key by key.
+// move moves the slot of a name to another master, key by key. undo moves it back.
 func (c *clustered) move(ctx context.Context, it item, from *redistest.Server) (undo func() error, err error) {
 	mine := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool {
 		return partOfSlot(int(hashslot.Of(name))) != it.part
 	})
 	if len(mine) == 0 {
-		mine = []string{c.probes[it.part-1]} // fewer names than masters
+		mine = []string{c.probes[it.part-1]} // there are fewer names than masters
 	}
 	slot := int(hashslot.Of(mine[it.whom%len(mine)]))
 	other := 1 + (it.part+it.whom%2)%Cluster.parts()
@@ -216,8 +220,8 @@ func (c *clustered) move(ctx context.Context, it item, from *redistest.Server) (
 	return func() error { return c.cluster.MoveSlot(ctx, slot, from, slowly) }, c.cluster.MoveSlot(ctx, slot, to, slowly)
 }
 
-// mend starts a master again whose slots were given to others, and gives them back:
-// those with keys key by key.
+// mend starts a master whose slots the other masters were given, and gives the slots back to it. Slots
+// with keys are moved key by key.
 func (c *clustered) mend(ctx context.Context, it item, master *redistest.Server) error {
 	restart := c.cluster.Restart
 	if it.hard {
@@ -229,7 +233,7 @@ func (c *clustered) mend(ctx context.Context, it item, master *redistest.Server)
 	if err := c.cluster.AwaitServing(ctx); err != nil {
 		return err
 	}
-	// Who has no slots left may follow its former replica: Valkey 8.0 sees to that.
+	// A master without slots may have become a replica of its former replica (Valkey 8.0 does that).
 	master, err := c.cluster.MasterOf(master)
 	if err != nil {
 		return err
@@ -241,8 +245,8 @@ func (c *clustered) mend(ctx context.Context, it item, master *redistest.Server)
 	if slices.ContainsFunc(others, func(slot int) bool { return partOfSlot(slot) != it.part }) {
 		return fmt.Errorf("%s, which was to get its slots back, follows a master of others", master.Addr())
 	}
-	// Redis 7.0 deletes the keys of slots that it has lost, and not in its
-	// append-only file: they may have come back, and would be in the way.
+	// When Redis 7.0 loses a slot it deletes the keys, but not from its append-only file. So
+	// they may have come back with the restart, and would prevent the move of newer ones.
 	if _, err := master.Do("FLUSHALL"); err != nil {
 		return err
 	}
@@ -264,7 +268,7 @@ func (c *clustered) mend(ctx context.Context, it item, master *redistest.Server)
 	return c.cluster.GiveSlots(ctx, master, empty...)
 }
 
-// used are the slots that have keys, and those of all names.
+// used returns the slots that have keys, and those of all names.
 func (c *clustered) used(ctx context.Context) (map[int]bool, error) {
 	used := map[int]bool{}
 	for _, name := range slices.Concat(c.names, c.probes) {

@@ -13,34 +13,36 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// composedName is what clients call the one node.
+// composedName is the name by which clients know the one node.
 const composedName = "n1"
 
-// composed is one node that several servers make up.
+// composed is one node that several servers make up. The names of its locks are in parts: one for
+// each master of a Cluster, else only one.
 type composed interface {
-	urls() []string // as all clients know it
-	labels() []string
-	kind() string // of the servers
+	urls() []string   // the node's addresses, the same for all clients
+	labels() []string // the servers' names in the report
+	kind() string     // which servers they are, for the report
 
-	// ready blocks until the fault can be done to a node in order, or ctx is done.
+	// ready blocks until all servers are in order and the fault can begin, or until ctx is done.
 	ready(ctx context.Context, it item) error
-	// begin has the fault take effect. It returns the servers that it befalls, from
-	// 0, and what ends it, also when it fails half-way.
+	// begin has the fault take effect. It returns the indexes of the servers that have the fault, and
+	// the function that ends it. If begin fails half-way, undo ends what had begun, unless it is nil.
 	begin(ctx context.Context, it item) (hit []int, undo func() error, err error)
-	// run names the present run of the master of a part: another name is another
-	// master, or the same one started again. It is "" while that is open.
+	// run identifies the process that is the master of a part now. It changes when another server is
+	// promoted or the master is started again. It is "" while no master is known.
 	run(ctx context.Context, part int) string
-	// look looks for the keys of names where they would be. What cannot be reached is not judged.
+	// look looks for the keys of names on the servers that should have them. A server that does not
+	// answer is left out.
 	look(ctx context.Context, names []string) []history.Look
-	// settle says that a process belongs to the clients of a side.
+	// settle says that a process is a client of a side.
 	settle(pid int, s side)
 	close() error
 }
 
-// partOf tells the part of the node that a name is in, from 1.
+// partOf returns the part of the node, from 1, that the name with index i is to be in.
 func (o *Options) partOf(i int) int { return 1 + i%o.Topology.parts() }
 
-// parts are those of all names, nil where there are many nodes.
+// parts returns the part of each name. It returns nil where there are many nodes.
 func (o *Options) parts() map[string]int {
 	if !o.Topology.alone() {
 		return nil
@@ -55,15 +57,13 @@ func (o *Options) parts() map[string]int {
 	return parts
 }
 
-// How long a node is waited for that is to be in order before a fault, and how
-// often it is looked at during one.
 const (
-	readyLimit = 12 * time.Second
-	watchEvery = 150 * time.Millisecond
+	readyLimit = 12 * time.Second       // how long a fault waits until the node is in order
+	watchEvery = 150 * time.Millisecond // how often strike asks for the master during a fault
 )
 
-// strike carries out a fault of a composed node. Those of masters come one at a
-// time, those of Sentinels too, and what is not in order in time is left alone.
+// strike carries out a fault of a composed node. Only one fault of masters happens at a
+// time, and only one of Sentinels. If the node is not in order within readyLimit, the fault is left out.
 func (t *torturer) strike(ctx context.Context, id int, it item) {
 	node := t.ground.node
 	turn := t.ground.turns[traits[it.kind].sentinel]
@@ -91,7 +91,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 		return
 	}
 	if time.Since(t.start)+it.for_ > t.options.For-t.tail {
-		return // too late for what is to be seen after it
+		return // the time after it would be too short to see whether locks can be acquired again
 	}
 	f := history.Fault{ID: id, Kind: string(it.kind), Part: it.part, Detail: it.detail()}
 	before := node.run(ctx, it.part)
@@ -121,7 +121,7 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	}
 	look()
 	if t.options.Topology.ensemble() {
-		// Servers that were started again do not serve at once: it is not over before.
+		// Servers that were started again do not serve at once. The fault ends only when they do.
 		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverLimit)
 		err = errors.Join(err, node.ready(waiting, it))
 		cancel()
@@ -131,30 +131,30 @@ func (t *torturer) strike(ctx context.Context, id int, it item) {
 	t.note(f, err)
 }
 
-// takeOut notes until when the fault, which has ended, keeps the node out; changed is when its
-// part last had another master, 0 for never.
+// takeOut sets f.Out, until which the node counts as out for the fault, which has ended. changed is when
+// the part's master last changed, or 0 if it did not.
 func (t *torturer) takeOut(f *history.Fault, it item, changed int64) {
 	if it.out > 0 {
 		f.Out = f.Ended + int64(settled)
 		if it.kind == flush || it.kind == setOne {
-			changed = f.Ended // not to another master, but to one that has to wait as if it were
+			changed = f.Ended // the master is the same, but it has to wait for a quarantine like a new one
 		}
 		if t.options.Topology.ensemble() {
-			f.Out = f.Ended + int64(electionTime) // clients connect anew
+			f.Out = f.Ended + int64(electionTime) // until clients have connected again
 		}
 		if changed != 0 {
 			f.Out = max(f.Out, changed+int64(quarantine(max(t.options.TTL, it.maxTTL()))))
 		}
 	}
 	if it.kind == fixSlots || it.kind == moveSlot {
-		// Masters that slots come to have another configuration epoch, and wait anew for those
-		// that they had waited for and that nobody had used since.
+		// A master that is given slots gets another configuration epoch. Its quarantine then begins again for
+		// all its slots, except for those that were used since the last one.
 		f.Part, f.Out = 0, f.Ended+int64(quarantine(t.options.TTL))
 	}
 }
 
-// beginComposed has a fault take effect. What has to do with clients is the same wherever the
-// node is.
+// beginComposed has a fault take effect. A change of the deployment's MaxTTL is made by a client, in the
+// same way in every topology. All else is the node's.
 func (t *torturer) beginComposed(ctx context.Context, it item) (hit []int, undo func() error, err error) {
 	if it.kind == setOne {
 		undo, err = t.set(ctx, it, []string{composedName})
@@ -163,7 +163,7 @@ func (t *torturer) beginComposed(ctx context.Context, it item) (hit []int, undo 
 	return t.ground.node.begin(ctx, it)
 }
 
-// countComposed looks for the locks' keys.
+// countComposed is count for a composed node.
 func (t *torturer) countComposed(ctx context.Context) {
 	names, keys := map[string]string{}, []string{}
 	for name, key := range t.options.keys() {
@@ -178,7 +178,7 @@ func (t *torturer) countComposed(ctx context.Context) {
 	t.looks = append(t.looks, looks...)
 }
 
-// lookBy looks for the keys of names at the servers that keep them.
+// lookBy looks for the keys of names, each on the server that keeper dials for it.
 func lookBy(ctx context.Context, keeper func(context.Context, string) (*redistest.Conn, int, error), names []string) (looks []history.Look) {
 	for _, name := range names {
 		conn, server, err := keeper(ctx, name)
@@ -197,8 +197,8 @@ func lookBy(ctx context.Context, keeper func(context.Context, string) (*redistes
 	return looks
 }
 
-// until asks check often until it returns nil, or ctx is done: then its last error
-// is returned.
+// until calls check often until it returns nil. If ctx ends first, until returns the last error of check
+// and the cause of ctx.
 func until(ctx context.Context, check func() error) error {
 	for {
 		err := check()

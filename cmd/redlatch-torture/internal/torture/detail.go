@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// detail says what is not in the kind.
+// detail describes the fault in words, apart from its kind, nodes and workers.
 func (it item) detail() string {
 	var d []string
 	if it.way != 0 && (it.kind == partition || it.kind == split || it.kind == latency || it.kind == namespace) {

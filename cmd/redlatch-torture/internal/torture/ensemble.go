@@ -12,14 +12,14 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// An election takes less than electionTime, also on a busy machine.
+// electionTime is longer than an election takes, even on a busy machine.
 const electionTime = 3 * time.Second
 
-// rootOf is what the locks of a deployment are under.
+// rootOf returns the path of the locks of a deployment in an ensemble.
 func rootOf(deployment string) string { return "/" + deployment }
 
-// kept is how long the keys of a client may stay that died: until its session has ended, which an
-// election lengthens.
+// kept returns how long the keys of a killed client may stay. In an ensemble they stay until its session
+// has ended, which an election may delay.
 func (t Topology) kept(ttl time.Duration) time.Duration {
 	if t.ensemble() {
 		return 2*ttl + electionTime
@@ -27,16 +27,17 @@ func (t Topology) kept(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// ensemble is a node that is an ensemble of ZooKeeper or a cluster of etcd. Each of its servers and
-// the workers of each side have a host of their own on a lan.
+// ensemble is a node that is an ensemble of ZooKeeper or a cluster of etcd. Each server has a host of its
+// own on a lan, and so have the workers of each side together.
 type ensemble struct {
 	*engine.Ensemble
 	lan    *lan
-	fronts []string // the servers' addresses, as clients know them
+	fronts []string // the servers' addresses for clients
 	root   string
 }
 
-// startEnsemble starts all and blocks until the servers serve. When it fails, nothing is left.
+// startEnsemble starts the lan and the servers, and blocks until the servers serve. If it fails, it leaves
+// nothing behind.
 func startEnsemble(ctx context.Context, o Options) (*ensemble, error) {
 	e := &ensemble{lan: newLAN(), root: rootOf(o.prefix)}
 	peers := func(i int, target string) (string, error) {
@@ -77,7 +78,7 @@ func (e *ensemble) close() error {
 	return err
 }
 
-// run is the same whichever server leads: who is elected has all locks.
+// run returns "" always: a server that is elected has all locks, so a new leader needs no quarantine.
 func (e *ensemble) run(context.Context, int) string { return "" }
 
 func (e *ensemble) ready(ctx context.Context, _ item) error { return e.Await(ctx) }
@@ -85,7 +86,7 @@ func (e *ensemble) ready(ctx context.Context, _ item) error { return e.Await(ctx
 func (e *ensemble) look(ctx context.Context, names []string) []history.Look {
 	leader, err := e.Leader(ctx)
 	if err != nil {
-		return nil // what cannot be reached is not judged
+		return nil // without a leader nobody knows which keys there are
 	}
 	at := worker.Now()
 	left, err := e.Left(ctx, leader, e.root, names)
@@ -142,7 +143,8 @@ func (e *ensemble) begin(ctx context.Context, it item) (hit []int, undo func() e
 	panic(fmt.Sprintf("torture: no such fault of %s: %s", e.Kind(), it.kind))
 }
 
-// toClients are the ways from clients to servers, or with replies those from servers to clients.
+// toClients returns the ways from all clients to all servers, or if replies is set those from the
+// servers to the clients.
 func (e *ensemble) toClients(replies bool) []way {
 	var ways []way
 	for i := range e.Servers {

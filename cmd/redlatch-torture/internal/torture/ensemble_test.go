@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 )
 
-// Some seconds over each engine: nothing is violated, and each fault that there is time for happens.
-// What shows the control run's bug takes longer.
+// A run of some seconds on each engine violates nothing, and has faults of servers and of workers. There
+// is no control run, since the faults that show its bug take longer.
 func TestRunOfEngine(t *testing.T) {
 	for _, topology := range Engines {
 		t.Run(string(topology), func(t *testing.T) {

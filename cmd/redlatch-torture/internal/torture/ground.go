@@ -14,51 +14,52 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// side is where a client comes from. Each has a proxy of its own in front of
-// every node, so that the network can part between them. Workers come from the
-// first two; the third is the observers'.
+// side is a part of the clients. Each side has a proxy of its own in front of
+// every node, so that a node can be cut off from one side only. The workers are divided
+// between sides 0 and 1. The probe and all other clients are on the third side.
 type side int
 
 const observers side = 2
 
 const sides = 3
 
-// ground is the nodes.
+// ground has the nodes of a run.
 type ground struct {
-	kind  string // of the servers
+	kind  string // which servers the nodes are, for the report
 	nodes []*place
 
-	// node is the only one where several servers make it up; there are no places
-	// then. turns hold one token each: who has it does something to masters
-	// (false), or to Sentinels.
+	// node is the only node if several servers make it up; nodes is empty then.
+	// A fault of masters has to hold the token of turns[false], and one of Sentinels that
+	// of turns[true].
 	node  composed
 	turns map[bool]chan struct{}
 }
 
-// place is one node and the ways to it.
+// place is one node and the proxies in front of it.
 type place struct {
 	name    string
-	server  *redistest.Server // nil where the node is the user's
+	server  *redistest.Server // nil if the node is the user's
 	url     *url.URL          // of the user's node
 	durable bool
 	wire    *wire // nil without a namespace
 	gates   [sides]*gate
-	target  string // where the gates lead
+	target  string // the address to which the gates lead
 
-	// turn holds one token: who has it does something to the node, and reads and writes forgot,
-	// until when the node is out for what it may have forgotten.
+	// turn holds one token, which a fault of the node has to hold. It also guards forgot, the time
+	// until which the node is out because it may have forgotten locks.
 	turn   chan struct{}
 	forgot int64
 }
 
-// gate is a proxy whose black holes are counted: two faults may want the same.
+// gate is a proxy that counts the faults that make it lose traffic, since two may do so at a time.
 type gate struct {
 	*redistest.Proxy
-	mu    sync.Mutex // guards holes, and the proxy's rule that follows them
-	holes [redistest.Both]int
+	mu    sync.Mutex          // guards holes, and the calls of BlackHole that follow its changes
+	holes [redistest.Both]int // by direction
 }
 
-// cut has all of a direction vanish until it was mended as often.
+// cut has the proxy lose all traffic of a direction if on is set. The traffic passes again when cut
+// was called as often without on.
 func (g *gate) cut(way redistest.Direction, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,8 +79,8 @@ func (g *gate) cut(way redistest.Direction, on bool) {
 	}
 }
 
-// startGround starts the servers and the ways to them. When it fails, nothing is
-// left.
+// startGround starts the servers and the proxies in front of them. If it fails, it leaves nothing
+// behind.
 func startGround(ctx context.Context, o Options) (g *ground, err error) {
 	g = &ground{}
 	defer func() {
@@ -120,7 +121,7 @@ func startGround(ctx context.Context, o Options) (g *ground, err error) {
 	return g, nil
 }
 
-// compose starts the servers of one node, whose maker the seed decides.
+// compose starts the servers that make up the one node. The seed decides between Redis and Valkey.
 func (g *ground) compose(ctx context.Context, o Options) error {
 	g.turns = map[bool]chan struct{}{false: make(chan struct{}, 1), true: make(chan struct{}, 1)}
 	if o.Topology.ensemble() {
@@ -152,7 +153,7 @@ func (g *ground) compose(ctx context.Context, o Options) error {
 	return nil
 }
 
-// build starts servers. Every second one keeps its word on disk.
+// build starts independent servers. Every second one has its data on disk before it answers.
 func (g *ground) build(ctx context.Context, o Options) error {
 	flavors := redistest.Flavors()
 	if len(flavors) == 0 {
@@ -167,7 +168,7 @@ func (g *ground) build(ctx context.Context, o Options) error {
 		p := &place{durable: durable(i)}
 		g.nodes[i] = p
 		starting.Go(func() {
-			// Those of different makers vote together, where there are several.
+			// If both Redis and Valkey are installed, the nodes are of both.
 			settings := redistest.Options{Binary: flavors[i%len(flavors)], ClockShim: shim}
 			if p.durable {
 				settings.Args = []string{"--appendonly", "yes", "--appendfsync", "always"}
@@ -191,7 +192,7 @@ func (g *ground) build(ctx context.Context, o Options) error {
 	return nil
 }
 
-// borrow takes the user's nodes.
+// borrow makes places of the user's nodes, which it does not start.
 func (g *ground) borrow(urls []string) error {
 	g.kind = "yours"
 	for _, raw := range urls {
@@ -204,7 +205,7 @@ func (g *ground) borrow(urls []string) error {
 	return nil
 }
 
-// names are those of the nodes.
+// names returns the names of the nodes.
 func (g *ground) names() []string {
 	if g.node != nil {
 		return []string{composedName}
@@ -216,7 +217,7 @@ func (g *ground) names() []string {
 	return names
 }
 
-// urls are the nodes as a client of that side is to know them.
+// urls returns the addresses of the nodes for a client of a side.
 func (g *ground) urls(s side) []string {
 	if g.node != nil {
 		return g.node.urls()
@@ -232,7 +233,7 @@ func (g *ground) urls(s side) []string {
 	return urls
 }
 
-// close ends all that was started. What was the user's goes on.
+// close ends all proxies and all servers that were started. The user's nodes go on.
 func (g *ground) close() error {
 	if g.node != nil {
 		return g.node.close()

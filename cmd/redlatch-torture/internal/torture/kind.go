@@ -11,65 +11,64 @@ import (
 type kind string
 
 const (
-	killNode  kind = "kill"       // kill -9, started again with its data
-	wipeNode  kind = "wipe"       // kill -9, started again without
-	blackout  kind = "blackout"   // a majority wiped at once
-	hangNode  kind = "hang"       // SIGSTOP
-	partition kind = "partition"  // nothing passes, one way or both
-	split     kind = "split"      // half of the workers cut off from a majority
-	latency   kind = "latency"    // delay and jitter
-	halfOpen  kind = "half-open"  // the node closed its connections, no client was told
-	reset     kind = "reset"      // connections reset
-	refuse    kind = "refuse"     // connections reset, new ones refused
-	lostReply kind = "lost-reply" // commands executed, connection reset before the reply
-	namespace kind = "namespace"  // a network namespace's link goes down, or loses replies
-	clockStep kind = "clock"      // the node's clock is stepped, and stepped back
-	nudge     kind = "nudge"      // the same, within the drift
-	demote    kind = "demote"     // a replica of nobody for a while, and a master again in the same process
-	failback  kind = "failback"   // a replica is promoted, then the former master again, in its process, with what the other has
-	attach    kind = "attach"     // a replica comes, and goes
-	settings  kind = "settings"   // a setting of the server's is changed while it runs, and changed back
-	flush     kind = "flush"      // all keys are deleted while the server runs
-	scripts   kind = "scripts"    // all its scripts are
-	restore   kind = "restore"    // kill -9, started again with a copy of its data from before
-	admit     kind = "admit"      // an operator admits a node that has forgotten nothing, or one that must not vote
+	killNode  kind = "kill"       // a server is killed (kill -9), and started again with its data
+	wipeNode  kind = "wipe"       // the same, but it is started again without its data
+	blackout  kind = "blackout"   // the same as wipe, of a majority at once
+	hangNode  kind = "hang"       // a server is stopped (SIGSTOP)
+	partition kind = "partition"  // nothing passes to a node, from it, or both
+	split     kind = "split"      // half of the workers are cut off from a majority of the nodes
+	latency   kind = "latency"    // the network has delay and jitter
+	halfOpen  kind = "half-open"  // a server closes its connections, and the clients do not notice
+	reset     kind = "reset"      // connections are reset
+	refuse    kind = "refuse"     // connections are reset, and new ones are refused
+	lostReply kind = "lost-reply" // commands are executed, and the connection is reset before the reply
+	namespace kind = "namespace"  // packets are lost on a link into a network namespace
+	clockStep kind = "clock"      // a server's clock is stepped, and later stepped back
+	nudge     kind = "nudge"      // the same, by less than the drift
+	demote    kind = "demote"     // a server is a replica of nobody for a while, then a master again
+	failback  kind = "failback"   // a replica is promoted, then the former master again, with the replica's data
+	attach    kind = "attach"     // a server gets a replica for a while
+	settings  kind = "settings"   // a setting of a running server is changed, and later changed back
+	flush     kind = "flush"      // all keys of a running server are deleted
+	scripts   kind = "scripts"    // all scripts of a running server are deleted
+	restore   kind = "restore"    // a server is killed, and started again with an earlier copy of its data
+	admit     kind = "admit"      // an operator admits a node that has forgotten nothing, or tries to admit a replica
 	setOne    kind = "set"        // one node is given another MaxTTL of the deployment, and later the former one
-	setAll    kind = "set-all"    // all nodes are, and a worker comes that has it too
-	stop      kind = "stop"       // a worker stopped for longer than its TTL
-	crash     kind = "crash"      // a worker killed; another takes its place
+	setAll    kind = "set-all"    // all nodes are given another MaxTTL, and a worker comes that has it too
+	stop      kind = "stop"       // a worker is stopped for longer than its TTL
+	crash     kind = "crash"      // a worker is killed, and another takes its place
 	starve    kind = "starve"     // a few workers get a tenth of the CPU
 	stranger  kind = "stranger"   // a client comes whose settings are not the deployment's
-	neighbour kind = "neighbour"  // a worker of another deployment comes, for the same locks
+	neighbour kind = "neighbour"  // a worker of another deployment comes, which wants the same locks
 )
 
-// Those of a node that several servers make up. There killNode, wipeNode and
-// hangNode befall a master, or the leader of an ensemble.
+// The kinds that only a node has that several servers make up. On such a node killNode, wipeNode and
+// hangNode are faults of a master, or of the leader of an ensemble.
 const (
 	failover     kind = "failover"      // a replica is promoted by order, its master alive
-	lag          kind = "lag"           // the replicas are behind when one is promoted
+	lag          kind = "lag"           // a replica is promoted that lacks the last writes
 	minority     kind = "minority"      // the master, one Sentinel and half of the workers are cut off from the rest
 	killSentinel kind = "sentinel-kill" // a Sentinel is killed, and started again
 	hangSentinel kind = "sentinel-hang" // a Sentinel is stopped
-	takeover     kind = "takeover"      // a replica takes its master's place without asking, and the other way again
+	takeover     kind = "takeover"      // a replica takes its master's place without asking, and the master takes it back
 	moveSlot     kind = "move"          // a slot is moved to another master key by key, and back
-	fixSlots     kind = "fix"           // a master died, and its slots are given to others without their keys
+	fixSlots     kind = "fix"           // a master is killed, and its slots are given to others without their keys
 	killFollower kind = "follower-kill" // a server that does not lead is killed, and started again
-	hangFollower kind = "follower-hang" // one is stopped
+	hangFollower kind = "follower-hang" // a server that does not lead is stopped
 	restartAll   kind = "restart"       // all servers are killed at once, and started again
 )
 
-// trait is what the planner has to know of a kind.
+// trait is what the planner needs to know of a kind.
 type trait struct {
 	weight int
-	// out: the node cannot vote meanwhile. forgets: nor for the quarantine
-	// after it.
+	// out is set if the node cannot vote during the fault. forgets is set if it cannot vote for
+	// a quarantine after it either.
 	out, forgets bool
-	server       bool // needs servers of the torture's own
-	sentinel     bool // befalls a Sentinel
-	worker       bool // befalls workers
-	client       bool // befalls nobody: somebody else comes
-	// ours: means nothing to another library's lock.
-	ours bool
+	server       bool // needs servers that the torture has started
+	sentinel     bool // is a fault of a Sentinel
+	worker       bool // is a fault of workers
+	client       bool // is no fault of a node or worker: a further client comes
+	ours         bool // means nothing to another library's lock
 }
 
 var traits = map[kind]trait{
@@ -116,15 +115,16 @@ var traits = map[kind]trait{
 	restartAll:   {weight: 3, out: true, server: true},
 }
 
-// independent are the kinds that befall servers which know nothing of each other,
-// in the order in which they are shown.
+// independent has the kinds for nodes that are independent servers, in the order in which messages list
+// them.
 var independent = []kind{
 	killNode, wipeNode, blackout, hangNode, partition, split, latency, halfOpen, reset, refuse, lostReply,
 	namespace, clockStep, nudge, demote, failback, attach, settings, flush, scripts, restore, admit, setOne, setAll,
 	stop, crash, starve, stranger, neighbour,
 }
 
-// parseKinds reads what --faults says, nil for all that the topology has.
+// parseKinds returns the kinds that --faults names, each of which the topology must have. It returns
+// nil if names is empty.
 func parseKinds(names []string, of Topology) ([]kind, error) {
 	var chosen []kind
 	for _, name := range names {

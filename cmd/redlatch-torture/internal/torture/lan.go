@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// host is a machine on the lan, which holds one server or some workers.
+// host is a simulated machine on the lan. One server runs on it, or the workers of a side.
 type host int
 
-// outside is where the torture itself is. Nothing is cut off from it.
+// outside is the host of the torture itself and of the observers. No host is cut off from it.
 const outside host = -1
 
-// workersOf is where the workers of a side are: their hosts follow those of the servers.
+// workersOf returns the host of the workers of a side. It comes after the hosts of the servers.
 func workersOf(s side) host {
 	if s == observers {
 		return outside
@@ -29,7 +29,7 @@ func workersOf(s side) host {
 	return host(dataServers + sentinelCount + int(s))
 }
 
-// between are all ways between the hosts that are named and all others.
+// between returns all ways between the given hosts and all other hosts, in both directions.
 func between(some ...host) []way {
 	var ways []way
 	for a := range workersOf(1) + 1 {
@@ -42,31 +42,31 @@ func between(some ...host) []way {
 	return ways
 }
 
-// lan is a network between processes of this machine that can be parted. Each
-// server is known to all others by the address of a front of the lan; a front tells
-// by the process who it is that connects.
+// lan is a network between processes of this machine, on which hosts can be cut off from each other.
+// All processes connect to a server at the address of its front. A front finds the process that
+// connects, and so knows from which host a connection comes.
 //
-// Nothing is lost on it: what is held passes later, as what TCP sends again does.
+// No bytes are lost on a lan: what is held passes later, as with packets that TCP sends again.
 type lan struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows; nothing waits while it is held
-	held      map[way]int
+	mu        sync.Mutex    // guards what follows; nothing waits while it is held
+	held      map[way]int   // by how many faults
 	changed   chan struct{} // closed and replaced when held changes
 	residents map[int]host  // by process id
 	dynamic   []resident
 	listeners []net.Listener
 	conns     map[net.Conn]bool
-	ways      map[net.Conn]way // of clients
+	ways      map[net.Conn]way // of the requests on connections of clients
 	closed    bool
 }
 
-// way is from one host to another.
+// way is the direction from one host to another.
 type way struct{ from, to host }
 
-// resident is a server whose process changes when it restarts.
+// resident is a server on a host. Its process id changes when the server restarts.
 type resident struct {
 	pid func() int
 	on  host
@@ -78,8 +78,8 @@ func newLAN() *lan {
 	return l
 }
 
-// front opens an address that leads to what is on a host. Nobody is led there
-// before target is given.
+// front opens an address for a server on a host. Connections to it wait until open is called with the
+// address at which the server listens.
 func (l *lan) front(on host) (address string, open func(target string), err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -101,21 +101,22 @@ func (l *lan) front(on host) (address string, open func(target string), err erro
 	}, nil
 }
 
-// settle says that a process is on a host.
+// settle says that a process runs on a host.
 func (l *lan) settle(pid int, on host) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.residents[pid] = on
 }
 
-// settleServer says the same of a server, whichever process it is.
+// settleServer says that a server runs on a host. pid returns its present process id.
 func (l *lan) settleServer(pid func() int, on host) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dynamic = append(l.dynamic, resident{pid, on})
 }
 
-// hold has everything wait that goes any of the ways, until it was released as often.
+// hold has all bytes that go one of the ways wait, if on is set. They pass again when hold was called
+// as often without on.
 func (l *lan) hold(ways []way, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *lan) hold(ways []way, on bool) {
 	l.changed = make(chan struct{})
 }
 
-// cut ends the connections whose clients' requests go any of the ways. What is held of theirs is lost.
+// cut ends the connections on which requests go one of the ways. Bytes of theirs that are held are lost.
 func (l *lan) cut(ways []way) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +142,7 @@ func (l *lan) cut(ways []way) {
 	}
 }
 
-// pass waits until nothing holds what goes that way, and reports false when the lan
-// is closed.
+// pass blocks while the way is held. It returns false if the lan is closed.
 func (l *lan) pass(w way) bool {
 	for {
 		l.mu.Lock()
@@ -162,7 +162,8 @@ func (l *lan) pass(w way) bool {
 	}
 }
 
-// track has close end a connection. It reports false when that is over.
+// track adds a connection to those that close ends, if on is set, else it ends the connection and
+// forgets it. It returns true if the connection was added.
 func (l *lan) track(conn net.Conn, on bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,6 +176,7 @@ func (l *lan) track(conn net.Conn, on bool) bool {
 	return false
 }
 
+// serve passes bytes between a client and the server on a host until the connection ends.
 func (l *lan) serve(client net.Conn, on host, target string) {
 	if !l.track(client, true) {
 		return
@@ -182,12 +184,12 @@ func (l *lan) serve(client net.Conn, on host, target string) {
 	defer l.track(client, false)
 	from, err := l.identify(client)
 	if err != nil {
-		return // it is gone already
+		return // the client has probably closed the connection already
 	}
 	var d net.Dialer
 	server, err := d.DialContext(l.ctx, "tcp4", target)
 	if err != nil {
-		// A host that is cut off does not say that nobody listens there.
+		// The client must not learn that nobody listens there while the host is cut off from it.
 		l.pass(way{on, from})
 		return
 	}
@@ -203,7 +205,7 @@ func (l *lan) serve(client net.Conn, on host, target string) {
 	l.track(server, false)
 }
 
-// lead notes which way a client's requests go, for as long as it is connected.
+// lead notes which way the requests on a client's connection go, for cut, or forgets it.
 func (l *lan) lead(client net.Conn, w way, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +216,7 @@ func (l *lan) lead(client net.Conn, w way, on bool) {
 	}
 }
 
-// pump passes bytes on until the connection ends, whose end waits as they do.
+// pump passes bytes on until the connection ends. The end of the connection waits like the bytes.
 func (l *lan) pump(from, to net.Conn, w way) {
 	defer to.Close()
 	buf := make([]byte, 16<<10)
@@ -236,9 +238,9 @@ func (l *lan) pump(from, to net.Conn, w way) {
 	}
 }
 
-// identify returns where the other end of a connection is. A process that has just
-// been started may not have been settled yet, and a list of sockets that changes
-// while it is read may lack one.
+// identify returns the host of the process at the other end of a connection. It looks again and again
+// for a while: settle may not have been called yet for a process that has just started, and the
+// kernel's list of sockets may lack one if it changes while it is read.
 func (l *lan) identify(conn net.Conn) (host, error) {
 	for missing, deadline := 0, time.Now().Add(5*time.Second); missing < 50 && time.Now().Before(deadline); {
 		inode, err := peerInode(conn)
@@ -258,6 +260,7 @@ func (l *lan) identify(conn net.Conn) (host, error) {
 	return outside, fmt.Errorf("the process behind %s is not known", conn.RemoteAddr())
 }
 
+// processes returns the host of each process id.
 func (l *lan) processes() map[int]host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,10 +272,11 @@ func (l *lan) processes() map[int]host {
 	return all
 }
 
-// peerInode returns the number of the socket at the other end, by proc(5).
+// peerInode returns the inode of the socket at the other end of a connection (proc(5)).
 func peerInode(conn net.Conn) (string, error) {
 	local, remote := conn.LocalAddr().(*net.TCPAddr).Port, conn.RemoteAddr().(*net.TCPAddr).Port
-	// Of this thread: another may be in a network namespace, the first one too.
+	// The list has to be that of this thread. Other threads, even the first one, may be in another
+	// network namespace.
 	file, err := os.Open("/proc/thread-self/net/tcp")
 	if err != nil {
 		return "", err
@@ -289,7 +293,7 @@ func peerInode(conn net.Conn) (string, error) {
 	return "", fmt.Errorf("no socket at %s", conn.RemoteAddr())
 }
 
-// hasSocket reports whether the process has that socket open.
+// hasSocket reports whether the process has the socket with this inode open.
 func hasSocket(pid int, inode string) bool {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
@@ -304,7 +308,7 @@ func hasSocket(pid int, inode string) bool {
 	return false
 }
 
-// close ends all connections.
+// close ends all connections and all fronts.
 func (l *lan) close() {
 	l.cancel()
 	l.mu.Lock()

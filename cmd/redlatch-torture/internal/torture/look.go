@@ -16,21 +16,22 @@ import (
 )
 
 const (
+	// lookEvery is the time from one look to the next. A look has all workers release their locks,
+	// and then looks for keys of locks on the nodes.
 	lookEvery = 12 * time.Second
-	// lookTime is how long a look takes if nobody is late, and lookMargin what its
-	// judge allows for.
+	// lookTime is how long a look takes if no worker is slow. lookMargin is a little more than
+	// the judge adds to the time during which a key may stay.
 	lookTime, lookMargin = time.Second, 300 * time.Millisecond
-	// lastLook is how long before the end a node that is alone is looked at, when
-	// nothing happens to it any more.
+	// lastLook is how long before the end of the run a lone node is looked at. There are no faults
+	// any more then.
 	lastLook = 3500 * time.Millisecond
-	// lookGrace is how long after the last answer to its caller a library has to
-	// clean up behind it.
+	// lookGrace is how long a library may take to delete keys after its last call has returned.
 	lookGrace = 400 * time.Millisecond
 )
 
-// lookOften has the workers let go of everything now and then, to see whether
-// keys stay behind. It ends with ctx. A node that is alone is at rest towards the
-// end, and maybe at no other time.
+// lookOften looks for keys left behind every lookEvery until ctx ends. A lone node may have no time
+// without faults except near the end of the run, so it is looked at then. If several servers make
+// it up, that is the only look.
 func (t *torturer) lookOften(ctx context.Context) {
 	var last <-chan time.Time
 	if t.options.Topology.alone() {
@@ -54,8 +55,8 @@ func (t *torturer) lookOften(ctx context.Context) {
 	}
 }
 
-// look takes the time of a rest. Who is stopped meanwhile is not waited for:
-// what it may hold, its log tells.
+// look has all workers release their locks, looks for keys, and lets the workers work again. It does not
+// wait for workers that are stopped or starved: their logs tell the judge which keys may be theirs.
 func (t *torturer) look(ctx context.Context) {
 	t.resting <- struct{}{}
 	defer func() { <-t.resting }()
@@ -64,9 +65,9 @@ func (t *torturer) look(ctx context.Context) {
 	for _, w := range workers {
 		l := w.now()
 		for len(l.rested) > 0 {
-			<-l.rested // of an earlier look, which did not wait so long
+			<-l.rested // the answer to an earlier look, which did not wait for it
 		}
-		_ = l.Tell(worker.Rest) // who is gone is being replaced
+		_ = l.Tell(worker.Rest) // fails if the process has ended, and then watch replaces it
 		if !w.slow() {
 			told = append(told, l)
 		}
@@ -89,7 +90,7 @@ func (t *torturer) look(ctx context.Context) {
 	}
 }
 
-// count looks for the locks' keys on the nodes to which nothing happens.
+// count looks for the locks' keys on all nodes without a fault, and adds what it found to t.looks.
 func (t *torturer) count(ctx context.Context) {
 	if t.ground.node != nil {
 		t.countComposed(ctx)
@@ -116,10 +117,11 @@ func (t *torturer) count(ctx context.Context) {
 	}
 }
 
+// ask looks for the locks' keys on a node. The caller holds the node's turn.
 func (t *torturer) ask(i int, p *place) []history.Look {
 	conn, err := p.dial(context.Background())
 	if err != nil {
-		return nil // a node that cannot be reached is not judged
+		return nil // a node that cannot be reached is left out
 	}
 	defer conn.Close()
 	var looks []history.Look
@@ -137,7 +139,7 @@ func (t *torturer) ask(i int, p *place) []history.Look {
 	return looks
 }
 
-// dial connects to the node past all faults of the network.
+// dial connects to the node without a proxy, so that no fault of the network concerns it.
 func (p *place) dial(ctx context.Context) (*redistest.Conn, error) {
 	if p.server != nil {
 		return p.server.Dial(ctx)

@@ -1,21 +1,21 @@
 //go:build linux
 
-// Package torture is `redlatch-torture run`: real servers and worker processes under
-// faults, from a plan that a seed decides, and a judge of what came of it.
+// Package torture is `redlatch-torture run`. It starts real servers and worker processes, has
+// them suffer faults from a plan that a seed decides, and has package judge look for violations.
 //
-// # Who is who
+// # Who does what
 //
 // The torture starts servers, workers ([Work]), in front of each server a proxy
-// for each side of the network, and the registers that the locks protect. A
-// planner draws the faults, a torturer carries them out, workers and torturer
-// write down what happens, and package judge looks at it afterwards.
+// for each side of the network, and the registers that the locks protect. The
+// planner draws the faults, and the torturer carries them out. Workers and torturer
+// write down what happens, and package judge reads that afterwards.
 //
 // # What a run proves
 //
-// A run without violations proves nothing by itself. So it fails when a kind of
-// fault that was asked for did not happen, when the lock was hardly ever
-// acquired, and when its control run, the same plan over a lock that is broken on
-// purpose, shows no violation.
+// A run without violations proves nothing by itself. So it fails if a kind of
+// fault that was asked for did not happen, if the lock was hardly ever
+// acquired, or if its control run shows no violation. The control run has the same sort of plan, with a
+// lock that is broken on purpose.
 package torture
 
 import (
@@ -37,50 +37,50 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// WorkerCommand is the hidden command of the program that calls Run: it must
+// WorkerCommand is the hidden command by which Run starts the workers. The program that calls Run must
 // call Work for it.
 const WorkerCommand = "torture-worker"
 
 // Options say how to run.
 type Options struct {
-	// For is how long the workers are tortured, at least 10 s, and 30 s where the
-	// topology is one node. The control run comes on top of it.
+	// For is how long the workers are tortured: at least 10 s, 30 s with one node of Redis, or 50 s with
+	// an ensemble. The control run takes further time.
 	For time.Duration
 	// Seed decides the plan.
 	Seed uint64
-	// Topology is what the servers are to each other. Defaults to Redlock.
+	// Topology is how the servers relate to each other. Defaults to Redlock.
 	Topology Topology
-	// Nodes is the number of nodes, 3 to 15, or 0 where the topology is one node.
-	// Workers is the number of worker processes, 2 to 64, and Names of locks, 1
-	// to 64, by default the topology's.
+	// Nodes is the number of nodes, 3 to 15, or 0 if the topology is one node.
+	// Workers is the number of worker processes, 2 to 64. Names is the number of locks, 1
+	// to 64. It defaults to the topology's DefaultNames.
 	Nodes, Workers, Names int
-	// Primitive is what the workers take: mutex, which it defaults to, sets, shared, permits or mixed.
+	// Primitive is what the workers take: mutex, sets, shared, permits or mixed. Defaults to mutex.
 	Primitive string
-	// TTL is the locks', 500 ms to 1 min, from 2 s where the topology is an engine's. Defaults to the
-	// topology's.
+	// TTL is that of the locks: 500 ms to 1 min, and at least 2 s with an ensemble. Defaults to the
+	// topology's DefaultTTL.
 	TTL time.Duration
-	// Faults are the kinds of faults. None means all that are possible.
+	// Faults are the kinds of faults. Defaults to all kinds that are possible.
 	Faults []string
-	// Yours are the URLs of nodes that are not the torture's own: it does nothing
-	// to them, only to the workers and to the network between, and removes what
-	// it put there.
+	// Yours are the URLs of the user's nodes, if the run is on these. Only the workers and the network in
+	// front of the nodes have faults then, and the torture removes its keys at the end.
 	Yours []string
 	// WorkerCommand is the workers' command line. Defaults to this program's own
 	// workers.
 	WorkerCommand []string
-	// NoControl leaves out the control run. The run then says nothing of its own worth.
+	// NoControl leaves out the control run. The report then says that the run proved nothing.
 	NoControl bool
-	// Keep is a directory for the workers' logs. Defaults to none: they are
+	// Keep is a directory for the workers' logs. Defaults to a temporary one, which is
 	// removed.
 	Keep string
-	// Out is told how it goes, a line at a time.
+	// Out gets the progress of the run, line by line.
 	Out io.Writer
 
-	prefix string
+	prefix string // of all names of locks
 	chosen []kind
-	// primitives are what the workers choose from, none for locks of one name alone.
+	// primitives has what the workers choose from at random. It is empty if they take only locks of one
+	// name.
 	primitives []worker.Primitive
-	left       string // why faults were left out, "" if none were
+	left       string // which faults were left out and why, or ""
 }
 
 const (
@@ -90,8 +90,8 @@ const (
 	longestTTL                 = time.Minute
 )
 
-// complete checks the options, with errors that wrap redlatch.ErrInvalid and
-// name the setting, and fills in the rest.
+// complete checks the options and fills in the rest. Its errors wrap redlatch.ErrInvalid and
+// name the setting.
 func (o *Options) complete() error {
 	if err := o.checkTopology(); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (o *Options) complete() error {
 	return o.choose(chosen)
 }
 
-// choose settles on the kinds. What was asked for and is not possible is an
-// error; what was not is left out.
+// choose sets o.chosen to the kinds that were asked for, or to all if none was. A kind that is not
+// possible here is an error if it was asked for. Otherwise it is left out, and o.left says why.
 func (o *Options) choose(asked []kind) error {
 	var noWires error
 	if len(o.Yours) == 0 && !o.Topology.composed() && (len(asked) == 0 || slices.Contains(asked, namespace)) {
@@ -175,7 +175,7 @@ func (o *Options) choose(asked []kind) error {
 
 func (o *Options) kinds() []kind { return o.chosen }
 
-// lockNames are what the workers contend for.
+// lockNames returns the names that the workers contend for.
 func (o *Options) lockNames() []string {
 	names := make([]string, o.Names)
 	for i := range names {
@@ -190,8 +190,8 @@ func (o *Options) lockNames() []string {
 	return names
 }
 
-// probeNames are what is locked to see whether a lock can be had, one for each part
-// of the node.
+// probeNames returns the names of the probe, one for each part of the node. It locks them to see whether a
+// lock can be acquired.
 func (o *Options) probeNames() []string {
 	names := make([]string, o.Topology.parts())
 	for i := range names {
@@ -203,19 +203,19 @@ func (o *Options) probeNames() []string {
 	return names
 }
 
-// neighbours are another deployment, whose workers want the same locks.
+// neighbours returns the name of another deployment, whose workers want the same locks.
 func (o *Options) neighbours() string { return o.prefix + "-neighbours" }
 
-// setting is what the plan is made for, of the control run's too: that suffers what shows
-// its bug, whatever was chosen.
+// setting returns what the plan depends on. The control run always has the kinds that show its bug, even
+// if they were not chosen.
 func (o *Options) setting(control bool) setting {
 	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, control: control}
 	if control && o.Topology.alone() {
-		// Its workers are left alone: they are to hold locks when servers forget them. Nor is its
-		// short time spent on what makes no server forget anything.
+		// The bug shows when a server forgets a lock that a worker holds. So the workers have no faults, and
+		// neither settings nor scripts take time, as they make no server forget a lock.
 		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].worker || k == settings || k == scripts })
 	}
-	if control { // its lock knows of no deployment
+	if control { // the broken lock has no deployment
 		s.kinds = slices.DeleteFunc(slices.Clone(s.kinds), func(k kind) bool { return traits[k].ours })
 	}
 	for _, k := range o.Topology.telling() {
@@ -229,28 +229,30 @@ func (o *Options) setting(control bool) setting {
 	return s
 }
 
-// config is that of all clients of the torture, who must agree.
+// config returns the configuration that all clients of a deployment have in common.
 func config(nodes []string, ttl time.Duration, deployment string) redlatch.Config {
 	return redlatch.Config{Nodes: nodes, TTL: ttl, MaxTTL: ttl, Deployment: deployment}
 }
 
 func drift(ttl time.Duration) time.Duration { return quorum.Drift(ttl) }
 
-// quarantine is how long a node stays out that came back empty: its uptime comes
-// in whole seconds, and it is asked again now and then.
+// quarantine returns how long a node may stay out that came back empty. That is up to 2 s longer than the
+// quarantine itself, since a server tells its uptime in whole seconds, and clients ask only now and then.
 func quarantine(ttl time.Duration) time.Duration {
 	return node.Deployment{MaxTTL: ttl}.Quarantine() + 2*time.Second
 }
 
+// durable reports whether a node, from 0, has its data on disk before it answers.
 func durable(node int) bool { return node%2 == 0 }
 
+// wired reports whether the traffic to a node, from 0, goes through a network namespace.
 func (o *Options) wired(node int) bool { return node%3 == 1 || o.Topology == Single }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", redlatch.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// ours reports whether the workers are this program's own.
+// ours reports whether the workers are this program's own, and so use Redlatch.
 func (o *Options) ours() bool {
 	return len(o.WorkerCommand) > 1 && o.WorkerCommand[1] == WorkerCommand
 }

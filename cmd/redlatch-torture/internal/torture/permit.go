@@ -10,13 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// acquire takes a permit.
+// acquire acquires a permit.
 func (l locker) acquire(ctx context.Context, w worker.Want) (*redlatch.Lock, error) {
 	return l.client.Acquire(ctx, w.Names[0], w.Permits)
 }
 
-// slotKey is the key of one permit of a name.
+// slotKey returns the key of one slot of a name.
 func slotKey(name string, slot int) string { return node.SlotKey(node.PermitsKey(name), slot) }
 
-// permitKeys are what permits of a name have beside the keys of their slots.
+// permitKeys returns the keys of the permits of a name, except for those of the slots.
 func permitKeys(name string) []string { return node.SideKeys(node.PermitsKey(name)) }

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// item is one fault that is to be.
+// item is one fault of a plan.
 type item struct {
 	kind     kind
 	at, for_ time.Duration
@@ -23,16 +23,17 @@ type item struct {
 	jitter   time.Duration
 	step     time.Duration
 	aim      aim
-	// Of a node that several servers make up: its part, from 1, which of its
-	// Sentinels, slots or masters, and whether the master dies besides.
-	part, whom int
-	hard       bool
-	// out is how long the nodes count as out, 0 if they do not.
+	// part is the part of a node that several servers make up, from 1, or 0 for other faults.
+	part int
+	// whom chooses between the Sentinels, slots, masters or variants of the fault. hard chooses its harder
+	// variant, which detail describes.
+	whom int
+	hard bool
+	// out is how long the nodes count as out, counted from at. It is 0 if they do not.
 	out time.Duration
 }
 
-// setting is what a plan is made for. The same setting gives the same plan, and
-// a shorter one its beginning.
+// setting is what a plan depends on. The same setting always gives the same plan.
 type setting struct {
 	seed           uint64
 	topology       Topology
@@ -40,25 +41,25 @@ type setting struct {
 	kinds          []kind
 	nodes, workers int
 	ttl            time.Duration
-	control        bool   // what shows the control run's bug comes often
-	durable, wired []bool // by node: it keeps its data; its traffic goes through a namespace
+	control        bool   // the plan is for the control run, and often has what shows the bug
+	durable, wired []bool // by node: see the functions of these names
 }
 
 const (
 	calm = 500 * time.Millisecond  // before the first fault
-	tail = 1500 * time.Millisecond // after the last, where a majority goes on without it
-	// settled is how long after a fault a node counts as out still: connections
-	// are made anew.
+	tail = 1500 * time.Millisecond // after the last fault, with several nodes
+	// settled is how long a node still counts as out after a fault, while clients connect again.
 	settled                 = 500 * time.Millisecond
 	shortestGap, longestGap = 80 * time.Millisecond, 420 * time.Millisecond
 	// blackoutFits is the shortest run that has a blackout, and the least time from one blackout to the
-	// next: little else can happen during one.
+	// next. During a blackout there can be few other faults.
 	blackoutFits = 40 * time.Second
-	// unwaitedRun is how many faults that make a lone node forget come after each one whose quarantine
-	// the plan waits for. If it waited for all, they would not fit into a minute.
+	// unwaitedRun is the number of faults by which a lone node forgets that come during a quarantine,
+	// after each such fault that waited until the node voted. If all waited, they would not fit into a
+	// minute.
 	unwaitedRun = 2
-	// setAllFits is the shortest run in which all nodes are changed to another MaxTTL and back, each
-	// time with a quarantine.
+	// setAllFits is the shortest run in which all nodes get another MaxTTL and then the former one again.
+	// Each change is followed by a quarantine. It is also the least time from one setAll to the next.
 	setAllFits = 4 * time.Minute
 )
 
@@ -67,7 +68,7 @@ const (
 func (s setting) tail() time.Duration {
 	if s.topology.ensemble() {
 		if s.control || s.length < s.topology.shortestRun() {
-			return tail // nobody looks
+			return tail // whether locks can be acquired again does not matter then
 		}
 		return 2*electionTime + s.topology.kept(s.ttl) + lastLook + settled
 	}
@@ -86,9 +87,9 @@ type planner struct {
 	workerBusy []time.Duration
 	splitBusy  time.Duration
 	clientBusy time.Duration
-	dark       time.Duration // no blackout until then
-	unset      time.Duration // nor a change of all nodes' MaxTTL
-	unwaited   int           // how many faults by which a lone node forgets may come before it votes again
+	dark       time.Duration // until when there is no further blackout
+	unset      time.Duration // until when there is no further setAll
+	unwaited   int           // how many faults by which a lone node forgets may still come during quarantines
 }
 
 func newPlanner(s setting) *planner {
@@ -100,8 +101,8 @@ func newPlanner(s setting) *planner {
 }
 
 // plan draws the faults of a run, sorted by time. Each kind comes once at first, in a random
-// order; after that, kinds are drawn by their weight. Except in a blackout, no more than a
-// minority of the nodes is out at any time.
+// order; after that, kinds are drawn by their weight. Except in a blackout and in a setAll, no more than
+// a minority of the nodes is out at any time.
 func (s setting) plan() []item {
 	if s.topology.composed() {
 		return s.planComposed()
@@ -109,7 +110,7 @@ func (s setting) plan() []item {
 	p := newPlanner(s)
 	overture := slices.Clone(s.kinds)
 	p.rand.Shuffle(len(overture), func(i, j int) { overture[i], overture[j] = overture[j], overture[i] })
-	// Those after which nodes are out for long come last, or nothing else could.
+	// Kinds after which nodes are out for long come last: the others could not come during that time.
 	slices.SortStableFunc(overture, func(a, b kind) int { return p.trouble(a) - p.trouble(b) })
 	if s.control && s.topology.alone() {
 		overture = s.topology.telling() // there is no time for more
@@ -119,7 +120,7 @@ func (s setting) plan() []item {
 	}
 	workers := slices.DeleteFunc(slices.Clone(p.kinds), func(k kind) bool { return !traits[k].worker })
 	var items []item
-	var waiting time.Duration // until when nothing but the overture is waited for
+	var waiting time.Duration // until when no fault of a worker is added while the overture has to wait
 	add := func(k kind, t time.Duration) bool {
 		it, ok := p.make(k, t)
 		ok = ok && it.at+it.for_ <= s.length-s.tail() && p.leavesQuiet(it)
@@ -141,13 +142,13 @@ func (s setting) plan() []item {
 		case ok && len(overture) > 0:
 			overture = overture[1:]
 		case !ok && len(overture) > 0:
-			t += 50 * time.Millisecond // until there is room for it
+			t += 50 * time.Millisecond // the kind is tried again until there is room for it
 			if t > waiting && len(workers) > 0 {
 				add(p.drawOf(workers), t)
 				waiting = t + p.between(4*shortestGap, 4*longestGap)
 			}
-			// The others need not wait for it, but on a lone node those after which it is out
-			// for long.
+			// The rest of the overture need not wait for this kind and goes first. But on a lone node,
+			// kinds of more trouble stay behind it.
 			next := slices.IndexFunc(overture, func(other kind) bool { return p.topology.alone() && p.trouble(other) > p.trouble(k) })
 			if next < 0 {
 				next = len(overture)
@@ -160,11 +161,11 @@ func (s setting) plan() []item {
 	return items
 }
 
-// leavesQuiet reports whether the nodes are left alone before each look, for
-// longer than a key may stay that could not be deleted.
+// leavesQuiet reports whether, with the fault, the nodes still have no fault before each look for as long
+// as a key may stay that could not be deleted.
 func (p *planner) leavesQuiet(it item) bool {
 	if len(it.nodes) == 0 || it.kind == setAll {
-		return true // one that no look could be after is no reason against a look
+		return true // setAll may take longer than the time between two looks; the judge ignores those during it
 	}
 	look := it.at.Truncate(lookEvery)
 	if it.at > look+lookTime {
@@ -173,10 +174,11 @@ func (p *planner) leavesQuiet(it item) bool {
 	return look == 0 || it.at+it.for_+settled < look-p.ttl-lookMargin || it.at > look+lookTime
 }
 
+// trouble says how much a kind hinders the other ones. The overture has the kinds of less trouble first.
 func (p *planner) trouble(k kind) int {
 	switch k {
 	case split:
-		return 0 // what shows the control run's bug comes first
+		return 0 // it shows the control run's bug, and so comes first
 	case wipeNode:
 		if p.control && p.topology.alone() {
 			return 0
@@ -194,22 +196,22 @@ func (p *planner) trouble(k kind) int {
 	return 1
 }
 
-// forgets reports that the node is kept out for a quarantine after it. One of many
-// that kept its data is not reckoned with.
+// forgets reports whether the node is out for a quarantine after a fault of the kind. A kill counts only on
+// a lone node. One of several nodes that was killed and has its data is not counted as out.
 func (s setting) forgets(k kind) bool {
 	if s.topology.alone() && s.control {
-		return false // its lock knows of no quarantine
+		return false // the broken lock has no quarantine
 	}
 	return traits[k].forgets || k == killNode && s.topology.alone()
 }
 
-// weight is how often a kind comes.
+// weight returns how often a kind comes, relative to the weights of the other kinds.
 func (s setting) weight(k kind) int {
 	switch {
 	case s.control && (k == split && !s.topology.alone() || slices.Contains(s.topology.telling(), k)):
 		return 40
 	case s.topology == Single && s.forgets(k):
-		return 1 // nothing can be had for long after it
+		return 1 // no lock can be acquired for a long time after it
 	}
 	return traits[k].weight
 }
@@ -229,8 +231,8 @@ func (p *planner) drawOf(ks []kind) kind {
 	panic("torture: weights do not add up")
 }
 
-// make draws a fault of the kind that is to begin at t. It reports false when
-// nobody is free for it.
+// make draws a fault of the kind that begins at t. It returns false if no node or worker is free for
+// it.
 func (p *planner) make(k kind, t time.Duration) (item, bool) {
 	it := item{kind: k, at: t}
 	tr := traits[k]
@@ -264,7 +266,8 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 		}
 		it.nodes = free
 	case tr.client && !p.topology.composed():
-		// Nobody can tell it that its settings are others while a majority has forgotten them.
+		// The nodes must refuse the client for its settings. A majority that has forgotten the
+		// deployment could not.
 		if t < p.clientBusy || p.outAt(t) > (p.nodes-1)/2 {
 			return it, false
 		}
@@ -289,7 +292,7 @@ func (p *planner) make(k kind, t time.Duration) (item, bool) {
 	return it, true
 }
 
-// shape draws how long a fault is, and the rest of it.
+// shape draws the duration of a fault and its other details.
 func (p *planner) shape(it *item) {
 	between := p.between
 	ways := []redistest.Direction{redistest.Requests, redistest.Replies, redistest.Both}
@@ -316,8 +319,8 @@ func (p *planner) shape(it *item) {
 		it.for_ = between(200*time.Millisecond, ttl/2)
 	case clockStep:
 		it.for_ = between(200*time.Millisecond, 2*ttl)
-		// Tokens are ordered while the nodes' clocks are within MaxTTL/2 + 1 s of
-		// each other: two nodes may be stepped apart.
+		// Tokens are in order as long as the nodes' clocks differ by no more than MaxTTL/2 + 1 s. Each step is
+		// at most half of that, since two nodes may be stepped in opposite directions.
 		most := (ttl/2 + time.Second) / 2
 		it.step = between(most/4, most)
 	case nudge:
@@ -347,7 +350,7 @@ func (p *planner) shape(it *item) {
 	case stranger:
 		it.for_ = between(ttl/4, ttl)
 	case neighbour:
-		it.for_ = between(ttl, 3*ttl) // others wait for the same locks
+		it.for_ = between(ttl, 3*ttl) // it has to wait for locks that other workers want too
 	case stop:
 		it.for_ = between(ttl*11/10, ttl*5/2)
 		it.aim = aims[p.rand.IntN(len(aims))]
@@ -369,21 +372,23 @@ func (p *planner) shape(it *item) {
 	}
 }
 
-// variants is what each number of variants of a fault divides.
+// variants is a multiple of the number of variants of every kind, so that item.whom, drawn below
+// it, chooses all variants of a kind equally often.
 const variants = 120
 
-// variant draws which of its variants a fault is, if its kind has any.
+// variant draws item.whom for the kinds that have variants.
 func (p *planner) variant(k kind) int {
 	switch {
 	case k == stranger && p.topology.alone():
-		return p.rand.IntN(variants) % (len(strangers) - 1) // not the last, other nodes: one that cannot be reached says nothing
+		// Not the last stranger, who has other nodes: a node that cannot be reached cannot refuse it.
+		return p.rand.IntN(variants) % (len(strangers) - 1)
 	case k == failback, k == settings, traits[k].client:
 		return p.rand.IntN(variants)
 	}
 	return 0
 }
 
-// otherMaxTTL draws one that is not the deployment's, nor any stranger's.
+// otherMaxTTL draws a MaxTTL that is neither the deployment's nor that of any stranger.
 func (p *planner) otherMaxTTL() time.Duration {
 	if p.rand.IntN(2) == 0 {
 		return p.ttl * 3 / 4
@@ -391,7 +396,7 @@ func (p *planner) otherMaxTTL() time.Duration {
 	return p.ttl * 3 / 2
 }
 
-// maxTTL is what the fault changes the deployment's to, 0 if it does not.
+// maxTTL returns the MaxTTL to which the fault changes the deployment, or 0 if it does not change it.
 func (it item) maxTTL() time.Duration {
 	if it.kind == setOne || it.kind == setAll {
 		return it.delay
@@ -399,10 +404,12 @@ func (it item) maxTTL() time.Duration {
 	return 0
 }
 
+// between draws a duration from least up to most.
 func (p *planner) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.rand.Int64N(int64(most-least)))
 }
 
+// take notes that the nodes and workers of a fault, and the kind where that matters, are not free during it.
 func (p *planner) take(it item) {
 	busy := it.at + it.for_
 	if it.kind == blackout {
@@ -432,14 +439,15 @@ func (p *planner) take(it item) {
 	}
 }
 
-// freeNodes returns the nodes that nothing happens to at t, in a drawn order.
+// freeNodes returns the nodes that have no fault and are not out at t, in a random order. If fit is not
+// nil, it returns only those with fit set.
 func (p *planner) freeNodes(t time.Duration, fit []bool) []int {
 	return slices.DeleteFunc(p.rand.Perm(p.nodes), func(n int) bool {
 		return t < p.nodeBusy[n] || t < p.nodeOut[n] || fit != nil && !fit[n]
 	})
 }
 
-// idleNodes are those that nothing happens to at t, though they may be out still.
+// idleNodes returns the nodes that have no fault at t, in a random order. They may still be out.
 func (p *planner) idleNodes(t time.Duration) []int {
 	return slices.DeleteFunc(p.rand.Perm(p.nodes), func(n int) bool { return t < p.nodeBusy[n] })
 }
@@ -448,6 +456,7 @@ func (p *planner) freeWorkers(t time.Duration) []int {
 	return slices.DeleteFunc(p.rand.Perm(p.workers), func(w int) bool { return t < p.workerBusy[w] })
 }
 
+// outAt returns how many nodes are out at t.
 func (p *planner) outAt(t time.Duration) int {
 	n := 0
 	for _, until := range p.nodeOut {

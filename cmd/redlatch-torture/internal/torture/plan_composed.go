@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// failoverTime is what a failover takes.
+	// failoverTime is how long a failover takes at most.
 	failoverTime = 2 * time.Second
-	// settling is how long after a fault of a composed node the next one may come.
+	// settling is the least time from the end of a fault of a composed node to the next one.
 	settling = time.Second
 )
 
-// planComposed draws the faults of a node that several servers make up, by time:
-// each kind once at first, in an order drawn too, then by weight. Those of masters
-// come one after the other, those of Sentinels beside them but not beside a
-// minority, and those of workers all the while.
+// planComposed draws the faults of a node that several servers make up, sorted by time. Each kind comes
+// once at first, in a random order; after that, kinds are drawn by weight. Faults of masters
+// come one after the other. Faults of Sentinels come at the same time, except during a
+// minority, and those of workers and clients at any time.
 func (s setting) planComposed() []item {
 	p := newPlanner(s)
 	masters := p.ofMasters()
@@ -27,22 +27,24 @@ func (s setting) planComposed() []item {
 	return items
 }
 
-// overture is each kind that has the trait once, in a drawn order.
+// overture returns the kinds whose trait is such a one, in a random order. Each of them comes once before
+// kinds are drawn by weight.
 func (p *planner) overture(such func(trait) bool) []kind {
 	ks := slices.DeleteFunc(slices.Clone(p.kinds), func(k kind) bool { return !such(traits[k]) })
 	p.rand.Shuffle(len(ks), func(i, j int) { ks[i], ks[j] = ks[j], ks[i] })
 	return ks
 }
 
-// ofMasters draws the faults of masters. Most come when a part has got over its last
-// one, so that there are locks to be lost; some do not wait for that.
+// ofMasters draws the faults of masters. Most of them come only when a part is up again after its
+// last fault, so that workers hold locks that could be lost. Some do not wait for that.
 func (p *planner) ofMasters() []item {
 	all := p.overture(func(t trait) bool { return !t.worker && !t.sentinel && !t.client })
 	if len(all) == 0 {
 		return nil
 	}
 	first := slices.Clone(all)
-	// The longest, or there may be no time for it, and then those that are over at once.
+	// The minority, which takes longest, comes first, or there might be no time for it. Next are the
+	// faults that are over at once.
 	for _, k := range []kind{lostReply, reset, minority} {
 		if i := slices.Index(first, k); i > 0 {
 			first = slices.Concat([]kind{k}, first[:i], first[i+1:])
@@ -68,7 +70,7 @@ func (p *planner) ofMasters() []item {
 			if len(first) == 0 {
 				break
 			}
-			first = first[1:] // another may be shorter
+			first = first[1:] // a later kind may take less time
 			continue
 		}
 		if len(first) > 0 {
@@ -79,7 +81,7 @@ func (p *planner) ofMasters() []item {
 			out[it.part] = t + it.out
 		}
 		t += it.for_ + settling
-		rest := time.Duration(0) // what the overture still needs
+		rest := time.Duration(0) // the time that the overture still needs
 		for _, k := range first {
 			other := item{kind: k}
 			p.longest(&other)
@@ -95,7 +97,7 @@ func (p *planner) ofMasters() []item {
 	return items
 }
 
-// freePart chooses a part of the node, most often one that is not out.
+// freePart draws a part of the node, most often one that is not out at t.
 func (p *planner) freePart(out []time.Duration, t time.Duration) int {
 	part := 1 + p.rand.IntN(len(out)-1)
 	for range len(out) - 1 {
@@ -107,7 +109,7 @@ func (p *planner) freePart(out []time.Duration, t time.Duration) int {
 	return part
 }
 
-// longest is how long a fault of masters takes at most.
+// longest sets it.for_ to the longest time that a fault of masters of its kind takes.
 func (p *planner) longest(it *item) {
 	switch it.kind {
 	case minority:
@@ -134,8 +136,8 @@ func (p *planner) longest(it *item) {
 	}
 }
 
-// isolation is how long a minority is cut off at least: what the others have
-// promoted is to vote before the end.
+// isolation returns the least time for which a minority is cut off. It is long enough for the other side
+// to promote a master and, except in the control run, for that master to vote.
 func (p *planner) isolation() time.Duration {
 	switch {
 	case p.topology.ensemble():
@@ -146,8 +148,8 @@ func (p *planner) isolation() time.Duration {
 	return failoverTime + quarantine(p.ttl)
 }
 
-// shapeComposed draws how long a fault of masters is, and the rest of it. Where a
-// replica is to be promoted first, it is long enough for that.
+// shapeComposed draws the duration of a fault of masters and its other details. A fault of the overture
+// (first) that is to have a replica promoted is long enough for that.
 func (p *planner) shapeComposed(it *item, first bool) {
 	p.longest(it)
 	switch it.kind {
@@ -198,7 +200,7 @@ func (p *planner) shapeComposed(it *item, first bool) {
 	}
 }
 
-// ofSentinels draws the faults of Sentinels, beside those of masters.
+// ofSentinels draws the faults of Sentinels, which may come at the same time as those of masters.
 func (p *planner) ofSentinels(masters []item) []item {
 	all := p.overture(func(t trait) bool { return t.sentinel })
 	if len(all) == 0 {
@@ -209,7 +211,7 @@ func (p *planner) ofSentinels(masters []item) []item {
 		k := all[len(items)%len(all)]
 		it := item{kind: k, at: t, for_: p.between(settling, 4*settling), part: 1, whom: p.rand.IntN(sentinelCount)}
 		for _, m := range masters {
-			// Two Sentinels are left on the other side.
+			// During a minority both Sentinels on the other side have to be up.
 			if m.kind == minority && it.at < m.at+m.for_+settling && m.at < it.at+it.for_+2*settling {
 				it.at = m.at + m.for_ + settling
 			}
@@ -221,8 +223,8 @@ func (p *planner) ofSentinels(masters []item) []item {
 	}
 }
 
-// ofClients draws when somebody else comes, beside all other faults: one after the other, as
-// often as there is time for.
+// ofClients draws when further clients come. They come one after the other, at the same time as other
+// faults.
 func (p *planner) ofClients() []item {
 	all := p.overture(func(t trait) bool { return t.client })
 	if len(all) == 0 {

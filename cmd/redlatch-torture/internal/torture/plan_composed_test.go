@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
+// settingOf returns the setting of a run of the topology with all its kinds.
 func settingOf(topology Topology, seed uint64, length time.Duration) setting {
 	o := Options{For: length, Seed: seed, Nodes: 1, Workers: 6, Topology: topology, TTL: topology.DefaultTTL(), chosen: topology.faults()}
 	return o.setting(false)
 }
 
-// A seed stands for its plan, in each topology, in which each of its kinds comes
-// within a minute and in time.
+// In each topology a seed always gives the same plan. In a plan of a minute each kind of the topology
+// comes, and ends before the tail.
 func TestPlanOfTopology(t *testing.T) {
 	for _, topology := range []Topology{Single, Sentinel, Cluster, Zookeeper, Etcd} {
 		if a, b := settingOf(topology, 7, time.Minute).plan(), settingOf(topology, 7, time.Minute).plan(); !reflect.DeepEqual(a, b) {
@@ -43,8 +44,8 @@ func TestPlanOfTopology(t *testing.T) {
 	}
 }
 
-// The masters of one node have one fault at a time, no Sentinel has one beside a
-// minority, and nobody's lasts for ever.
+// The masters of a node have one fault at a time, and so have the Sentinels, which have none during a
+// minority.
 func TestComposedPlanKeepsItsRules(t *testing.T) {
 	for _, topology := range []Topology{Sentinel, Cluster, Zookeeper, Etcd} {
 		for range 20 {
@@ -68,7 +69,7 @@ func TestComposedPlanKeepsItsRules(t *testing.T) {
 	}
 }
 
-// The control run suffers what shows its bug, whatever was chosen.
+// The plan of the control run has the kinds that show its bug, even if they were not chosen.
 func TestControlPlan(t *testing.T) {
 	for _, topology := range []Topology{Single, Sentinel, Cluster, Zookeeper, Etcd} {
 		o := Options{For: topology.shortestRun(), Seed: 3, Nodes: 1, Workers: 6, Topology: topology, TTL: topology.DefaultTTL(), chosen: []kind{stop}}

@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// someSetting returns the setting of a run on five nodes with all kinds for which it is long enough.
 func someSetting(seed uint64, length time.Duration) setting {
 	o := Options{For: length, Seed: seed, Nodes: 5, Workers: 6, Topology: Redlock, TTL: 2 * time.Second, chosen: slices.Clone(Redlock.faults())}
 	if length < setAllFits {
@@ -19,7 +20,7 @@ func someSetting(seed uint64, length time.Duration) setting {
 	return o.setting(false)
 }
 
-// A seed stands for its plan.
+// The same seed always gives the same plan, and another seed another one.
 func TestPlanRepeats(t *testing.T) {
 	a, b := someSetting(7, time.Minute).plan(), someSetting(7, time.Minute).plan()
 	if !reflect.DeepEqual(a, b) {
@@ -30,8 +31,8 @@ func TestPlanRepeats(t *testing.T) {
 	}
 }
 
-// Every kind happens, in time, a minority is out at most but in a blackout, and
-// nobody has two faults at once.
+// In a plan every kind comes and ends before the tail. At most a minority is out, except in a blackout.
+// No node and no worker has two faults at once.
 func TestPlanKeepsItsRules(t *testing.T) {
 	for range 50 {
 		seed := rand.Uint64()
@@ -90,8 +91,8 @@ func TestPlanKeepsItsRules(t *testing.T) {
 	}
 }
 
-// All nodes are changed now and then in a long run. No stranger comes then, nor while a majority
-// is out, nor do two clients at once.
+// A long run has setAll, with enough time in between. No client comes during a blackout or a setAll, and
+// no two clients come at once.
 func TestPlanOfClients(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()

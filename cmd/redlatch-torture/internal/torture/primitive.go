@@ -13,8 +13,9 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// primitives are what --primitive may say, and from what the workers then choose. Sets want names that others
-// take one by one, and readers a writer; readers have to be many to be together.
+// primitives has the values of --primitive, each with what the workers then choose from at random. Sets come with
+// locks of one name, and readers with writers, so that they contend. Shared is there three times so that
+// readers hold a lock together.
 var primitives = map[string][]worker.Primitive{
 	"mutex":   nil,
 	"sets":    {worker.Mutex, worker.Set},
@@ -23,10 +24,10 @@ var primitives = map[string][]worker.Primitive{
 	"mixed":   {worker.Mutex, worker.Set, worker.Shared, worker.Shared, worker.Permits},
 }
 
-// permits is how many permits there are of a name.
+// permits is how many permits each name has.
 const permits = 3
 
-// checkPrimitive fills in Options.Primitive and what the workers choose from.
+// checkPrimitive checks Options.Primitive and fills in its default and what the workers choose from.
 func (o *Options) checkPrimitive() error {
 	if o.Primitive == "" {
 		o.Primitive = "mutex"
@@ -58,7 +59,8 @@ func (o *Options) takes(p worker.Primitive) bool {
 	return slices.Contains(o.primitives, p) || p == worker.Mutex && len(o.primitives) == 0
 }
 
-// resources are what only one holder, or only readers, may have at a time: locks' names, and slots.
+// resources returns all that only one holder, or only readers, may have at a time: names of locks, and
+// slots.
 func (o *Options) resources() []string {
 	if !o.takes(worker.Mutex) {
 		return o.slots()
@@ -66,7 +68,7 @@ func (o *Options) resources() []string {
 	return append(o.lockNames(), o.slots()...)
 }
 
-// slots are the permits that are taken.
+// slots returns the slots of all names, if the workers take permits.
 func (o *Options) slots() (all []string) {
 	if !o.takes(worker.Permits) {
 		return nil
@@ -79,7 +81,7 @@ func (o *Options) slots() (all []string) {
 	return all
 }
 
-// keys are those that resources have on a node.
+// keys returns the key that each of the resources has on a node.
 func (o *Options) keys() map[string]string {
 	keys := map[string]string{}
 	for _, name := range o.lockNames() {
@@ -110,13 +112,13 @@ func (l locker) Take(ctx context.Context, w worker.Want) (worker.Hold, error) {
 		return l.Lock(ctx, w.Names[0])
 	}
 	if err != nil {
-		return nil, err // a nil *redlatch.Lock would be a Hold
+		return nil, err // not lock: a nil *redlatch.Lock would make a Hold that is not nil
 	}
 	return lock, nil
 }
 
-// Take implements worker.Taker with the bug of the broken lock. Its readers moreover look whether there is a
-// writer, and leave nothing that one would see.
+// Take implements worker.Taker with the bug of the broken lock. A set is taken name by name. A reader only waits
+// until there is no writer, and leaves no key that a writer would see.
 func (b *broken) Take(ctx context.Context, w worker.Want) (worker.Hold, error) {
 	switch w.Primitive {
 	case worker.Set:
@@ -144,7 +146,7 @@ func (b *broken) Take(ctx context.Context, w worker.Want) (worker.Hold, error) {
 	return b.Lock(ctx, w.Names[0])
 }
 
-// brokenSet is taken name by name, and has the end and the token of the first and of the last.
+// brokenSet is a set of the broken lock. It says that it is held until its first hold ends.
 type brokenSet struct{ holds []worker.Hold }
 
 func (s brokenSet) Until() time.Time { return s.holds[0].Until() }
@@ -153,11 +155,12 @@ func (s brokenSet) Err() error       { return s.holds[0].Err() }
 
 func (s brokenSet) Unlock(ctx context.Context) error {
 	for _, hold := range s.holds {
-		_ = hold.Unlock(ctx) // it says nothing
+		_ = hold.Unlock(ctx) // it always returns nil
 	}
 	return nil
 }
 
+// brokenPermit is a permit of the broken lock: a lock of one slot.
 type brokenPermit struct {
 	worker.Hold
 	slot int
@@ -165,7 +168,7 @@ type brokenPermit struct {
 
 func (p brokenPermit) Slot() int { return p.slot }
 
-// primitivesText is what a run takes, in words.
+// primitivesText lists what the workers of the run take.
 func (o *Options) primitivesText() string {
 	var all []string
 	for _, p := range []worker.Primitive{worker.Mutex, worker.Set, worker.Shared, worker.Permits} {

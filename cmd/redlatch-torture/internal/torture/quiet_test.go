@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Before each look, nothing has happened to any node for longer than a TTL, but where all nodes
-// are changed, which takes too long for that: they are not looked at then.
+// No node has a fault for longer than a TTL before each look. The exception is setAll, which may take longer
+// than the time between two looks.
 func TestPlanLeavesQuiet(t *testing.T) {
 	s := someSetting(3, 10*time.Minute)
 	for _, it := range s.plan() {

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// registers are what the locks protect, served to the workers.
+// registers is a server of the registers that the locks protect. The workers connect to it.
 type registers struct {
 	listener net.Listener
 	guard    fence.Memory
@@ -29,13 +29,13 @@ type registers struct {
 	closed bool
 }
 
-// register names one of a name's two.
+// register identifies a register: each name has a guarded one and an open one.
 type register struct {
 	name    string
 	guarded bool
 }
 
-// aim is the moment at which a worker is to be caught.
+// aim is the moment at which a worker is to be stopped or killed.
 type aim string
 
 const (
@@ -46,11 +46,11 @@ const (
 
 var aims = []aim{anywhere, atRead, atRead, atPrepare, atPrepare}
 
-// ambush waits for a worker to come to a place.
+// ambush waits for the next operation of a sort that a worker sends. The reply then waits.
 type ambush struct {
 	op   worker.Op
-	hit  chan struct{} // closed when the worker is there; its reply waits
-	gone chan struct{} // closed to let the reply go
+	hit  chan struct{} // closed when the worker has sent the operation
+	gone chan struct{} // closed when the reply may be sent
 }
 
 func startRegisters() (*registers, error) {
@@ -82,6 +82,7 @@ func (r *registers) accept() {
 	}
 }
 
+// serve answers the requests of one connection of a worker.
 func (r *registers) serve(conn net.Conn) {
 	defer func() {
 		conn.Close()
@@ -93,7 +94,7 @@ func (r *registers) serve(conn net.Conn) {
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return // the worker is gone
+			return // the worker has closed the connection, or died
 		}
 		var q worker.Request
 		var reply worker.Reply
@@ -109,7 +110,8 @@ func (r *registers) serve(conn net.Conn) {
 	}
 }
 
-// answer does what is asked, in one step with looking at the token.
+// answer executes a request. A guarded register is accessed in the same step in which its guard checks the
+// token.
 func (r *registers) answer(q worker.Request) worker.Reply {
 	if q.Shared && q.Op != worker.OpRead {
 		return worker.Reply{Err: "a reader's token is no writer's"}
@@ -145,7 +147,7 @@ func (r *registers) answer(q worker.Request) worker.Reply {
 	return reply
 }
 
-// do reads or writes one register.
+// do reads or writes one register. prev is what the worker had read before it writes.
 func (r *registers) do(q worker.Request, at register, prev string, value *string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +158,8 @@ func (r *registers) do(q worker.Request, at register, prev string, value *string
 	*value = r.values[at]
 }
 
-// lay has the worker be caught the next time that it comes to the place. spring
-// does it. lift takes it away and lets the worker go on.
+// lay lays an ambush for a worker. When the worker sends the operation, spring closes hit and blocks,
+// so that the worker gets no reply, until lift.
 func (r *registers) lay(number int, at aim) *ambush {
 	a := &ambush{op: worker.OpRead, hit: make(chan struct{}), gone: make(chan struct{})}
 	if at == atPrepare {
@@ -169,6 +171,7 @@ func (r *registers) lay(number int, at aim) *ambush {
 	return a
 }
 
+// spring blocks before the reply to a request for which there is an ambush.
 func (r *registers) spring(q worker.Request) {
 	r.mu.Lock()
 	a := r.aims[q.Worker]
@@ -182,6 +185,7 @@ func (r *registers) spring(q worker.Request) {
 	<-a.gone
 }
 
+// lift removes an ambush and lets the reply be sent if it waits.
 func (r *registers) lift(number int, a *ambush) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +195,7 @@ func (r *registers) lift(number int, a *ambush) {
 	close(a.gone)
 }
 
-// close ends all, and returns the writes in their order.
+// close ends all connections, and returns all writes in the order in which they happened.
 func (r *registers) close() []history.Write {
 	r.listener.Close()
 	r.mu.Lock()

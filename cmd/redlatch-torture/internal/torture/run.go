@@ -16,13 +16,12 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// Run tortures, judges and returns what came of it. It blocks until all
-// processes that it started are gone: for Options.For, the control run's time and some
-// seconds more. The end of ctx ends it early, in order, with a report of what
-// was.
+// Run runs the torture and its control run, judges both and returns the report. It blocks until all
+// processes that it started are gone: for Options.For, the time of the control run and some
+// seconds more. The end of ctx ends it early and in order, with a report on the run so far.
 //
-// The error says why there is no report: redlatch.ErrInvalid for options that
-// cannot work, else what could not be had.
+// The error says why there is no report. It wraps redlatch.ErrInvalid for options that
+// cannot work.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	control.WorkerCommand, control.For, control.Keep = self, o.controlFor(), ""
 	if o.Topology.alone() && !o.Topology.ensemble() {
-		// What it forgets is to be seen, however long a failover takes.
+		// A key must outlive a failover, however long that takes, so that a forgotten lock shows as an overlap.
 		control.TTL = max(o.TTL, controlTTL)
 	}
 	r.Bug = o.Topology.bug()
@@ -79,15 +78,15 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	return r, nil
 }
 
-// controlTTL is the least of the control run of one node.
+// controlTTL is the shortest TTL of a control run with one node of Redis.
 const controlTTL = 6 * time.Second
 
-// controlFor is how long the control run of a run takes.
+// controlFor returns how long the control run takes.
 func (o *Options) controlFor() time.Duration {
 	return min(max(o.For/4, o.Topology.shortestControl()), time.Minute)
 }
 
-// judging is how long porcupine may search.
+// judging returns how long porcupine may search in the history of a run that took d.
 func judging(d time.Duration) time.Duration { return max(10*time.Second, d/10) }
 
 func say(o Options, format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
@@ -100,8 +99,7 @@ func names(ks []kind) []string {
 	return ns
 }
 
-// logs makes the workers' directory, and returns what removes it if it is not to
-// be kept.
+// logs makes the directory of the workers' logs. done removes it unless it is to be kept.
 func (o *Options) logs() (dir string, done func() error, err error) {
 	if o.Keep != "" {
 		return o.Keep, func() error { return nil }, os.MkdirAll(o.Keep, 0o755)
@@ -110,8 +108,8 @@ func (o *Options) logs() (dir string, done func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-// round plays one plan and returns its history. When it returns, all is gone
-// that it started.
+// round starts servers and workers, plays a plan and returns its history. When it returns, all
+// processes that it started have ended.
 func round(ctx context.Context, o Options, control bool) (h *history.History, servers string, err error) {
 	dir, done, err := o.logs()
 	if err != nil {
@@ -166,8 +164,8 @@ func round(ctx context.Context, o Options, control bool) (h *history.History, se
 	return h, g.kind, nil
 }
 
-// play carries out the plan and blocks until the time is over, everything is
-// undone, and nobody looks any more.
+// play carries out the plan and blocks until the time is over, all faults are
+// undone, and all looks have ended.
 func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 	start := time.Now()
 	t.start = start
@@ -202,7 +200,7 @@ func (t *torturer) play(ctx context.Context, o Options, plan []item) {
 
 const tellEvery = 10 * time.Second
 
-// causeOr returns ctx's cause, if it is what ended a call, else err.
+// causeOr returns the cause of ctx if ctx is done, since that ended the call, else err.
 func causeOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

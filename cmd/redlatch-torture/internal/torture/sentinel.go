@@ -16,28 +16,28 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// The servers of a node with Sentinels, in the order in which faults name them: the
-// first master, two replicas, three Sentinels.
+// The servers of a node with Sentinels are, by their index, the first master and two replicas (dataServers),
+// then three Sentinels.
 const (
 	dataServers   = 3
 	sentinelCount = 3
-	watchedName   = "main"
+	watchedName   = "main" // of the master set
 )
 
-// watched is a node that Sentinels watch. Each of its servers and the workers of
-// each side have a host of their own on a lan.
+// watched is a node that Sentinels watch. Each of its servers has a host of its own on a lan, and so have
+// the workers of each side together.
 type watched struct {
 	lan     *lan
 	binary  string
 	servers []*redistest.Server // all six
-	fronts  []string            // their addresses, as all others know them
+	fronts  []string            // the addresses at which all others reach the servers
 
 	mu   sync.Mutex // guards away; nothing waits while it is held
-	away int        // the Sentinel that is killed or hung, 0 for none
+	away int        // index of the Sentinel that is killed or hung, or 0
 }
 
-// startWatched starts all and blocks until the Sentinels know each other and the
-// replicas. When it fails, nothing is left.
+// startWatched starts the lan and the servers, and blocks until the Sentinels know each other and the
+// replicas. If it fails, it leaves nothing behind.
 func startWatched(ctx context.Context, binary string) (w *watched, err error) {
 	w = &watched{lan: newLAN(), binary: binary}
 	defer func() {
@@ -87,17 +87,22 @@ func startWatched(ctx context.Context, binary string) (w *watched, err error) {
 				return err
 			}
 			if m["num-other-sentinels"] != "2" {
-				return fmt.Errorf("%s knows %s others", w.labels()[i], m["num-other-sentinels"])
+				return fmt.Errorf("%s knows %s other Sentinels", w.labels()[i], m["num-other-sentinels"])
 			}
-			if n, err := w.fit(ctx, i); err != nil || n < dataServers-1 {
-				return fmt.Errorf("%s finds %d replicas fit, %w", w.labels()[i], n, err)
+			n, err := w.fit(ctx, i)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.labels()[i], err)
+			}
+			if n < dataServers-1 {
+				return fmt.Errorf("%s could promote %d replicas", w.labels()[i], n)
 			}
 		}
 		return nil
 	})
 }
 
-// hasten has a Sentinel look around more often than every 10 s.
+// hasten has a Sentinel ask the servers and inform the other Sentinels at least twice a second, instead of
+// every 1 to 10 s.
 func hasten(s *redistest.Server) error {
 	_, err := s.Do("SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "300", "PING-PERIOD", "200")
 	if err != nil {
@@ -131,7 +136,7 @@ func (w *watched) close() error {
 	return errors.Join(errs...)
 }
 
-// sentinels are those that can be asked.
+// sentinels returns the indexes of the Sentinels that are up.
 func (w *watched) sentinels() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,15 +149,17 @@ func (w *watched) sentinels() []int {
 	return there
 }
 
-func (w *watched) send(i int) {
+// setAway notes which Sentinel is down or hangs, or with 0 that none does.
+func (w *watched) setAway(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.away = i
 }
 
-// asked is how long a server is waited for.
+// asked is how long the answer of a server may take.
 const asked = time.Second
 
+// do sends a command to a server on a new connection, and returns the reply.
 func do(ctx context.Context, s *redistest.Server, command ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, asked)
 	defer cancel()
@@ -166,12 +173,13 @@ func do(ctx context.Context, s *redistest.Server, command ...string) (any, error
 	return conn.Do(command...)
 }
 
-// watching asks a Sentinel what it knows of the master.
+// watching asks the Sentinel with index i what it knows of the master.
 func (w *watched) watching(ctx context.Context, i int) (map[string]string, error) {
 	reply, err := do(ctx, w.servers[i], "SENTINEL", "MASTER", watchedName)
 	return pairs(reply), err
 }
 
+// pairs returns a reply of names and values in turn as a map.
 func pairs(reply any) map[string]string {
 	list, _ := reply.([]any)
 	m := map[string]string{}
@@ -181,7 +189,7 @@ func pairs(reply any) map[string]string {
 	return m
 }
 
-// fit counts the replicas that a Sentinel could promote.
+// fit returns how many replicas the Sentinel with index i could promote.
 func (w *watched) fit(ctx context.Context, i int) (n int, err error) {
 	reply, err := do(ctx, w.servers[i], "SENTINEL", "REPLICAS", watchedName)
 	list, _ := reply.([]any)
@@ -195,7 +203,7 @@ func (w *watched) fit(ctx context.Context, i int) (n int, err error) {
 
 var errNoMaster = errors.New("no two Sentinels name one master")
 
-// master is the server that a majority of the Sentinels name.
+// master returns the index of the server that two Sentinels, which are a majority, name as the master.
 func (w *watched) master(ctx context.Context) (int, error) {
 	votes := map[string]int{}
 	for _, i := range w.sentinels() {
@@ -228,7 +236,7 @@ func (w *watched) look(ctx context.Context, names []string) []history.Look {
 	return lookBy(ctx, w.keeper, names)
 }
 
-// keeper dials the server that has the keys of a name, and numbers it from 0.
+// keeper dials the master, which has the keys of all names, and returns its index.
 func (w *watched) keeper(ctx context.Context, _ string) (*redistest.Conn, int, error) {
 	i, err := w.master(ctx)
 	if err != nil {
@@ -238,7 +246,7 @@ func (w *watched) keeper(ctx context.Context, _ string) (*redistest.Conn, int, e
 	return conn, i, err
 }
 
-// ready blocks until a failover could be done.
+// ready blocks until a failover could be done, or ctx is done. Faults of Sentinels need not wait.
 func (w *watched) ready(ctx context.Context, it item) error {
 	if traits[it.kind].sentinel {
 		return nil
@@ -248,16 +256,27 @@ func (w *watched) ready(ctx context.Context, it item) error {
 		if err != nil {
 			return err
 		}
-		if reply, err := do(ctx, w.servers[i], "ROLE"); err != nil || !strings.HasPrefix(fmt.Sprint(reply), "[master") {
-			return fmt.Errorf("%s is %v, %w", w.labels()[i], reply, err)
+		reply, err := do(ctx, w.servers[i], "ROLE")
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.labels()[i], err)
+		}
+		if !strings.HasPrefix(fmt.Sprint(reply), "[master") {
+			return fmt.Errorf("%s is not a master: %v", w.labels()[i], reply)
 		}
 		for _, i := range w.sentinels() {
 			m, err := w.watching(ctx, i)
-			if err != nil || m["flags"] != "master" {
-				return fmt.Errorf("%s says of the master %q, %w", w.labels()[i], m["flags"], err)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.labels()[i], err)
 			}
-			if n, err := w.fit(ctx, i); err != nil || n == 0 {
-				return fmt.Errorf("%s finds no replica fit, %w", w.labels()[i], err)
+			if m["flags"] != "master" {
+				return fmt.Errorf("%s says of the master %q", w.labels()[i], m["flags"])
+			}
+			n, err := w.fit(ctx, i)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.labels()[i], err)
+			}
+			if n == 0 {
+				return fmt.Errorf("%s could promote no replica", w.labels()[i])
 			}
 		}
 		return nil
@@ -268,16 +287,16 @@ func (w *watched) begin(ctx context.Context, it item) (hit []int, undo func() er
 	always := context.WithoutCancel(ctx)
 	if traits[it.kind].sentinel {
 		i := dataServers + it.whom
-		w.send(i)
+		w.setAway(i)
 		if it.kind == hangSentinel {
-			return []int{i}, func() error { defer w.send(0); return w.servers[i].Resume() }, w.servers[i].Pause()
+			return []int{i}, func() error { defer w.setAway(0); return w.servers[i].Resume() }, w.servers[i].Pause()
 		}
 		w.servers[i].Kill()
 		return []int{i}, func() error {
 			if err := w.servers[i].Restart(always); err != nil {
 				return err
 			}
-			w.send(0)
+			w.setAway(0)
 			return hasten(w.servers[i])
 		}, nil
 	}
@@ -309,7 +328,7 @@ func (w *watched) begin(ctx context.Context, it item) (hit []int, undo func() er
 		}
 		w.lan.hold(replication, true)
 		release := func() error { w.lan.hold(replication, false); return nil }
-		wait(ctx, it.delay) // for locks that the replicas do not hear of
+		wait(ctx, it.delay) // so that there are locks that the replicas do not know
 		if it.hard {
 			master.Kill()
 			return hit, func() error { return errors.Join(master.Restart(always), release()) }, nil
@@ -325,12 +344,12 @@ func (w *watched) begin(ctx context.Context, it item) (hit []int, undo func() er
 	panic("torture: no such fault of a node with Sentinels: " + string(it.kind))
 }
 
-// orderAgain is after how long a failover is ordered again: the Sentinel that was to
-// see to it may have been stopped meanwhile.
+// orderAgain is after how long promote orders a failover again. The Sentinel that was to
+// carry it out may have been killed or stopped.
 const orderAgain = 3 * time.Second
 
-// promote has a Sentinel replace the master, and blocks until a majority names
-// another.
+// promote has a Sentinel replace the master, whose index is old, and blocks until a majority of the
+// Sentinels names another one.
 func (w *watched) promote(ctx context.Context, old int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -340,7 +359,7 @@ func (w *watched) promote(ctx context.Context, old int) error {
 			return nil
 		}
 		if time.Since(ordered) < orderAgain {
-			return errors.New("the failover that was ordered has not happened")
+			return errors.New("the failover that was ordered has not happened yet")
 		}
 		var err error
 		for _, i := range w.sentinels() {
@@ -353,8 +372,8 @@ func (w *watched) promote(ctx context.Context, old int) error {
 	})
 }
 
-// promoteAgain has a Sentinel replace the present master by a former one: the other replica may
-// not be promoted meanwhile.
+// promoteAgain has a Sentinel replace the present master by a former one. The other replica gets a priority
+// for that time with which Sentinels do not promote it.
 func (w *watched) promoteAgain(ctx context.Context, former int) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*readyLimit)
 	defer cancel()
@@ -375,14 +394,14 @@ func (w *watched) promoteAgain(ctx context.Context, former int) error {
 	}
 }
 
-// prefer sets the priority of a replica, 0 for one that is not to be promoted, and blocks until
-// the Sentinels know.
+// prefer sets the priority of a replica. With priority 0 Sentinels do not promote it, and prefer blocks until
+// they all know of that.
 func (w *watched) prefer(ctx context.Context, server, priority int) error {
 	if err := doing(w.servers[server], "CONFIG", "SET", "replica-priority", fmt.Sprint(priority))(); err != nil {
 		return err
 	}
 	if priority > 0 {
-		return nil // the Sentinels will see it in time
+		return nil // it does not matter when the Sentinels learn of it
 	}
 	return until(ctx, func() error {
 		for _, i := range w.sentinels() {

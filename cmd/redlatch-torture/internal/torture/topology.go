@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/engine"
 )
 
-// Topology is what the servers are to each other.
+// Topology is how the servers relate to each other.
 type Topology string
 
 // The topologies. Sentinel and Cluster are one node each, of several servers.
@@ -27,13 +27,13 @@ const (
 	Etcd      = Topology(engine.Etcd)
 )
 
-// Engines lists these.
+// Engines has the topologies of the engines beside Redis.
 var Engines = []Topology{Zookeeper, Etcd}
 
-// ensemble reports that the node is an ensemble of another engine than Redis.
+// ensemble reports whether the node is an ensemble of another engine than Redis.
 func (t Topology) ensemble() bool { return slices.Contains(Engines, t) }
 
-// flag is the option that chooses it.
+// flag returns the name of the option that chooses the topology.
 func (t Topology) flag() string {
 	if t.ensemble() {
 		return "engine"
@@ -41,10 +41,10 @@ func (t Topology) flag() string {
 	return "topology"
 }
 
-// Topologies lists those of Redis.
+// Topologies has the topologies of Redis.
 var Topologies = []Topology{Single, Redlock, Sentinel, Cluster}
 
-// faults are the kinds that a topology has, in the order in which they are shown.
+// faults returns the kinds that a topology has, in the order in which messages list them.
 func (t Topology) faults() []kind {
 	switch t {
 	case Single:
@@ -65,13 +65,14 @@ func (t Topology) faults() []kind {
 	return independent
 }
 
-// composed reports that several servers make up the one node.
+// composed reports whether there is only one node and several servers make it up.
 func (t Topology) composed() bool { return t == Sentinel || t == Cluster || t.ensemble() }
 
-// alone reports that there is one node: while it is out, nobody can lock.
+// alone reports whether there is only one node. While it is out, nobody can acquire a lock.
 func (t Topology) alone() bool { return t != Redlock }
 
-// parts is how many masters share the names of one node.
+// parts returns into how many parts the names are divided: one for each master of a Cluster, else only
+// one.
 func (t Topology) parts() int {
 	if t == Cluster {
 		return 3
@@ -79,8 +80,8 @@ func (t Topology) parts() int {
 	return 1
 }
 
-// telling are the kinds that show the control run's bug. The control run suffers them whatever
-// was chosen.
+// telling returns the kinds that show the control run's bug. The control run has them even if they
+// were not chosen. For Redlock it returns none; there the plan only prefers split.
 func (t Topology) telling() []kind {
 	switch t {
 	case Single:
@@ -95,7 +96,7 @@ func (t Topology) telling() []kind {
 	return nil
 }
 
-// bug is that of the control run's lock.
+// bug describes the bug of the control run's lock.
 func (t Topology) bug() string {
 	switch t {
 	case Single:
@@ -105,12 +106,13 @@ func (t Topology) bug() string {
 	case Cluster:
 		return "each master votes at once for the slots it has"
 	case Zookeeper, Etcd:
-		return "its holder relies on it until it lets it go, whatever the servers say"
+		return "its holder relies on it until it releases it, whatever the servers say"
 	}
-	return "a node short of a quorum"
+	return "one node less than a quorum is enough"
 }
 
-// DefaultTTL is short where a run has to see the ends of many quarantines.
+// DefaultTTL returns the TTL of the locks if none is given. It is short where many quarantines have to end
+// during a run.
 func (t Topology) DefaultTTL() time.Duration {
 	if t == Single || t == Sentinel {
 		return time.Second
@@ -118,11 +120,11 @@ func (t Topology) DefaultTTL() time.Duration {
 	return 2 * time.Second
 }
 
-// DefaultNames is how many locks the workers contend for: two at each master of a
-// Cluster.
+// DefaultNames returns how many locks the workers contend for if nothing is given: two in each part of
+// a Cluster, else three.
 func (t Topology) DefaultNames() int { return max(3, 2*t.parts()) }
 
-// shortestRun leaves time for quarantines after the faults.
+// shortestRun returns the shortest run that leaves time for quarantines after the faults.
 func (t Topology) shortestRun() time.Duration {
 	switch {
 	case t.ensemble():
@@ -133,8 +135,8 @@ func (t Topology) shortestRun() time.Duration {
 	return 10 * time.Second
 }
 
-// shortestTTL is longer for an ensemble: a leader that stands still is to be deposed before sessions
-// could end by its word, which takes a second.
+// shortestTTL returns the shortest TTL of the locks. It is longer for an ensemble, where it has to be longer
+// than the second that it takes to depose a leader that hangs.
 func (t Topology) shortestTTL() time.Duration {
 	if t.ensemble() {
 		return 2 * time.Second
@@ -142,7 +144,7 @@ func (t Topology) shortestTTL() time.Duration {
 	return 500 * time.Millisecond
 }
 
-// shortestControl leaves time for some of the telling kinds.
+// shortestControl returns the shortest control run, which leaves time for some of the telling kinds.
 func (t Topology) shortestControl() time.Duration {
 	switch {
 	case t == Cluster, t.ensemble():
@@ -153,6 +155,7 @@ func (t Topology) shortestControl() time.Duration {
 	return 10 * time.Second
 }
 
+// checkTopology checks the options that depend on the topology, and fills in their defaults.
 func (o *Options) checkTopology() error {
 	if o.Topology == "" {
 		o.Topology = Redlock

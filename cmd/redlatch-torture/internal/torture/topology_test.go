@@ -61,7 +61,7 @@ func TestTopologyOptions(t *testing.T) {
 	}
 }
 
-// All names of a part are known, and those of a Cluster are spread over its masters.
+// Each name of a Cluster has a part, and the names are spread over all parts.
 func TestNamesOfParts(t *testing.T) {
 	o := Options{Topology: Cluster, Names: 7, prefix: "torture"}
 	seen := map[int]int{}
@@ -73,8 +73,8 @@ func TestNamesOfParts(t *testing.T) {
 	}
 }
 
-// A run of each topology: every kind that was chosen happens, nothing is violated,
-// and the control run is found out, but for that of a Cluster, which may take longer.
+// A run of each topology violates nothing and has every kind that was chosen. The control run shows its
+// bug, except for a Cluster, where that may take longer.
 func TestRunOfTopology(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -103,7 +103,8 @@ func TestRunOfTopology(t *testing.T) {
 	}
 }
 
-// A lan tells its hosts apart by their processes, and holds what goes between two.
+// A lan knows from which host a process connects. It holds what goes between two hosts, and cuts their
+// connections.
 func TestLAN(t *testing.T) {
 	s := redistest.New(t)
 	l := newLAN()

@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// TestMain has the test binary play the worker.
+// TestMain runs a worker instead of the tests if the test binary was started with its hidden command.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == WorkerCommand {
 		if err := Work(os.Stdin, os.Stdout); err != nil {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// limit ends a test that would hang; it is no measure of speed.
+// limit ends a test that would hang. It does not measure speed.
 const limit = 30 * time.Second
 
 func wantInvalid(t *testing.T, err error, words string) {
@@ -43,8 +43,8 @@ func wantInvalid(t *testing.T, err error, words string) {
 	}
 }
 
-// Packets of a wire are lost each way, connections outlive it, and what was sent
-// arrives afterwards.
+// A wire loses packets each way. Connections outlive that, and what was sent meanwhile arrives
+// afterwards.
 func TestWire(t *testing.T) {
 	if err := wiresPossible(); err != nil {
 		t.Skip(err)
@@ -117,8 +117,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// The registers lose an update that is written over one that was not seen, and
-// the guard does not.
+// An open register accepts a write with a stale token, and the guarded one refuses it.
 func TestRegisters(t *testing.T) {
 	r, err := startRegisters()
 	if err != nil {
@@ -143,7 +142,7 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
-// An end before its time is in order: a report of what was, and nothing left.
+// A run that is interrupted returns a report on the run so far, and leaves nothing behind.
 func TestRunInterrupted(t *testing.T) {
 	if len(redistest.Flavors()) == 0 {
 		t.Fatal(redistest.ErrNoServer)
@@ -169,7 +168,7 @@ func TestRunInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, entry := range left {
-		if entry.IsDir() { // the servers' ports are kept in a file, for all who start some
+		if entry.IsDir() { // the file in which all programs reserve the ports of servers stays
 			t.Errorf("left behind: %s", entry.Name())
 		}
 	}

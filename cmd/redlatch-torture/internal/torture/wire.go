@@ -22,33 +22,33 @@ import (
 )
 
 // wire leads the traffic to one server over a link into a network namespace and
-// back, so that packets can be lost for real: connections stay, are retried by
-// TCP and recover, as those of the proxy, which has no packets, do not.
+// back, so that real packets can be lost. TCP sends them again, and connections recover.
+// A proxy has no packets, and can only lose bytes for good.
 //
-// The namespace has no name: it is that of one thread, and gone with it, its link
-// too, however this process ends.
+// The namespace has no name. It belongs to one thread, and the kernel removes it and its link
+// when that thread ends, however this process ends.
 type wire struct {
 	target   string
-	host, ns string // addresses of the two ends
+	host, ns string // addresses of the link's two ends
 	device   string // the host's end
 	listener net.Listener
-	inside   chan func() // run on the namespace's thread until closed
-	done     chan struct{}
+	inside   chan func()   // functions for the namespace's thread, which ends when it is closed
+	done     chan struct{} // closed when the namespace's thread ends
 
-	once   sync.Once       // closes
+	once   sync.Once       // ends the namespace
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
 const (
-	inner = "in"
-	// nowhere is a hardware address that nobody has: frames to it are dropped by
-	// the other end, as not its own.
+	inner = "in" // the namespace's end of the link
+	// nowhere is a hardware address that neither end has. The other end drops frames to it, as they
+	// are not addressed to it.
 	nowhere = "02:00:00:00:00:01"
 )
 
-// wiresPossible returns why there can be no wires here, nil if there can.
+// wiresPossible returns nil if there can be wires on this machine, else the reason.
 func wiresPossible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root")
@@ -63,8 +63,10 @@ func wiresPossible() error {
 	return w.close()
 }
 
+// newWire makes a namespace and a link to it, and relays connections to target. If it fails, it leaves
+// nothing behind.
 func newWire(ctx context.Context, target string) (w *wire, err error) {
-	// A network for each wire in the range that is kept for tests of networks
+	// Each wire has a network of its own, in the range that is reserved for tests
 	// (RFC 2544, appendix C.2.2).
 	net4 := rand.IntN(1 << 14)
 	base := fmt.Sprintf("198.18.%d.", net4>>6)
@@ -112,8 +114,8 @@ func newWire(ctx context.Context, target string) (w *wire, err error) {
 	return w, nil
 }
 
-// house is the goroutine whose thread is in the namespace. The thread ends with
-// it, as it is never unlocked.
+// house is the goroutine whose thread is in the namespace. It never unlocks the thread, so that the
+// thread ends with the goroutine.
 func (w *wire) house(thread chan<- int, failed chan<- error) {
 	runtime.LockOSThread()
 	defer close(w.done)
@@ -125,14 +127,15 @@ func (w *wire) house(thread chan<- int, failed chan<- error) {
 	}
 }
 
-// within runs do on the namespace's thread: sockets and processes that it makes
-// are of the namespace.
+// within runs do on the namespace's thread. Sockets and processes that do makes are in the
+// namespace.
 func (w *wire) within(do func() error) error {
 	result := make(chan error, 1)
 	w.inside <- func() { result <- do() }
 	return <-result
 }
 
+// ip runs the command ip with the arguments.
 func ip(ctx context.Context, command string) error {
 	out, err := exec.CommandContext(ctx, "ip", strings.Fields(command)...).CombinedOutput()
 	if err != nil {
@@ -143,7 +146,7 @@ func ip(ctx context.Context, command string) error {
 
 func (w *wire) addr() string { return w.listener.Addr().String() }
 
-// part has packets be lost until mend.
+// part has the link lose all packets of a direction until mend.
 func (w *wire) part(ctx context.Context, way redistest.Direction) error {
 	switch way {
 	case redistest.Requests:
@@ -156,8 +159,9 @@ func (w *wire) part(ctx context.Context, way redistest.Direction) error {
 	return w.within(func() error { return ip(ctx, "link set "+inner+" down") })
 }
 
+// mend has the link pass all packets again.
 func (w *wire) mend(ctx context.Context) error {
-	// Neighbours that are not known need not be forgotten.
+	// The deletion of a neighbour fails if part did not set it.
 	_ = ip(ctx, "neigh del "+w.ns+" dev "+w.device)
 	return w.within(func() error {
 		_ = ip(ctx, "neigh del "+w.host+" dev "+inner)
@@ -202,7 +206,7 @@ func (w *wire) close() error {
 	}
 	w.wg.Wait()
 	w.once.Do(func() {
-		// Else the link is gone only when the kernel comes to it.
+		// Without this the kernel would remove the link only some time later.
 		_ = ip(context.Background(), "link del "+w.device)
 		close(w.inside)
 		<-w.done

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// Work is the process of one worker of Redlatch's.
+// Work is the process of one worker that uses Redlatch, or the broken lock of the control run.
 func Work(orders io.Reader, reports io.Writer) error {
 	return worker.Work(orders, reports, func(a worker.Assignment) (worker.Locker, error) {
 		if a.Engine != "" {
@@ -49,7 +49,7 @@ func openEngine(a worker.Assignment) (worker.Locker, error) {
 	return locker{client}, nil
 }
 
-// locker is the library as it comes.
+// locker is Redlatch as a worker.Locker.
 type locker struct{ client *redlatch.Client }
 
 func (l locker) Lock(ctx context.Context, name string) (worker.Hold, error) {
@@ -64,12 +64,12 @@ func (l locker) Close() error { return l.client.Close() }
 
 var _ worker.Hold = (*redlatch.Lock)(nil)
 
-// vouchLimit is how long vouch may take, beside the quarantine of a node that is
-// not ours.
+// vouchLimit is how long vouch may take for a deployment in addition to the quarantine of a user's node.
 const vouchLimit = 20 * time.Second
 
-// vouch admits nodes of our own, which are fresh, and waits until users' nodes
-// give a lock away.
+// vouch admits the torture's own nodes, which are new and have forgotten nothing. It blocks until a lock
+// can be acquired on a user's nodes. It does so for the deployment and, if there are to be neighbours, for
+// theirs.
 func vouch(ctx context.Context, o *Options, g *ground) error {
 	ctx, cancel := context.WithTimeout(ctx, quarantine(o.TTL)+vouchLimit)
 	defer cancel()
@@ -85,15 +85,16 @@ func vouch(ctx context.Context, o *Options, g *ground) error {
 	return nil
 }
 
+// vouchFor is vouch for one deployment.
 func vouchFor(ctx context.Context, o *Options, g *ground, deployment string) error {
 	client, err := redlatch.Open(config(g.urls(observers), o.TTL, deployment))
 	if err != nil {
 		return err
 	}
-	defer client.Close() // nothing is held
+	defer client.Close() // it holds no lock
 	if len(o.Yours) == 0 {
 		for _, name := range g.names() {
-			// A busy machine may need more than one step's time.
+			// On a busy machine the first tries may not get an answer in time.
 			for err := client.Admit(ctx, name); err != nil; err = client.Admit(ctx, name) {
 				if !wait(ctx, 50*time.Millisecond) {
 					return err

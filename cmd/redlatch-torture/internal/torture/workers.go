@@ -22,22 +22,22 @@ import (
 // workers are all workers of a run, the probe last.
 type workers []*workerState
 
-// workerState is one worker, whose process may be killed and have a successor.
+// workerState is one worker. When its process ends before the run does, it gets a new one.
 type workerState struct {
 	command    []string
 	assignment worker.Assignment // of the present process
 	callers    int
-	dir        string
+	dir        string // of the logs
 	side       side
-	settle     func(pid int, s side) // nil where nobody asks
+	settle     func(pid int, s side) // called with each process that is started, unless nil
 
-	// turn holds one token: who has it does something to the process.
+	// turn holds one token, which a fault of the worker has to hold.
 	turn chan struct{}
 
 	mu       sync.Mutex // guards what follows; nothing is called while it is held
-	life     *life
-	lives    []*life
-	stopped  bool // by SIGSTOP, at the moment
+	life     *life      // the present process
+	lives    []*life    // all processes so far
+	stopped  bool       // by SIGSTOP, now
 	starving bool
 }
 
@@ -46,14 +46,14 @@ type life struct {
 	*spawn.Process
 	logs   []string // of its callers
 	number int
-	ready  chan struct{} // closed once it is
-	rested chan struct{} // gets one for each time
-	read   chan struct{} // closed when its stdout has ended
-	failed string        // to be read once read is closed
-	died   int64         // when it was killed, or found dead; 0 if it was not
+	ready  chan struct{} // closed once the process has reported that it is ready
+	rested chan struct{} // gets a value for each report that the process is at rest
+	read   chan struct{} // closed when the process's stdout has ended
+	failed string        // the last report of a failure; complete once read is closed
+	died   int64         // when the process was killed or found dead, or 0
 }
 
-// fallen says how a process ended that nobody ended, "" if it has not.
+// fallen says how the present process ended if it ended by itself, else "". It says so only once.
 func (w *workerState) fallen() string {
 	l := w.now()
 	select {
@@ -69,27 +69,28 @@ func (w *workerState) fallen() string {
 	return fmt.Sprintf("worker %d.%d ended by itself (%v): %s%s", w.assignment.Worker, l.number, l.Err(), l.failed, l.Said())
 }
 
-// workerGrace is how long a worker may take to begin, and to end.
+// workerGrace is how long a worker may take to become ready, and to end.
 const workerGrace = 30 * time.Second
 
-// stopLimit is how long a stopped process may take to stop, on a busy machine.
+// stopLimit is how long a process may take to stop after SIGSTOP, on a busy machine.
 const stopLimit = 10 * time.Second
 
-// callers is how many goroutines of a worker take locks, of which two want the
-// same one now and then.
+// callers is how many goroutines of a worker take locks. With two, the worker sometimes contends with
+// itself.
 const callers = 2
 
-// How long locks are held. The control run's are held longer: what it violates is to
-// show soon.
+// How long locks are held, and which share of them for about a TTL. The control run holds locks longer, so
+// that its violations show soon.
 const (
 	ordinaryHold = 6   // ms at most
-	controlHold  = 100 // the same, of the control run
+	controlHold  = 100 // ms at most, in the control run
 	longHolds    = 0.003
-	// Where there is one node, a fault of it is to find locks that are held.
+	// With one node there are more long holds, so that each fault meets locks that are held.
 	longHoldsAlone = 0.03
 )
 
-// startWorkers starts the workers and waits until they have connected.
+// startWorkers starts the workers and the probe, and waits until they are ready. If it fails, it leaves
+// none running.
 func startWorkers(ctx context.Context, o Options, g *ground, dir, register string, control bool) (workers, error) {
 	var c workers
 	errs := make([]error, o.Workers+1)
@@ -115,10 +116,10 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 		if control {
 			w.assignment.HoldMS = controlHold
 			if o.Topology.alone() {
-				w.assignment.HoldMS = o.TTL.Milliseconds() // what survives a fault is to be seen
+				w.assignment.HoldMS = o.TTL.Milliseconds() // so that holders still rely on locks after a fault
 			}
 			if o.Topology.ensemble() {
-				w.assignment.HoldMS *= 3 // what was taken over, too
+				w.assignment.HoldMS *= 3 // so that they still do when the next holder has the lock
 			}
 		}
 		if i == o.Workers {
@@ -138,8 +139,8 @@ func startWorkers(ctx context.Context, o Options, g *ground, dir, register strin
 	return c, nil
 }
 
-// guest is one more worker, who is not at work yet: on the probe's side, with one caller. The
-// number says how many came before.
+// guest returns one more worker, on the probe's side and with one caller. It is not started yet. number
+// is how many guests there were before.
 func (c workers) guest(o Options, number int) *workerState {
 	probe := c[len(c)-1]
 	w := &workerState{command: o.WorkerCommand, callers: 1, dir: probe.dir, side: observers, settle: probe.settle, turn: make(chan struct{}, 1)}
@@ -172,7 +173,7 @@ func (w *workerState) start(ctx context.Context) error {
 	w.life = l
 	w.lives = append(w.lives, l)
 	w.mu.Unlock()
-	go l.listen() // ends with the process, which dismiss and kill wait for
+	go l.listen() // ends with the process; dismiss and kill wait for that
 	ctx, cancel := context.WithTimeout(ctx, workerGrace)
 	defer cancel()
 	select {
@@ -185,6 +186,7 @@ func (w *workerState) start(ctx context.Context) error {
 	}
 }
 
+// listen reads the reports of the process until its stdout ends.
 func (l *life) listen() {
 	defer close(l.read)
 	defer l.Output.Close()
@@ -197,11 +199,15 @@ func (l *life) listen() {
 		}
 		switch {
 		case r.Ready:
-			close(l.ready)
+			select {
+			case <-l.ready: // the worker reports it again
+			default:
+				close(l.ready)
+			}
 		case r.Rested:
 			select {
 			case l.rested <- struct{}{}:
-			default: // nobody has asked for so many
+			default: // more reports than a look has asked for
 			}
 		default:
 			l.failed = r.Failed
@@ -209,13 +215,14 @@ func (l *life) listen() {
 	}
 }
 
+// now returns the present process.
 func (w *workerState) now() *life {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.life
 }
 
-// stop stops the process and returns when it has stopped.
+// stop stops the process (SIGSTOP) and returns when it has stopped.
 func (w *workerState) stop() error {
 	l := w.now()
 	if err := l.Signal(syscall.SIGSTOP); err != nil {
@@ -230,18 +237,20 @@ func (w *workerState) stop() error {
 	return fmt.Errorf("process %d did not stop", l.PID())
 }
 
+// resume has the process run again (SIGCONT).
 func (w *workerState) resume() error {
 	w.mark(false)
 	return w.now().Signal(syscall.SIGCONT)
 }
 
+// mark notes whether the process is stopped.
 func (w *workerState) mark(stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = stopped
 }
 
-// killed kills the process and notes when it was gone.
+// killed kills the process and notes when it had ended.
 func (w *workerState) killed() {
 	l := w.now()
 	l.Kill()
@@ -252,28 +261,28 @@ func (w *workerState) killed() {
 	w.mark(false)
 }
 
-// state is the state of a process by proc(5), 0 when it is gone.
+// state returns the letter of the state of a process (proc(5)), or 0 if the process is gone.
 func state(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
 	for i := len(stat) - 3; i > 0; i-- {
-		if stat[i] == ')' { // the name before it may hold anything
+		if stat[i] == ')' { // the last one: the name before it may contain any character
 			return stat[i+2]
 		}
 	}
 	return 0
 }
 
-// tell gives all who are not stopped an order.
+// tell sends an order to all workers.
 func (c workers) tell(order string) {
 	for _, w := range c {
-		_ = w.now().Tell(order) // who is gone is being replaced
+		_ = w.now().Tell(order) // fails if the process has ended, and then watch replaces it
 	}
 }
 
-// dismiss ends all in order and returns what each that did not has to say.
+// dismiss ends all workers in order. It returns a line for each that failed or had to be killed.
 func (c workers) dismiss() []string {
 	said := make([]string, len(c))
 	var ending sync.WaitGroup
@@ -295,6 +304,7 @@ func (c workers) dismiss() []string {
 	return clean(said)
 }
 
+// clean returns the strings that are not empty.
 func clean(said []string) []string {
 	var some []string
 	for _, s := range said {
@@ -305,6 +315,7 @@ func clean(said []string) []string {
 	return some
 }
 
+// kill kills all workers and returns when they are gone.
 func (c workers) kill() {
 	for _, w := range c {
 		if l := w.now(); l != nil {
@@ -314,7 +325,7 @@ func (c workers) kill() {
 	}
 }
 
-// processes are all that there ever were.
+// processes returns the logs of all processes of the workers, with one entry for each caller.
 func (c workers) processes() []history.Process {
 	var ps []history.Process
 	for _, w := range c {
@@ -327,13 +338,14 @@ func (c workers) processes() []history.Process {
 	return ps
 }
 
+// starve notes whether the worker is starved.
 func (w *workerState) starve(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.starving = on
 }
 
-// slow reports that it is stopped or starved, and is not to be waited for.
+// slow reports whether the worker is stopped or starved. Nobody should wait for it then.
 func (w *workerState) slow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package history is what a torture leaves to be judged: who held what from when
-// to when, what was written, and what was done to whom meanwhile. All times are
-// CLOCK_MONOTONIC's, in ns.
+// Package history has what a torture leaves for the judge: who held which lock from when
+// to when, what was written to the registers, and which faults there were. All times are
+// of CLOCK_MONOTONIC, in ns.
 package history
 
 import (
@@ -10,33 +10,35 @@ import (
 	"time"
 )
 
-// History is one run's.
+// History is that of one run.
 type History struct {
 	Start, End int64
 	TTL        time.Duration
-	Kept       time.Duration // how long keys may stay of who died or could not release them, if longer than the TTL
-	Drift      time.Duration // by how much clocks may be off, as promised
-	Nodes      int
-	Workers    int
-	Names      []string
-	Slots      []string // those of Names that are permits'
-	// Parts are where there is one node: which part of it each name is in, from 1.
-	// A name can be locked while its part is up. Else a majority of the nodes
-	// decides.
+	// Kept is how long the keys of a holder may stay that died or could not release them, if that is longer
+	// than the TTL.
+	Kept    time.Duration
+	Drift   time.Duration // by how much clocks may differ under the lock's promises
+	Nodes   int
+	Workers int
+	Names   []string
+	Slots   []string // those of Names that are slots of permits
+	// Parts says which part of the node each name is in, from 1, if there is only one node.
+	// A name can be locked while its part is up. With several nodes Parts is nil, and a name can be
+	// locked while a majority of the nodes is up.
 	Parts map[string]int
-	// Labels are the nodes' names for a reader, "node 1" and so on if there are none.
+	// Labels are the nodes' names for a reader. If there are none, the names are "node 1" and so on.
 	Labels []string
 
-	Holds  []Hold    // by From
+	Holds  []Hold    // sorted by From
 	Failed []Attempt // acquisitions that were given up
-	Probes []Attempt // of the one who has a lock for itself
+	Probes []Attempt // of the probe, which takes locks that nobody else wants
 	Ops    []Op      // on the guarded registers
-	Faults []Fault   // by Began
-	Writes []Write   // in the order in which each register took them
+	Faults []Fault   // sorted by Began
+	Writes []Write   // of each register in the order in which they happened
 	Looks  []Look
 	// Refusals is how often a client was refused because its settings are not the deployment's.
 	Refusals int
-	// Errors are the workers' and nodes' own: what should not have happened.
+	// Errors has what failed in the workers, in the nodes and in the torture itself.
 	Errors []string
 }
 
@@ -44,34 +46,33 @@ type History struct {
 type Hold struct {
 	Name         string
 	Worker, Life int
-	Call         int64 // the worker began to acquire
-	From         int64 // it holds
-	Until        int64 // the end of the validity that it had in the end
-	End          int64 // it relies on it no more: released, known lost, run out, dead
+	Call         int64 // when the worker began to acquire the lock
+	From         int64 // when the worker acquired it
+	Until        int64 // the end of the validity, after the last extension
+	End          int64 // when the worker stopped relying on it: by release, loss, end of validity or its own death
 	Token        uint64
-	Shared       bool // a reader's
-	Further      bool // of the further names of a set, each of which has a Hold
-	// Released is when the release was confirmed or failed, 0 if it never ended.
+	Shared       bool // the worker is a reader
+	Further      bool // the Hold is of a name of a set other than the first; each name has a Hold
+	// Released is when the release was confirmed or failed, or 0 if neither happened.
 	Released  int64
-	Confirmed bool
-	Lost      bool // it knew that it had lost it
-	Died      int64
+	Confirmed bool  // the release was confirmed
+	Lost      bool  // the worker learned that it had lost the lock
+	Died      int64 // when the worker died while it held the lock, or 0
 }
 
-// Attempt is an acquisition, acquired or not, from its call to its answer. End
-// is 0 if there was none.
+// Attempt is an attempt to acquire, from its call to its answer. End is 0 if there was no answer.
 type Attempt struct {
 	Name      string
 	Worker    int
 	Call, End int64
 	Acquired  bool
-	Further   bool // of the further names of a set, or of the further slots: there is one Attempt for each
+	Further   bool // it is of a name of a set, or of a slot, other than the first; each of them has an Attempt
 	Why       string
-	Died      int64 // of its worker in the midst of it
+	Died      int64 // when the worker died during it, or 0
 }
 
-// Op is an operation on a guarded register, as its worker saw it. End is 0 if
-// the worker never learned what came of it.
+// Op is an operation on a guarded register, as the worker saw it. End is 0 if
+// the worker never got an answer.
 type Op struct {
 	Name      string
 	Worker    int
@@ -79,19 +80,19 @@ type Op struct {
 	Token     uint64
 	Wrote     string // "" for a read
 	Read      string
-	Shared    bool // by a reader, who may have a token smaller than others'
+	Shared    bool // by a reader, whose token may be smaller than that of another reader before it
 	Stale     bool
-	Died      int64 // of its worker in the midst of it
+	Died      int64 // when the worker died during it, or 0
 }
 
-// Write is one that a register took: ID over Prev, as its worker had read it.
+// Write is a write that a register accepted: the worker had read Prev and wrote ID.
 type Write struct {
 	Name     string
 	Guarded  bool
 	ID, Prev string
 }
 
-// Fault is something done to nodes or workers.
+// Fault is a fault of nodes or workers, or the visit of a further client.
 type Fault struct {
 	ID      int
 	Kind    string
@@ -99,27 +100,25 @@ type Fault struct {
 	Workers []int // from 1
 	Began   int64
 	Ended   int64
-	// Out is until when the nodes count as out, 0 if they never did.
+	// Out is until when the nodes count as out, or 0 if they never did.
 	Out    int64
-	Step   time.Duration // of the nodes' clocks at Began, taken back at Ended
-	Split  bool          // the nodes are out for Workers only
-	Part   int           // the one part of the node that is out, 0 for all of it
+	Step   time.Duration // by which the nodes' clocks were stepped at Began, and back at Ended
+	Split  bool          // the nodes are out only for Workers
+	Part   int           // the part of the node that is out, or 0 for all of it
 	Detail string
 	Err    string
 }
 
-// Look is one key on one node, while no worker was at work and no recent fault
-// at the node.
+// Look says whether a node had the key of a lock at a time at which all workers were told to rest.
 type Look struct {
 	At    int64
 	Node  int
 	Name  string
-	Left  time.Duration // of its TTL, if it is there
+	Left  time.Duration // of the key's TTL, if Found
 	Found bool
 }
 
-// Steps are the forward steps of a node's clock by more than the drift: when
-// they happened.
+// Steps returns the times, in order, at which a node's clock was stepped forward by more than the drift.
 func (h *History) Steps() []int64 {
 	var at []int64
 	for _, f := range h.Faults {
@@ -134,10 +133,10 @@ func (h *History) Steps() []int64 {
 	return at
 }
 
-// Majority is how many nodes are a quorum.
+// Majority returns how many nodes are a quorum.
 func (h *History) Majority() int { return h.Nodes/2 + 1 }
 
-// Label names a node, from 1.
+// Label returns the name of a node, which is numbered from 1.
 func (h *History) Label(node int) string {
 	if node <= len(h.Labels) {
 		return h.Labels[node-1]
@@ -145,14 +144,15 @@ func (h *History) Label(node int) string {
 	return "node " + strconv.Itoa(node)
 }
 
-// Span is a time from and to.
+// Span is a time between two moments.
 type Span struct{ From, To int64 }
 
-// Recovery is how long it may take, where there is one node, until a name can be
-// locked that could not be while a part was out.
+// Recovery is how long it may take, if there is one node, until a name can be
+// locked again after its part was out.
 const Recovery = 3 * time.Second
 
-// Up returns when nothing stood in the way of the name, in order.
+// Up returns the times, in order, in which the name could be locked: those in which a quorum of the nodes
+// was up or, if there is one node, the part of the name.
 func (h *History) Up(name string) []Span {
 	if len(h.Parts) == 0 {
 		return h.QuorumUp()
@@ -160,7 +160,7 @@ func (h *History) Up(name string) []Span {
 	return h.without(func(f Fault) bool { return f.Part == 0 || f.Part == h.Parts[name] })
 }
 
-// without returns when no such fault had a node out, in order.
+// without returns the times, in order, in which no such fault kept the node out.
 func (h *History) without(such func(Fault) bool) []Span {
 	var up []Span
 	since := h.Start
@@ -179,8 +179,8 @@ func (h *History) without(such func(Fault) bool) []Span {
 	return up
 }
 
-// QuorumUp returns when a quorum of nodes was up, in order; where there is one node,
-// when all of it was.
+// QuorumUp returns the times, in order, in which a quorum of the nodes was up or, if there is one node, all
+// of its parts were.
 func (h *History) QuorumUp() []Span {
 	if len(h.Parts) > 0 {
 		return h.without(func(Fault) bool { return true })

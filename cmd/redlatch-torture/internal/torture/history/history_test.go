@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// read makes a history of what one process wrote.
+// read returns the history of one caller whose log has these lines.
 func read(t *testing.T, died int64, lines ...string) *History {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -68,7 +68,7 @@ func TestReadOpenEnds(t *testing.T) {
 	}
 }
 
-// A set is a hold of each name, and who wants a permit may have got any slot.
+// A set is read as a hold of each name, and an open call for a permit as an attempt for each slot.
 func TestReadSeveral(t *testing.T) {
 	h := read(t, 60, `{"t":10,"e":"call","n":"a","w":["b"]}`, `{"t":20,"e":"acquired","n":"a","w":["b"],"u":100,"k":7}`,
 		`{"t":30,"e":"extended","n":"a","u":150}`, `{"t":40,"e":"releasing","n":"a"}`, `{"t":41,"e":"released","n":"a"}`,

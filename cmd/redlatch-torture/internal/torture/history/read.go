@@ -7,16 +7,15 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
-// Process is the log of one of a worker process's callers and, unless it ended in order, when it was
-// killed.
+// Process is one caller of a worker process.
 type Process struct {
 	Worker, Life int
-	Log          string
-	Died         int64
+	Log          string // the path of the log
+	Died         int64  // when the process was killed or found dead, or 0 if it ended in order
 	Probe        bool
 }
 
-// Add reads what one process wrote down.
+// Add adds what the log of a process's caller says.
 func (h *History) Add(p Process) error {
 	f := fold{history: h, process: p}
 	if err := worker.ReadEvents(p.Log, f.add); err != nil {
@@ -26,7 +25,7 @@ func (h *History) Add(p Process) error {
 	return nil
 }
 
-// Sort puts what was added into order.
+// Sort sorts what was added by time.
 func (h *History) Sort() {
 	slices.SortFunc(h.Holds, func(a, b Hold) int { return cmp.Compare(a.From, b.From) })
 	slices.SortFunc(h.Faults, func(a, b Fault) int { return cmp.Compare(a.Began, b.Began) })
@@ -34,15 +33,16 @@ func (h *History) Sort() {
 	slices.SortFunc(h.Probes, func(a, b Attempt) int { return cmp.Compare(a.Call, b.Call) })
 }
 
-// fold makes holds and operations of one process's events, which come in order.
+// fold makes attempts, holds and operations of one caller's events, which come in order.
 type fold struct {
 	history  *History
 	process  Process
-	attempts []Attempt // of each name that is called for, all of one call
-	holds    []Hold    // of each name that is held, all of one lock
-	op       *Op
+	attempts []Attempt // of the present call, one for each of its names
+	holds    []Hold    // of the lock that is held, one for each of its names
+	op       *Op       // the present operation on the registers, or nil
 }
 
+// add takes the next event.
 func (f *fold) add(e worker.Event) {
 	switch e.Kind {
 	case worker.Call:
@@ -74,7 +74,7 @@ func (f *fold) add(e worker.Event) {
 	}
 }
 
-// change applies an event to all that is held.
+// change applies an event to the holds of all names of the lock.
 func (f *fold) change(e worker.Event) {
 	for i := range f.holds {
 		switch h := &f.holds[i]; e.Kind {
@@ -92,7 +92,7 @@ func (f *fold) change(e worker.Event) {
 	}
 }
 
-// finish deals with what the end of the process left open.
+// finish adds what was not over when the process ended.
 func (f *fold) finish() {
 	for i := range f.attempts {
 		f.attempts[i].Died = f.process.Died
@@ -108,6 +108,7 @@ func (f *fold) finish() {
 	f.keep()
 }
 
+// settle adds the attempts of the present call, which ended at a time, or never if that is 0.
 func (f *fold) settle(at int64, why string, acquired bool) {
 	for _, a := range f.attempts {
 		a.End, a.Why, a.Acquired = at, why, acquired
@@ -121,6 +122,7 @@ func (f *fold) settle(at int64, why string, acquired bool) {
 	f.attempts = nil
 }
 
+// operated adds the present operation if it was on a guarded register, which needs a token.
 func (f *fold) operated() {
 	if f.op.Token != 0 {
 		f.history.Ops = append(f.history.Ops, *f.op)
@@ -128,6 +130,7 @@ func (f *fold) operated() {
 	f.op = nil
 }
 
+// keep adds the holds of the present lock. Each ends no later than its validity and its worker.
 func (f *fold) keep() {
 	for _, h := range f.holds {
 		for _, end := range []int64{h.Until, h.Died} {
@@ -135,7 +138,7 @@ func (f *fold) keep() {
 				h.End = end
 			}
 		}
-		// Acquired with less than no validity, or dead before the log was written.
+		// End may be before From: the validity had already ended, or the worker was killed just after it wrote.
 		h.End = max(h.End, h.From)
 		f.history.Holds = append(f.history.Holds, h)
 	}

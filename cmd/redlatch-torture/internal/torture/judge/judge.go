@@ -1,6 +1,6 @@
-// Package judge looks at the history of a torture and says what was violated. It
-// asks no lock and no node: what the workers wrote down, the registers and the
-// record of the faults are all it knows.
+// Package judge looks at the history of a torture and says what was violated. It does not
+// ask the locks or the nodes. All it knows is what the workers wrote down, the writes of the registers,
+// the looks for keys, and the faults.
 package judge
 
 import (
@@ -13,17 +13,17 @@ import (
 
 // Findings are what a history shows.
 type Findings struct {
-	Acquisitions int            `json:"acquisitions"` // without the probe's
-	ByName       map[string]int `json:"by_name"`
+	Acquisitions int            `json:"acquisitions"` // without the probe's; a set counts once
+	ByName       map[string]int `json:"by_name"`      // acquisitions of each name
 	Together     Together       `json:"together"`
-	Strange      []string       `json:"strange"` // holds of what there is not, such as a slot beyond the last
+	Strange      []string       `json:"strange"` // holds of what does not exist, such as a slot beyond the last
 	GaveUp       int            `json:"gave_up"`
-	KnownLost    int            `json:"known_lost"` // locks whose holder knew in time that it lost them
+	KnownLost    int            `json:"known_lost"` // locks that were lost and whose holder learned of it
 
-	// Overlaps are acquisitions of a lock on which somebody still relied.
-	// Outside are those where the clock of a node had been stepped forward under
-	// the earlier holder, by more than the drift: no lock on Redis promises
-	// anything there.
+	// Overlaps are acquisitions of a lock on which another holder still relied.
+	// Outside are those for which the clock of a node had been stepped forward while the
+	// earlier holder had the lock, by more than the drift. No lock on Redis promises
+	// anything then.
 	Overlaps []Overlap `json:"overlaps"`
 	Outside  []Overlap `json:"overlaps_outside_assumptions"`
 
@@ -34,8 +34,8 @@ type Findings struct {
 	Availability Availability `json:"availability"`
 	Waits        Waits        `json:"waits"`
 
-	// Refused are names that could not be locked for longer than
-	// history.Recovery though their part of the one node was up.
+	// Refused are times longer than history.Recovery in which a name could not be
+	// locked although its part of the one node was up.
 	Refused []Refusal `json:"refused"`
 
 	Orphans []Orphan `json:"orphans"`
@@ -44,40 +44,40 @@ type Findings struct {
 	Linearizable Linearizability `json:"linearizability"`
 }
 
-// Overlap is a hold that began while another's validity ran.
+// Overlap is a hold that began while another holder relied on the lock.
 type Overlap struct {
 	Name          string        `json:"name"`
-	Holder, Other int           `json:"-"`
+	Holder, Other int           `json:"-"` // workers: the earlier holder, and the later one
 	HolderName    string        `json:"holder"`
 	OtherName     string        `json:"other"`
-	At            int64         `json:"at_ns"` // of the history
+	At            int64         `json:"at_ns"` // a time of the history
 	For           time.Duration `json:"for_ns"`
 }
 
-// Register is one sort of register, of all names.
+// Register has the counts of one sort of register, guarded or open, of all names.
 type Register struct {
 	Writes int `json:"writes"`
-	// Lost are writes over which another was written that had not seen them.
+	// Lost counts the writes that a later write replaced although its worker had not read them.
 	Lost    int `json:"lost"`
 	Refused int `json:"refused"` // accesses with a stale token
 }
 
-// Availability is what the probe found, who had a lock for itself.
+// Availability is what the probe found, which takes locks that nobody else wants.
 type Availability struct {
 	QuorumUp time.Duration `json:"quorum_up_ns"`
-	Length   time.Duration `json:"length_ns"`
-	// Tried and Served count the tries that lay within a time in which a quorum
-	// was up; AllTried and AllServed all.
+	Length   time.Duration `json:"length_ns"` // of the run
+	// Tried counts the tries during which a quorum was up all the time, and Served those of them that
+	// succeeded. AllTried and AllServed count all tries.
 	Tried     int `json:"tried"`
 	Served    int `json:"served"`
 	AllTried  int `json:"all_tried"`
 	AllServed int `json:"all_served"`
 }
 
-// Share is how many of the tries succeeded while a quorum was up.
+// Share returns the share of the tries while a quorum was up that succeeded.
 func (a Availability) Share() float64 { return share(a.Served, a.Tried) }
 
-// Overall is how many of all tries succeeded.
+// Overall returns the share of all tries that succeeded.
 func (a Availability) Overall() float64 { return share(a.AllServed, a.AllTried) }
 
 func share(n, of int) float64 {
@@ -87,7 +87,7 @@ func share(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// Waits are of contended acquisitions that succeeded.
+// Waits says how long the workers' successful acquisitions took.
 type Waits struct {
 	Median time.Duration `json:"median_ns"`
 	P99    time.Duration `json:"p99_ns"`
@@ -97,11 +97,11 @@ type Waits struct {
 // Refusal is a time in which a name could not be locked.
 type Refusal struct {
 	Name string        `json:"name"`
-	At   int64         `json:"at_ns"` // of the history
+	At   int64         `json:"at_ns"` // a time of the history
 	For  time.Duration `json:"for_ns"`
 }
 
-// Orphan is a lock's key that nobody could have wanted.
+// Orphan is a key of a lock that was left behind: no worker had or wanted the lock.
 type Orphan struct {
 	Name string        `json:"name"`
 	Node int           `json:"node"`
@@ -109,7 +109,8 @@ type Orphan struct {
 	Left time.Duration `json:"left_ns"`
 }
 
-// Judge looks at h for no longer than patience where that cannot be foreseen.
+// Judge looks for violations in h. The search for a linearization, whose time cannot be foreseen, ends after
+// patience.
 func Judge(h *history.History, patience time.Duration) *Findings {
 	f := &Findings{ByName: map[string]int{}}
 	for _, a := range h.Failed {
@@ -154,6 +155,7 @@ func Judge(h *history.History, patience time.Duration) *Findings {
 	return f
 }
 
+// availability counts the probe's tries.
 func (f *Findings) availability(h *history.History) {
 	f.Availability.Length = time.Duration(h.End - h.Start)
 	spans := map[string][]history.Span{}
@@ -164,7 +166,7 @@ func (f *Findings) availability(h *history.History) {
 			spans[p.Name] = up
 		}
 		if p.End == 0 || p.Call < h.Start || p.End > h.End {
-			continue // the beginning or the end cut it short
+			continue // the try was not wholly within the run
 		}
 		within := slices.ContainsFunc(up, func(s history.Span) bool { return s.From <= p.Call && p.End <= s.To })
 		f.Availability.AllTried++
@@ -178,15 +180,15 @@ func (f *Findings) availability(h *history.History) {
 			}
 		}
 	}
-	for _, up := range spans { // of several masters it is their average
+	for _, up := range spans { // QuorumUp is the average of all parts
 		for _, s := range up {
 			f.Availability.QuorumUp += time.Duration(s.To-s.From) / time.Duration(len(spans))
 		}
 	}
 }
 
-// refused looks for times in which a name of the one node could not be locked, though
-// nothing stood in the way of it for long.
+// refused looks for times longer than history.Recovery in which a name of the one node could not be locked
+// although its part was up.
 func (f *Findings) refused(h *history.History) {
 	if len(h.Parts) == 0 {
 		return
@@ -217,6 +219,7 @@ func (f *Findings) refused(h *history.History) {
 	}
 }
 
+// waits computes Waits from the holds.
 func (f *Findings) waits(held []history.Hold) {
 	if len(held) == 0 {
 		return

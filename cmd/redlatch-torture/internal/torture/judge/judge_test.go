@@ -14,7 +14,7 @@ const (
 	ttl = 2 * time.Second
 )
 
-// past is a history of one lock, "a", from 0 to 100 s on five nodes.
+// past returns a history of one lock, "a", from 0 to 100 s on five nodes.
 func past(holds ...history.Hold) *history.History {
 	for i := range holds {
 		h := &holds[i]
@@ -31,7 +31,7 @@ func past(holds ...history.Hold) *history.History {
 	}
 }
 
-// hold is one that was released.
+// hold returns a hold that was released. Times are in ms.
 func hold(worker int, call, from, end int64, token uint64) history.Hold {
 	return history.Hold{
 		Worker: worker, Call: call * ms, From: from * ms, End: end * ms, Until: from*ms + int64(ttl), Token: token,
@@ -102,7 +102,7 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	late := hold(2, 2, 3000, 3000, 5) // stopped meanwhile, it learned of its lock when that was over
+	late := hold(2, 2, 3000, 3000, 5) // the worker was stopped, and learned of its lock when that was over
 	late.Until = 2500 * ms
 	for name, tt := range map[string]struct {
 		holds []history.Hold
@@ -122,8 +122,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A name of the one node is refused when it cannot be locked though its part was up
-// for long.
+// A name of the one node counts as refused if it cannot be locked long after its part came up.
 func TestRefused(t *testing.T) {
 	h := past()
 	h.Parts = map[string]int{"p": 1, "q": 2}
@@ -208,7 +207,7 @@ func TestAvailability(t *testing.T) {
 		{Call: 29_000 * ms, End: 30_500 * ms}, // a quorum was up at its beginning only
 		{Call: 35_500 * ms, End: 35_900 * ms},
 		{Call: 37_000 * ms, End: 37_010 * ms, Acquired: true},
-		{Call: 99_000 * ms}, // the end cut it short
+		{Call: 99_000 * ms}, // not over at the end
 	}
 	h.Sort()
 	a := Judge(h, time.Minute).Availability
@@ -218,7 +217,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// A long history is judged as a whole though it is cut.
+// In a long history, which is cut into pieces, a single overlap is found.
 func TestLinearizableLong(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -10,9 +10,9 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 )
 
-// Linearizability is porcupine's verdict, "ok", "violated", or "unknown" when
-// the time did not suffice: on each lock as an object that one holder has at a
-// time, under growing tokens, and on each guarded register.
+// Linearizability has porcupine's verdicts on all locks and on all guarded registers: "ok", "violated", or
+// "unknown" if the time did not suffice. A lock is an object that one writer or several readers
+// have at a time, with growing tokens.
 type Linearizability struct {
 	Locks      string `json:"locks"`
 	Registers  string `json:"registers"`
@@ -26,14 +26,15 @@ const (
 	Unknown      = "unknown"
 )
 
-// A checked history is cut where its state is certain: what porcupine remembers
-// grows with the square of a history's length.
+// piece is the least number of operations that are checked together. A history is cut where its state
+// is certain, because the memory that porcupine needs grows with the square of its length.
 const piece = 400
 
-// late is how long after its worker's death an operation may still take effect:
-// what was sent is in the register's socket.
+// late is how long after the death of its worker an operation may still take effect: the request may be
+// in the socket of the registers.
 const late = int64(5 * time.Second)
 
+// linearize checks all locks and registers.
 func linearize(h *history.History, byName map[string][]history.Hold, steps []int64, patience time.Duration) Linearizability {
 	l := Linearizability{Locks: Linearizable, Registers: Linearizable}
 	deadline := time.Now().Add(patience)
@@ -41,7 +42,7 @@ func linearize(h *history.History, byName map[string][]history.Hold, steps []int
 		l.Operations += len(ops)
 		left := time.Until(deadline)
 		if left <= 0 {
-			left = time.Nanosecond // 0 is for ever
+			left = time.Nanosecond // 0 would mean no limit
 		}
 		switch porcupine.CheckOperationsTimeout(model, ops, left) {
 		case porcupine.Illegal:
@@ -76,7 +77,7 @@ func linearize(h *history.History, byName map[string][]history.Hold, steps []int
 	return l
 }
 
-// acquisition and release are the inputs of a lock. A token of 0 is none.
+// acquisition and release are the operations on a lock. A token of 0 means that there is none.
 type (
 	acquisition struct {
 		token  uint64
@@ -89,21 +90,21 @@ type (
 	}
 )
 
-// held is a lock's state: who has it, -1 for no writer, and the last tokens.
+// held is the state of a lock: its holders and the largest tokens so far.
 type held struct {
-	id      int
+	id      int // of the writer that holds it, or -1
 	readers readers
-	token   uint64 // the largest of all
+	token   uint64 // the largest of all holders
 	writer  uint64 // the largest of a writer
 }
 
-// lockOperations makes two operations of each hold. The second takes effect when
-// its holder relied on the lock no more; where a clock was stepped under it, at
-// any time.
+// lockOperations makes two operations of each hold, an acquisition and a release. The release takes effect
+// when the holder stops relying on the lock. If a clock was stepped under the holder, it may take
+// effect at any time from the call on.
 func lockOperations(holds []history.Hold, steps []int64) []porcupine.Operation {
 	ops := make([]porcupine.Operation, 0, 2*len(holds))
 	for i, hold := range holds {
-		// A holder that was starved may have learned of its lock when it was over.
+		// A holder that was starved may have learned of its lock only after the validity had ended.
 		end := max(hold.Call, min(hold.End, hold.Until))
 		free := porcupine.Operation{ClientId: i, Input: release{id: i, shared: hold.Shared}, Call: end, Return: hold.End + 1}
 		if stepped(steps, hold.Call, hold.End) {
@@ -116,8 +117,8 @@ func lockOperations(holds []history.Hold, steps []int64) []porcupine.Operation {
 	return ops
 }
 
-// lockModel is a lock that one writer has at a time, or any number of readers, with tokens
-// that grow: a reader's beyond those of writers, and a writer's beyond all.
+// lockModel is a lock that one writer or any number of readers have at a time. A writer's token must be
+// larger than all before it, and a reader's larger than those of the writers before it.
 func lockModel(from held) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return from },
@@ -148,7 +149,8 @@ func lockModel(from held) porcupine.Model {
 	}
 }
 
-// cutLock calls check with pieces between which nobody held or wanted the lock.
+// cutLock calls check with each piece of a lock's history and its state before the piece. It cuts where nobody
+// held or wanted the lock.
 func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation)) {
 	byCall(ops)
 	from := held{id: -1}
@@ -174,15 +176,15 @@ func cutLock(ops []porcupine.Operation, check func(held, []porcupine.Operation))
 	check(from, ops[begin:])
 }
 
-// guarded is a guarded register's state.
+// guarded is the state of a guarded register.
 type guarded struct {
-	token  uint64 // the largest of all
-	writer uint64 // the largest that was no reader's
+	token  uint64 // the largest so far
+	writer uint64 // the largest of a writer
 	value  string
 }
 
-// registerModel is a register that refuses a token smaller than the largest that
-// it has seen, of a reader than the largest that was no reader's.
+// registerModel is a register that refuses a writer's token that is smaller than the largest so far, and
+// a reader's token that is smaller than the largest of a writer.
 func registerModel(from guarded) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return from },
@@ -207,8 +209,8 @@ func registerModel(from guarded) porcupine.Model {
 	}
 }
 
-// cutRegister calls check with pieces that end with an operation which nothing
-// ran beside and whose answer is known: it tells the state.
+// cutRegister calls check with each piece of a register's history and its state before the piece. It cuts
+// after an operation that no other one overlaps and whose answer is known, since that tells the state.
 func cutRegister(ops []porcupine.Operation, check func(guarded, []porcupine.Operation)) {
 	byCall(ops)
 	var from guarded
@@ -227,6 +229,7 @@ func cutRegister(ops []porcupine.Operation, check func(guarded, []porcupine.Oper
 	check(from, ops[begin:])
 }
 
+// byCall sorts operations by their calls.
 func byCall(ops []porcupine.Operation) {
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 )
 
-// overlaps looks for holds of one name, by From, that begin while an earlier
-// one's End is to come, unless both are readers'.
+// overlaps looks for holds of one name that begin before the End of an earlier one, unless both are of
+// readers. holds is sorted by From.
 func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []int64) {
 	var running []history.Hold
 	for _, hold := range holds {
 		running = slices.DeleteFunc(running, func(r history.Hold) bool { return r.End <= hold.From })
 		if hold.End == hold.From {
-			continue // over before its holder knew of it
+			continue // the hold was over before its holder knew of it
 		}
 		var worst *Overlap
 		outside := true
@@ -46,6 +46,7 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 	}
 }
 
+// who names the holder for a message.
 func who(h history.Hold) string {
 	reader := ""
 	if h.Shared {
@@ -54,16 +55,16 @@ func who(h history.Hold) string {
 	return fmt.Sprintf("%sworker %d.%d, token %d", reader, h.Worker, h.Life, h.Token)
 }
 
-// stepped reports whether a clock was stepped between the two times.
+// stepped reports whether one of the steps was between the two times.
 func stepped(steps []int64, from, to int64) bool {
 	i, _ := slices.BinarySearch(steps, from)
 	return i < len(steps) && steps[i] <= to
 }
 
-// tokens looks whether later holders of one name have larger tokens; readers than earlier
-// writers, and writers than all. A holder is
-// later when it called after the other held, whatever became of the other; also,
-// where their times do not overlap, when it held after the other's had ended.
+// tokens looks for holders of one name whose tokens are not larger than those of earlier holders. A
+// reader's token need only be larger than those of earlier writers. A holder is later than another one
+// if it called after the other one had acquired the lock, or acquired the lock after the hold of the
+// other one had ended.
 func (f *Findings) tokens(holds []history.Hold) {
 	var guarded []history.Hold
 	for _, h := range holds {
@@ -77,7 +78,7 @@ func (f *Findings) tokens(holds []history.Hold) {
 		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
 		ends := slices.Clone(guarded)
 		slices.SortFunc(ends, func(a, b history.Hold) int { return cmp.Compare(ended(a), ended(b)) })
-		var writer, reader history.Hold // the largest
+		var writer, reader history.Hold // those with the largest tokens so far
 		next := 0
 		for _, c := range calls {
 			for next < len(ends) && ended(ends[next]) <= by(c) {
@@ -99,14 +100,14 @@ func (f *Findings) tokens(holds []history.Hold) {
 		}
 	}
 	later(func(h history.Hold) int64 { return h.Call }, func(h history.Hold) int64 { return h.From }, "called after")
-	// Who was stopped may have learned of a lock when it was over.
+	// A worker that was stopped may have learned that it had acquired a lock only after the validity had ended.
 	later(func(h history.Hold) int64 { return min(h.From, h.Until) }, func(h history.Hold) int64 { return h.End }, "held after the end of")
 }
 
-// orphans looks at the keys that were there while nobody was at work.
+// orphans looks for keys that were found while no worker had or wanted the lock.
 func (f *Findings) orphans(h *history.History) {
-	// Until when a key of a name may be somebody's: who died or was stopped in the
-	// midst leaves it to its TTL, or its session.
+	// wanted is a time in which a worker may have a key of a name. If the worker died, or could not
+	// release the lock, the key stays until its TTL or the worker's session has ended.
 	type wanted struct{ from, to int64 }
 	by := map[string][]wanted{}
 	kept := int64(max(h.TTL, h.Kept))
@@ -145,8 +146,8 @@ func (f *Findings) orphans(h *history.History) {
 	}
 }
 
-// disturbed reports whether anything was done to the node in that time: a
-// library need not clean up where it cannot reach.
+// disturbed reports whether the node had a fault in that time. A library cannot delete keys on a node
+// that it cannot reach.
 func disturbed(h *history.History, node int, from, to int64) bool {
 	for _, f := range h.Faults {
 		if f.Began > to {
@@ -154,8 +155,8 @@ func disturbed(h *history.History, node int, from, to int64) bool {
 		}
 		here, over := slices.Contains(f.Nodes, node), max(f.Ended, f.Out)
 		if len(h.Labels) > 0 {
-			// What befalls one server of a node that several make up befalls the node.
-			// Keys are deleted also while it gives no locks.
+			// Several servers make up the node, and a fault of one is a fault of the node. It is over at Ended,
+			// since a node in quarantine does not vote but still deletes keys.
 			here, over = len(f.Nodes) > 0, f.Ended
 		}
 		if here && over >= from {

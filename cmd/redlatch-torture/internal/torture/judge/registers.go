@@ -2,8 +2,8 @@ package judge
 
 import "github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 
-// registers follows, back from the last write of each register, what each had
-// seen: what is not on that way was overwritten unseen.
+// registers counts lost updates. It goes from the last write of each register back to the write whose value
+// that one had read, and so on. A write that it does not meet was lost.
 func (f *Findings) registers(h *history.History) {
 	type key struct {
 		name    string

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 )
 
-// reader is a hold by one that was released.
+// reader returns a hold of a reader that was released. Times are in ms.
 func reader(worker int, call, from, end int64, token uint64) history.Hold {
 	h := hold(worker, call, from, end, token)
 	h.Shared = true
@@ -40,7 +40,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// A long history of phases of readers between writers is judged as a whole.
+// In a long history of readers and writers in turn, a single overlap is found.
 func TestReadersLong(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -77,7 +77,7 @@ func TestReadersLong(t *testing.T) {
 	}
 }
 
-// A reader's access to a register is refused for a writer's token alone.
+// A register refuses a reader's access only if the token is smaller than a writer's.
 func TestReadersRegister(t *testing.T) {
 	read := func(call int64, token uint64, value string) history.Op {
 		return history.Op{Name: "a", Call: call, End: call + 1, Token: token, Read: value, Shared: true}
@@ -103,7 +103,8 @@ func TestReadersRegister(t *testing.T) {
 	}
 }
 
-// Each name of a set is judged, and the set is one acquisition; so is each slot, and there are no others.
+// Each name of a set is judged as a lock, but the set is one acquisition. Each slot is judged as a lock, and a hold
+// of a slot that does not exist is strange.
 func TestSetsAndSlots(t *testing.T) {
 	named := func(h history.Hold, name string, further bool) history.Hold {
 		h.Name, h.Further = name, further

@@ -6,7 +6,8 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 )
 
-// Together is what was there beside locks of one name: without it, a history of readers or sets shows little.
+// Together counts the acquisitions of other primitives than a lock of one name, and how many holders there were
+// at a time. A run of readers proves little if no two of them ever held a lock together.
 type Together struct {
 	Sets        int `json:"sets"`         // acquisitions of several names
 	Readers     int `json:"readers"`      // acquisitions by readers
@@ -15,13 +16,13 @@ type Together struct {
 	MostPermits int `json:"most_permits"` // held at one time, of all names
 }
 
-// together counts them.
+// together counts what Together has.
 func together(h *history.History) Together {
 	var t Together
 	readers := map[string][]history.Hold{}
 	var permits []history.Hold
 	last := history.Hold{}
-	for _, hold := range h.Holds { // those of one set follow each other
+	for _, hold := range h.Holds { // the holds of one set follow each other
 		switch {
 		case hold.Further && !last.Further:
 			t.Sets++
@@ -41,7 +42,7 @@ func together(h *history.History) Together {
 	return t
 }
 
-// most is how many of the holds, by From, ran at one time.
+// most returns the largest number of holds at one time. holds is sorted by From.
 func most(holds []history.Hold) (n int) {
 	var running []history.Hold
 	for _, hold := range holds {

@@ -23,7 +23,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"js": func() (template.JS, error) { b, err := pageFiles.ReadFile("page/page.js"); return template.JS(b), err },
 }).ParseFS(pageFiles, "page/page.html"))
 
-// HTML writes the report as one page that needs nothing else.
+// HTML writes the report as one page that needs no other file.
 func (r *Report) HTML(w io.Writer) error {
 	tone := "good"
 	switch {
@@ -51,12 +51,12 @@ type listed struct {
 	ID       int
 	At, For  float64 // s
 	Kind     string
-	Whom     string
+	Whom     string // the nodes or workers
 	Detail   string
-	From, To int64 // in the data's unit
+	From, To int64 // as in data
 }
 
-// mostListed bounds the list; the timeline has all.
+// mostListed is the most faults in the list. The timeline has all of them.
 const mostListed = 2000
 
 func (r *Report) faultList() []listed {
@@ -71,18 +71,18 @@ func (r *Report) faultList() []listed {
 	return list
 }
 
-// data is what the timeline is drawn from. Times are in tenths of milliseconds
+// data is what the page draws the timeline from. Times are in tenths of a millisecond
 // since the start.
 type data struct {
 	Length   int64      `json:"length"`
 	Nodes    []string   `json:"nodes"`
 	Workers  int        `json:"workers"`
 	Names    []string   `json:"names"`
-	Holds    [][]int64  `json:"holds"` // by name: start after that of the last, length, worker, …
+	Holds    [][]int64  `json:"holds"` // of each name: of each hold the start after that of the last, length, worker
 	Faults   []fault    `json:"faults"`
 	Overlaps [][4]int64 `json:"overlaps"` // name, start, length, 1 if outside the assumptions
-	Up       [][2]int64 `json:"up"`
-	Probes   [][2]int64 `json:"probes"` // that failed
+	Up       [][2]int64 `json:"up"`       // times in which a quorum was up
+	Probes   [][2]int64 `json:"probes"`   // tries that failed
 }
 
 type fault struct {
@@ -96,6 +96,7 @@ type fault struct {
 	Detail  string `json:"detail"`
 }
 
+// tick converts a time of the history to one of data.
 func (r *Report) tick(t int64) int64 { return (t - r.History.Start) / 1e5 }
 
 func (r *Report) data() data {
@@ -143,7 +144,7 @@ func (r *Report) data() data {
 	return d
 }
 
-// count names some of a sort: "node 2", "nodes 1, 3".
+// count returns a word with numbers, in the plural if there are several: "node 2", "nodes 1, 3".
 func count(sort string, numbers []int) string {
 	if len(numbers) > 1 {
 		sort += "s"
@@ -155,9 +156,10 @@ func count(sort string, numbers []int) string {
 	return sort + " " + strings.Join(texts, ", ")
 }
 
+// orEmpty returns a copy of s that is not nil, so that its JSON is [] and not null.
 func orEmpty(s []int) []int { return append([]int{}, s...) }
 
-// nodes names some: "nodes 1, 3", or by their labels.
+// nodes returns the nodes in words: "nodes 1, 3", or their labels.
 func (r *Report) nodes(numbers []int) string {
 	if len(r.History.Labels) == 0 {
 		return count("node", numbers)
@@ -169,6 +171,7 @@ func (r *Report) nodes(numbers []int) string {
 	return strings.Join(labels, ", ")
 }
 
+// whom says in words which nodes or workers had the fault.
 func (r *Report) whom(f history.Fault) string {
 	text := ""
 	if len(f.Nodes) > 0 {

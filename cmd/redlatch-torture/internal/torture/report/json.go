@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 )
 
-// JSON writes the report for programs: all but the history.
+// JSON writes the report as JSON: the findings and the faults, but not the rest of the history.
 func (r *Report) JSON(w io.Writer) error {
 	type fault struct {
 		Kind    string  `json:"kind"`

@@ -23,23 +23,23 @@ type Report struct {
 	TTL      time.Duration
 	Nodes    int
 	Workers  int
-	Names    []string // what the judge looks at: locks and slots
-	Locks    int      // how many names locks were taken by
-	// Primitive is what the workers took: the value of the option.
+	Names    []string // all that can be held: names of locks, and slots
+	Locks    int      // how many names the workers contended for
+	// Primitive is the value of the option: what the workers took.
 	Primitive string
 	Servers   string
 	Yours     bool
-	Subject   string // whose lock was under torture: "redlatch", or that of another library's worker
+	Subject   string // whose lock was tested: "redlatch", or "other" with another library's worker
 	Kinds     []string
 	LeftOut   string // the faults that were not possible here, and why
 
 	History  *history.History
 	Findings *judge.Findings
-	// Control is what the judge found in the control run: the same plan, over a lock with
-	// the Bug. It is nil if there was no control run.
+	// Control is what the judge found in the control run, whose lock has the Bug. It is nil if there was no
+	// control run.
 	Control *judge.Findings
 	Bug     string
-	// Interrupted: the run ended before its time.
+	// Interrupted is set if the run ended before its time.
 	Interrupted bool
 }
 
@@ -135,7 +135,7 @@ func (r *Report) Verdict() string {
 	return "nothing was violated"
 }
 
-// again is the command that repeats the run with the same faults.
+// again returns the command that repeats the run with the same faults.
 func (r *Report) again() string {
 	command := fmt.Sprintf("redlatch-torture run --for %v --seed %d --workers %d --names %d --ttl %v", r.Asked, r.Seed, r.Workers, r.Locks, r.TTL)
 	if r.Primitive != "" && r.Primitive != "mutex" {
@@ -150,7 +150,7 @@ func (r *Report) again() string {
 	return command + " --faults " + strings.Join(r.Kinds, ",")
 }
 
-// chosenBy is the name of the option that chose the topology.
+// chosenBy returns the name of the option that chose the topology.
 func (r *Report) chosenBy() string {
 	if r.Engine {
 		return "engine"
@@ -241,7 +241,7 @@ func ratio(part, of time.Duration) float64 {
 }
 
 func percent(share float64) string {
-	if share > 0.99 && share < 1 { // never rounded to all
+	if share > 0.99 && share < 1 { // must not be rounded to 100 %
 		return fmt.Sprintf("%.3f %%", 100*share)
 	}
 	return fmt.Sprintf("%.1f %%", 100*share)

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 )
 
-// sound is a report of a run that showed what it was to show.
+// sound returns the report of a run without a violation that proved something.
 func sound() *Report {
 	const s = int64(time.Second)
 	h := &history.History{
@@ -36,7 +36,7 @@ func sound() *Report {
 func TestVerdict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(*Report)
-		want  string // in the text, beside the verdict
+		want  string // a part of the text
 		ok    bool
 	}{
 		"sound":               {func(*Report) {}, "nothing was violated\n", true},
@@ -81,7 +81,7 @@ func TestHTML(t *testing.T) {
 			t.Errorf("%q is not in the page", want)
 		}
 	}
-	// It needs nothing else, and a name cannot end the script.
+	// The page needs no other file, and the name of a lock cannot end its script.
 	if found := regexp.MustCompile(`https?://|\ssrc=|<link|@import|a</script>`).FindString(text); found != "" {
 		t.Errorf("%q is in the page", found)
 	}

@@ -7,7 +7,8 @@ func (r *Report) takes(primitive string) bool {
 	return r.Primitive == primitive || r.Primitive == "mixed"
 }
 
-// alone says which of the chosen primitives the run did not show at work.
+// alone returns a line for each chosen primitive that the workers never held as it is meant to be: several names
+// or holders at once.
 func (r *Report) alone() (why []string) {
 	t := r.Findings.Together
 	if r.Primitive == "sets" && t.Sets == 0 {
