@@ -27,10 +27,11 @@
 //
 // # What is promised
 //
-// Mutual exclusion: at any instant the validity of at most one holder is running. This holds as
-// long as the clocks of clients and nodes advance at rates within 1 % of each other, and no node's
-// wall clock is stepped forward by more than the drift, which is 1 % of the TTL and 2 ms. Servers
-// expire keys by their wall clock, so a step ends a lock early on that server.
+// Mutual exclusion: at any instant the validity of at most one holder is running. The validity is the
+// time for which a holder may rely on its lock. The promise holds as long as the clocks of clients
+// and nodes advance at rates within 1 % of each other, and no node's wall clock is stepped forward
+// by more than the drift, which is 1 % of the TTL and 2 ms. Servers expire keys by their wall clock,
+// so a step ends a lock early on that server.
 //
 // Fencing: a later holder's token is larger than an earlier holder's, even if a step, a pause or a
 // partition has broken exclusion. A resource stays correct if, from its first access on, it refuses
@@ -50,7 +51,7 @@
 // fairness depends on that node. When it fails, the queue forms anew on the next one. When a
 // message is lost, or the holder dies or uses another library, the first client tries again when
 // the server notifies it that the key has changed, or when the key can have expired. A client that
-// dies or hangs loses its ticket within seconds.
+// dies or hangs loses its place in the queue within seconds.
 //
 // Inside one client the lock passes from caller to caller in one step on the nodes, a few times in
 // a row while other clients wait. No step is needed if the callers want the lock for the same TTL

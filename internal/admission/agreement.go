@@ -3,6 +3,8 @@
 //
 // A node may have forgotten locks that it gave away: it restarted without its last writes,
 // took a master's place, or had its keys deleted. Such a node is in quarantine: it does not
+// vote before every lock that it may have forgotten has run out.
+//
 // The clients of a deployment must agree about how long that is. So each node records what they
 // agreed on, and a client that differs changes nothing and votes nowhere.
 package admission
