@@ -217,7 +217,7 @@ func TestMasterStands(t *testing.T) {
 		t.Errorf("before anybody was asked: %v", err)
 	}
 	now := clock.System.Now()
-	s.confirm(now.Add(-2 * masterStands), "")
+	s.confirm(now.Add(-2*masterStands), "")
 	if err := s.recent(); err == nil || !strings.Contains(err.Error(), "last asked") {
 		t.Errorf("long ago: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestMasterStands(t *testing.T) {
 	if err := s.recent(); err != missed {
 		t.Errorf("after %d checks without a majority: %v", failedChecks, err)
 	}
-	s.confirm(now.Add(2 * time.Hour), "")
+	s.confirm(now.Add(2*time.Hour), "")
 	if err := s.recent(); err != nil {
 		t.Errorf("with a majority again: %v", err)
 	}

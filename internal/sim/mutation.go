@@ -126,7 +126,7 @@ var mutationNames = [Mutations]string{
 	ReleaseOvertakes:   "release overtakes acquire",
 	SentAgain:          "an acquire sent again",
 	ReachableQuorum:    "quorum of the reachable nodes",
-	QuarantineOff:           "no quarantine",
+	QuarantineOff:      "no quarantine",
 	OneClock:           "suspend not seen",
 	WallDeadline:       "deadline by the wall clock",
 }
