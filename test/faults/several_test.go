@@ -85,6 +85,11 @@ func TestSeveralWithANodeDown(t *testing.T) {
 	names := severalNames(t)
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
 	lock := locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...), redlatch.WithoutRenewal())
+	for _, s := range nodes { // each may be of the quorum that is left
+		for _, name := range names {
+			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+		}
+	}
 	nodes[1].Kill()
 	locktest.Await(t, "extended by two", func() bool { return lock.Extend(t.Context(), locktest.TTL) == nil })
 	if err := nodes[1].RestartEmpty(t.Context()); err != nil {

@@ -19,6 +19,14 @@ func readersHave(t *testing.T, s *redistest.Server, name string) bool {
 	return strings.HasPrefix(locktest.Value(t, s, name), vote.SharedMark+" ")
 }
 
+// awaitReaders waits until a node has so many readers of name.
+func awaitReaders(t *testing.T, s *redistest.Server, name string, n int64) {
+	t.Helper()
+	locktest.Await(t, fmt.Sprintf("the node has %d readers", n), func() bool {
+		return locktest.Do(t, s, "ZCARD", "redlatch:{"+name+"}:readers:"+name) == n
+	})
+}
+
 // The servers let a reader in and their replies are lost: the try fails, what it left goes though another
 // reads on, and the next holds. So it is with the reply to the release.
 func TestRepliesToReadersAreLost(t *testing.T) {
@@ -63,9 +71,7 @@ func TestRepliesToReadersAreLost(t *testing.T) {
 				}
 				found()
 				for _, s := range nodes {
-					locktest.Await(t, "one reader is left", func() bool {
-						return locktest.Do(t, s, "ZCARD", "redlatch:{"+t.Name()+"}:readers:"+t.Name()) == int64(1)
-					})
+					awaitReaders(t, s, t.Name(), 1)
 				}
 				locktest.Unlock(t, reader)
 				for _, s := range nodes {
@@ -88,6 +94,9 @@ func TestReadersWithANodeDown(t *testing.T) {
 	client, other := locktest.Open(t, config), locktest.Open(t, config)
 	writer := locktest.TryLock(t, client, t.Name())
 	locktest.Unlock(t, writer)
+	for _, s := range nodes { // or one that it is still on does not let the first reader in
+		locktest.AwaitValue(t, s, t.Name(), "")
+	}
 	readers := []*redlatch.Lock{
 		locktest.TryLock(t, client, t.Name(), redlatch.WithShared(), redlatch.WithoutRenewal()),
 		locktest.TryLock(t, other, t.Name(), redlatch.WithShared(), redlatch.WithoutRenewal()),
@@ -102,6 +111,9 @@ func TestReadersWithANodeDown(t *testing.T) {
 		readers[1] = locktest.TryLock(t, other, t.Name(), redlatch.WithShared(), redlatch.WithoutRenewal())
 		return false
 	})
+	for _, s := range nodes { // each may be of the quorum that is left
+		awaitReaders(t, s, t.Name(), 2)
+	}
 	nodes[1].Kill()
 	for _, reader := range readers {
 		locktest.Await(t, "extended by two", func() bool { return reader.Extend(t.Context(), locktest.TTL) == nil })
