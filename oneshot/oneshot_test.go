@@ -131,6 +131,24 @@ func TestOneShotWrongType(t *testing.T) {
 	})
 }
 
+// A lock that has more time left than it is extended by is not shortened.
+func TestExtendDoesNotShorten(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		if w.commands == oneshot.CommandsNative {
+			t.Skip("SET IFEQ sets the TTL")
+		}
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		shots := s.open(t)
+		is(t, true)(shots.Take(t.Context(), t.Name(), "id", locktest.TTL))
+		is(t, true)(shots.Extend(t.Context(), t.Name(), "id", time.Second))
+		if left := locktest.Remaining(t, s.nodes[0], t.Name()); left <= time.Second {
+			t.Errorf("%v are left", left)
+		}
+		is(t, true)(shots.Release(t.Context(), t.Name(), "id"))
+	})
+}
+
 // Users who may run no script: commands where the quarantine is off, an error that
 // says so where it is on.
 func TestOneShotWithoutScripts(t *testing.T) {

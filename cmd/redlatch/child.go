@@ -267,11 +267,16 @@ func (c *child) gone() bool {
 	if !c.reaped {
 		return false
 	}
-	alive := false
-	if err := c.tree.members(func(pid int) { alive = alive || !hasEnded(pid) }); err != nil {
-		return syscall.Kill(-c.group, 0) == syscall.ESRCH
+	for range certain {
+		alive := false
+		if err := c.tree.members(func(pid int) { alive = alive || !hasEnded(pid) }); err != nil {
+			return syscall.Kill(-c.group, 0) == syscall.ESRCH
+		}
+		if alive {
+			return false
+		}
 	}
-	return !alive
+	return true
 }
 
 // finish releases the guards when COMMAND has ended, and waits for them to end.

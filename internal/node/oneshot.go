@@ -127,7 +127,7 @@ func (n *Node) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer 
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
 			}
-			return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).voteSlots, "PEXPIRE", r.Key, ttl)
+			return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).voteSlots, "PEXPIRE", r.Key, ttl, "GT")
 		}},
 	)
 }
@@ -250,6 +250,8 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) ch
 		return vote.Answer{Verdict: vote.NotOurs}
 	case found.Text != id:
 		return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(found.Text)}
+	case reply.Kind == driver.Int: // the key was there; PEXPIRE GT answers 0 where it has more time left
+		return vote.Answer{Verdict: vote.Granted}
 	}
 	return done(reply, nil)
 }
