@@ -59,7 +59,7 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 		a.Waiting = a.Waiting || r.Queued && a.Verdict == vote.Granted
 		return a
 	case <-ctx.Done():
-		return vote.Answer{Verdict: vote.Unknown, Err: ctx.Err()}
+		return answer(ctx.Err())
 	}
 }
 
@@ -80,6 +80,9 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	native := s.native()
+	if native == 0 {
+		return answer(errNotConnected)
+	}
 	result, err := s.client.Txn(ctx).
 		If(p.isHolders(id)).
 		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -70,6 +72,63 @@ func TestNothingIsWrittenUnderAStaleLease(t *testing.T) {
 	}
 	if a := s.Extend(ctx, vote.Extend{Key: "name", ID: "id", TTL: time.Second}); a.Verdict != vote.Unavailable {
 		t.Errorf("extend: %v", a)
+	}
+}
+
+// granter is an etcd that has no lease, and gives none.
+type granter struct {
+	renewer
+	asked chan struct{}
+}
+
+func (g granter) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, error) {
+	g.asked <- struct{}{}
+	return nil, errors.New("no quorum")
+}
+
+// An etcd lease that a renewal finds lost is made anew at once, and again soon if that fails, however seldom
+// it is renewed.
+func TestLostLeaseIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(t.Context())
+		g := granter{renewer{err: rpctypes.ErrLeaseNotFound}, make(chan struct{})}
+		s := &session{
+			client: &clientv3.Client{Lease: g}, id: 1, asked: time.Hour, life: life, news: make(chan struct{}),
+			prepare: func(context.Context) error { return nil }, prepared: true,
+		}
+		start := time.Now()
+		go s.attend()
+		for range 3 {
+			<-g.asked
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("a lease was asked for three times in %v", took)
+		}
+		end()
+		synctest.Wait()
+	})
+}
+
+// Without an etcd lease nothing is written that would then stay for ever.
+func TestNothingIsWrittenWithoutALease(t *testing.T) {
+	t.Parallel()
+	s := &store{session: &session{}} // which has no client to write by
+	if err := s.join(t.Context(), placeOf("p", "key"), "name", contents{}); !errors.Is(err, errNotConnected) {
+		t.Errorf("join: %v", err)
+	}
+	if err := s.leave(t.Context(), placeOf("p", "key"), "name"); !errors.Is(err, errNotConnected) {
+		t.Errorf("leave: %v", err)
+	}
+}
+
+// That a step was given up does not look as if the caller had cancelled.
+func TestNoAnswerIsNoCancellation(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
+		if a := answer(err); a.Verdict != vote.Unknown || errors.Is(a.Err, err) || a.Err == nil {
+			t.Errorf("%v: %v, %v", err, a.Verdict, a.Err)
+		}
 	}
 }
 

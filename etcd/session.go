@@ -49,6 +49,7 @@ const heartbeats = 16
 
 var (
 	errNotConnected = errors.New("no member has answered yet")
+	errNoAnswer     = errors.New("no answer in time")
 	errClosed       = errors.New("the client is closed")
 )
 
@@ -82,10 +83,10 @@ func (s *session) pause(d time.Duration) bool {
 func (s *session) attend() {
 	period := s.asked / heartbeats
 	for {
-		began := clock.System.Now()
+		began, had := clock.System.Now(), s.native() != 0
 		ctx, cancel := context.WithTimeout(s.life, max(period, stepTime))
 		var err error
-		if s.native() == 0 {
+		if !had {
 			err = s.begin(ctx)
 		} else {
 			err = s.renew(ctx)
@@ -93,8 +94,11 @@ func (s *session) attend() {
 		cancel()
 		s.note(err)
 		wait := period - clock.System.Now().Since(began)
-		if s.native() == 0 && err == nil {
+		switch has := s.native() != 0; {
+		case !has && (had || err == nil): // it is lost
 			wait = 0
+		case !has: // calls wait for it
+			wait = min(wait, time.Second)
 		}
 		s.mu.Lock()
 		news := s.news
