@@ -50,6 +50,30 @@ func lockIn(ctx context.Context, t *testing.T, c Client, name string) *redlatch.
 	return lock
 }
 
+// holderOfAll returns what all names have on those nodes that have a key, and whether it is one value, on a quorum
+// for each. A node that is late may have the key of one name yet. One that was too late for an attempt may have
+// none, and is not given it if it has counted on for others.
+func holderOfAll(t *testing.T, s Stage, names []string) (holder string, ok bool) {
+	t.Helper()
+	for _, name := range names {
+		has := 0
+		for i := range s.Nodes() {
+			switch v := s.Value(t, i, name); {
+			case v == "":
+			case holder != "" && v != holder:
+				return "", false
+			default:
+				holder = v
+				has++
+			}
+		}
+		if has <= s.Nodes()/2 {
+			return "", false
+		}
+	}
+	return holder, true
+}
+
 // Who has lost some turns takes the names one by one, keeps others from those that it has, and then
 // holds all by one attempt, with a larger token than all before.
 func severalSingly(t *testing.T, s Stage) {
@@ -86,23 +110,9 @@ func severalSingly(t *testing.T, s Stage) {
 			t.Errorf("%s: its context has %v", name, lock)
 		}
 	}
-	// A node that is late may have the key of one name yet. One that was too late for an attempt may have none, and is
-	// not given it if it has counted on for others.
 	locktest.Await(t, "the names have one holder, on a quorum of nodes", func() bool {
-		holders := map[string]bool{}
-		for _, name := range names {
-			has := 0
-			for i := range s.Nodes() {
-				if v := s.Value(t, i, name); v != "" {
-					holders[v] = true
-					has++
-				}
-			}
-			if has <= s.Nodes()/2 {
-				return false
-			}
-		}
-		return len(holders) == 1 && !holders[single]
+		holder, ok := holderOfAll(t, s, names)
+		return ok && holder != single
 	})
 	locktest.Extend(t, o.Lock, 20*time.Second)
 	locktest.Unlock(t, o.Lock)
