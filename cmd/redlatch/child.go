@@ -31,8 +31,8 @@ type child struct {
 	// reaped is set by the owner once it has seen the end of COMMAND: from
 	// then on pid may be the number of another process.
 	reaped bool
-	// counted has, for each signal, the guard's count when COMMAND started, or when a
-	// signal of that kind was last found to have been sent to the whole group.
+	// counted has, for each signal, the guard's count when COMMAND was to start, or when
+	// a signal of that kind was last found to have been sent to the whole group.
 	counted map[os.Signal]uint32
 }
 
@@ -165,7 +165,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 	}()
 	go c.wait()
 	c.guards.extend(deadline)
-	c.guards.ask() // so that the guards look at it
+	c.countEarlier(time.Until(deadline) / 2) // this also has the guards look at the deadline
 	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
 	for heard := c.heard; ; {
 		if heard == nil && len(c.events) == 0 {
@@ -177,14 +177,14 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 		case ev := <-c.events:
 			switch {
 			case ev.started != 0:
-				c.started(ev.started, ownGroup, deadline)
+				c.started(ev.started, ownGroup)
 				return nil
 			case ev.failed != nil:
 				c.finish()
 				return startFailure(path, ev.failed)
 			case ev.of == ofParent && c.guards.shared.command.Load() != 0: // COMMAND's parent had no time to report it
 				c.early = append(c.early, ev)
-				c.started(int(c.guards.shared.command.Load()), ownGroup, deadline)
+				c.started(int(c.guards.shared.command.Load()), ownGroup)
 				return nil
 			case ev.of == ofParent:
 				return c.notStarted("its parent process has ended (" + describe(ev.status) + ")")
@@ -193,7 +193,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			}
 		case <-over:
 			if pid := int(c.guards.shared.command.Load()); pid != 0 {
-				c.started(pid, ownGroup, deadline) // the event for this is on its way
+				c.started(pid, ownGroup) // the event for this is on its way
 				return nil
 			}
 			c.tree.clear(patience)
@@ -205,13 +205,10 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 
 var errNotInTime = errors.New("the lock was lost before COMMAND had started")
 
-// started notes that COMMAND has started, under a lock that ends at deadline.
-func (c *child) started(pid int, ownGroup bool, deadline time.Time) {
+func (c *child) started(pid int, ownGroup bool) {
 	c.pid = pid
 	if ownGroup {
 		c.group = pid
-	} else {
-		c.countEarlier(time.Until(deadline) / 2)
 	}
 	c.tty.start(c.group)
 }

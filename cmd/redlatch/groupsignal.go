@@ -83,8 +83,8 @@ func (c *child) sentToGroup(sig os.Signal, limit time.Duration) bool {
 	return c.counted[sig] != before
 }
 
-// countEarlier takes in what the guard has counted before COMMAND started, which
-// COMMAND has not got. A signal that comes while COMMAND starts may reach it twice.
+// countEarlier takes in what the guard has counted before COMMAND starts, which COMMAND
+// has not got.
 func (c *child) countEarlier(limit time.Duration) {
 	c.guards.awaitCount(limit)
 	for _, sig := range slices.Concat(forwarded, jobControl) {
@@ -92,6 +92,7 @@ func (c *child) countEarlier(limit time.Duration) {
 	}
 }
 
+// count takes in the guard's count of sig.
 func (c *child) count(sig os.Signal) {
 	c.counted[sig] = c.guards.shared.seen[number(sig)%signalCount].Load()
 }
