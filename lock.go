@@ -180,7 +180,7 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	case end == quorum.Over:
 		_, why := l.lease.Held()
 		return why
-	case end == quorum.Busy: // whoever extends it reports how that ends
+	case end == quorum.Busy: // the extension that is under way reports its own end
 		return errBusy
 	case end == quorum.Overlong:
 		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)

@@ -79,9 +79,9 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	native := s.native()
-	if native == 0 {
-		return answer(errNotConnected)
+	native, err := s.leased()
+	if err != nil {
+		return answer(err)
 	}
 	result, err := s.client.Txn(ctx).
 		If(p.isHolders(id)).

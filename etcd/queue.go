@@ -66,9 +66,9 @@ func (s *store) Watch(ctx, until context.Context, key string) (a vote.Answer, wa
 // join takes a place at the end of the queue. If its answer is lost, the place is found by its
 // name.
 func (s *store) join(ctx context.Context, p place, name string, c contents) error {
-	native := s.native()
-	if native == 0 { // what is written without a lease stays for ever
-		return errNotConnected
+	native, err := s.leased()
+	if err != nil {
+		return err
 	}
 	result, err := s.client.Txn(ctx).If(at(p.wait(name), 0), at(p.gate(), c.gate), s.ours()).
 		Then(clientv3.OpPut(p.wait(name), "", clientv3.WithLease(native))).Else(s.readRoot()).Commit()
@@ -84,11 +84,11 @@ func (s *store) join(ctx context.Context, p place, name string, c contents) erro
 
 // leave gives up a place, even one that was asked for and is not there yet.
 func (s *store) leave(ctx context.Context, p place, name string) error {
-	native := s.native()
-	if native == 0 {
-		return errNotConnected
+	native, err := s.leased()
+	if err != nil {
+		return err
 	}
-	_, err := s.client.Txn(ctx).If(at(p.wait(name), 0)).
+	_, err = s.client.Txn(ctx).If(at(p.wait(name), 0)).
 		Then(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).
 		Else(clientv3.OpDelete(p.wait(name))).Commit()
 	if err != nil {

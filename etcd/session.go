@@ -190,6 +190,15 @@ func (s *session) announce() {
 	s.news = make(chan struct{})
 }
 
+// leased returns the etcd lease to write under, or an error: what is written without one stays for ever.
+func (s *session) leased() (clientv3.LeaseID, error) {
+	id := s.native()
+	if id == 0 {
+		return 0, errNotConnected
+	}
+	return id, nil
+}
+
 // native returns the etcd lease, or 0.
 func (s *session) native() clientv3.LeaseID {
 	s.mu.Lock()

@@ -147,29 +147,9 @@ func (l *lockCmd) watchCaller(sigs signals) {
 
 // keep runs the keeper once it has the lock. It returns when the lock has ended.
 func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
-	defer cancel()
-	if err := l.print(ctx, client, lock, hook.LeaseOf(lock).HolderID(), lock.Until(), ttl); err != nil {
+	if end := l.handOver(client, lock, sigs, ttl); end != nil {
 		release(lock, out)
-		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
-	}
-	// The caller prints nothing without the mark.
-	if sig := sigs.pending(); sig != nil {
-		release(lock, out)
-		return interrupted(sig, l.quoted())
-	}
-	if err := lock.Err(); err != nil {
-		release(lock, out)
-		return &outcome{code: exitLost, err: err}
-	}
-	close(l.kept)
-	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller has ended
-		release(lock, out)
-		return &outcome{code: exitSystem, err: err}
-	}
-	if err := leaveCaller(); err != nil {
-		release(lock, out)
-		return &outcome{code: exitSystem, err: err}
+		return end
 	}
 	parent := l.parentEnds()
 	for {
@@ -185,6 +165,30 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 		release(lock, out)
 		return nil
 	}
+}
+
+// handOver gives the handle to the caller, which prints nothing without the mark, and leaves it. If it
+// returns an outcome, the caller has no handle.
+func (l *lockCmd) handOver(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration) *outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
+	defer cancel()
+	if err := l.print(ctx, client, lock, hook.LeaseOf(lock).HolderID(), lock.Until(), ttl); err != nil {
+		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	}
+	if sig := sigs.pending(); sig != nil {
+		return interrupted(sig, l.quoted())
+	}
+	if err := lock.Err(); err != nil {
+		return &outcome{code: exitLost, err: err}
+	}
+	close(l.kept)
+	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller has ended
+		return &outcome{code: exitSystem, err: err}
+	}
+	if err := leaveCaller(); err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	return nil
 }
 
 // leaveCaller gives up what the keeper shares with its caller.

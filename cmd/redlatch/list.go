@@ -219,18 +219,18 @@ func shortened(text string) string {
 	return text
 }
 
-// isHeld reports whether a lock is held that so many nodes have, of those that answered. It is nil
+// isHeld reports whether a lock is held that so many nodes have, of those that were heard. It is nil
 // where the others decide.
-func isHeld(have, answered, of int) *bool {
-	quorum := of/2 + 1
-	held := have >= quorum
-	if !held && have+of-answered >= quorum {
+func isHeld(have, heard, of int) *bool {
+	need := of/2 + 1
+	held := have >= need
+	if !held && have+of-heard >= need {
 		return nil
 	}
 	return &held
 }
 
-func (l *listCmd) json(listed []redlatch.Listed, answered, of int) string {
+func (l *listCmd) json(listed []redlatch.Listed, heard, of int) string {
 	type lock struct {
 		Name string `json:"name"`
 		Held *bool  `json:"held"`
@@ -244,7 +244,7 @@ func (l *listCmd) json(listed []redlatch.Listed, answered, of int) string {
 	}
 	locks := make([]lock, len(listed))
 	for i, found := range listed {
-		locks[i] = lock{found.Name, isHeld(found.Nodes, answered, of), holderAsJSON(found.Holder, found.Left), nil, readersAsJSON(found.Readers), found.Foreign, labels(found.Waiting), found.Nodes, of}
+		locks[i] = lock{found.Name, isHeld(found.Nodes, heard, of), holderAsJSON(found.Holder, found.Left), nil, readersAsJSON(found.Readers), found.Foreign, labels(found.Waiting), found.Nodes, of}
 		if found.Permit {
 			locks[i].Slot, locks[i].Handle = &found.Slot, ""
 		}

@@ -19,12 +19,16 @@ func readersHave(t *testing.T, s *redistest.Server, name string) bool {
 	return strings.HasPrefix(locktest.Value(t, s, name), vote.SharedMark+" ")
 }
 
-// awaitReaders waits until a node has so many readers of name.
+// readersOn returns how many readers of name a node has.
+func readersOn(t *testing.T, s *redistest.Server, name string) int64 {
+	t.Helper()
+	return locktest.Do(t, s, "ZCARD", "redlatch:{"+name+"}:readers:"+name).(int64)
+}
+
+// awaitReaders waits until a node has so many.
 func awaitReaders(t *testing.T, s *redistest.Server, name string, n int64) {
 	t.Helper()
-	locktest.Await(t, fmt.Sprintf("the node has %d readers", n), func() bool {
-		return locktest.Do(t, s, "ZCARD", "redlatch:{"+name+"}:readers:"+name) == n
-	})
+	locktest.Await(t, fmt.Sprintf("the node has %d readers", n), func() bool { return readersOn(t, s, name) == n })
 }
 
 // The servers let a reader in and their replies are lost: the try fails, what it left goes though another
@@ -127,8 +131,7 @@ func TestReadersWithANodeDown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return readersHave(t, nodes[1], t.Name()) &&
-			locktest.Do(t, nodes[1], "ZCARD", "redlatch:{"+t.Name()+"}:readers:"+t.Name()) == int64(2)
+		return readersHave(t, nodes[1], t.Name()) && readersOn(t, nodes[1], t.Name()) == 2
 	})
 	nodes[2].Kill()
 	if _, err := locktest.TryInTime(t, other, t.Name()); !errors.Is(err, redlatch.ErrHeld) {

@@ -43,7 +43,7 @@ const WorkerCommand = "torture-worker"
 
 // Options say how to run.
 type Options struct {
-	// For is how long the workers are tortured: at least 10 s, 30 s with one node of Redis, or 50 s with
+	// For is how long the run lasts: at least 10 s, 30 s with one node of Redis, or 50 s with
 	// an ensemble. The control run takes further time.
 	For time.Duration
 	// Seed decides the plan.
