@@ -154,18 +154,20 @@ func (c *child) wait() {
 }
 
 // start runs the file path as COMMAND, in a group of its own or in this process's
-// group, under a lock that ends when over is closed. COMMAND inherits stdin, stdout and
-// stderr as they are, and every other descriptor that this process inherited. start
-// tells tty about a new group, and the guards about the deadline.
-func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline time.Time, over <-chan struct{}) *outcome {
+// group, under a lock that ends when over is closed, and tells the guards its deadline,
+// which renewals move on. COMMAND inherits stdin, stdout and stderr as they are, and
+// every other descriptor that this process inherited. start tells tty about a new group.
+func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline func() time.Time, over <-chan struct{}) *outcome {
 	c.tty, c.ordered = tty, true
 	go func() {
 		defer close(c.heard)
 		c.hear()
 	}()
 	go c.wait()
-	c.guards.extend(deadline)
-	c.countEarlier(time.Until(deadline) / 2) // this also has the guards look at the deadline
+	left := c.extend(deadline)
+	c.countEarlier(left) // this also has the guards look at the deadline
+	next := time.NewTimer(left)
+	defer next.Stop()
 	c.guards.order(order{path: path, argv: argv, env: env, ownGroup: ownGroup})
 	for heard := c.heard; ; {
 		if heard == nil && len(c.events) == 0 {
@@ -191,6 +193,8 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			default: // COMMAND's parent may have started it
 				c.early = append(c.early, ev)
 			}
+		case <-next.C:
+			next.Reset(c.extend(deadline))
 		case <-over:
 			if pid := int(c.guards.shared.command.Load()); pid != 0 {
 				c.started(pid, ownGroup) // the event for this is on its way
@@ -201,6 +205,14 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			return &outcome{code: exitLost, err: errNotInTime}
 		}
 	}
+}
+
+// extend tells the guards the deadline, and returns half of what is left until then, when it is
+// to be called again.
+func (c *child) extend(deadline func() time.Time) (next time.Duration) {
+	until := deadline()
+	c.guards.extend(until)
+	return max(time.Until(until)/2, time.Millisecond)
 }
 
 var errNotInTime = errors.New("the lock was lost before COMMAND had started")

@@ -55,20 +55,23 @@ func (g *guards) ask() (number uint32, asked bool) {
 	return number, syscall.Kill(g.pid, groupQuestion) == nil
 }
 
-// awaitCount waits until the guard has counted the signals that it has got, for limit
-// at most, and reports whether it has.
+// awaitCount waits until the guard is ready and has counted the signals that it has got,
+// for limit at most, and reports whether it has.
 func (g *guards) awaitCount(limit time.Duration) bool {
 	question, asked := g.ask()
-	for over := time.After(min(limit, groupAnswer)); asked && int32(g.shared.answered.Load()-question) < 0; {
+	for over := time.After(min(limit, groupAnswer)); !asked || int32(g.shared.answered.Load()-question) < 0; {
 		select {
 		case <-time.After(time.Millisecond / 5):
+			if !asked {
+				question, asked = g.ask()
+			}
 		case <-over:
 			return false
 		case <-g.ended:
 			return false
 		}
 	}
-	return asked
+	return true
 }
 
 // sentToGroup reports whether a signal that this process has got was sent to its

@@ -328,7 +328,8 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 	tty := openTerminal()
 	defer tty.close()
 	sigs.catchJobControl()
-	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, r.terms().guardAt(lock.Until()), lock.Context().Done())
+	deadline := func() time.Time { return r.terms().guardAt(lock.Until()) }
+	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, deadline, lock.Context().Done())
 	if end != nil {
 		release(lock, out)
 		return end

@@ -166,15 +166,17 @@ func hiddenProcess(hidden string) func(*testscript.TestScript, bool, []string) {
 		if !ok {
 			ts.Fatalf("no process %q", args[0])
 		}
-		children, err := descendants(p.cmd.Process.Pid)
-		ts.Check(err)
-		for _, pid := range children {
-			if strings.Contains(readable("/proc/"+strconv.Itoa(pid)+"/cmdline"), hidden) {
-				ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strconv.Itoa(pid)), 0o666))
-				return
+		eventually(ts, args[0]+" has a "+hidden, func() bool {
+			children, err := descendants(p.cmd.Process.Pid)
+			ts.Check(err)
+			for _, pid := range children {
+				if strings.Contains(readable("/proc/"+strconv.Itoa(pid)+"/cmdline"), hidden) {
+					ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strconv.Itoa(pid)), 0o666))
+					return true
+				}
 			}
-		}
-		ts.Fatalf("%s has no %s", args[0], hidden)
+			return false
+		})
 	}
 }
 
