@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -168,24 +169,44 @@ func (w teller) Watch(_ context.Context, _ string, options ...clientv3.OpOption)
 	return w.says
 }
 
-// Who watches is told at once where something has changed between the look and the watch, and then of
-// the change.
+// written is a server on which a key was last written at a revision, or is not there if that is 0.
+type written struct {
+	clientv3.KV
+	at  int64
+	err error
+}
+
+func (w written) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	r := &clientv3.GetResponse{}
+	if w.at != 0 {
+		r.Kvs = []*mvccpb.KeyValue{{ModRevision: w.at}}
+	}
+	return r, w.err
+}
+
+// A watch is over at once where the key was changed between the look and the watch: it may be one that
+// never changes again.
 func TestChangeBeforeTheWatch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		began int64
-		want  int
+		began   int64
+		now     written
+		atOnce  bool
+		changed bool
 	}{
-		"nothing since": {began: 7},
-		"something":     {began: 8, want: 1},
+		"nothing since":    {began: 7, now: written{at: 5}, changed: true},
+		"other keys since": {began: 8, now: written{at: 5}, changed: true},
+		"written since":    {began: 8, now: written{at: 8}, atOnce: true, changed: true},
+		"deleted since":    {began: 8, atOnce: true, changed: true},
+		"no answer":        {began: 8, now: written{err: context.DeadlineExceeded}, atOnce: true},
 	} {
-		told := 0
 		watcher := teller{says: make(chan clientv3.WatchResponse, 2)}
-		s := &store{session: &session{client: &clientv3.Client{Watcher: watcher}, life: t.Context()}, tell: func(string) { told++ }}
+		s := &store{session: &session{client: &clientv3.Client{Watcher: watcher, KV: tt.now}, life: t.Context()}}
 		watcher.says <- clientv3.WatchResponse{Created: true, Header: &etcdserverpb.ResponseHeader{Revision: tt.began}}
 		watcher.says <- clientv3.WatchResponse{Events: []*clientv3.Event{{}}}
-		if !s.awaitChange(t.Context(), "name", "key", 7) || told != tt.want {
-			t.Errorf("%s: told %d times, want %d", name, told, tt.want)
+		changed := s.awaitChange(t.Context(), sight{key: "key", written: 5, revision: 7})
+		if atOnce := len(watcher.says) == 1; changed != tt.changed || atOnce != tt.atOnce {
+			t.Errorf("%s: %t, at once: %t", name, changed, atOnce)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (s *store) Watch(ctx, until context.Context, key string) (a vote.Answer, wa
 	if err != nil {
 		return answer(err), false
 	}
-	s.watchUntil(until, key, p.held(), c.revision)
+	s.watchUntil(until, key, sight{p.held(), c.held, c.revision})
 	if c.holder != "" {
 		if left := s.observed.lease(p, c); left > 0 {
 			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left}, true
@@ -120,12 +120,12 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 		} else if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
 			s.drop(c.waiters[0])
 		}
-		s.watch(key, c.waiters[own-1].key, c.revision)
+		s.watch(key, sight{c.waiters[own-1].key, c.waiters[own-1].number, c.revision})
 	case c.holder != "":
 		if position.Left = s.observed.lease(p, c); position.Left <= 0 {
 			position.Holder, position.Left = "", 0 // it may be taken over
 		}
-		s.watch(key, p.lease(), c.revision)
+		s.watch(key, sight{p.lease(), c.lease, c.revision})
 	}
 }
 

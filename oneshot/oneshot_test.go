@@ -157,7 +157,7 @@ func TestOneShotWithoutScripts(t *testing.T) {
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{
 			"noscripts on >secret ~* +@all -@scripting",
 			"noevalsha on >secret ~* +@all -evalsha",
-			"least on >secret ~job* -@all +set +get +pttl +del +pexpire +watch +unwatch +multi +exec",
+			"least on >secret ~job* -@all +set +get +pttl +del +pexpire +watch +multi +exec",
 		}})
 		for _, user := range []string{"noscripts", "noevalsha", "least"} {
 			t.Run(user, func(t *testing.T) {
@@ -183,6 +183,48 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// Where MULTI is refused nothing is sent that belongs into the transaction: the server would execute it,
+// whatever has happened to the key since.
+func TestTransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		ctx := t.Context()
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"nomulti on >secret ~* +@all -multi"}})
+		client := newCaller(t, locktest.Config(server.URLAs("nomulti", "secret")), oneshot.CommandsWatch)
+		is(t, true)(client.Take(ctx, t.Name(), "x", locktest.TTL))
+		if _, err := client.Release(ctx, t.Name(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "'multi'") {
+			t.Errorf("got %v", err)
+		}
+		if value := locktest.Value(t, server, t.Name()); value != "x" {
+			t.Errorf("the key has %q", value)
+		}
+	})
+}
+
+// A user who may not use one name's key may use another's, by the same commands.
+func TestOneShotKeyIsDenied(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		ctx := t.Context()
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"limited on >secret ~ours* ~redlatch:* +@all"}})
+		client := newCaller(t, locktest.Config(server.URLAs("limited", "secret")), oneshot.CommandsAuto)
+		is(t, true)(client.Take(ctx, "ours", "x", locktest.TTL))
+		denied := func(_ bool, err error) {
+			t.Helper()
+			if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+				t.Errorf("got %v", err)
+			}
+		}
+		denied(client.Take(ctx, "theirs", "x", locktest.TTL))
+		is(t, true)(client.Take(ctx, "ours too", "x", locktest.TTL))
+		denied(client.Extend(ctx, "theirs", "x", locktest.TTL))
+		is(t, true)(client.Extend(ctx, "ours", "x", locktest.TTL))
+		denied(client.Release(ctx, "theirs", "x"))
+		is(t, true)(client.Release(ctx, "ours", "x"))
+		is(t, true)(client.Release(ctx, "ours too", "x"))
 	})
 }
 

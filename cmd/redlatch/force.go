@@ -31,7 +31,7 @@ func (u *unlockCmd) force(out *printer) error {
 	// A minority of nodes may have the keys of another attempt.
 	handles := make(map[string]redlatch.NodeAnswer)
 	for _, node := range holding.Nodes {
-		if node.Verdict == redlatch.VoteHeld {
+		if node.Verdict == redlatch.VoteHeld && !node.Holder.Shared { // readers have no handle for all of them
 			handles[node.Holder.ID] = node
 		}
 	}

@@ -108,11 +108,11 @@ type Commander interface{ Commands() [][]string }
 
 // Comparer is a Conn that can act on a condition without a script.
 type Comparer interface {
-	// IfEqual sends then if the string at key is value, both as one step: WATCH and GET, then
-	// MULTI, then and EXEC, on a connection that nobody else uses and that is not renewed in
-	// between. If the key changes meanwhile it begins anew, until ctx is done. It returns the
-	// string found at key, Null if there is none, and the reply to then, which is valid if the two
-	// strings are equal.
+	// IfEqual sends then if the string at key is value, both as one step: WATCH, GET and MULTI, and
+	// when these are answered then and EXEC, on a connection that nobody else uses and that is not
+	// renewed in between. If the key changes meanwhile it begins anew, until ctx is done. It returns
+	// the string found at key, Null if there is none, and the reply to then, which is valid if the
+	// two strings are equal.
 	//
 	// An error wraps ErrNotSent when then cannot have been executed.
 	IfEqual(ctx context.Context, key, value string, then ...string) (found, reply Reply, err error)

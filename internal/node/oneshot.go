@@ -83,7 +83,9 @@ func (n *Node) first(way Way, all ...means) vote.Answer {
 		if a.Verdict != vote.Refused || !isUnable(a.Err) {
 			return a
 		}
-		n.unable.note(m.command, refusal{connection, a.Err})
+		if !isKeyDenied(a.Err) {
+			n.unable.note(m.command, refusal{connection, a.Err})
+		}
 		refusals = append(refusals, a.Err)
 	}
 	if quarantine {

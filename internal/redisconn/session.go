@@ -139,18 +139,24 @@ func (c *Conn) IfEqual(ctx context.Context, key, value string, then ...string) (
 	}
 }
 
-// ifEqual makes one try on a session.
+// ifEqual makes one try on a session. then is sent only in a transaction that has begun: a server that
+// refuses MULTI would execute it at once.
 func (c *Conn) ifEqual(ctx context.Context, key, value string, then []string) (found, reply driver.Reply, err error) {
-	for _, result := range c.client.DoMulti(ctx, c.command("WATCH", key), c.command("GET", key)) {
-		if found, err = c.reply(result); err != nil {
-			if refusal, ok := errors.AsType[*driver.ServerError](err); ok {
-				return found, reply, refusal
-			}
+	begun := c.client.DoMulti(ctx, c.command("WATCH", key), c.command("GET", key), c.command("MULTI"))
+	for i, result := range begun {
+		read, err := c.reply(result)
+		if refusal, ok := errors.AsType[*driver.ServerError](err); ok {
+			return found, reply, refusal
+		}
+		if err != nil {
 			return found, reply, driver.NotSent(err)
+		}
+		if i == 1 {
+			found = read
 		}
 	}
 	if found.Kind != driver.Text || found.Text != value {
-		if _, err := c.Do(ctx, "UNWATCH"); err != nil {
+		if _, err := c.Do(ctx, "EXEC"); err != nil { // of nothing; it also ends the watch
 			return found, reply, driver.NotSent(err)
 		}
 		return found, reply, nil
@@ -158,9 +164,9 @@ func (c *Conn) ifEqual(ctx context.Context, key, value string, then []string) (f
 	if err := c.ready(ctx); err != nil {
 		return found, reply, err
 	}
-	results := c.client.DoMulti(ctx, c.command("MULTI"), c.command(then...), c.command("EXEC"))
-	_, queued := c.reply(results[1])
-	done, err := c.reply(results[2])
+	results := c.client.DoMulti(ctx, c.command(then...), c.command("EXEC"))
+	_, queued := c.reply(results[0])
+	done, err := c.reply(results[1])
 	refusal, refused := errors.AsType[*driver.ServerError](queued)
 	switch {
 	case err != nil && refused: // EXECABORT says less

@@ -112,6 +112,9 @@ func (r *Report) Unproved() []string {
 	if r.Findings.Looks == 0 && len(r.History.Parts) > 0 && !r.Interrupted {
 		why = append(why, "nobody looked for keys left behind")
 	}
+	if linear := r.Findings.Linearizable; linear.Locks == judge.Unknown || linear.Registers == judge.Unknown {
+		why = append(why, "the time did not suffice to tell whether all histories are linearizable")
+	}
 	switch {
 	case r.Interrupted:
 	case r.Control == nil:
@@ -141,11 +144,13 @@ func (r *Report) again() string {
 	if r.Primitive != "" && r.Primitive != "mutex" {
 		command += " --primitive " + r.Primitive
 	}
-	if !r.Yours {
-		command += " --" + r.chosenBy() + " " + r.Topology
-	}
-	if !r.Yours && len(r.History.Parts) == 0 {
-		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
+	switch {
+	case r.Yours: // their URLs may have passwords
+		command += " --nodes URL,... --against-my-nodes"
+	case len(r.History.Parts) == 0:
+		command += fmt.Sprintf(" --%s %s --nodes-count %d", r.chosenBy(), r.Topology, r.Nodes)
+	default:
+		command += fmt.Sprintf(" --%s %s", r.chosenBy(), r.Topology)
 	}
 	return command + " --faults " + strings.Join(r.Kinds, ",")
 }

@@ -39,17 +39,18 @@ func TestVerdict(t *testing.T) {
 		want  string // a part of the text
 		ok    bool
 	}{
-		"sound":               {func(*Report) {}, "nothing was violated\n", true},
-		"an overlap":          {func(r *Report) { r.Findings.Overlaps = []judge.Overlap{{Name: "a"}} }, "violated: an overlap", false},
-		"one outside":         {func(r *Report) { r.Findings.Outside = []judge.Overlap{{Name: "a"}} }, "nothing was violated\n", true},
-		"a lost update":       {func(r *Report) { r.Findings.Guarded.Lost = 2 }, "violated: 2 lost updates on the guarded", false},
-		"an open lost update": {func(r *Report) { r.Findings.Open.Lost = 2 }, "nothing was violated\n", true},
-		"a token":             {func(r *Report) { r.Findings.Tokens = []string{"5 after 6"} }, "the first: 5 after 6", false},
-		"a key":               {func(r *Report) { r.Findings.Orphans = []judge.Orphan{{Name: "a", Node: 2}} }, "violated: a key left behind", false},
-		"a history":           {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "history of the locks is not linearizable", false},
-		"a worker's end":      {func(r *Report) { r.History.Errors = []string{"worker 1 died"} }, "violated: worker 1 died", false},
-		"no fault":            {func(r *Report) { r.History.Faults = nil }, "not proved: no fault happened", false},
-		"a kind missing":      {func(r *Report) { r.Kinds = append(r.Kinds, "stop") }, "not proved: no fault of the kind stop", false},
+		"sound":                {func(*Report) {}, "nothing was violated\n", true},
+		"an overlap":           {func(r *Report) { r.Findings.Overlaps = []judge.Overlap{{Name: "a"}} }, "violated: an overlap", false},
+		"one outside":          {func(r *Report) { r.Findings.Outside = []judge.Overlap{{Name: "a"}} }, "nothing was violated\n", true},
+		"a lost update":        {func(r *Report) { r.Findings.Guarded.Lost = 2 }, "violated: 2 lost updates on the guarded", false},
+		"an open lost update":  {func(r *Report) { r.Findings.Open.Lost = 2 }, "nothing was violated\n", true},
+		"a token":              {func(r *Report) { r.Findings.Tokens = []string{"5 after 6"} }, "the first: 5 after 6", false},
+		"a key":                {func(r *Report) { r.Findings.Orphans = []judge.Orphan{{Name: "a", Node: 2}} }, "violated: a key left behind", false},
+		"a history":            {func(r *Report) { r.Findings.Linearizable.Locks = judge.Violated }, "history of the locks is not linearizable", false},
+		"a history not judged": {func(r *Report) { r.Findings.Linearizable.Registers = judge.Unknown }, "not proved: the time did not suffice to tell", false},
+		"a worker's end":       {func(r *Report) { r.History.Errors = []string{"worker 1 died"} }, "violated: worker 1 died", false},
+		"no fault":             {func(r *Report) { r.History.Faults = nil }, "not proved: no fault happened", false},
+		"a kind missing":       {func(r *Report) { r.Kinds = append(r.Kinds, "stop") }, "not proved: no fault of the kind stop", false},
 		"a stranger": {func(r *Report) {
 			r.History.Faults[0].Kind, r.Kinds = "stranger", []string{"stranger"}
 		}, "not proved: no client with other settings was refused", false},
@@ -84,6 +85,15 @@ func TestHTML(t *testing.T) {
 	// The page needs no other file, and the name of a lock cannot end its script.
 	if found := regexp.MustCompile(`https?://|\ssrc=|<link|@import|a</script>`).FindString(text); found != "" {
 		t.Errorf("%q is in the page", found)
+	}
+}
+
+// The command that repeats a run on somebody's own nodes has the options that the run was allowed with.
+func TestAgain(t *testing.T) {
+	r := sound()
+	r.Yours = true
+	if command := r.again(); !strings.Contains(command, " --nodes URL,... --against-my-nodes --faults split") || strings.Contains(command, "--topology") {
+		t.Error(command)
 	}
 }
 
