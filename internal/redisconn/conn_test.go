@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds what must happen; it says nothing about how fast.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // connect returns a connection to the server or proxy behind url.
 func connect(t *testing.T, url string) *Conn {
@@ -95,7 +95,7 @@ func TestCallersLeaveAHungServer(t *testing.T) {
 	}()
 	select {
 	case <-left:
-	case <-time.After(patience / 2): // before the connection is given up for its silence
+	case <-time.After(patience / 4): // before the connection is given up for its silence
 		t.Error("callers are blocked beyond their ctx")
 	}
 	if err := server.Resume(); err != nil {

@@ -198,7 +198,7 @@ func TestMalformedCluster(t *testing.T) {
 			})
 			address := fake.Addr()
 			self.Store(&address)
-			c := NewCluster(Options{Network: "tcp", Address: address, Cluster: true, ConnectTimeout: patience / 4})
+			c := NewCluster(Options{Network: "tcp", Address: address, Cluster: true, ConnectTimeout: patience / 8})
 			t.Cleanup(c.Close)
 			_, err := c.Do(within(t, patience), "GET", "k")
 			if err == nil || errors.Is(err, context.DeadlineExceeded) {

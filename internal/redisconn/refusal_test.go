@@ -138,7 +138,7 @@ func TestMaxClients(t *testing.T) {
 				case "second":
 					must(t, conn, "PING")
 					set("2")
-					if _, _, err = conn.IfEqual(within(t, patience/10), "k", "v", "DEL", "k"); !errors.Is(err, driver.ErrNotSent) {
+					if _, _, err = conn.IfEqual(within(t, patience/20), "k", "v", "DEL", "k"); !errors.Is(err, driver.ErrNotSent) {
 						t.Errorf("a transaction without a connection: %v", err)
 					}
 				case "plain": // the end can overtake the words
