@@ -136,7 +136,8 @@ type NodeAdmitted struct {
 
 // NodeUnreachable says that a node could not be connected to, or has not answered a command for
 // longer than NodeTimeout, when it was to be asked for its vote. A Cluster is unreachable when that
-// is so of all slots that were used, or no master says which slots it has.
+// is so of all slots that were used, or no master says which slots it has. Of packages etcd and
+// zookeeper it is all servers together.
 type NodeUnreachable struct {
 	Node string
 	Err  error

@@ -9,7 +9,19 @@ import (
 )
 
 // store is a member that is not a Redis. Another module provides it.
-type store struct{ hook.Store }
+type store struct {
+	hook.Store
+	reach *node.Reach // nil where nobody observes
+}
+
+func (c *Client) newStore(e endpoint) store {
+	s := store{Store: e.store(c.changed)}
+	o := node.Options{Name: s.Name()}
+	if c.config.observeNode(&o); o.Reachable != nil {
+		s.reach = node.NewReach(o.Reachable)
+	}
+	return s
+}
 
 // store returns the client's store, if it has one: the store is then its only member.
 func (c *Client) store() (s store, ok bool) {
@@ -33,6 +45,26 @@ func (s store) unfit() error {
 		return invalid("%w", err)
 	}
 	return nil
+}
+
+func (s store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	return s.noted(s.Store.Acquire(ctx, r))
+}
+
+func (s store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	return s.noted(s.Store.Extend(ctx, r))
+}
+
+// noted notes what a vote shows of whether the servers can be reached.
+func (s store) noted(a vote.Answer) vote.Answer {
+	switch {
+	case s.reach == nil:
+	case !s.Unreachable():
+		s.reach.Note(nil)
+	case a.Err != nil: // else it was lost after the answer, and the next vote shows it
+		s.reach.Note(a.Err)
+	}
+	return a
 }
 
 // These are the steps of package oneshot.

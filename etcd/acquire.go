@@ -23,7 +23,7 @@ func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	for try := 0; ; try++ {
 		a, again := w.try(ctx)
 		if a.Verdict == vote.Granted {
-			s.observed.forget(w.place)
+			s.observed.forget(w.place.lease())
 			if r.From != "" {
 				s.leases.Forget(r.From)
 			}
@@ -133,18 +133,16 @@ func (w *acquisition) obstacle(c contents) vote.Answer {
 	}
 	own := c.index(r.Ticket.Waiter)
 	first := c.first(own) || r.Barge
-	if c.holder == "" {
-		if !first {
-			if left := w.observed.head(w.place, c.waiters[0]); left > 0 {
-				return vote.Answer{Verdict: vote.Held, Left: left, Waiting: true}
-			}
-			w.drop(c.waiters[0])
+	if c.holder != "" {
+		if left := w.observed.lease(w.place, c); left > 0 {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left, Waiting: c.others(own)}
 		}
-		return vote.Answer{}
 	}
-	left := w.observed.lease(w.place, c)
-	if left > 0 || !first {
-		return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: max(left, 0), Waiting: c.others(own)}
+	if !first {
+		if left := w.observed.head(c.waiters[0]); left > 0 {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left, Waiting: true}
+		}
+		w.drop(c.waiters[0])
 	}
 	return vote.Answer{}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // observations are what this client has seen of others' locks, by its own clock: how long a lease
-// has not been extended, and how long the first in a queue has left a free lock alone.
+// has not been extended, and how long the first in a queue has left alone a lock that it may have.
 type observations struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]seen
@@ -19,7 +19,6 @@ const maxObserved = 4096
 
 // seen is a key at a revision.
 type seen struct {
-	key      string
 	revision int64
 	since    time.Time
 }
@@ -29,34 +28,38 @@ func newObservations() *observations { return &observations{seen: make(map[strin
 // lease notes a lease that an answer has shown, and returns how much longer it may run.
 func (o *observations) lease(p place, c contents) (left time.Duration) {
 	// The holder's own time began before the revision could be seen.
-	return o.left(p, seen{key: p.lease(), revision: c.lease}, c.ttl)
+	if left = o.left(p.lease(), c.lease, c.ttl); left > 0 && len(c.waiters) > 0 {
+		o.forget(c.waiters[0].key)
+	}
+	return left
 }
 
-// head notes the first in the queue for a free lock, and returns how much longer it may leave the
-// lock alone.
-func (o *observations) head(p place, first waiter) (left time.Duration) {
-	return o.left(p, seen{key: first.key, revision: first.number}, script.Grace)
+// head notes the first in the queue for a lock that it may have, and returns how much longer it may
+// leave the lock alone.
+func (o *observations) head(first waiter) (left time.Duration) {
+	return o.left(first.key, first.number, script.Grace)
 }
 
-func (o *observations) left(p place, now seen, lasts time.Duration) time.Duration {
+func (o *observations) left(key string, revision int64, lasts time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now.since = time.Now()
-	before, ok := o.seen[string(p)]
-	if !ok || before.key != now.key || before.revision != now.revision {
+	now := time.Now()
+	before, ok := o.seen[key]
+	if !ok || before.revision != revision {
 		if len(o.seen) >= maxObserved {
 			clear(o.seen)
 		}
-		o.seen[string(p)], before = now, now
+		before = seen{revision, now}
+		o.seen[key] = before
 	}
-	return before.since.Add(lasts).Sub(now.since)
+	return before.since.Add(lasts).Sub(now)
 }
 
-// forget notes that this client holds the lock.
-func (o *observations) forget(p place) {
+// forget forgets what was seen of a key.
+func (o *observations) forget(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.seen, string(p))
+	delete(o.seen, key)
 }
 
 // guesses says which locks are likely to be free and unwanted: all that are not known to be

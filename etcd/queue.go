@@ -114,13 +114,17 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 	position.Answer = vote.Answer{Verdict: vote.Held, Holder: c.holder}
 	switch {
 	case own > 0:
+		s.watch(key, sight{c.waiters[own-1].key, c.waiters[own-1].number, c.revision})
 		if c.holder != "" {
 			// The lease is timed already, for when those before this waiter have gone.
-			position.Left = max(0, s.observed.lease(p, c))
-		} else if position.Left = s.observed.head(p, c.waiters[0]); position.Left <= 0 {
+			if position.Left = s.observed.lease(p, c); position.Left > 0 {
+				return
+			}
+			position.Holder = "" // the first in the queue may take it over
+		}
+		if position.Left = s.observed.head(c.waiters[0]); position.Left <= 0 {
 			s.drop(c.waiters[0])
 		}
-		s.watch(key, sight{c.waiters[own-1].key, c.waiters[own-1].number, c.revision})
 	case c.holder != "":
 		if position.Left = s.observed.lease(p, c); position.Left <= 0 {
 			position.Holder, position.Left = "", 0 // it may be taken over

@@ -180,30 +180,30 @@ func (w *acquisition) obstacle(ctx context.Context, c contents) (a vote.Answer, 
 	own := c.index(r.Ticket.Waiter)
 	others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
 	first := c.first(own) || r.Barge
-	if c.holder == "" {
-		if !first {
-			if left := w.observed.head(r.Key, c.waiters[0].node); left > 0 {
-				return vote.Answer{Verdict: vote.Held, Left: left, Waiting: true}, nil, nil
-			}
-			w.drop(w.place, c.waiters[0])
+	if c.holder != "" {
+		if !w.sure {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder}, nil, nil
 		}
-		return vote.Answer{}, nil, nil
+		left, version, err := w.lease(ctx, r.Key, w.place, c, false)
+		if err != nil {
+			return vote.Answer{}, nil, err
+		}
+		if left > 0 {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left, Waiting: others}, nil, nil
+		}
+		// rule: takeover-by-version
+		replaced = append(w.place.unmoved(c),
+			&zk.DeleteRequest{Path: w.place.lease(c.holder), Version: version},
+			&zk.DeleteRequest{Path: w.place.held(), Version: -1},
+		)
 	}
-	if !w.sure {
-		return vote.Answer{Verdict: vote.Held, Holder: c.holder}, nil, nil
+	if !first {
+		if left := w.observed.head(r.Key, c.waiters[0].node); left > 0 {
+			return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: left, Waiting: true}, nil, nil
+		}
+		w.drop(w.place, c.waiters[0])
 	}
-	left, version, err := w.lease(ctx, r.Key, w.place, c, false)
-	if err != nil {
-		return vote.Answer{}, nil, err
-	}
-	if left > 0 || !first {
-		return vote.Answer{Verdict: vote.Held, Holder: c.holder, Left: max(left, 0), Waiting: others}, nil, nil
-	}
-	// rule: takeover-by-version
-	return vote.Answer{}, append(w.place.unmoved(c),
-		&zk.DeleteRequest{Path: w.place.lease(c.holder), Version: version},
-		&zk.DeleteRequest{Path: w.place.held(), Version: -1},
-	), nil
+	return vote.Answer{}, replaced, nil
 }
 
 // unmoved returns the condition that the lease is in the session that it was in.
@@ -222,7 +222,6 @@ func (s *store) lease(ctx context.Context, key string, p place, c contents, watc
 	if err != nil {
 		return 0, 0, err
 	}
-	s.observed.held(key)
 	ttl, err := p.ttl(c.holder, data)
 	if err != nil {
 		return 0, 0, err

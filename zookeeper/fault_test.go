@@ -14,13 +14,14 @@ import (
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
-func TestHolderCrashes(t *testing.T)      { reconnects(t); engine.HolderCrashes(t) }
-func TestHolderIsPaused(t *testing.T)     { reconnects(t); engine.HolderIsPaused(t) }
-func TestFirstWaiterCrashes(t *testing.T) { reconnects(t); engine.FirstWaiterCrashes(t) }
-func TestLostReplies(t *testing.T)        { reconnects(t); engine.LostReplies(t) }
-func TestLeaderDies(t *testing.T)         { reconnects(t); engine.LeaderDies(t) }
-func TestAllRestart(t *testing.T)         { reconnects(t); engine.AllRestart(t) }
-func TestServerTrouble(t *testing.T)      { reconnects(t); engine.ServerTrouble(t, own(t, longSessions)) }
+func TestHolderCrashes(t *testing.T)        { reconnects(t); engine.HolderCrashes(t) }
+func TestHolderIsPaused(t *testing.T)       { reconnects(t); engine.HolderIsPaused(t) }
+func TestFirstWaiterCrashes(t *testing.T)   { reconnects(t); engine.FirstWaiterCrashes(t) }
+func TestHolderAndWaiterCrash(t *testing.T) { reconnects(t); engine.HolderAndWaiterCrash(t) }
+func TestLostReplies(t *testing.T)          { reconnects(t); engine.LostReplies(t) }
+func TestLeaderDies(t *testing.T)           { reconnects(t); engine.LeaderDies(t) }
+func TestAllRestart(t *testing.T)           { reconnects(t); engine.AllRestart(t) }
+func TestServerTrouble(t *testing.T)        { reconnects(t); engine.ServerTrouble(t, own(t, longSessions)) }
 
 // The reply to a transaction is lost, which is executed.
 func TestLostReplyOfAGrant(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // observations are what this client has seen of others' locks, by its own clock: how long a lease
-// has not been extended, and how long the first in a queue has left a free lock alone.
+// has not been extended, and how long the first in a queue has left alone a lock that it may have.
 type observations struct {
 	mu     sync.Mutex // guards what follows
 	leases map[string]leaseSeen
@@ -49,11 +49,14 @@ func (o *observations) lease(key string, found leaseSeen) (left time.Duration) {
 		o.leases[key], seen = found, found
 	}
 	// The holder's own time began before the version could be seen.
-	return seen.since.Add(seen.ttl).Sub(now)
+	if left = seen.since.Add(seen.ttl).Sub(now); left > 0 {
+		delete(o.heads, key)
+	}
+	return left
 }
 
-// head notes that node is the first in the queue for a free lock, and returns how much longer it
-// may leave the lock alone.
+// head notes that node is the first in the queue for a lock that it may have, and returns how much
+// longer it may leave the lock alone.
 func (o *observations) head(key, node string) (left time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,13 +70,6 @@ func (o *observations) head(key, node string) (left time.Duration) {
 		o.heads[key] = seen
 	}
 	return seen.since.Add(script.Grace).Sub(now)
-}
-
-// held notes that the lock is not free.
-func (o *observations) held(key string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.heads, key)
 }
 
 // taken notes that this client holds the lock.

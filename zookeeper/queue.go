@@ -112,25 +112,25 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 	position.Ticket.Number = uint64(uint32(c.waiters[own].number)) + 1
 	position.Ahead = own
 	position.Answer = vote.Answer{Verdict: vote.Held, Holder: c.holder}
-	switch {
-	case c.holder == "" && own > 0:
+	if c.holder != "" {
+		// The lease is timed already by those who are not first, for when they are.
+		position.Left, _, err = s.lease(ctx, key, p, c, own == 0)
+		if err != nil {
+			return errors.Is(err, zk.ErrNoNode), err
+		}
+		if position.Left <= 0 {
+			position.Holder, position.Left = "", 0 // the first may take it over
+		}
+	}
+	if own == 0 {
+		return false, nil
+	}
+	if position.Holder == "" {
 		if position.Left = s.observed.head(key, c.waiters[0].node); position.Left <= 0 {
 			s.drop(p, c.waiters[0])
 		}
-		_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
-	case c.holder == "":
-	case own > 0:
-		// The lease is timed already, for when those before this waiter have gone.
-		if position.Left, _, err = s.lease(ctx, key, p, c, false); err == nil {
-			position.Left = max(0, position.Left)
-			_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
-		}
-	default:
-		position.Left, _, err = s.lease(ctx, key, p, c, true)
-		if err == nil && position.Left <= 0 {
-			position.Holder, position.Left = "", 0 // it may be taken over
-		}
 	}
+	_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
 	return errors.Is(err, zk.ErrNoNode), err
 }
 

@@ -46,7 +46,7 @@ func NewCluster(conn driver.Conn, o Options) *Cluster {
 	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
 	c.options.quarantines, c.options.subscriptions = new(quarantines), new(subscriptions)
 	if o.Reachable != nil {
-		c.options.reach = &reach{tell: o.Reachable, lost: c.Unreachable}
+		c.options.reach = &Reach{tell: o.Reachable, lost: c.Unreachable}
 	}
 	// Its servers come and go, so it is recognised by its name.
 	o.Census.report(o.Index, "cluster "+o.Name)

@@ -60,7 +60,7 @@ type Options struct {
 	subscriptions *subscriptions
 	view          *view
 	// reach is nil when nobody is to be told of it.
-	reach *reach
+	reach *Reach
 }
 
 // Node is one server. It is safe for concurrent use.
@@ -100,7 +100,7 @@ func New(conn driver.Conn, o Options) *Node {
 		n.options.quarantines = new(quarantines)
 	}
 	if o.Reachable != nil && o.reach == nil {
-		n.options.reach = &reach{tell: o.Reachable}
+		n.options.reach = NewReach(o.Reachable)
 	}
 	if l, ok := conn.(driver.Watcher); ok && o.Changed != nil {
 		l.OnChange(o.Changed)

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// reach knows whether a node can be reached, and tells when that changes.
-type reach struct {
-	// tell is Options.Reachable.
+// Reach knows whether a node can be reached, and tells when that changes.
+type Reach struct {
 	tell func(err error)
 	// lost reports whether none of a Cluster's slots, which share one reach, can be reached. It is
 	// nil for a server.
@@ -22,10 +21,14 @@ type reach struct {
 	told, telling bool
 }
 
-// note notes why the node cannot be reached, or with nil that it can. It calls tell if that is
-// news, for one change after the other: a call of note during a call of tell leaves its change to
+// NewReach returns the Reach of a node that could be reached so far. It calls tell as Options.Reachable
+// is called.
+func NewReach(tell func(err error)) *Reach { return &Reach{tell: tell} }
+
+// Note notes why the node cannot be reached, or with nil that it can. It calls tell if that is
+// news, for one change after the other: a call of Note during a call of tell leaves its change to
 // the goroutine that is in tell.
-func (r *reach) note(why error) {
+func (r *Reach) Note(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.why = why
@@ -47,6 +50,6 @@ func (n *Node) noteReach(why error) {
 		return
 	}
 	if why == nil || r.lost == nil || r.lost() {
-		r.note(why)
+		r.Note(why)
 	}
 }

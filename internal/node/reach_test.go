@@ -15,7 +15,7 @@ func TestReachIsToldInOrder(t *testing.T) {
 	for range 200 {
 		var telling atomic.Int32
 		told := false
-		r := &reach{tell: func(why error) {
+		r := &Reach{tell: func(why error) {
 			if telling.Add(1) > 1 {
 				t.Error("told twice at the same time")
 			}
@@ -29,7 +29,7 @@ func TestReachIsToldInOrder(t *testing.T) {
 		for i := range 4 {
 			all.Go(func() {
 				for k := range 20 {
-					r.note(map[bool]error{true: away}[(i+k)%2 == 0])
+					r.Note(map[bool]error{true: away}[(i+k)%2 == 0])
 				}
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -98,6 +99,31 @@ func (e Engine) FirstWaiterCrashes(t *testing.T) {
 	proxy.BlackHole(redistest.Both, false)
 }
 
+// HolderAndWaiterCrash has the holder and the first in the queue die at once: those behind them do not wait until the
+// sessions have ended.
+func (e Engine) HolderAndWaiterCrash(t *testing.T) {
+	t.Parallel()
+	servers := e.Common(t)
+	root := Root(t)
+	proxy := redistest.NewProxy(t, servers[0])
+	c := Config
+	c.TTL, c.MaxTTL = 3*time.Second, 10*time.Second
+	Lock(t, e.open(t, c, []string{proxy.Addr()}, root), "name")
+	LockIn(t, e.open(t, c, []string{proxy.Addr()}, root), "name")
+	second := LockIn(t, e.open(t, c, servers, root), "name")
+	proxy.BlackHole(redistest.Both, true)
+	start := time.Now()
+	got := <-second
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if after := got.At.Sub(start); after > 3*c.MaxTTL/2 {
+		t.Errorf("the second has it after %v, and the sessions last for %v", after, 2*c.MaxTTL)
+	}
+	Unlock(t, got.Lock)
+	proxy.BlackHole(redistest.Both, false)
+}
+
 // LostReplies has replies be lost. What was granted is found by its holder id, and what was not is not left.
 func (e Engine) LostReplies(t *testing.T) {
 	t.Parallel()
@@ -174,15 +200,21 @@ func (e Engine) LeaderDies(t *testing.T) {
 	got.Lock.Unlock(t.Context())
 }
 
-// AllRestart kills all servers, and starts them again.
+// AllRestart kills all servers, and starts them again, of which clients tell.
 func (e Engine) AllRestart(t *testing.T) {
 	own, root := e.Own(t), Root(t)
-	holder, other := e.open(t, Config, own.Addrs(), root), e.open(t, Config, own.Addrs(), root)
+	reach := new(reachable)
+	observed := Config
+	observed.Observer = reach
+	holder, other := e.open(t, Config, own.Addrs(), root), e.open(t, observed, own.Addrs(), root)
 	held := Lock(t, holder, "name", redlatch.WithoutRenewal()) // else it may outlast the restart
 	own.KillAll()
-	if _, err := other.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
-		t.Errorf("without servers: %v", err)
-	}
+	Await(t, "a client tells that the servers cannot be reached", func() bool {
+		if _, err := other.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Fatalf("without servers: %v", err)
+		}
+		return reach.lost.Load() > 0
+	})
 	own.StartAll(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)
 	defer cancel()
@@ -197,4 +229,22 @@ func (e Engine) AllRestart(t *testing.T) {
 		t.Errorf("the token %d after %d", next.Token(), held.Token())
 	}
 	next.Unlock(t.Context())
+	Await(t, "a client tells that the servers can be reached again", func() bool {
+		if l, err := other.TryLock(t.Context(), "name"); err == nil {
+			l.Unlock(t.Context())
+		}
+		return reach.found.Load() > 0
+	})
+}
+
+// reachable counts how often servers were lost and found.
+type reachable struct{ lost, found atomic.Int32 }
+
+func (r *reachable) Observe(_ context.Context, event redlatch.Event) {
+	switch event.(type) {
+	case redlatch.NodeUnreachable:
+		r.lost.Add(1)
+	case redlatch.NodeReachable:
+		r.found.Add(1)
+	}
 }
