@@ -177,7 +177,7 @@ func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 // newNode returns the i-th node, at e.
 func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
 	if e.store != nil {
-		return c.newStore(e), nil
+		return newStore(e.store(c.changed), c.config.observeNode), nil
 	}
 	conn, err := dial(e)
 	if err != nil {

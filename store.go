@@ -14,13 +14,13 @@ type store struct {
 	reach *node.Reach // nil where nobody observes
 }
 
-func (c *Client) newStore(e endpoint) store {
-	s := store{Store: e.store(c.changed)}
+// newStore returns the member for s. observe adds to node options what tells the Observer, if there is one.
+func newStore(s hook.Store, observe func(*node.Options)) store {
 	o := node.Options{Name: s.Name()}
-	if c.config.observeNode(&o); o.Reachable != nil {
-		s.reach = node.NewReach(o.Reachable)
+	if observe(&o); o.Reachable == nil {
+		return store{Store: s}
 	}
-	return s
+	return store{Store: s, reach: node.NewReach(o.Reachable)}
 }
 
 // store returns the client's store, if it has one: the store is then its only member.
