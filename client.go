@@ -177,7 +177,11 @@ func completeSurroundings(s hook.Surroundings) hook.Surroundings {
 // newNode returns the i-th node, at e.
 func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (driver.Conn, error)) (member, error) {
 	if e.store != nil {
-		return newStore(e.store(c.changed), c.config.observeNode), nil
+		s := store{Store: e.store(c.changed)}
+		if c.config.Observer != nil {
+			s.reach = node.NewReach(c.config.observeReach(s.Name()))
+		}
+		return s, nil
 	}
 	conn, err := dial(e)
 	if err != nil {

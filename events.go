@@ -261,11 +261,17 @@ func (c Config) observeNode(o *node.Options) {
 		observe(NodeQuarantined{Node: o.Name, RunID: wait.RunID, Reason: wait.Reason, Until: until})
 	}
 	o.Admitted = func(run string) { observe(NodeAdmitted{Node: o.Name, RunID: run}) }
-	o.Reachable = func(err error) {
+	o.Reachable = c.observeReach(o.Name)
+}
+
+// observeReach returns a function that tells the Observer why the node with that name cannot be reached,
+// or with nil that it can be again.
+func (c Config) observeReach(name string) func(err error) {
+	return func(err error) {
+		var e Event = NodeReachable{Node: name}
 		if err != nil {
-			observe(NodeUnreachable{Node: o.Name, Err: err})
-			return
+			e = NodeUnreachable{Node: name, Err: err}
 		}
-		observe(NodeReachable{Node: o.Name})
+		c.Observer.Observe(context.Background(), e)
 	}
 }

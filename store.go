@@ -14,15 +14,6 @@ type store struct {
 	reach *node.Reach // nil where nobody observes
 }
 
-// newStore returns the member for s. observe adds to node options what tells the Observer, if there is one.
-func newStore(s hook.Store, observe func(*node.Options)) store {
-	o := node.Options{Name: s.Name()}
-	if observe(&o); o.Reachable == nil {
-		return store{Store: s}
-	}
-	return store{Store: s, reach: node.NewReach(o.Reachable)}
-}
-
 // store returns the client's store, if it has one: the store is then its only member.
 func (c *Client) store() (s store, ok bool) {
 	if len(c.nodes) == 1 {

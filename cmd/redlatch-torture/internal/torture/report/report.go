@@ -144,13 +144,13 @@ func (r *Report) again() string {
 	if r.Primitive != "" && r.Primitive != "mutex" {
 		command += " --primitive " + r.Primitive
 	}
-	switch {
-	case r.Yours: // their URLs may have passwords
+	if r.Yours { // their URLs may have passwords
 		command += " --nodes URL,... --against-my-nodes"
-	case len(r.History.Parts) == 0:
-		command += fmt.Sprintf(" --%s %s --nodes-count %d", r.chosenBy(), r.Topology, r.Nodes)
-	default:
-		command += fmt.Sprintf(" --%s %s", r.chosenBy(), r.Topology)
+	} else {
+		command += " --" + r.chosenBy() + " " + r.Topology
+	}
+	if !r.Yours && len(r.History.Parts) == 0 {
+		command += fmt.Sprintf(" --nodes-count %d", r.Nodes)
 	}
 	return command + " --faults " + strings.Join(r.Kinds, ",")
 }
