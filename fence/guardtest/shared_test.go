@@ -172,7 +172,8 @@ func TestSharedHistories(t *testing.T) {
 				}
 			}
 			t.Logf("%d writers and %d readers refused, %d readers needlessly", refused[0], refused[1], needless)
-			if refused[0] == 0 || refused[1] == 0 || needless == 0 {
+			// Not every seed has a reader that is refused needlessly: TestSharedBesideEarlierVersion has one.
+			if refused[0] == 0 || refused[1] == 0 {
 				t.Error("it proves nothing: there was nobody to refuse")
 			}
 		})
