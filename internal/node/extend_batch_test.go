@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
@@ -34,57 +35,61 @@ func (c *digits) EvalSHA(_ context.Context, _ string, _, args []string) (driver.
 // for none.
 func TestExtendBatchAnswersOneByOne(t *testing.T) {
 	t.Parallel()
-	batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}, {Key: "c", ID: "mine", TTL: time.Second}}
-	broken := errors.New("the connection broke")
-	for _, c := range []struct {
-		text string
-		err  error
-		want [3]vote.Verdict
-	}{
-		{text: "111", want: [3]vote.Verdict{vote.Granted, vote.Granted, vote.Granted}},
-		{text: "102", want: [3]vote.Verdict{vote.Granted, vote.NotOurs, vote.Held}},
-		{text: "11", want: [3]vote.Verdict{vote.Refused, vote.Refused, vote.Refused}},
-		{text: "1111", want: [3]vote.Verdict{vote.Refused, vote.Refused, vote.Refused}},
-		{err: broken, want: [3]vote.Verdict{vote.Unknown, vote.Unknown, vote.Unknown}},
-	} {
-		n := voter(t, &digits{scripted: scripted{answer: released}, text: c.text, err: c.err}, math.MaxInt)
-		for i, a := range n.ExtendBatch(t.Context(), batch) {
-			if a.Verdict != c.want[i] {
-				t.Errorf("%q, %v: answer %d is %v, want %v: %v", c.text, c.err, i, a.Verdict, c.want[i], a.Err)
-			}
-			if a.Verdict == vote.Held && (a.Holder != "theirs" || a.Left != 5*time.Second) {
-				t.Errorf("held by %q for %v", a.Holder, a.Left)
-			}
-			if c.err != nil && !errors.Is(a.Err, broken) {
-				t.Errorf("%v does not say why", a.Err)
+	synctest.Test(t, func(t *testing.T) {
+		batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}, {Key: "c", ID: "mine", TTL: time.Second}}
+		broken := errors.New("the connection broke")
+		for _, c := range []struct {
+			text string
+			err  error
+			want [3]vote.Verdict
+		}{
+			{text: "111", want: [3]vote.Verdict{vote.Granted, vote.Granted, vote.Granted}},
+			{text: "102", want: [3]vote.Verdict{vote.Granted, vote.NotOurs, vote.Held}},
+			{text: "11", want: [3]vote.Verdict{vote.Refused, vote.Refused, vote.Refused}},
+			{text: "1111", want: [3]vote.Verdict{vote.Refused, vote.Refused, vote.Refused}},
+			{err: broken, want: [3]vote.Verdict{vote.Unknown, vote.Unknown, vote.Unknown}},
+		} {
+			n := voter(t, &digits{scripted: scripted{answer: released}, text: c.text, err: c.err}, math.MaxInt)
+			for i, a := range n.ExtendBatch(t.Context(), batch) {
+				if a.Verdict != c.want[i] {
+					t.Errorf("%q, %v: answer %d is %v, want %v: %v", c.text, c.err, i, a.Verdict, c.want[i], a.Err)
+				}
+				if a.Verdict == vote.Held && (a.Holder != "theirs" || a.Left != 5*time.Second) {
+					t.Errorf("held by %q for %v", a.Holder, a.Left)
+				}
+				if c.err != nil && !errors.Is(a.Err, broken) {
+					t.Errorf("%v does not say why", a.Err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A node that owes an answer for longer than a step may take is still asked to extend several keys,
 // which has more time; one that has owed it for a second is not.
 func TestExtendBatchHasMoreTime(t *testing.T) {
 	t.Parallel()
-	n := voter(t, &digits{scripted: scripted{answer: released}, text: "11"}, math.MaxInt)
-	batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}}
-	flight := n.inFlight.Load()
-	if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted {
-		t.Fatal(a)
-	}
-	flight.mu.Lock()
-	flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
-	flight.mu.Unlock()
-	if a := n.Extend(t.Context(), batch[0]); a.Verdict != vote.NotSent {
-		t.Errorf("by itself: %v", a.Verdict)
-	}
-	if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted || a[1].Verdict != vote.Granted {
-		t.Errorf("together: %v", a)
-	}
-	flight.mu.Lock()
-	flight.silentSince = time.Now().Add(-batchPatience)
-	flight.mu.Unlock()
-	if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.NotSent || a[1].Verdict != vote.NotSent {
-		t.Errorf("after a second: %v", a)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := voter(t, &digits{scripted: scripted{answer: released}, text: "11"}, math.MaxInt)
+		batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}}
+		flight := n.inFlight.Load()
+		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted {
+			t.Fatal(a)
+		}
+		flight.mu.Lock()
+		flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
+		flight.mu.Unlock()
+		if a := n.Extend(t.Context(), batch[0]); a.Verdict != vote.NotSent {
+			t.Errorf("by itself: %v", a.Verdict)
+		}
+		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted || a[1].Verdict != vote.Granted {
+			t.Errorf("together: %v", a)
+		}
+		flight.mu.Lock()
+		flight.silentSince = time.Now().Add(-batchPatience - time.Millisecond)
+		flight.mu.Unlock()
+		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.NotSent || a[1].Verdict != vote.NotSent {
+			t.Errorf("after a second: %v", a)
+		}
+	})
 }

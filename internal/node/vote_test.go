@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
@@ -58,54 +59,58 @@ var released = func(string) (driver.Reply, error) { return deleted, nil }
 // together with others.
 func TestVoteOfAnotherConnectionIsNotCounted(t *testing.T) {
 	t.Parallel()
-	for name, batchAbove := range map[string]int{"by itself": math.MaxInt, "together": -1} {
-		for _, renew := range []bool{false, true} {
-			conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
-			n := voter(t, conn, batchAbove)
-			a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
-			want := vote.Granted
-			if renew {
-				want = vote.Unknown // it may have been executed
-			}
-			if a.Verdict != want {
-				t.Errorf("%s, renewed %t: %+v", name, renew, a)
+	synctest.Test(t, func(t *testing.T) {
+		for name, batchAbove := range map[string]int{"by itself": math.MaxInt, "together": -1} {
+			for _, renew := range []bool{false, true} {
+				conn := &renewed{scripted: scripted{answer: released}, renew: renew, reply: driver.Reply{Kind: driver.Int, Int: 7}}
+				n := voter(t, conn, batchAbove)
+				a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
+				want := vote.Granted
+				if renew {
+					want = vote.Unknown // it may have been executed
+				}
+				if a.Verdict != want {
+					t.Errorf("%s, renewed %t: %+v", name, renew, a)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A grant under a number that no token counter can be is none, and is undone.
 func TestGrantUnderNoCounter(t *testing.T) {
 	t.Parallel()
-	number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
-	array := func(n int64) driver.Reply {
-		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{number(n), number(1), number(1)}}
-	}
-	for _, c := range []struct {
-		reply driver.Reply
-		want  vote.Verdict
-	}{
-		{number(1), vote.Granted},
-		{number(script.MaxCounter), vote.Granted},
-		{array(script.MaxCounter), vote.Granted},
-		{number(script.MaxCounter + 1), vote.Refused},
-		{number(-1), vote.Refused},
-		{number(math.MinInt64), vote.Refused},
-		{array(0), vote.Refused},
-		{array(-5), vote.Refused},
-		{array(script.MaxCounter + 1), vote.Refused},
-	} {
-		conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
-		n := voter(t, conn, math.MaxInt)
-		a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
-		undone := conn.tries("mine") == 1
-		if a.Verdict != c.want || undone != (c.want == vote.Refused) {
-			t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
+	synctest.Test(t, func(t *testing.T) {
+		number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
+		array := func(n int64) driver.Reply {
+			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{number(n), number(1), number(1)}}
 		}
-		if undone && !strings.Contains(a.Err.Error(), `"redlatch:{x}:token:x"`) {
-			t.Errorf("%v: %v", c.reply, a.Err)
+		for _, c := range []struct {
+			reply driver.Reply
+			want  vote.Verdict
+		}{
+			{number(1), vote.Granted},
+			{number(script.MaxCounter), vote.Granted},
+			{array(script.MaxCounter), vote.Granted},
+			{number(script.MaxCounter + 1), vote.Refused},
+			{number(-1), vote.Refused},
+			{number(math.MinInt64), vote.Refused},
+			{array(0), vote.Refused},
+			{array(-5), vote.Refused},
+			{array(script.MaxCounter + 1), vote.Refused},
+		} {
+			conn := &renewed{scripted: scripted{answer: released}, reply: c.reply}
+			n := voter(t, conn, math.MaxInt)
+			a := n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
+			undone := conn.tries("mine") == 1
+			if a.Verdict != c.want || undone != (c.want == vote.Refused) {
+				t.Errorf("%v: %+v, undone %t", c.reply, a, undone)
+			}
+			if undone && !strings.Contains(a.Err.Error(), `"redlatch:{x}:token:x"`) {
+				t.Errorf("%v: %v", c.reply, a.Err)
+			}
 		}
-	}
+	})
 }
 
 // forgetful is a server that has lost its scripts, and notes what it is sent by its text.
@@ -137,24 +142,26 @@ func (c *forgetful) Do(ctx context.Context, args ...string) (driver.Reply, error
 // admitted or not. No step but the admission is sent by its text, which would have it vote.
 func TestStepIsNotSentByItsText(t *testing.T) {
 	t.Parallel()
-	conn := &forgetful{scripted: scripted{answer: released}}
-	n := voter(t, conn, math.MaxInt)
-	extension := vote.Extend{Key: "x", ID: "mine", TTL: time.Second, Token: 7}
-	for name, a := range map[string]vote.Answer{
-		"acquire": n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7}),
-		"extend":  n.Extend(t.Context(), extension),
-		"repair":  n.Repair(t.Context(), extension),
-		"confirm": n.Confirm(t.Context(), vote.Confirm{Key: "x", ID: "mine", Granted: 6, Token: 7}),
-		"enqueue": n.Enqueue(t.Context(), vote.Enqueue{Key: "x", Ticket: vote.Ticket{Waiter: "me"}}).Answer,
-	} {
-		if a.Verdict != vote.NotAdmitted {
-			t.Errorf("%s: %+v", name, a)
+	synctest.Test(t, func(t *testing.T) {
+		conn := &forgetful{scripted: scripted{answer: released}}
+		n := voter(t, conn, math.MaxInt)
+		extension := vote.Extend{Key: "x", ID: "mine", TTL: time.Second, Token: 7}
+		for name, a := range map[string]vote.Answer{
+			"acquire": n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7}),
+			"extend":  n.Extend(t.Context(), extension),
+			"repair":  n.Repair(t.Context(), extension),
+			"confirm": n.Confirm(t.Context(), vote.Confirm{Key: "x", ID: "mine", Granted: 6, Token: 7}),
+			"enqueue": n.Enqueue(t.Context(), vote.Enqueue{Key: "x", Ticket: vote.Ticket{Waiter: "me"}}).Answer,
+		} {
+			if a.Verdict != vote.NotAdmitted {
+				t.Errorf("%s: %+v", name, a)
+			}
 		}
-	}
-	n.Close()
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if len(conn.steps) == 0 || slices.ContainsFunc(conn.steps, func(step string) bool { return step != script.Admit }) {
-		t.Errorf("sent by its text: %q", conn.steps)
-	}
+		n.Close()
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		if len(conn.steps) == 0 || slices.ContainsFunc(conn.steps, func(step string) bool { return step != script.Admit }) {
+			t.Errorf("sent by its text: %q", conn.steps)
+		}
+	})
 }
