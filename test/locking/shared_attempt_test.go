@@ -56,15 +56,19 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 				lock = o.Lock
 			}
 			const steps = 1 + (callers+7)/8
+			released := 0
 			for _, w := range wires {
 				w.CheckOnce(t, "acquire")
 				locktest.Await(t, fmt.Sprintf("%d callers have taken %d steps on all nodes", callers+1, steps), func() bool { return w.Count("acquire") >= steps })
 				if got := w.Count("acquire"); got != steps {
 					t.Errorf("%d callers took %d steps, want %d", callers+1, got, steps)
 				}
-				if got := w.Count("release"); got != 0 {
-					t.Errorf("%d releases", got)
+				if w.Count("release") > 0 {
+					released++
 				}
+			}
+			if released > (n-1)/2 { // a node may be late, and is then released by itself
+				t.Errorf("%d of %d nodes were sent a release", released, n)
 			}
 
 			// Those who held before have no more to say about what the last one holds.
