@@ -78,7 +78,7 @@ func TestTransferInOneCommand(t *testing.T) {
 			nodes := redistest.Nodes(t, n)
 			clients := clientsOf(t, locktest.Config(redistest.URLs(nodes)...), 6)
 			// A busy machine renews meanwhile, or asks again what was answered late, but not always.
-			for round := range 5 {
+			for round := range 30 {
 				commands, handOffs := transferred(t, nodes, clients, fmt.Sprint(t.Name(), round))
 				t.Logf("%d commands on %d other nodes for %d hand-offs", commands, n-1, handOffs)
 				if commands < 2*(n-1)*handOffs {
