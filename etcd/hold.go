@@ -87,7 +87,7 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 		If(p.isHolders(id)).
 		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).
 		// This makes an acquisition under this id fail that is still on its way.
-		Else(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).Commit()
+		Else(p.gate(native)).Commit()
 	switch {
 	case err != nil:
 		s.lost(native, err)

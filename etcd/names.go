@@ -17,7 +17,8 @@ import (
 //	held         the holder id; a grant writes it, which gives it its revision, and so does an
 //	             extension that puts it under another etcd lease
 //	lease        the TTL; each extension writes it, too
-//	gate         written by whoever gives up an attempt that may still be executed: then it is not
+//	gate/LEASE   written by whoever gives up an attempt that may still be executed: then it is not.
+//	             Each client has its own, as another's ends sooner than the attempt's etcd lease
 //	wait/WAITER  a place in the wait queue
 //
 // held and the lease are made and deleted in one transaction.
@@ -33,7 +34,7 @@ func placeOf(prefix, key string) place { return place(prefix + lockPrefix + url.
 
 func (p place) held() string            { return string(p) + "/held" }
 func (p place) lease() string           { return string(p) + "/lease" }
-func (p place) gate() string            { return string(p) + "/gate" }
+func (p place) gates() string           { return string(p) + "/gate" }
 func (p place) wait(name string) string { return p.waits() + url.QueryEscape(name) }
 func (p place) waits() string           { return string(p) + waitPrefix }
 
@@ -55,7 +56,7 @@ type contents struct {
 	// ttl is what the lease was last written with, at the revision lease.
 	ttl   time.Duration
 	lease int64
-	gate  int64
+	gated bool // some attempt was given up
 	// waiters are in their order.
 	waiters []waiter
 }
@@ -63,7 +64,7 @@ type contents struct {
 // reads returns the operations whose answers parse takes.
 func (p place) reads() []clientv3.Op {
 	return []clientv3.Op{
-		clientv3.OpGet(p.held()), clientv3.OpGet(p.lease()), clientv3.OpGet(p.gate(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(p.held()), clientv3.OpGet(p.lease()), clientv3.OpGet(p.gates(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		clientv3.OpGet(p.waits(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
 	}
 }
@@ -83,9 +84,7 @@ func (p place) parse(r *clientv3.TxnResponse) (contents, error) {
 	if (c.holder == "") != (c.lease == 0) {
 		return c, fmt.Errorf("%s is there without its other keys, %w: delete all when nobody holds the lock", p, errForeign)
 	}
-	if gate := one(r, 2); gate != nil {
-		c.gate = gate.ModRevision
-	}
+	c.gated = r.Responses[2].GetResponseRange().Count > 0
 	for _, kv := range r.Responses[3].GetResponseRange().Kvs {
 		if name, err := url.QueryUnescape(strings.TrimPrefix(string(kv.Key), p.waits())); err == nil {
 			c.waiters = append(c.waiters, waiter{name: name, key: string(kv.Key), number: kv.CreateRevision})
@@ -116,7 +115,17 @@ func (c contents) others(own int) bool { return len(c.waiters) > 1 || len(c.wait
 
 // unchanged returns the conditions that the lock's keys are as they were.
 func (p place) unchanged(c contents) []clientv3.Cmp {
-	return []clientv3.Cmp{at(p.held(), c.held), at(p.lease(), c.lease), at(p.gate(), c.gate)}
+	return []clientv3.Cmp{at(p.held(), c.held), at(p.lease(), c.lease), p.ungated(c)}
+}
+
+// gate is the operation by which a client with that etcd lease gives up an attempt.
+func (p place) gate(native clientv3.LeaseID) clientv3.Op {
+	return clientv3.OpPut(p.gates()+"/"+strconv.FormatInt(int64(native), 16), "", clientv3.WithLease(native))
+}
+
+// ungated returns the condition that no attempt was given up since the contents were read.
+func (p place) ungated(c contents) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(p.gates()), "<", c.revision+1).WithPrefix()
 }
 
 // nobodyWaits returns the condition that there is no place in the wait queue.

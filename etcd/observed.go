@@ -80,7 +80,7 @@ func (g *guesses) may(p place) bool {
 func (g *guesses) found(p place, c *contents) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.holder == "" && c.gate == 0 && len(c.waiters) == 0 {
+	if c.holder == "" && !c.gated && len(c.waiters) == 0 {
 		delete(g.wrong, p)
 		return
 	}

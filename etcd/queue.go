@@ -70,7 +70,7 @@ func (s *store) join(ctx context.Context, p place, name string, c contents) erro
 	if err != nil {
 		return err
 	}
-	result, err := s.client.Txn(ctx).If(at(p.wait(name), 0), at(p.gate(), c.gate), s.ours()).
+	result, err := s.client.Txn(ctx).If(at(p.wait(name), 0), p.ungated(c), s.ours()).
 		Then(clientv3.OpPut(p.wait(name), "", clientv3.WithLease(native))).Else(s.readRoot()).Commit()
 	if err != nil {
 		s.lost(native, err)
@@ -89,7 +89,7 @@ func (s *store) leave(ctx context.Context, p place, name string) error {
 		return err
 	}
 	_, err = s.client.Txn(ctx).If(at(p.wait(name), 0)).
-		Then(clientv3.OpPut(p.gate(), "", clientv3.WithLease(native))).
+		Then(p.gate(native)).
 		Else(clientv3.OpDelete(p.wait(name))).Commit()
 	if err != nil {
 		s.lost(native, err)

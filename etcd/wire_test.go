@@ -167,29 +167,65 @@ func TestLateWrites(t *testing.T) {
 	})
 }
 
-func (w *wire) lateWrites(t *testing.T, client *redlatch.Client, name string) {
+// giveUp has an attempt given up that was not sent yet, and returns it.
+func (w *wire) giveUp(t *testing.T, client *redlatch.Client, name string) commit {
+	t.Helper()
+	_, before := w.gates(t, name)
 	ctx, cancel := context.WithCancel(t.Context())
 	late := w.lose(cancel)
 	if _, err := client.TryLock(ctx, name); err == nil {
 		t.Fatal("it is held")
 	}
-	enginetest.Await(t, "the attempt is given up", func() bool {
-		r, err := w.KV.Get(t.Context(), "/redlatch/lock/"+name+"/gate")
-		return err == nil && r.Count > 0
-	})
-	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+	enginetest.Await(t, "the attempt is given up", func() bool { _, last := w.gates(t, name); return last > before })
+	return <-late
+}
+
+// gates returns how many clients keep attempts that they gave up from being executed, and the revision at which one last
+// gave one up.
+func (w *wire) gates(t *testing.T, name string) (clients int, last int64) {
+	t.Helper()
+	r, err := w.KV.Get(t.Context(), "/redlatch/lock/"+name+"/gate", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		last = max(last, kv.ModRevision)
+	}
+	return len(r.Kvs), last
+}
+
+// Another client gives an attempt up, too, and closes: the first one's is not executed all the same.
+func TestLateGrantAfterAnotherGaveUp(t *testing.T) {
+	t.Parallel()
+	prefix := enginetest.Root(t)
+	w, v := newWire(t, common(t), prefix), newWire(t, common(t), prefix)
+	late := w.giveUp(t, w.open(t), "name")
+	other := v.open(t)
+	v.giveUp(t, other, "name")
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Await(t, "the other's etcd lease has ended", func() bool { clients, _ := w.gates(t, "name"); return clients < 2 })
+	if r, err := late(t.Context()); err != nil || r.Succeeded {
+		t.Errorf("a grant was executed late: %v", err)
+	}
+}
+
+func (w *wire) lateWrites(t *testing.T, client *redlatch.Client, name string) {
+	late := w.giveUp(t, client, name)
+	if r, err := late(t.Context()); err != nil || r.Succeeded {
 		t.Errorf("a grant was executed late: %v", err)
 	}
 	held, err := client.TryLock(t.Context(), name, redlatch.WithoutRenewal())
 	if err != nil {
 		t.Fatal(err)
 	}
-	late = w.lose(func() {})
+	extension := w.lose(func() {})
 	held.Extend(t.Context(), enginetest.TTL/2) // it may be tried again
 	if err := held.Extend(t.Context(), enginetest.TTL); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+	if r, err := (<-extension)(t.Context()); err != nil || r.Succeeded {
 		t.Errorf("an extension was executed late: %v", err)
 	}
 	enginetest.Unlock(t, held)
