@@ -1,7 +1,10 @@
 package zookeeper_test
 
 import (
+	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +41,50 @@ func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {
 		}
 	}
 	return lease
+}
+
+// A waiter whose request for a place was executed twice leaves both.
+func TestBothPlacesAreLeft(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	client := open(t, enginetest.Config, ensemble)
+	held := enginetest.Lock(t, client, "name")
+	other := open(t, enginetest.Config, ensemble)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := other.Lock(ctx, "name")
+		failed <- err
+	}()
+	conn, place := connect(t, e), ensemble.Root+"/lock:name"
+	places := func() (places []string) {
+		if _, err := conn.Sync(place); err != nil {
+			t.Fatal(err)
+		}
+		children, _, err := conn.Children(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range children {
+			if strings.HasPrefix(child, "wait:") {
+				places = append(places, child)
+			}
+		}
+		return places
+	}
+	enginetest.Await(t, "the other waits", func() bool { return len(places()) == 1 })
+	waiter := places()[0]
+	waiter = waiter[:strings.LastIndexByte(waiter, ':')+1]
+	if _, err := conn.Create(place+"/"+waiter, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	enginetest.Await(t, "it has left", func() bool { return len(places()) == 0 })
+	enginetest.Unlock(t, held)
 }
 
 // A lease that nobody extends is taken over, whatever its session does, and not before it has been

@@ -134,8 +134,9 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 	return errors.Is(err, zk.ErrNoNode), err
 }
 
-// Leave gives up the waiter's place. It waits for the answer or for ctx. It follows a request for
-// the place that is under way, and goes on in the background.
+// Leave gives up the waiter's place, and a second one where the answer to the first was lost. It
+// waits for the answer or for ctx. It follows a request for the place that is under way, and goes on
+// in the background.
 func (s *store) Leave(ctx context.Context, key, name string) {
 	p := placeOf(s.root, key)
 	left := make(chan struct{})
@@ -143,11 +144,17 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 		defer close(left)
 		for again := true; again && s.await(s.life) == nil; again = s.rest() {
 			c, err := do(s.life, s.session, name, func() (contents, error) {
+				// The place may have been made through another server, which is ahead of this one.
+				if _, err := s.conn.Sync(s.root); err != nil {
+					return contents{}, err
+				}
 				children, _, err := s.conn.Children(string(p))
 				return parseContents(children), err
 			})
-			if own := c.index(name); err == nil && own >= 0 {
-				err = s.leave(s.life, p, c.waiters[own], name)
+			for _, w := range c.waiters {
+				if w.name == name && err == nil {
+					err = s.leave(s.life, p, w, name)
+				}
 			}
 			if verdict := answer(err).Verdict; err == nil || verdict == vote.Refused {
 				return
