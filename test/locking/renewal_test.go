@@ -96,7 +96,8 @@ func TestCutOffIsNotMaxHold(t *testing.T) {
 	c.NodeTimeout = 200 * time.Millisecond // renewals fail many times before it is lost
 	client := locktest.Open(t, c)
 	for _, options := range [][]redlatch.Option{nil, {redlatch.WithoutRenewal()}} {
-		// A busy machine may have renewed it before it was cut off, but not each time.
+		// A busy machine may have renewed it before it was cut off, or be late for the first renewal,
+		// which is due before MaxHold. But not each time.
 		for round := 0; ; round++ {
 			for _, p := range proxies {
 				p.BlackHole(redistest.Both, false)
@@ -111,11 +112,11 @@ func TestCutOffIsNotMaxHold(t *testing.T) {
 				p.BlackHole(redistest.Both, true)
 			}
 			<-lock.Context().Done()
-			if !lock.Until().Equal(until) && round < 5 {
+			err = context.Cause(lock.Context())
+			if (!lock.Until().Equal(until) || errors.Is(err, redlatch.ErrMaxHold)) && round < 5 {
 				continue
 			}
-			// The first renewal was due before MaxHold.
-			if err := context.Cause(lock.Context()); !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrMaxHold) {
+			if !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrMaxHold) {
 				t.Errorf("cut off: %v", err)
 			}
 			break
