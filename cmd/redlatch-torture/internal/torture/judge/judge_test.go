@@ -47,6 +47,7 @@ func TestOverlaps(t *testing.T) {
 		holds           []history.Hold
 		faults          []history.Fault
 		inside, outside int
+		unexplained     int // the earlier holder of the first that no step explains, if not 0
 		locks           string
 	}{
 		"one after the other": {holds: []history.Hold{hold(1, 0, 1, 10, 1), hold(2, 5, 11, 20, 2)}, locks: Linearizable},
@@ -78,6 +79,10 @@ func TestOverlaps(t *testing.T) {
 			holds:  []history.Hold{hold(1, 0, 1, 1000, 1), hold(2, 5, 600, 700, 2)},
 			faults: []history.Fault{step(500, 20*time.Millisecond)}, inside: 1, locks: Violated,
 		},
+		"one that a step explains and one that it does not": {
+			holds:  []history.Hold{hold(1, 0, 1, 1900, 1), hold(2, 550, 600, 750, 2), hold(3, 650, 700, 1800, 3)},
+			faults: []history.Fault{step(500, time.Second)}, inside: 1, outside: 1, unexplained: 2, locks: Violated,
+		},
 		"a step before the holder called": {
 			holds:  []history.Hold{hold(1, 600, 601, 1600, 1), hold(2, 605, 700, 710, 2)},
 			faults: []history.Fault{step(500, time.Second)}, inside: 1, locks: Violated,
@@ -90,6 +95,9 @@ func TestOverlaps(t *testing.T) {
 			f := Judge(h, time.Minute)
 			if len(f.Overlaps) != tt.inside || len(f.Outside) != tt.outside {
 				t.Errorf("overlaps %v, outside %v; want %d, %d", f.Overlaps, f.Outside, tt.inside, tt.outside)
+			}
+			if tt.unexplained > 0 && (len(f.Overlaps) == 0 || f.Overlaps[0].Holder != tt.unexplained) {
+				t.Errorf("overlaps %v, want one with the hold of worker %d", f.Overlaps, tt.unexplained)
 			}
 			if f.Linearizable.Locks != tt.locks {
 				t.Errorf("the locks are %s, want %s", f.Linearizable.Locks, tt.locks)

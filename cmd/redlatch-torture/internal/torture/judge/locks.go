@@ -18,8 +18,7 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 		if hold.End == hold.From {
 			continue // the hold was over before its holder knew of it
 		}
-		var worst *Overlap
-		outside := true
+		var worst, outside *Overlap
 		for _, r := range running {
 			if r.Shared && hold.Shared {
 				continue
@@ -28,19 +27,19 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 				Name: hold.Name, Holder: r.Worker, Other: hold.Worker, HolderName: who(r), OtherName: who(hold),
 				At: hold.From, For: time.Duration(min(r.End, hold.End) - hold.From),
 			}
-			if !stepped(steps, r.Call, hold.From) {
-				outside = false
+			kind := &worst
+			if stepped(steps, r.Call, hold.From) {
+				kind = &outside
 			}
-			if worst == nil || o.For > worst.For {
-				worst = &o
+			if *kind == nil || o.For > (*kind).For {
+				*kind = &o
 			}
 		}
 		switch {
-		case worst == nil:
-		case outside:
-			f.Outside = append(f.Outside, *worst)
-		default:
+		case worst != nil:
 			f.Overlaps = append(f.Overlaps, *worst)
+		case outside != nil:
+			f.Outside = append(f.Outside, *outside)
 		}
 		running = append(running, hold)
 	}
