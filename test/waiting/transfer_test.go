@@ -47,10 +47,11 @@ func handOver(t *testing.T, nodes []*redistest.Server, name string) (more string
 		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
 	}
 	const callers = 10
+	given := locktest.Within(t, callers*locktest.Patience) // each waits for those before
 	var outs []<-chan locktest.Outcome
 	for k := range callers {
 		report, waits := locktest.WhenWaiting(nil)
-		outs = append(outs, locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, report, redlatch.WithLabel(fmt.Sprint("caller", k)), redlatch.WithTTL(time.Duration(10+k)*time.Second)))
+		outs = append(outs, locktest.LockIn(given, client, name, report, redlatch.WithLabel(fmt.Sprint("caller", k)), redlatch.WithTTL(time.Duration(10+k)*time.Second)))
 		<-waits
 	}
 	for k, out := range outs {
