@@ -104,8 +104,15 @@ func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
 
 // sync makes sure that what is read next is no older than now.
 func (w *acquisition) sync(ctx context.Context) error {
-	_, err := do(ctx, w.session, w.request.ID, func() (string, error) { return w.conn.Sync(string(w.place)) })
+	err := w.store.sync(ctx, w.request.ID)
 	w.sure = err == nil
+	return err
+}
+
+// sync makes sure that what is read next is no older than now, and, if id is not "", than the request
+// under way for it.
+func (s *store) sync(ctx context.Context, id string) error {
+	_, err := do(ctx, s.session, id, func() (string, error) { return s.conn.Sync(s.root) })
 	return err
 }
 

@@ -49,7 +49,7 @@ func (s *store) move(ctx context.Context, r vote.Extend, holder bool) vote.Answe
 			return answer(err)
 		}
 		// What this server knows may be older than what another has told somebody.
-		if _, err := do(ctx, s.session, r.ID, func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
+		if err := s.sync(ctx, r.ID); err != nil {
 			return notAsked(err)
 		}
 		a, again := s.moveOnce(ctx, r, holder)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
@@ -52,11 +53,7 @@ func TestBothPlacesAreLeft(t *testing.T) {
 	held := enginetest.Lock(t, client, "name")
 	other := open(t, enginetest.Config, ensemble)
 	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() {
-		_, err := other.Lock(ctx, "name")
-		failed <- err
-	}()
+	out := locktest.LockIn(ctx, other, "name")
 	conn, place := connect(t, e), ensemble.Root+"/lock:name"
 	places := func() (places []string) {
 		if _, err := conn.Sync(place); err != nil {
@@ -80,8 +77,8 @@ func TestBothPlacesAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	if o := <-out; !errors.Is(o.Err, context.Canceled) {
+		t.Error(o.Err)
 	}
 	enginetest.Await(t, "it has left", func() bool { return len(places()) == 0 })
 	enginetest.Unlock(t, held)

@@ -17,7 +17,7 @@ func (s *store) Look(ctx context.Context, key string) (vote.Answer, []string) {
 			return notAsked(err), nil
 		}
 		p := placeOf(s.root, key)
-		if _, err := do(ctx, s.session, "", func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
+		if err := s.sync(ctx, ""); err != nil {
 			return notAsked(err), nil
 		}
 		c, err := s.contents(ctx, p)

@@ -60,7 +60,7 @@ func (s *store) Watch(ctx, _ context.Context, key string) (a vote.Answer, watche
 			return answer(err), false
 		}
 		// What is read next is no older than now.
-		if _, err := do(ctx, s.session, "", func() (string, error) { return s.conn.Sync(s.root) }); err != nil {
+		if err := s.sync(ctx, ""); err != nil {
 			return answer(err), false
 		}
 		c, err := s.contents(ctx, p)
@@ -143,14 +143,12 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 	started := s.run(func() {
 		defer close(left)
 		for again := true; again && s.await(s.life) == nil; again = s.rest() {
-			c, err := do(s.life, s.session, name, func() (contents, error) {
-				// The place may have been made through another server, which is ahead of this one.
-				if _, err := s.conn.Sync(s.root); err != nil {
-					return contents{}, err
-				}
-				children, _, err := s.conn.Children(string(p))
-				return parseContents(children), err
-			})
+			var c contents
+			// The place may have been made through another server, which is ahead of this one.
+			err := s.sync(s.life, name)
+			if err == nil {
+				c, err = s.contents(s.life, p)
+			}
 			for _, w := range c.waiters {
 				if w.name == name && err == nil {
 					err = s.leave(s.life, p, w, name)

@@ -43,7 +43,7 @@ func TestWaitForAForeignHolder(t *testing.T) {
 						// It has told the server to be told: that is one more question. On a busy machine the queue
 						// may have moved to another node since.
 						locktest.Await(t, "a server is to tell it", func() bool {
-							return slices.ContainsFunc(proxies, func(p *redistest.Proxy) bool { return p.Stats().Seen["CLIENT"] >= 2 })
+							return slices.ContainsFunc(proxies, func(p *redistest.Proxy) bool { return p.Commands()["CLIENT"] >= 2 })
 						})
 						start := time.Now()
 						for _, s := range nodes {
