@@ -56,15 +56,23 @@ func newLockContext(parent context.Context, l *Lock) *lockContext {
 	return &lockContext{Context: ctx, lock: l, cancel: cancel}
 }
 
+// look ends c if the lock is over. Another goroutine may have found that out first and not have come
+// to ending c.
+func (c *lockContext) look() {
+	if why := c.lock.Err(); why != nil {
+		c.cancel(why)
+	}
+}
+
 // Done returns a channel that is already closed if the validity is over by the clock. Contexts
 // derived from c end when c does, and do not ask.
 func (c *lockContext) Done() <-chan struct{} {
-	c.lock.Err()
+	c.look()
 	return c.Context.Done()
 }
 
 func (c *lockContext) Err() error {
-	c.lock.Err()
+	c.look()
 	return c.Context.Err()
 }
 
@@ -73,7 +81,7 @@ func (c *lockContext) Value(key any) any {
 	if key == (heldKey{}) {
 		return c
 	}
-	c.lock.Err()
+	c.look()
 	return c.Context.Value(key)
 }
 
