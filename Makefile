@@ -197,6 +197,9 @@ share:
 	go run ./cmd/redlatch man >share/man/man1/redlatch.1
 	for s in bash zsh fish; do go run ./cmd/redlatch completion $$s >share/completions/redlatch.$$s || exit 1; done
 
+platforms: ## compile and vet everything for macOS, which no test runs on
+	GOOS=darwin go vet $(PACKAGES)
+
 release-check: ## whether .goreleaser.yaml is well-formed
 	go run $(GORELEASER) check
 
@@ -205,7 +208,7 @@ release: ## build and publish what the tag of this commit names
 
 ci: setup lint race-waiting plain-waiting side-by-side busy-once ## what every change must pass
 
-soak: ci race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
+soak: ci platforms race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
 .PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
-	torture torture-peers margins sim sim-once storm spec version tags share release-check release ci soak
+	torture torture-peers margins sim sim-once storm spec version tags share platforms release-check release ci soak
