@@ -61,7 +61,7 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	}
 	c := w.found
 	if w.found = nil; c == nil {
-		read, err := w.contents(ctx, w.place)
+		read, err := w.read(ctx)
 		if err != nil {
 			return w.failed(err)
 		}
@@ -69,6 +69,27 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 	}
 	w.guesses.found(w.place, c)
 	return w.decide(ctx, *c)
+}
+
+// read reads the lock's keys, as a majority has them. If a transaction got no answer and has not
+// had the lock, it is not executed any more: it might arrive when the lock is free again after this
+// attempt, and nobody would release what it takes.
+func (w *acquisition) read(ctx context.Context) (contents, error) {
+	if !w.doubtful {
+		return w.contents(ctx, w.place)
+	}
+	native, err := w.leased()
+	if err != nil {
+		return contents{}, err
+	}
+	reads := w.place.reads()
+	r, err := w.client.Txn(ctx).If(w.place.isHolders(w.request.ID)).
+		Then(reads...).Else(append(reads, w.place.gate(native))...).Commit()
+	if err != nil {
+		w.lost(native, err)
+		return contents{}, err
+	}
+	return w.place.parse(r)
 }
 
 // guess reports whether to take the lock without a look at it: that mostly works for a lock that

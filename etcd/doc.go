@@ -75,7 +75,7 @@
 // # In the cluster
 //
 // A client has one etcd lease, and each lock has some keys under the Prefix while it is held or
-// waited for. When an attempt is given up, a small key of that lock remains until the client that
-// gave up is closed: because of it, anything of the attempt that is still on its way to the servers
-// fails. Tested with servers of version 3.4.23.
+// waited for. When an attempt is given up, or sent again because an answer was lost, a small key of
+// that lock remains until that client is closed: because of it, anything of the attempt that is
+// still on its way to the servers fails. Tested with servers of version 3.4.23.
 package etcd

@@ -17,8 +17,9 @@ import (
 //	held         the holder id; a grant writes it, which gives it its revision, and so does an
 //	             extension that puts it under another etcd lease
 //	lease        the TTL; each extension writes it, too
-//	gate/LEASE   written by a client that gives up an attempt that may still be executed: then it is not.
-//	             Each client has its own, as another's ends sooner than the attempt's etcd lease
+//	gate/LEASE   written by a client that gives up an attempt that may still be executed, or sends it
+//	             again: then it is not. Each client has its own, as another's ends sooner than the
+//	             attempt's etcd lease
 //	wait/WAITER  a place in the wait queue
 //
 // held and the lease are made and deleted in one transaction.

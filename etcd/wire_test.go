@@ -271,3 +271,20 @@ func TestTakeoverByVersion(t *testing.T) {
 	}
 	enginetest.Unlock(t, got.Lock)
 }
+
+// A grant reaches the servers after its attempt was made again, had the lock, and released it: it is not
+// executed.
+func TestLateGrantOfAnAttemptMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), enginetest.Root(t))
+	client := w.open(t)
+	late := w.lose(func() {})
+	held, err := client.TryLock(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Unlock(t, held)
+	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+		t.Errorf("a grant was executed late: %v", err)
+	}
+}
