@@ -173,6 +173,23 @@ func TestUser(t *testing.T) {
 	enginetest.Unlock(t, held)
 }
 
+// A TTL that is no whole number of milliseconds needs no longer sessions than the servers permit.
+func TestFractionOfAMillisecond(t *testing.T) {
+	t.Parallel()
+	c := redlatch.Config{TTL: 10 * time.Second / 3}
+	ensemble := zookeeper.Ensemble{Servers: common(t).Addrs(), Root: enginetest.Root(t)}
+	enginetest.Unlock(t, enginetest.Lock(t, open(t, c, ensemble), "name"))
+	report, err := zookeeper.Examine(t.Context(), c, ensemble)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		if p.Unusable {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 func TestNoMeaning(t *testing.T) { engine.NoMeaning(t) }
 func TestTLS(t *testing.T)       { engine.TLS(t) }
 

@@ -67,6 +67,7 @@ var (
 // "" for all nodes, and must not block. prepare is called when there is a session, until it returns
 // no error.
 func newSession(asked time.Duration, e Ensemble, config *tls.Config, logger zk.Logger, changed func(path string), prepare func() error) *session {
+	asked = (asked + time.Millisecond - 1).Truncate(time.Millisecond) // which servers count in
 	s := &session{
 		asked: asked, connect: e.dialer(config), changed: changed, prepare: prepare,
 		room: make(chan struct{}, maxRequests), news: make(chan struct{}), last: make(map[string]chan struct{}),
