@@ -45,8 +45,9 @@ type acquisition struct {
 	request vote.Acquire
 	place   place
 	// doubtful: a transaction was sent that got no answer. guessed: no further guess may be made
-	// about the lock's keys.
-	doubtful, guessed bool
+	// about the lock's keys. transferred: the last transaction replaces the lease of the request's
+	// From.
+	doubtful, guessed, transferred bool
 	// found is what a transaction that was not executed has told of them, if one has.
 	found *contents
 }
@@ -143,7 +144,7 @@ func (w *acquisition) granted(revision int64, others bool) (vote.Answer, bool) {
 		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
-	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
+	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.transferred}, false
 }
 
 // obstacle returns who stands in the way: Held, if anybody does.
@@ -185,6 +186,7 @@ func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, ag
 	if own >= 0 {
 		writes = append(writes, clientv3.OpDelete(c.waiters[own].key))
 	}
+	w.transferred = r.From != "" && c.holder == r.From
 	w.leases.Lengthen(r.ID, r.TTL)
 	conditions, guessed := append(w.place.unchanged(c), w.ours()), c.revision == 0
 	otherwise := []clientv3.Op{w.readRoot()}

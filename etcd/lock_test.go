@@ -16,4 +16,5 @@ func TestDetach(t *testing.T)               { engine.Detach(t) }
 func TestDetachedEnds(t *testing.T)         { engine.DetachedEnds(t) }
 func TestExtendedByID(t *testing.T)         { engine.ExtendedByID(t) }
 func TestHolderIsExtendedByID(t *testing.T) { engine.HolderIsExtendedByID(t) }
+func TestHolderIsReleasedByID(t *testing.T) { engine.HolderIsReleasedByID(t) }
 func TestList(t *testing.T)                 { engine.List(t) }

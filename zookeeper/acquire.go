@@ -45,8 +45,8 @@ type acquisition struct {
 	request vote.Acquire
 	place   place
 	// doubtful: a transaction was sent that got no answer. sure: what this server knows is no older
-	// than the step.
-	doubtful, sure bool
+	// than the step. transferred: the last transaction replaces the lease of the request's From.
+	doubtful, sure, transferred bool
 }
 
 // try makes one try. again: something has changed meanwhile, or the connection was lost.
@@ -174,7 +174,7 @@ func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
 		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
-	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.request.From != ""}, false
+	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.transferred}, false
 }
 
 // obstacle returns who stands in the way. If nobody does, replaced has the requests that end the
@@ -276,11 +276,11 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 	}
 	lease, ttl := w.place.lease(r.ID), []byte(strconv.FormatInt(r.TTL.Milliseconds(), 10))
 	ops := replaced
-	transferred := r.From != "" && c.holder == r.From
-	if transferred && c.moves > 0 { // it may be in another session
+	w.transferred = r.From != "" && c.holder == r.From
+	if w.transferred && c.moves > 0 { // it may be in another session
 		ops = append(ops, &zk.DeleteRequest{Path: w.place.held(), Version: -1})
 	}
-	if !transferred || c.moves > 0 {
+	if !w.transferred || c.moves > 0 {
 		ops = append(ops, &zk.CreateRequest{Path: w.place.held(), Acl: w.acl, Flags: zk.FlagEphemeral})
 	}
 	// The answer to the second request has the transaction's number.

@@ -29,6 +29,7 @@ func TestDetach(t *testing.T)               { engine.Detach(t) }
 func TestDetachedEnds(t *testing.T)         { engine.DetachedEnds(t) }
 func TestExtendedByID(t *testing.T)         { engine.ExtendedByID(t) }
 func TestHolderIsExtendedByID(t *testing.T) { engine.HolderIsExtendedByID(t) }
+func TestHolderIsReleasedByID(t *testing.T) { engine.HolderIsReleasedByID(t) }
 func TestList(t *testing.T)                 { engine.List(t) }
 
 // plant has a lock held by somebody who neither extends nor releases it, and whose session lives on.

@@ -195,6 +195,32 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 	Unlock(t, got.Lock)
 }
 
+// HolderIsReleasedByID has another release a lock that its holder then hands over to the next caller of its
+// client: the next caller has it, and the holder is told that it was lost.
+func (e Engine) HolderIsReleasedByID(t *testing.T) {
+	t.Parallel()
+	c := e.clients(t, 2)
+	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
+	next := LockIn(t, c[0], "name")
+	other := oneshot.New(c[1])
+	h, err := other.Inspect(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, true)(other.Release(t.Context(), "name", h.Holder.ID))
+	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("the holder of a lock that was released elsewhere: %v, want ErrLost", err)
+	}
+	got := <-next
+	if got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if got.Lock.Token() <= held.Token() {
+		t.Errorf("the token %d after %d", got.Lock.Token(), held.Token())
+	}
+	Unlock(t, got.Lock)
+}
+
 // List tests who holds, and who waits.
 func (e Engine) List(t *testing.T) {
 	t.Parallel()
