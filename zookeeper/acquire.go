@@ -120,8 +120,11 @@ func (s *store) contents(ctx context.Context, p place) (contents, error) {
 	return do(ctx, s.session, "", func() (contents, error) {
 		children, stat, err := s.conn.Children(string(p))
 		c := parseContents(children)
-		if err == nil {
-			c.moves = stat.Version
+		if err != nil {
+			return c, err
+		}
+		if c.moves = stat.Version; c.foreign {
+			err = fmt.Errorf("%s has %s or a lease, and not one of each, %w: delete both when nobody holds the lock", p, heldName, errForeign)
 		}
 		return c, err
 	})

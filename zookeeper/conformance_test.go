@@ -89,11 +89,7 @@ func (s stage) Set(t *testing.T, _ int, key, value string) {
 		return
 	}
 	s.conn.CreateContainer(s.place(key), nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)) // it may be there
-	for path, data := range map[string]string{held: "", s.place(key) + "/lease:" + url.QueryEscape(value): "60000"} {
-		if _, err := s.conn.Create(path, []byte(data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	hold(t, s.conn, held, s.place(key)+"/lease:"+url.QueryEscape(value), time.Minute)
 }
 
 // What every client passes.

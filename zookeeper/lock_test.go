@@ -3,6 +3,7 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 	"github.com/redlatch/redlatch/zookeeper"
@@ -37,12 +39,46 @@ func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {
 	t.Helper()
 	place := root + "/lock:" + name
 	lease = place + "/lease:planted"
-	for path, data := range map[string]string{place + "/held": "", lease: strconv.FormatInt(enginetest.TTL.Milliseconds(), 10)} {
-		if _, err := conn.Create(path, []byte(data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
+	hold(t, conn, place+"/held", lease, enginetest.TTL)
+	return lease
+}
+
+// hold makes the nodes of a lock that is held.
+func hold(t *testing.T, conn *zk.Conn, held, lease string, ttl time.Duration) {
+	t.Helper()
+	create := func(path, data string) *zk.CreateRequest {
+		return &zk.CreateRequest{Path: path, Data: []byte(data), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
+	}
+	if _, err := conn.Multi(create(held, ""), create(lease, strconv.FormatInt(ttl.Milliseconds(), 10))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nodes that look like a lock's own, and that this library does not leave so, are no holder's: calls say
+// what is there, and change nothing.
+func TestNodesOfOthers(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	client, conn := open(t, enginetest.Config, ensemble), connect(t, e)
+	for name, nodes := range map[string][]string{
+		"no lease": {"held"}, "no holder": {"lease:theirs"}, "two leases": {"held", "lease:a", "lease:b"},
+	} {
+		enginetest.Unlock(t, enginetest.Lock(t, client, name))
+		place := ensemble.Root + "/lock:" + url.QueryEscape(name)
+		for _, node := range nodes {
+			if _, err := conn.Create(place+"/"+node, []byte("1000"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := client.Lock(enginetest.Within(t, 2*enginetest.TTL), name)
+		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), place) {
+			t.Errorf("%s: %v, want ErrRefused with %s", name, err, place)
+		}
+		if left, _, err := conn.Children(place); err != nil || len(left) != len(nodes) {
+			t.Errorf("%s: there are %q, %v", name, left, err)
 		}
 	}
-	return lease
 }
 
 // A waiter whose request for a place was executed twice leaves both.

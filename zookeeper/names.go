@@ -61,6 +61,8 @@ type waiter struct {
 type contents struct {
 	// holder is the holder id, "" where there is none.
 	holder string
+	// foreign: what is there of held and leases is not what a transaction of this library leaves.
+	foreign bool
 	// moves is the version of the lock's node.
 	moves int32
 	// waiters are in their order.
@@ -69,10 +71,16 @@ type contents struct {
 
 func parseContents(children []string) contents {
 	var c contents
+	held, leases := 0, 0
 	for _, node := range children {
+		if node == heldName {
+			held = 1
+			continue
+		}
 		if id, ok := strings.CutPrefix(node, leasePrefix); ok {
 			if id, err := url.QueryUnescape(id); err == nil {
 				c.holder = id
+				leases++
 			}
 			continue
 		}
@@ -86,6 +94,7 @@ func parseContents(children []string) contents {
 			c.waiters = append(c.waiters, waiter{name: name, number: int32(number), node: node})
 		}
 	}
+	c.foreign = held != leases
 	slices.SortFunc(c.waiters, func(a, b waiter) int { return cmp.Compare(a.number-b.number, 0) })
 	return c
 }
