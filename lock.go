@@ -177,11 +177,13 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	case end == quorum.Extended:
 		l.extended(nil)
 		return l.Err()
-	case end == quorum.Over:
-		_, why := l.lease.Held()
-		return why
 	case end == quorum.Busy: // the extension that is under way reports its own end
 		return errBusy
+	}
+	if err := l.Err(); err != nil {
+		return err // the lock has ended meanwhile
+	}
+	switch {
 	case end == quorum.Overlong:
 		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
 	case ctx.Err() != nil:

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,4 +67,47 @@ func TestRenewalDuringExtend(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Extend of a lock that ends while no node answers says that it has ended: the lock is not held for as long as before.
+func TestExtendOfALockThatEnds(t *testing.T) {
+	t.Parallel()
+	const ttl, nodeTimeout = 3 * time.Second, time.Second
+	for name, test := range map[string]struct {
+		at   time.Duration // when the extension begins
+		end  func(*redlatch.Lock)
+		want error
+	}{
+		"released": {0, func(l *redlatch.Lock) { _ = l.Unlock(context.Background()) }, redlatch.ErrReleased},
+		"detached": {0, func(l *redlatch.Lock) { _, _ = l.Detach() }, redlatch.ErrReleased},
+		"lost":     {ttl / 2, func(*redlatch.Lock) {}, redlatch.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				missed := &missedExtensions{}
+				client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: nodeTimeout, Observer: missed})
+				lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal(), redlatch.WithGuard(ttl/3))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.at)
+				client.Delay(time.Minute)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					time.Sleep(nodeTimeout / 2)
+					test.end(lock)
+				}()
+				if err := lock.Extend(t.Context(), ttl); !errors.Is(err, test.want) {
+					t.Errorf("extend: %v", err)
+				}
+				if n := missed.n.Load(); n > 0 {
+					t.Errorf("%d extensions of a lock that has ended were observed as failed", n)
+				}
+				client.Delay(0)
+				<-ended
+			})
+		})
+	}
 }
