@@ -61,9 +61,10 @@ func (c *Client) releaseAll(held []*Lock) (errs []error) {
 			end = held[i].leave
 		}
 		err := end()
-		if errors.Is(err, ErrNoQuorum) {
+		switch { // a lock that was lost, or is kept, says nothing of the nodes by its error
+		case errors.Is(err, ErrNoQuorum) || held[i].endedUnheard():
 			unheard.Add(1)
-		} else {
+		case err == nil:
 			unheard.Store(0)
 		}
 		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
@@ -92,6 +93,13 @@ func (c *Client) releaseAll(held []*Lock) (errs []error) {
 	}
 	releases.Wait()
 	return errs
+}
+
+// endedUnheard reports whether no quorum answered when what was left of the lock was to be deleted.
+func (l *Lock) endedUnheard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unheard
 }
 
 // leave ends a lock and leaves its keys to expire.

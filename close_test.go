@@ -108,3 +108,25 @@ func TestCloseOfManyWithoutNodes(t *testing.T) {
 		}
 	})
 }
+
+// Close takes no longer for locks that were lost, as no node answered, and of which something may be left.
+func TestCloseOfManyLostWithoutNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, nodeTimeout = 10 * time.Second, 50 * time.Millisecond
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: nodeTimeout})
+		locks := holdMany(t, client, 10*redlatch.MaxReleases)
+		client.Delay(time.Minute) // longer than anybody waits for an answer
+		time.Sleep(ttl - ttl/15)  // in their guard
+		if s := client.Stats(); s.Lost != uint64(len(locks)) || s.Held != len(locks) {
+			t.Fatalf("before Close: %+v", s)
+		}
+		start := time.Now()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 16*nodeTimeout {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -36,6 +36,8 @@ type Lock struct {
 	// failed.
 	renewal           clock.Instant
 	renewing, failing bool
+	// unheard: no quorum answered when what was left of the lock was to be deleted.
+	unheard bool
 }
 
 // Name returns the name that was locked; of several names, the one that was given first.
@@ -228,14 +230,28 @@ func (l *Lock) drop(before error, held bool) error {
 	}
 	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
 	l.client.observers.Changed(l.call.key)
-	if before != nil || !ok || votes == nil {
+	if !ok || votes == nil {
 		return before
 	}
-	deleted, notOurs, unheard := 0, 0, false
+	err := l.deleted(votes)
+	if errors.Is(err, ErrNoQuorum) {
+		l.mu.Lock()
+		l.unheard = true
+		l.mu.Unlock()
+	}
+	if before != nil {
+		return before
+	}
+	return err
+}
+
+// deleted returns nil if by votes a quorum has deleted the lock's keys, and else the error to report.
+func (l *Lock) deleted(votes []vote.Answer) error {
+	yes, notOurs, unheard := 0, 0, false
 	for _, v := range votes {
 		switch v.Verdict {
 		case vote.Granted:
-			deleted++
+			yes++
 		case vote.NotOurs, vote.Held:
 			notOurs++
 		case vote.Unknown, vote.Unavailable: // it may have woken somebody up, too
@@ -243,7 +259,7 @@ func (l *Lock) drop(before error, held bool) error {
 		}
 	}
 	need := quorum.Majority(len(votes))
-	if deleted >= need {
+	if yes >= need {
 		return nil
 	}
 	if notOurs > len(votes)-need {
