@@ -300,7 +300,7 @@ func (c *Client) cutOff() (stop func()) {
 // the end.
 func (c *Client) enter() error { return c.enterWith(nil) }
 
-// enterWith is enter for a call that releases l. Close waits for such a call even if Close has
+// enterWith is enter for a call that ends l. Close waits for such a call even if Close has
 // begun, as long as it has not come to l.
 func (c *Client) enterWith(l *Lock) error {
 	c.mu.Lock()

@@ -130,3 +130,45 @@ func TestCloseOfManyLostWithoutNodes(t *testing.T) {
 		}
 	})
 }
+
+// ends is an Observer that is inside from when it is told of the end of a lock until it is open.
+type ends struct{ inside, open chan struct{} }
+
+func (e *ends) Observe(_ context.Context, event redlatch.Event) {
+	switch event.(type) {
+	case redlatch.LockLost, redlatch.LockReleased:
+		close(e.inside)
+		<-e.open
+	}
+}
+
+// Close waits for whoever has found a lock lost, or detaches it, until the Observer was told: nothing is observed after it.
+func TestCloseWaitsForTheObserver(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*redlatch.Lock){
+		"lost":     func(*redlatch.Lock) {}, // by the clock
+		"detached": func(l *redlatch.Lock) { _, _ = l.Detach() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := &ends{inside: make(chan struct{}), open: make(chan struct{})}
+				client := redlatchtest.New(t, redlatch.Config{Observer: e})
+				lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal())
+				if err != nil {
+					t.Fatal(err)
+				}
+				go end(lock)
+				<-e.inside
+				closed := make(chan error, 1)
+				go func() { closed <- client.Close() }()
+				time.Sleep(time.Minute)
+				if len(closed) > 0 {
+					t.Error("Close has returned while the Observer is being told")
+				}
+				close(e.open)
+				<-closed
+			})
+		})
+	}
+}

@@ -95,6 +95,10 @@ func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.setti
 
 // lose makes the lock lost, if it was held, and returns why it is no longer held.
 func (l *Lock) lose(reason error) error {
+	// Close waits until the Observer was told. If it has come to the lock before, the lock is over.
+	if l.client.enterWith(l) == nil {
+		defer l.client.calls.Done()
+	}
 	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
 		l.tell(why)

@@ -134,6 +134,9 @@ func (l *Lock) nextKept(now clock.Instant) time.Duration {
 // The error wraps ErrLost or ErrReleased if the lock was not held any more. It wraps ErrInvalid for
 // a lock of several names, a reader's lock and a permit, which are then still held.
 func (l *Lock) Detach() (id string, err error) {
+	if l.client.enterWith(l) == nil {
+		defer l.client.calls.Done()
+	}
 	if err := l.Err(); err != nil {
 		return "", err
 	}
