@@ -109,9 +109,7 @@ func (l *Lock) leave() (err error) {
 	if !first {
 		return last
 	}
-	if l.end() && l.lease.Detach() {
-		l.client.waitqueue.LetGo(&l.holder)
-	}
+	l.forget()
 	if err = before; err == nil {
 		votes := make([]vote.Answer, len(l.client.nodes))
 		for i := range votes {

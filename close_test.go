@@ -172,3 +172,34 @@ func TestCloseWaitsForTheObserver(t *testing.T) {
 		})
 	}
 }
+
+// Whoever unlocks a lock is told that no node answers, though Close, or the end of the validity, comes before it has asked.
+func TestUnlockIsToldWhatTheNodesSay(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(*redlatchtest.Client){
+		"Close":               func(client *redlatchtest.Client) { _ = client.Close() },
+		"end of the validity": func(*redlatchtest.Client) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := redlatchtest.New(t, redlatch.Config{})
+				lock, err := client.TryLock(t.Context(), "name")
+				if err != nil {
+					t.Fatal(err)
+				}
+				client.Delay(time.Hour) // longer than anybody waits for an answer
+				goOn, over := redlatch.UnlockSlowly(lock), make(chan struct{})
+				go func() {
+					defer close(over)
+					meanwhile(client)
+				}()
+				time.Sleep(time.Minute)
+				if err := goOn(); !errors.Is(err, redlatch.ErrNoQuorum) {
+					t.Errorf("unlock: %v", err)
+				}
+				<-over
+			})
+		})
+	}
+}

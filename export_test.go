@@ -16,3 +16,19 @@ func RingInVain(l *Lock) {
 // LoseUntold acts as if a goroutine had found that l is lost because of why, and had not come to
 // telling anybody.
 func LoseUntold(l *Lock, why error) { l.lease.Lose(why) }
+
+// UnlockSlowly acts as if a goroutine had called Unlock of l and not come to asking the nodes. goOn is what it
+// does then.
+func UnlockSlowly(l *Lock) (goOn func() error) {
+	entered := l.client.enterWith(l)
+	before, first := l.unlock(ErrReleased)
+	return func() error {
+		if entered == nil {
+			defer l.client.calls.Done()
+		}
+		if first {
+			before = nil
+		}
+		return l.drop(before, first)
+	}
+}

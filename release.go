@@ -38,12 +38,16 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 // release ends the lock, whatever its state, and deletes its keys, unless the lock is to be kept
-// for the rest of WithMinHold.
+// for the rest of WithMinHold. What another goroutine has unlocked is left to that one, which tells its
+// caller what the nodes say; Close waits for it.
 func (l *Lock) release() (err error) {
 	before := l.Err()
 	last, first := l.unlock(ErrReleased)
 	if !first {
 		before = last
+	}
+	if !first && !errors.Is(before, ErrLost) && !l.lease.Kept() {
+		return before
 	}
 	held := l.heldFor()
 	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
@@ -79,16 +83,20 @@ func (l *Lock) keep(first bool, before error) error {
 	if errors.Is(err, ErrLost) {
 		return errors.Join(l.drop(before, false), err)
 	}
-	if closing || l.client.life.Err() != nil {
-		if l.end() && l.lease.Detach() {
-			l.client.waitqueue.LetGo(&l.holder)
-		}
-		return errors.Join(before, err)
-	}
 	if l.lease.Keep() {
 		l.ring(l.nextKept(l.client.clock.Now()))
 	}
+	if l.client.life.Err() != nil { // Close may have left it to this goroutine
+		l.forget()
+	}
 	return errors.Join(before, err)
+}
+
+// forget ends the work for a lock that is over, and leaves its keys to expire.
+func (l *Lock) forget() {
+	if l.end() && l.lease.Detach() {
+		l.client.waitqueue.LetGo(&l.holder)
+	}
 }
 
 // prolong makes the servers keep the lock until its WithMinHold is over, if they do not already. It

@@ -45,18 +45,18 @@ func (t *ticker) Ring() {
 
 // tick takes care of a lock that is held no more, or that seemed to be about to end.
 func (l *Lock) tick() {
-	lost := l.Err() != nil // which tells the holder, also where Close takes long to come to it
+	why := l.Err() // which tells the holder, also where Close takes long to come to it
 	if l.client.enter() != nil {
 		return // Close releases it
 	}
 	defer l.client.calls.Done()
 	now := l.client.clock.Now()
-	switch {
+	switch { // a lock that was unlocked is left to whoever does that
 	case l.lease.Kept():
 		l.tickKept(now)
-	case lost:
+	case errors.Is(why, ErrLost):
 		l.afterLoss(now)
-	default: // an extension has come just before its end
+	case why == nil: // an extension has come just before its end
 		l.mu.Lock()
 		next := l.nextTick(now)
 		l.mu.Unlock()
