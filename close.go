@@ -106,10 +106,12 @@ func (l *Lock) endedUnheard() bool {
 func (l *Lock) leave() (err error) {
 	before, held := l.Err(), l.heldFor()
 	last, first := l.unlock(ErrReleased)
+	if first || errors.Is(last, ErrLost) || l.lease.Kept() { // else whoever unlocks it goes on
+		l.forget()
+	}
 	if !first {
 		return last
 	}
-	l.forget()
 	if err = before; err == nil {
 		votes := make([]vote.Answer, len(l.client.nodes))
 		for i := range votes {

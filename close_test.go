@@ -203,3 +203,19 @@ func TestUnlockIsToldWhatTheNodesSay(t *testing.T) {
 		})
 	}
 }
+
+// Close leaves nothing to do for locks that were lost, and that it does not come to.
+func TestCloseEndsLostLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 10 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl})
+		holdMany(t, client, 10*redlatch.MaxReleases)
+		client.Delay(time.Minute) // longer than anybody waits for an answer
+		time.Sleep(ttl - ttl/15)  // in their guard
+		_ = client.Close()
+		if held := client.Stats().Held; held > 0 {
+			t.Errorf("%d locks are held after Close", held)
+		}
+	})
+}
