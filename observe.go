@@ -47,12 +47,12 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 			yield(Holder{}, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		either, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
 		changed, stop := c.observers.Add(key)
 		defer stop()
-		o := &lockObservation{observation: observation{client: c, ctx: ctx, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(key)}, key: key}
+		o := &lockObservation{observation: observation{client: c, caller: ctx, ctx: either, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(key)}, key: key}
 		tell := func(err error) bool {
 			if err != nil {
 				return yield(Holder{}, err)
@@ -75,7 +75,8 @@ const (
 // observation is one range over Observe or ObservePermits.
 type observation struct {
 	client  *Client
-	ctx     context.Context // ends with the client, too
+	caller  context.Context
+	ctx     context.Context // ends with caller, and with the client
 	name    string
 	changed <-chan struct{}
 	// arbiter is the node that is looked at.
@@ -92,7 +93,9 @@ type observation struct {
 func (o *observation) next(look func() (news bool, err error), yield func(error) bool) bool {
 	c := o.client
 	if err := c.enter(); err != nil {
-		yield(err)
+		if o.caller.Err() == nil {
+			yield(err)
+		}
 		return false
 	}
 	unusable := c.usable()
@@ -178,8 +181,8 @@ func earlier(latest *observe.Latest, id string, token uint64, now clock.Instant,
 	return id != "" && !isForeign(id) && latest.After(id, token, now, maxTTL)
 }
 
-// rest returns when it is time for the next look. It reports false when the range is over, unless
-// it remains to be said that the client was closed.
+// rest returns when it is time for the next look, or to say that the client was closed. It reports
+// false when the caller's ctx is done.
 func (o *observation) rest() bool {
 	d := lookAgain - lookAgain/20 + o.client.draw(lookAgain/10)
 	if o.left > 0 {
@@ -195,7 +198,7 @@ func (o *observation) rest() bool {
 	case <-timer.C:
 	case <-o.ctx.Done():
 	}
-	return o.ctx.Err() == nil || o.client.life.Err() != nil
+	return o.caller.Err() == nil
 }
 
 // Permit is a permit of a name that is held (Client.Acquire).
@@ -232,12 +235,12 @@ func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Pe
 			return
 		}
 		queue := node.PermitsKey(key)
-		ctx, cancel := context.WithCancel(ctx)
+		either, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
 		changed, stop := c.observers.Add(queue)
 		defer stop()
-		o := &permitsObservation{observation: observation{client: c, ctx: ctx, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(queue)}}
+		o := &permitsObservation{observation: observation{client: c, caller: ctx, ctx: either, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(queue)}}
 		for slot := range o.keys {
 			o.keys[slot] = node.SlotKey(queue, slot)
 		}

@@ -1,0 +1,65 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+// errorsOf returns the errors that seq yields.
+func errorsOf[T any](seq iter.Seq2[T, error]) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		for _, err := range seq {
+			if !yield(err) {
+				return
+			}
+		}
+	}
+}
+
+// When the ctx of an observer is done, nothing more is yielded, not even that the client was closed.
+func TestObserveAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, observe := range map[string]func(*redlatchtest.Client, context.Context) iter.Seq[error]{
+		"Observe": func(c *redlatchtest.Client, ctx context.Context) iter.Seq[error] {
+			return errorsOf(c.Observe(ctx, "name"))
+		},
+		"ObservePermits": func(c *redlatchtest.Client, ctx context.Context) iter.Seq[error] {
+			return errorsOf(c.ObservePermits(ctx, "name"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				for _, done := range []bool{true, false} {
+					client := redlatchtest.New(t, redlatch.Config{})
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					var yielded []error
+					for err := range observe(client, ctx) {
+						if yielded = append(yielded, err); len(yielded) > 1 {
+							continue
+						}
+						if done {
+							cancel()
+						}
+						_ = client.Close()
+					}
+					if want := map[bool]int{true: 1, false: 2}[done]; len(yielded) != want || !done && !errors.Is(yielded[1], redlatch.ErrClosed) {
+						t.Errorf("ctx is done: %t; yielded: %v", done, yielded)
+					}
+					for err := range observe(client, ctx) {
+						if done || !errors.Is(err, redlatch.ErrClosed) {
+							t.Errorf("ctx is done: %t; a new range yields %v", done, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
