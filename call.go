@@ -162,7 +162,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	if r := c.renewer(); r != nil {
 		r.Add(c.settings.ttl)
 	}
-	client.observers.Changed(c.key)
+	c.changed()
 	client.mu.Lock()
 	closed := client.closed
 	watch := false

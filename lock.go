@@ -233,7 +233,7 @@ func (l *Lock) drop(before error, held bool) error {
 		return before
 	}
 	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
-	l.client.observers.Changed(l.call.key)
+	l.call.changed()
 	if !ok || votes == nil {
 		return before
 	}

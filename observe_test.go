@@ -6,6 +6,7 @@ import (
 	"iter"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/redlatchtest"
@@ -58,6 +59,45 @@ func TestObserveAfterItsEnd(t *testing.T) {
 							t.Errorf("ctx is done: %t; a new range yields %v", done, err)
 						}
 					}
+				}
+			})
+		})
+	}
+}
+
+// Who observes one of several names learns at once that its own client has acquired and released them.
+func TestObserveOneOfSeveralNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "b", "c"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := redlatchtest.New(t, redlatch.Config{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				seen := make(chan redlatch.Holder)
+				go func() {
+					for holder := range client.Observe(ctx, name) { // until ctx is done
+						seen <- holder
+					}
+				}()
+				<-seen // nobody
+				start := time.Now()
+				lock, err := client.LockAll(ctx, []string{"b", "a", "c"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if holder := <-seen; holder.ID == "" {
+					t.Error("it is not held")
+				}
+				if err := lock.Unlock(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if holder := <-seen; holder.ID != "" {
+					t.Errorf("it is held: %v", holder)
+				}
+				if took := time.Since(start); took > 100*time.Millisecond {
+					t.Errorf("it took %v", took)
 				}
 			})
 		})
