@@ -35,11 +35,12 @@ const (
 //
 // A node that lost its key is given it back after a quorum has confirmed, and only while the
 // validity runs: a lapsed lock is never resurrected.
-func (k *keys) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
 	decided := make(chan struct{})
-	if end, ok := k.beginExtension(ctx, decided); !ok {
+	if end, ok := l.beginExtension(ctx, decided); !ok {
 		return end, nil
 	}
+	k := l.keys
 	defer close(decided)
 	defer k.endExtension()
 
@@ -212,9 +213,9 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 
 // beginExtension waits for its turn to extend. If the extension ends without a turn, it returns
 // how.
-func (k *keys) beginExtension(ctx context.Context, decided chan struct{}) (end Extension, ok bool) {
+func (l *Lease) beginExtension(ctx context.Context, decided chan struct{}) (end Extension, ok bool) {
 	for {
-		before, over := k.turn(decided)
+		before, over := l.turn(decided)
 		switch {
 		case over:
 			return Over, false
@@ -231,14 +232,14 @@ func (k *keys) beginExtension(ctx context.Context, decided chan struct{}) (end E
 
 // turn takes the turn to extend, which lasts until endExtension; the caller then closes decided. If
 // another round has the turn, before is the channel of that round. over reports that the lease is
-// over.
-func (k *keys) turn(decided chan struct{}) (before chan struct{}, over bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over() || k.extension != nil {
-		return k.extension, k.over()
+// over: its keys may be its successor's, who is told of no extension but its own.
+func (l *Lease) turn(decided chan struct{}) (before chan struct{}, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if over = l.state.over(); over || l.extension != nil {
+		return l.extension, over
 	}
-	k.extension = decided
+	l.extension = decided
 	return nil, false
 }
 

@@ -163,7 +163,7 @@ func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
 	for i := range batch {
 		r := &batch[i]
 		k := r.lease.keys
-		before, gone := k.turn(over)
+		before, gone := r.lease.turn(over)
 		end, late := k.late(start)
 		switch {
 		case gone:

@@ -118,3 +118,40 @@ func TestNoSuccessor(t *testing.T) {
 		})
 	}
 }
+
+// An extension of a lease that comes when another has succeeded it does nothing to the keys, which are the other's.
+func TestExtendAfterSuccession(t *testing.T) {
+	t.Parallel()
+	extend := map[string]func(t *testing.T, e *Engine, l *Lease, ttl time.Duration) Extension{
+		"alone": func(t *testing.T, _ *Engine, l *Lease, ttl time.Duration) Extension {
+			end, _ := l.Extend(t.Context(), ttl)
+			return end
+		},
+		"with others": func(_ *testing.T, e *Engine, l *Lease, ttl time.Duration) Extension {
+			batch := []renewal{{lease: l, ttl: ttl}}
+			e.extendBatch(batch, ttl/12)
+			return batch[0].end
+		},
+	}
+	for name, extend := range extend {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEngine(t, servers(t, 3))
+				before := inBlock(t, e, "a")
+				next, ok := before.Succeed(10 * time.Second)
+				if !ok {
+					t.Fatal("no successor")
+				}
+				until := next.Until()
+				if end := extend(t, e, before, 20*time.Second); end != Over {
+					t.Errorf("the extension ended as %d, want Over", end)
+				}
+				if next.Until() != until {
+					t.Error("it has extended the successor's keys")
+				}
+				next.Release()
+			})
+		})
+	}
+}
