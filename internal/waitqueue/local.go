@@ -85,13 +85,15 @@ func (q *Queue) open(key string) *local {
 // it, and ok is true.
 func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if w.entry != nil {
 		l.waiters.Remove(w.entry)
 		w.entry = nil
-		q.tidy(l)
+		unused := q.next(l)
+		q.mu.Unlock()
+		unused.leave()
 		return nil, false
 	}
+	defer q.mu.Unlock()
 	w.gone = true
 	select {
 	case lease = <-w.turn:
@@ -142,7 +144,7 @@ func (q *Queue) pass(l *local) {
 // next lets the first waiter contend, if nobody contends and nobody holds the key. It returns the
 // ticket, if there is one, that nobody here can use any more. The caller holds q.mu.
 func (q *Queue) next(l *local) (unused *Ticket) {
-	if l.busy || l.holder != nil {
+	if l.busy || l.holder != nil && l.waiting() > 0 {
 		return nil
 	}
 	if w := l.pop(); w != nil {

@@ -1,6 +1,7 @@
 package waitqueue
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -131,5 +132,46 @@ func TestNoPlaceWhereAnswersAreLate(t *testing.T) {
 		}
 		p.Leave()
 		settle()
+	})
+}
+
+// wanting is a caller that wants key, of which nothing else is asked.
+type wanting struct{ Caller }
+
+func (wanting) Key() string { return key }
+
+// The last caller of a process that leaves the queue gives up the place, also while another caller holds the key
+// that had no place.
+func TestLastCallerLeavesWhileAnotherHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		k := nodes[0]
+		k.set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "p", nodes, nil)
+		l, _ := q.enter(wanting{})
+		l.ticket = q.Join(key)
+		ctx, cancel := context.WithCancel(t.Context())
+		out := awaiting(ctx, l.ticket, 0)
+		settle()
+		_, behind := q.enter(wanting{})
+		holder := &Holder{Caller: wanting{}}
+		q.Acquired(holder)
+		cancel()
+		<-out
+		q.pass(l)
+		settle()
+		if order := k.order(); len(order) != 1 {
+			t.Errorf("a caller waits, and the queue is %v", order)
+		}
+		q.quit(l, behind)
+		settle()
+		if order := k.order(); len(order) > 0 {
+			t.Errorf("the queue is %v", order)
+		}
+		q.LetGo(holder)
+		if len(q.locals) > 0 {
+			t.Errorf("left in the process: %v", q.locals)
+		}
 	})
 }
