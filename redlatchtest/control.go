@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // forever is a MaxHold that no test outlasts.
@@ -15,18 +16,22 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // Lose makes the client of the node that holds the lock name lose it, as if its key had been
 // deleted. When Lose returns, the lock's context is done, with ErrLost as the cause, and whoever
-// waits for the lock gets it. If nobody holds the lock, nothing happens.
+// waits for the lock gets it. If readers have the lock, all of them lose it. If nobody holds the
+// lock, nothing happens.
 func (c *Client) Lose(name string) {
 	c.t.Helper()
 	key, err := hook.ClientOf(c.Client).Key(name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	id := c.server.node.Keys()[key].Holder
+	k := c.server.node.Keys()[key]
+	ids := append(k.Readers, k.Holder)
 	for _, client := range c.server.all() {
-		hook.ClientOf(client.Client).Lose(id)
+		for _, id := range ids {
+			hook.ClientOf(client.Client).Lose(id)
+		}
 	}
-	c.server.node.Delete(key, id)
+	c.server.node.Delete(key, k.Holder)
 }
 
 // HoldByAnother makes another client hold the lock name until release is called or the test is
@@ -61,7 +66,7 @@ func (c *Client) Held() map[string]redlatch.Holder {
 		name, ok := strings.CutPrefix(key, before)
 		name, ok2 := strings.CutSuffix(name, after)
 		if ok && ok2 {
-			held[name] = hook.ClientOf(c.Client).Holder(k.Holder).(redlatch.Holder)
+			held[name] = hook.ClientOf(c.Client).Holder(vote.HolderIn(k.Holder)).(redlatch.Holder)
 		}
 	}
 	return held

@@ -10,6 +10,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,9 +64,11 @@ func New(clock func() time.Time) *Node {
 
 // Key is a lock's key that is there.
 type Key struct {
-	// Holder is the holder id, and Left how long the key stays.
-	Holder string
-	Left   time.Duration
+	// Holder is the holder id, and Left how long the key stays. Where readers have it, Holder is
+	// their marker, and Readers are their own ids.
+	Holder  string
+	Left    time.Duration
+	Readers []string
 }
 
 // Keys returns the locks' keys that are there.
@@ -75,7 +79,11 @@ func (n *Node) Keys() map[string]Key {
 	keys := make(map[string]Key)
 	for key := range n.locks {
 		if l := n.at(key, now); l.holder != "" {
-			keys[key] = Key{Holder: l.holder, Left: time.Duration(l.expires-now.ms) * time.Millisecond}
+			k := Key{Holder: l.holder, Left: time.Duration(l.expires-now.ms) * time.Millisecond}
+			if _, shared := l.under(); shared {
+				k.Readers = slices.Sorted(maps.Keys(l.readers))
+			}
+			keys[key] = k
 		}
 	}
 	return keys
