@@ -133,6 +133,28 @@ func TestHoldByAnother(t *testing.T) {
 	})
 }
 
+// A permit that nobody gave back is seen, whatever the keys look like.
+func TestPermitIsHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, template := range []string{"", "app:{name}:lock"} {
+			locks := New(t, redlatch.Config{KeyTemplate: template, Label: "me"})
+			lock, err := locks.Acquire(t.Context(), "pool", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := locks.Held(); len(held) != 1 || held["pool#0"].Label != "me" {
+				t.Errorf("template %q: held: %v", template, held)
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if held := locks.Held(); len(held) > 0 {
+				t.Errorf("template %q: released, held: %v", template, held)
+			}
+		}
+	})
+}
+
 // Who is cut off gets no lock and loses what it has when its validity is over; others go on. What
 // it could not release is released when it is back.
 func TestCut(t *testing.T) {

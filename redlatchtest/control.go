@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/memory"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -58,15 +59,20 @@ func (c *Client) Cut(cut bool) { c.link.Cut(cut) }
 func (c *Client) Delay(d time.Duration) { c.link.Delay(d) }
 
 // Held returns who holds which lock now, among all clients of the node, by the locks' names as
-// KeyTemplate has them. A lock that is kept for WithMinHold is among them.
+// KeyTemplate has them. A lock that is kept for WithMinHold is among them, and a permit by the name
+// of all permits and its slot, as in pool#3.
 func (c *Client) Held() map[string]redlatch.Holder {
 	before, after, _ := strings.Cut(c.config.KeyTemplate, "{name}")
 	held := make(map[string]redlatch.Holder)
 	for key, k := range c.server.node.Keys() {
+		slot := ""
+		if number, of, permit := memory.CutSlot(key); permit {
+			key, slot = of, "#"+number
+		}
 		name, ok := strings.CutPrefix(key, before)
 		name, ok2 := strings.CutSuffix(name, after)
 		if ok && ok2 {
-			held[name] = hook.ClientOf(c.Client).Holder(vote.HolderIn(k.Holder)).(redlatch.Holder)
+			held[name+slot] = hook.ClientOf(c.Client).Holder(vote.HolderIn(k.Holder)).(redlatch.Holder)
 		}
 	}
 	return held
