@@ -133,6 +133,27 @@ func TestHoldByAnother(t *testing.T) {
 	})
 }
 
+// seen counts what a client of the test is told.
+type seen struct{ acquired int }
+
+func (s *seen) Observe(_ context.Context, e redlatch.Event) {
+	if _, ok := e.(redlatch.LockAcquired); ok {
+		s.acquired++
+	}
+}
+
+// What another machine does is not told to the test's own Observer.
+func TestAnotherIsNotObserved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		observer := new(seen)
+		locks := New(t, redlatch.Config{Observer: observer})
+		locks.HoldByAnother("a")()
+		if observer.acquired > 0 {
+			t.Errorf("%d locks acquired", observer.acquired)
+		}
+	})
+}
+
 // A permit that nobody gave back is seen, whatever the keys look like.
 func TestPermitIsHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

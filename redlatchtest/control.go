@@ -36,8 +36,9 @@ func (c *Client) Lose(name string) {
 }
 
 // HoldByAnother makes another client hold the lock name until release is called or the test is
-// done. That client renews the lock meanwhile, and has the label "another". HoldByAnother fails the
-// test if the lock is held already. Calling release again does nothing.
+// done. That client renews the lock meanwhile, and has the label "another"; Observer and Logger of
+// the config are not told of it. HoldByAnother fails the test if the lock is held already. Calling
+// release again does nothing.
 func (c *Client) HoldByAnother(name string) (release func()) {
 	c.t.Helper()
 	lock, err := c.other().Client.TryLock(context.Background(), name)
@@ -90,6 +91,7 @@ func (c *Client) other() *Client {
 	c.once.Do(func() {
 		config := c.config
 		config.Label, config.MaxHold = "another", forever
+		config.Observer, config.Logger = nil, nil // they are this machine's
 		c.another = c.Peer(config)
 	})
 	return c.another
