@@ -41,3 +41,34 @@ func TestLoseOfReaders(t *testing.T) {
 		}
 	})
 }
+
+// Wake-ups that are under way together are late by the delay, each of them.
+func TestDelayOfWakeUps(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const late, readers = 20 * time.Millisecond, 20
+		locks := New(t, redlatch.Config{})
+		release := locks.HoldByAnother("a")
+		var outs []<-chan locktest.Outcome
+		for range readers {
+			out := make(chan locktest.Outcome, 1)
+			go func() {
+				lock, err := locks.RLock(t.Context(), "a")
+				out <- locktest.Outcome{Lock: lock, Err: err}
+			}()
+			outs = append(outs, out)
+		}
+		time.Sleep(time.Second)
+		locks.Delay(late)
+		began := time.Now()
+		release()
+		for _, out := range outs {
+			if o := <-out; o.Err != nil {
+				t.Fatal(o.Err)
+			}
+		}
+		// One wake-up, and the steps of each reader beside those of the others.
+		if took := time.Since(began); took > 3*late {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

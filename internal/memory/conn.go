@@ -73,15 +73,15 @@ func (c *conn) exchange(ctx context.Context, execute func() (driver.Reply, error
 	if !c.link.cut.Load() {
 		reply, err = execute()
 	}
-	if late := c.wait(ctx); late != nil {
+	if late := c.wait(ctx, time.Now()); late != nil {
 		return driver.Reply{}, late
 	}
 	return reply, err
 }
 
-// wait returns when what the node has said arrives, or with the error of its end.
-func (c *conn) wait(ctx context.Context) error {
-	d := time.Duration(c.link.delay.Load())
+// wait returns when what the node said at that time arrives, or with the error of its end.
+func (c *conn) wait(ctx context.Context, said time.Time) error {
+	d := time.Duration(c.link.delay.Load()) - time.Since(said)
 	if d <= 0 {
 		return nil
 	}
@@ -104,7 +104,14 @@ func (c *conn) Connections() uint64 { return 1 }
 func (c *conn) Close() { c.once.Do(func() { close(c.closed) }) }
 
 // subscription is a client that is told of wake-ups.
-type subscription struct{ messages chan string }
+type subscription struct{ messages chan message }
+
+// message is a wake-up, and when it was sent: those that come one right after the other are not each
+// late by the delay of the one before.
+type message struct {
+	text string
+	sent time.Time
+}
 
 // maxMessages bounds the messages that a client has not taken in yet.
 const maxMessages = 256
@@ -114,7 +121,7 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 	if c.link.cut.Load() {
 		return driver.NotSent(errors.New("the node does not answer"))
 	}
-	n, s := c.link.node, &subscription{messages: make(chan string, maxMessages)}
+	n, s := c.link.node, &subscription{messages: make(chan message, maxMessages)}
 	n.mu.Lock()
 	n.subscribers[channel] = s
 	n.mu.Unlock()
@@ -128,12 +135,12 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 	ready()
 	for {
 		select {
-		case message := <-s.messages:
-			if err := c.wait(ctx); err != nil {
+		case m := <-s.messages:
+			if err := c.wait(ctx, m.sent); err != nil {
 				return err
 			}
 			if !c.link.cut.Load() {
-				heard(message)
+				heard(m.text)
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

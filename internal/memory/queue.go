@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
@@ -184,7 +185,7 @@ func (n *Node) publish(key, waiter, from string) bool {
 		return false
 	}
 	select {
-	case s.messages <- fmt.Sprintf("%s %d %s%s", waiter, len(from), from, key):
+	case s.messages <- message{fmt.Sprintf("%s %d %s%s", waiter, len(from), from, key), time.Now()}:
 	default: // a lost message costs the waiter time
 	}
 	return true
