@@ -186,6 +186,27 @@ func TestOneShotWithoutScripts(t *testing.T) {
 	})
 }
 
+// A permission that is given while the client lives counts, as it does for connections that are there.
+func TestOneShotIsPermittedLater(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		ctx := t.Context()
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"later on >secret ~* +@all -@scripting"}})
+		client := newCaller(t, locktest.Config(server.URLAs("later", "secret")), oneshot.CommandsScript)
+		if _, err := client.Take(ctx, t.Name(), "x", locktest.TTL); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("not permitted: %v", err)
+		}
+		if _, err := server.Do("ACL", "SETUSER", "later", "+@scripting"); err != nil {
+			t.Fatal(err)
+		}
+		locktest.Await(t, "it is taken", func() bool { // a node that could not be inspected rests for a while
+			taken, err := client.Take(ctx, t.Name(), "x", locktest.TTL)
+			return taken && err == nil
+		})
+		is(t, true)(client.Release(ctx, t.Name(), "x"))
+	})
+}
+
 // Where MULTI is refused nothing is sent that belongs into the transaction: the server would execute it,
 // whatever has happened to the key since.
 func TestTransactionIsRefused(t *testing.T) {

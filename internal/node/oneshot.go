@@ -55,6 +55,13 @@ func (u *unable) note(command string, r refusal) {
 	u.refusals[command] = r
 }
 
+// forget has every command tried again.
+func (u *unable) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.refusals)
+}
+
 // of returns the server's refusal of the command on that connection, nil if none is known.
 func (u *unable) of(command string, connection uint64) error {
 	u.mu.Lock()
@@ -88,6 +95,7 @@ func (n *Node) first(way Way, all ...means) vote.Answer {
 		}
 		refusals = append(refusals, a.Err)
 	}
+	n.unable.forget() // somebody may permit a command, which counts for connections that are there as well
 	if quarantine {
 		refusals = append(refusals, errors.New("NoQuarantine: only scripts can tell whether the node was admitted; permit EVAL, EVALSHA and INFO, or switch the quarantine off"))
 	}
