@@ -30,7 +30,11 @@ func command(ctx context.Context, args []string) once {
 func newConn(client Processor) *driver.Ordered {
 	return driver.NewOrdered(func(ctx context.Context, args []string) (driver.Reply, error) {
 		cmd := command(ctx, args)
-		return answer(cmd, client.Process(ctx, cmd))
+		err := client.Process(ctx, cmd)
+		if err == nil {
+			err = cmd.Err() // where Process only queues, as that of an AutoPipeliner may, this waits for the reply
+		}
+		return answer(cmd, err)
 	})
 }
 

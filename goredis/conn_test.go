@@ -34,6 +34,19 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// A command is with the client until it is answered, also where Process only queues it.
+func TestSuiteAutoPipeliner(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Single, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
+		client := redis.NewClient(&redis.Options{Addr: s.Addresses[0], ReadTimeout: readTimeout})
+		deferred, err := client.AsyncAutoPipeline()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return owned(t, newListenConn(deferred), client)
+	}})
+}
+
 func TestSuiteSentinels(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Sentinels, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
