@@ -15,7 +15,7 @@ type Lock struct {
 	locker    *Locker
 	name, key string
 
-	ctx    context.Context
+	ctx    *lockContext
 	cancel context.CancelCauseFunc
 
 	// turn has room for one token. The goroutine that has put it there may extend or release.
@@ -33,7 +33,8 @@ type Lock struct {
 // already, and newLock returns that error.
 func newLock(parent context.Context, l *Locker, name, key string, v validity) (*Lock, error) {
 	k := &Lock{locker: l, name: name, key: key, validity: v, turn: make(chan struct{}, 1)}
-	k.ctx, k.cancel = context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(parent)
+	k.ctx, k.cancel = &lockContext{Context: ctx, parent: parent, lock: k}, cancel
 	k.mu.Lock()
 	k.timer = time.AfterFunc(v.left(), k.tick)
 	k.mu.Unlock()
@@ -56,7 +57,8 @@ func (k *Lock) Until() time.Time {
 }
 
 // Context returns a context that is done when the lock is released, or lost because it ran out;
-// context.Cause tells which. It has the values of the ctx that the lock was acquired with.
+// context.Cause tells which. Done and Err of it look at the clock. It has the values of the ctx that
+// the lock was acquired with.
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // Err returns nil while the lock is held, else an error that wraps

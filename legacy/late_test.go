@@ -1,0 +1,77 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Whoever looks at the context of a lock that has run out finds it over, though the timer is late,
+// and so does whoever looks at a Pair's whose new lock has run out.
+func TestContextOfALockThatRanOut(t *testing.T) {
+	t.Parallel()
+	for way, look := range map[string]func(context.Context) error{
+		"Err":   context.Context.Err,
+		"Cause": context.Cause,
+		"Done": func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return errors.New("done")
+			default:
+				return nil
+			}
+		},
+		"child": func(ctx context.Context) error {
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return child.Err()
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			locker := &Locker{config: Config{Timeout: time.Minute}}
+			lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := look(lock.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lock.mu.Lock()
+			lock.until = lock.until.Add(-time.Hour)
+			lock.mu.Unlock()
+			if look(lock.Context()) == nil {
+				t.Error("the first look at the context says that the lock is held")
+			}
+			if err := context.Cause(lock.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("the cause is %v", err)
+			}
+		})
+		t.Run(way+" of a pair", func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			locker := &Locker{config: Config{Timeout: time.Minute}}
+			lock, err := newLock(unlooked{ctx, cancel}, locker, "a", "lock.a", locker.validity())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if look(lock.Context()) == nil {
+				t.Error("the first look at the context says that both are held")
+			}
+		})
+	}
+}
+
+// unlooked is the context of a lock of redlatch that has run out, and ends when it is looked at.
+type unlooked struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func (u unlooked) Err() error {
+	u.end()
+	return u.Context.Err()
+}
