@@ -72,7 +72,8 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // FromResponse returns the error that [HTTP] answered with: a *StaleError ([ErrStale]), an error in which errors.Is finds
 // [ErrInvalid], or one that says the guard was not available, in which case the request may be repeated. For every
-// other response, successful or not, it returns nil. The body can still be read afterwards, and is the caller's to close.
+// other response, successful or not, it returns nil, and so it does for that to a HEAD request, which has no body: its
+// status tells. The body can still be read afterwards, and is the caller's to close.
 func FromResponse(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusServiceUnavailable:
