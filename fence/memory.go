@@ -197,12 +197,13 @@ func (m *Memory) Forget(resource string) {
 // now on. So nothing that was refused before is accepted after it. A floor that is not larger than an earlier one
 // changes nothing. The error is [ErrInvalid], for a floor that is no token.
 //
-// Redlatch's tokens are about microseconds since 1970, so that
+// Redlatch's tokens on Redis are about microseconds since 1970, so that
 //
 //	m.Prune(uint64(time.Now().Add(-24 * time.Hour).UnixMicro()))
 //
 // run every hour bounds the memory to the resources of the last day, at the price that a holder which has had its lock
-// for more than a day is refused.
+// for more than a day is refused. Tokens on ZooKeeper and etcd do not go with the clock: there, let the floor be a token
+// that a lock had a day ago.
 func (m *Memory) Prune(floor uint64) error {
 	if err := checkToken(floor); err != nil {
 		return fmt.Errorf("floor: %w", err)

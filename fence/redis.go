@@ -41,11 +41,11 @@ type Redis struct {
 
 	// Keep is how long a guard stays after the last access to its key. A guard that expired has forgotten, and would
 	// let an old holder in. So with Keep set, a key without a guard refuses a token that is older than half of Keep by
-	// the server's clock. That requires tokens that are microseconds since 1970, as Redlatch's are, and clocks that
-	// agree within half of Keep. A holder is then refused if it lets half of Keep pass before its first access, or Keep
-	// between two accesses. A day is a good value where keys come and go. All who access a key must agree on it. The
-	// minimum is a minute. Defaults to 0: guards stay for ever, one small key for each key guarded, until
-	// [Redis.Forget].
+	// the server's clock. That requires clocks that agree within half of Keep, and tokens that are microseconds since
+	// 1970, as Redlatch's are on Redis. On ZooKeeper and etcd they are not: leave Keep 0 there. A holder is then
+	// refused if it lets half of Keep pass before its first access, or Keep between two accesses. A day is a good value
+	// where keys come and go. All who access a key must agree on it. The minimum is a minute. Defaults to 0: guards
+	// stay for ever, one small key for each key guarded, until [Redis.Forget].
 	Keep time.Duration
 }
 

@@ -19,9 +19,9 @@
 //
 // Fencing: a later holder's token is larger than an earlier one's. It is made of the number of the
 // transaction that granted the lock, and of a base that is stored with the Root when that is made.
-// The base is the wall clock at that time plus an hour, so that it is larger than the tokens of
-// Redis that the same resource may have seen. Tokens stay below 2^53 for more than 200,000
-// elections of a leader.
+// The base is the wall clock at that time plus ten years. For so long it is larger than the tokens
+// of Redis, which go with the clock and which the same resource may have seen. Tokens stay below
+// 2^53 for some 200,000 elections of a leader.
 //
 // No deadlock: a waiter takes the lock over after it has seen for a TTL that the holder has not
 // extended it. A TryLock that has not seen the holder before gets a crashed holder's lock when that

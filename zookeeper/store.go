@@ -100,8 +100,9 @@ func (s *store) Close() { s.close(s.leases.Any()) }
 const format = "redlatch locks 1 "
 
 // baseMargin is added to the wall clock to make the base, which must be larger than the tokens that
-// Redis servers have given out by their clocks.
-const baseMargin = time.Hour
+// Redis servers give out by their clocks. Programs that move here take both locks for a while, with the
+// tokens of Redis, so these may be of long after the base was made.
+const baseMargin = 10 * 365 * 24 * time.Hour
 
 // prepareRoot authenticates this client, and finds or makes the root. Its requests end with the
 // connection.
