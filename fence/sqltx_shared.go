@@ -83,7 +83,6 @@ func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token ui
 // row until tx ends, as [Table.EnterShared] does; all else is as for [Column.Enter]. It needs two more columns:
 //
 //	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
-//	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
 //	ALTER TABLE account ADD COLUMN fencing_reader BIGINT
 func (c Column) EnterShared(ctx context.Context, tx Tx, key any, token uint64) error {
 	if err := checkTx(tx); err != nil {
