@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image/color"
 	"math"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -65,7 +66,7 @@ func ticks(least, greatest float64) (all []plot.Tick) {
 	for power := math.Pow10(int(math.Floor(math.Log10(least)))); power <= greatest; power *= 10 {
 		for _, digit := range []float64{1, 2, 5} {
 			if v := digit * power; v >= least && v <= greatest {
-				all = append(all, plot.Tick{Value: v, Label: figure(v)})
+				all = append(all, plot.Tick{Value: v, Label: thousands(strconv.FormatFloat(v, 'f', -1, 64))})
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func newPage(runs []figures.Run) *page {
 
 func (p *page) markdown() ([]byte, error) {
 	t, err := template.New("benchmarks.md").Funcs(template.FuncMap{
-		"list": func(words ...string) []string { return words }, "machine": p.machine, "table": p.table, "across": p.across,
+		"list": func(words ...string) []string { return words }, "thousands": thousands, "machine": p.machine, "table": p.table, "across": p.across,
 		"chart": p.chartAcross, "chartRows": p.chartRows,
 	}).Parse(text)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *page) table(benchmark string, metrics ...string) string {
 	}
 	var cells [][]string
 	for _, row := range rows {
-		line := []string{row}
+		line := []string{thousands(row)}
 		for _, m := range metrics {
 			line = append(line, cell(p.by[key{benchmark, row, metric(m)}]))
 		}
@@ -150,16 +151,21 @@ func markdownTable(head []string, cells [][]string) string {
 	return b.String()
 }
 
-// cell is the median of the rounds, with the least and the greatest in parentheses.
+// cell is the median of the rounds, with the least and the greatest in parentheses. All three are written in the
+// same way.
 func cell(rounds []float64) string {
 	if len(rounds) == 0 {
 		return "–"
 	}
-	median, least, greatest := spread(rounds)
-	if least == greatest {
-		return figure(median)
+	write := whole
+	if slices.ContainsFunc(rounds, func(v float64) bool { return v != math.Trunc(v) }) {
+		write = digits
 	}
-	return fmt.Sprintf("%s (%s–%s)", figure(median), figure(least), figure(greatest))
+	median, least, greatest := spread(rounds)
+	if write(least) == write(greatest) {
+		return write(median)
+	}
+	return fmt.Sprintf("%s (%s–%s)", write(median), write(least), write(greatest))
 }
 
 func spread(rounds []float64) (median, least, greatest float64) {
@@ -168,27 +174,33 @@ func spread(rounds []float64) (median, least, greatest float64) {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
 }
 
-// figure has three digits, and more only before the point.
-func figure(v float64) string {
+// digits has three digits, below 0.1 two, and more only before the point.
+func digits(v float64) string {
 	switch size := math.Abs(v); {
-	case size == math.Trunc(size) && size < 1e15, size >= 100:
-		digits := strconv.FormatFloat(math.Abs(math.Round(v)), 'f', 0, 64)
-		for i := len(digits) - 3; i > 0 && size >= 10_000; i -= 3 {
-			digits = digits[:i] + "," + digits[i:]
-		}
-		if v < 0 {
-			return "-" + digits
-		}
-		return digits
-	case size >= 10:
+	case size >= 99.95:
+		return whole(v)
+	case size >= 9.995:
 		return strconv.FormatFloat(v, 'f', 1, 64)
-	case size >= 0.1 && v*10 == math.Trunc(v*10):
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case size >= 0.1:
+	case size >= 0.0995 || size == 0:
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	default:
-		return strconv.FormatFloat(v, 'g', 2, 64)
+		return strconv.FormatFloat(v, 'f', 1-int(math.Floor(math.Log10(size))), 64)
 	}
+}
+
+// whole has no digits after the point.
+func whole(v float64) string { return thousands(strconv.FormatFloat(math.Round(v), 'f', 0, 64)) }
+
+var long = regexp.MustCompile(`\d{5,}`)
+
+// thousands has commas in all numbers of a text that have five digits or more.
+func thousands(text string) string {
+	return long.ReplaceAllStringFunc(text, func(number string) string {
+		for i := len(number) - 3; i > 0; i -= 3 {
+			number = number[:i] + "," + number[i:]
+		}
+		return number
+	})
 }
 
 // chartAcross draws one metric of several benchmarks, "benchmark = title", a group of points each, with the rows
@@ -210,7 +222,10 @@ func (p *page) chartAcross(file, caption, m string, without []string, benchmarks
 // chartRows draws metrics, "metric = title", by the rows of a benchmark.
 func (p *page) chartRows(file, caption, benchmark string, lines bool, metrics ...string) string {
 	rows := p.rows[benchmark]
-	c := &chart{title: caption, groups: rows, lines: lines, log: true}
+	c := &chart{title: caption, lines: lines, log: true}
+	for _, row := range rows {
+		c.groups = append(c.groups, thousands(row))
+	}
 	for _, m := range metrics {
 		c.series = append(c.series, title(m))
 	}

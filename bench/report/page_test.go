@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| redlatch | 1.5 (1.25–4) | – | – | – |\n", "| floor | 1 | – | – | – |\n", "| redsync | – | – | 2 | – |\n",
+		"| redlatch | 1.50 (1.25–4.00) | – | – | – |\n", "| floor | 1 | – | – | – |\n", "| redsync | – | – | 2 | – |\n",
 		"| commit | abc |", "Go 1.2", "`go test -bench=A\\|B`", "0.1 0.2 0.3 before, 1 2 3 after", "for 1m0s", "![Median time", "](benchmarks/latency.svg)", notMeasured,
 	} {
 		if !strings.Contains(string(text), want) {
@@ -109,13 +109,14 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestFigure(t *testing.T) {
-	for v, want := range map[float64]string{
-		0: "0", 1: "1", 0.0123: "0.012", 0.999: "1.00", 0.5: "0.5", 1.5: "1.5", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 1234: "1234", 12345.6: "12,346",
-		1234567: "1,234,567", -12.34: "-12.3", -12345: "-12,345", 100.5: "101", 999999.6: "1,000,000",
+func TestCell(t *testing.T) {
+	for want, rounds := range map[string][]float64{
+		"–": nil, "0": {0}, "1": {1, 1}, "1 (0–2)": {0, 2, 1}, "0.012": {0.0123}, "0.030": {0.03}, "1.00": {0.999}, "0.50": {0.5}, "1.23": {1.234}, "10.0": {9.996},
+		"12.3": {12.34}, "123": {123.4}, "1234": {1234}, "12,346": {12345.6}, "10,000": {9999.6}, "1,234,567": {1234567}, "-12.3": {-12.34}, "-12,345": {-12345},
+		"101": {100.5}, "1,000,000": {999999.6}, "4.00 (4.00–4.01)": {4, 4.006, 4}, "4.00": {4, 4.001}, "0.00 (0.00–0.50)": {0, 0.5, 0},
 	} {
-		if have := figure(v); have != want {
-			t.Errorf("%v is %q, want %q", v, have, want)
+		if have := cell(rounds); have != want {
+			t.Errorf("%v is %q, want %q", rounds, have, want)
 		}
 	}
 	if m, least, most := spread([]float64{4, 1, 3, 2}); m != 2.5 || least != 1 || most != 4 {
