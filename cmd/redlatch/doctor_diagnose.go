@@ -173,7 +173,11 @@ func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which doctor tried because --lock names no lock", node.User, guessed[1:]),
 			"name some of your locks with --lock; if their keys are refused too, permit them")
 	case !slices.ContainsFunc(node.Missing, func(rule string) bool { return !slices.Contains(waitingRules, rule) }):
-		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: clients that wait for a lock are not woken up when it is free, and have to poll", node.User, strings.Join(node.Missing, " ")),
+		harm := "clients that wait for a lock are not woken up when it is free, and have to poll"
+		if slices.ContainsFunc(node.Missing, func(rule string) bool { return strings.HasPrefix(rule, "+z") }) {
+			harm += "; nobody can lock as a reader (--shared)"
+		}
+		f.add(warning, node.Node, fmt.Sprintf("the user %s lacks %s: %s", node.User, strings.Join(node.Missing, " "), harm),
 			fmt.Sprintf("ACL SETUSER %s %s", node.User, strings.Join(node.Missing, " ")))
 	default:
 		f.add(danger, node.Node, fmt.Sprintf("the user %s lacks %s", node.User, strings.Join(node.Missing, " ")),
@@ -184,7 +188,7 @@ func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 // speedRules are permissions that only the second connection needs.
 var speedRules = []string{"+client|id", "+client|kill"}
 
-// waitingRules are permissions that only waiting for a lock needs.
+// waitingRules are permissions that only waiting for a lock needs, and the readers' sorted sets.
 var waitingRules = []string{"&redlatch:wake:*", "+client|caching", "+client|tracking", "+publish", "+spublish", "+ssubscribe", "+subscribe", "+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
 
 func (d *doctorCmd) keyTemplate() string { return cmp.Or(d.KeyTemplate, "{name}") }
