@@ -89,7 +89,8 @@ func (a NodeAnswer) String() string {
 		b.WriteString(")")
 	}
 	if a.Err != nil {
-		fmt.Fprintf(&b, ": %v", a.Err)
+		// The error of a request that was not sent says so, too.
+		fmt.Fprintf(&b, ": %s", strings.TrimPrefix(a.Err.Error(), a.Verdict.String()+": "))
 	}
 	return b.String()
 }

@@ -64,3 +64,17 @@ func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 		t.Error(e)
 	}
 }
+
+// The error of a lock on a server that cannot be reached says once that nothing was sent.
+func TestErrorOfAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	client, err := redlatch.Open(redlatch.Config{Nodes: []string{"redis://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.TryLock(t.Context(), "job")
+	if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "; 127.0.0.1:1: not sent: dial tcp ") {
+		t.Errorf("it says %v", err)
+	}
+}
