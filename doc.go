@@ -37,8 +37,9 @@
 // partition has broken exclusion. A resource stays correct if, from its first access on, it refuses
 // every token that is smaller than one it has seen. Package fence has such guards.
 //
-// A holder knows when its lock is lost: Lock.Context ends before the holder's keys can expire on
-// any node. It goes by the local clock and does not depend on the network.
+// A holder knows when its lock is lost: Lock.Context ends before the holder's keys can expire on the
+// nodes that last granted or extended the lock. It goes by the local clock and does not depend on
+// the network.
 //
 // No deadlock: others can take the lock of a crashed holder when its TTL has run out. Nothing is
 // left behind: a try that failed or was cancelled leaves no key on a node that can be reached.

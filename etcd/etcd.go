@@ -49,8 +49,8 @@ const (
 // are no error, because they may come back; until then Lock waits, and TryLock returns
 // redlatch.ErrNoQuorum.
 //
-// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label and Logger of the Config. MaxTTL defaults to
-// TTL, and TTL to 10 s.
+// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label, Logger and Observer of the Config. MaxTTL
+// defaults to TTL, and TTL to 10 s.
 //
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
 // the servers have said so. If the servers were not reached before Open returned, calls return that

@@ -52,9 +52,9 @@ func Open(config redlatch.Config, servers ...string) (*redlatch.Client, error) {
 // has found or made the Root, or after two seconds. Servers that cannot be reached are no error,
 // because they may come back; until then Lock waits, and TryLock returns redlatch.ErrNoQuorum.
 //
-// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label, TLS and Logger of the Config. MaxTTL defaults
-// to TTL, and TTL to 10 s. The session lasts for at least twice MaxTTL: the servers must permit
-// that (maxSessionTimeout, which is 20 ticks where it is not set).
+// It uses TTL, MaxTTL, MaxHold, KeyTemplate, Label, TLS, Logger and Observer of the Config. MaxTTL
+// defaults to TTL, and TTL to 10 s. The session lasts for at least twice MaxTTL: the servers must
+// permit that (maxSessionTimeout, which is 20 ticks where it is not set).
 //
 // The error wraps redlatch.ErrInvalid when a setting cannot work, before anything is sent or when
 // the servers have said so. If the servers were not reached before OpenWith returned, calls return

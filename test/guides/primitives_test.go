@@ -13,12 +13,12 @@ import (
 
 // transfer has nobody else touch either account while move runs. Its token is larger than all earlier
 // ones of both.
-func transfer(ctx context.Context, client *redlatch.Client, from, to string, move func(ctx context.Context, token uint64) error) error {
+func transfer(ctx context.Context, client *redlatch.Client, from, to string, move func(ctx context.Context, token uint64) error) (err error) {
 	lock, err := client.LockAll(ctx, []string{from, to})
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock(ctx)
+	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }() // ErrLost if it was lost meanwhile
 	return move(lock.Context(), lock.Token())
 }
 
@@ -33,12 +33,12 @@ func publish(ctx context.Context, client *redlatch.Client, write func(ctx contex
 }
 
 // convert runs in three places at a time, each of which has a directory of its own.
-func convert(ctx context.Context, client *redlatch.Client, in func(ctx context.Context, directory int, token uint64) error) error {
+func convert(ctx context.Context, client *redlatch.Client, in func(ctx context.Context, directory int, token uint64) error) (err error) {
 	lock, err := client.Acquire(ctx, "converter", 3)
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock(ctx)
+	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }() // ErrLost if it was lost meanwhile
 	return in(lock.Context(), lock.Slot(), lock.Token())
 }
 
