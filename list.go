@@ -120,8 +120,9 @@ func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeA
 	})
 }
 
-// List is the function [List] for the client's nodes. It is the only way to list the locks in
-// ZooKeeper and etcd. There it asks for each lock. Left is then the whole TTL of the holder, which
+// List is the function [List] for the client's nodes. For a client of package goredis or
+// redlatchtest, whose nodes have no URLs, the error wraps ErrInvalid. List is the only way to list
+// the locks in ZooKeeper and etcd. There it asks for each lock. Left is then the whole TTL of the holder, which
 // runs from its last extension: only the holder knows when that was. Nothing is Foreign there.
 func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnswer, error) {
 	s, is := c.store()
@@ -137,7 +138,8 @@ func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnsw
 	})
 }
 
-// Waiters is the function [Waiters] for the client's nodes.
+// Waiters is the function [Waiters] for the client's nodes. If these have no URLs, the error is that
+// of Client.List.
 func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	s, is := c.store()
 	if !is {
@@ -152,8 +154,8 @@ func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	return nil, err
 }
 
-// Permits is the function [Permits] for the client's nodes. ZooKeeper and etcd have none: the error
-// wraps ErrInvalid.
+// Permits is the function [Permits] for the client's nodes. If these have no URLs, the error is that
+// of Client.List. ZooKeeper and etcd have no permits: the error wraps ErrInvalid, too.
 func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnswer, error) {
 	if _, is := c.store(); is {
 		return nil, nil, errNoPermits
@@ -188,6 +190,9 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	config, endpoints, err := config.complete()
 	if err != nil {
 		return nil, nil, fmt.Errorf("redlatch: %w", err)
+	}
+	if len(config.attached) > 0 {
+		return nil, nil, errNoURLs
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -251,7 +256,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 // of a Cluster cannot all be listed, as each of its masters has some of them.
 func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
 	switch {
-	case e.attached != nil, e.cluster && all:
+	case e.cluster && all:
 		return nil, driver.NotSent(errNotListed)
 	case e.cluster:
 		return redisconn.NewCluster(e.options), nil
@@ -259,7 +264,10 @@ func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
 	return redisconn.New(e.options)
 }
 
-var errNotListed = errors.New("the locks of a Cluster are not listed")
+var (
+	errNotListed = errors.New("the locks of a Cluster are not listed")
+	errNoURLs    = invalid("this client's nodes have no URLs, by which what is on them is listed: use the function of package redlatch, with a Config that has the URLs")
+)
 
 // merged puts together what the nodes have found, each lock once.
 func merged(on []map[listing.ID]listing.Found) (all []Listed) {

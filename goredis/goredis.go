@@ -36,6 +36,8 @@
 //     60 s where it is not set.
 //   - A Cluster's replicas cannot be waited for: Config.Replicas is refused with a
 //     *redis.ClusterClient.
+//   - List, Waiters and Permits of the client are ErrInvalid: call those of package redlatch, with
+//     the servers' URLs. Package doctor needs the URLs, too.
 //
 // go-redis sends a command again when its reply was lost. This package forbids
 // that on each of its own, whatever Options.MaxRetries says: a lock that was

@@ -129,6 +129,18 @@ func TestOneServer(t *testing.T) {
 	client := open(t, config, dial(t, server.Addr()))
 	cycle(t, "x", client, direct)
 	cycle(t, "x", direct, client)
+
+	if _, _, err := direct.List(t.Context(), "*"); err != nil {
+		t.Errorf("List: %v", err)
+	}
+	_, _, list := client.List(t.Context(), "*")
+	_, waiters := client.Waiters(t.Context(), "x")
+	_, _, permits := client.Permits(t.Context(), "x")
+	for _, err := range []error{list, waiters, permits} {
+		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "have no URLs") {
+			t.Errorf("without URLs: %v", err)
+		}
+	}
 }
 
 func TestMajority(t *testing.T) {

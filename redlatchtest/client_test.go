@@ -303,6 +303,9 @@ func TestSettings(t *testing.T) {
 		if err := locks.Admit(t.Context(), nodeName); err != nil {
 			t.Error(err)
 		}
+		if _, _, err := locks.List(t.Context(), "*"); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("List, which needs a server: %v", err)
+		}
 	})
 }
 

@@ -33,6 +33,6 @@
 //
 // It has one node, so what takes several cannot be seen: a minority that fails, or votes that
 // split. It never restarts, is never kept out by a quarantine and has no replicas. It does not
-// speak Redis: a program that reads keys itself, package doctor and redlatch.List need a server.
-// The guide docs/guides/testing.md in the repository has those other ways.
+// speak Redis: a program that reads keys itself, package doctor, and List, Waiters, Readers and
+// Permits need a server. The guide docs/guides/testing.md in the repository has those other ways.
 package redlatchtest
