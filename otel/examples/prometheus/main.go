@@ -68,6 +68,7 @@ func work(client *redlatch.Client) {
 		})
 		if err != nil {
 			log.Print(err)
+			time.Sleep(time.Second) // some errors come at once, each time
 		}
 	}
 }
