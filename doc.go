@@ -149,9 +149,9 @@
 //
 // Only a client of one node needs the last two. Beside these, Config.Replicas needs +wait, or
 // +waitaof for Fsync; a URL with a database number needs +select; a Cluster needs +cluster,
-// +asking, +spublish and +ssubscribe, and neither +publish nor +subscribe; List, Waiters, Readers
-// and Permits need +getrange, and List also +scan; package oneshot with CommandsWatch needs +watch,
-// +multi and +exec. Package doctor tells more with +config|get, +acl|whoami and +type.
+// +asking, +spublish and +ssubscribe, and neither +publish nor +subscribe; Waiters, Readers and
+// Permits need +getrange; List needs +scan and +getrange; package oneshot with CommandsWatch needs
+// +watch, +multi and +exec. Package doctor tells more with +config|get, +acl|whoami and +type.
 //
 // # Other packages
 //

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -29,7 +30,7 @@ func rights(t *testing.T) (always []string, beside map[string][]string) {
 	}
 	_, prose, _ := strings.Cut(strings.ReplaceAll(section, "\n// ", " "), "Beside these, ")
 	beside = make(map[string][]string)
-	for _, what := range []string{"Config.Replicas", "a URL with a database number", "List and Waiters", "CommandsWatch", "a Cluster", "doctor tells"} {
+	for _, what := range []string{"Config.Replicas", "a URL with a database number", "Waiters, Readers and Permits", "List needs", "CommandsWatch", "a Cluster", "doctor tells"} {
 		_, after, found := strings.Cut(prose, what)
 		after, _, _ = strings.Cut(strings.ReplaceAll(after, ". ", "; "), "; ")
 		beside[what] = regexp.MustCompile(`\+[a-z|]+`).FindAllString(after, -1)
@@ -50,7 +51,7 @@ func TestRights(t *testing.T) {
 			return name + " on >p resetkeys resetchannels -@all " + strings.Join(slices.Concat(always, more), " ")
 		}
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{
-			user("app"), user("lister", beside["List and Waiters"]...), user("second", beside["a URL with a database number"]...),
+			user("app"), user("lister", beside["List needs"]...), user("looker", beside["Waiters, Readers and Permits"]...), user("second", beside["a URL with a database number"]...),
 			user("watcher", beside["CommandsWatch"]...), user("examiner", beside["doctor tells"]...), user("durable", beside["Config.Replicas"][0]), // the other is for Fsync, and Redis 7.0 does not know it
 		}})
 		as := func(name string) redlatch.Config { return locktest.WithQuarantine(server.URLAs(name, "p")) }
@@ -76,7 +77,11 @@ func TestRights(t *testing.T) {
 			if listed, _, err := redlatch.List(t.Context(), c, "job/list"); err != nil || len(listed) != 1 {
 				t.Errorf("listed %+v, %v", listed, err)
 			}
-			if _, err := redlatch.Waiters(t.Context(), c, "job/list"); err != nil {
+			c = as("looker")
+			_, waiters := redlatch.Waiters(t.Context(), c, "job/list")
+			_, readers := redlatch.Readers(t.Context(), c, "job/list")
+			_, _, permits := redlatch.Permits(t.Context(), c, "job/list")
+			if err := errors.Join(waiters, readers, permits); err != nil {
 				t.Error(err)
 			}
 			locktest.Unlock(t, lock)
