@@ -17,14 +17,27 @@ import (
 // come too late.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.context == nil {
-		l.context = newLockContext(l.call.binding.parent(l.call.ctx), l)
-		if held, why := l.lease.Held(); !held {
-			l.context.cancel(why)
-		}
+	c := l.context
+	l.mu.Unlock()
+	if c != nil {
+		return c
 	}
-	return l.context
+	// l.mu is free meanwhile: the parent may be another lock's context, which may find that lock
+	// lost and tell the Observer.
+	made := newLockContext(l.call.binding.parent(l.call.ctx), l)
+	l.mu.Lock()
+	if l.context == nil {
+		l.context = made
+	}
+	c = l.context
+	l.mu.Unlock()
+	if c != made {
+		made.cancel(nil)
+	}
+	if held, why := l.lease.Held(); !held {
+		c.cancel(why)
+	}
+	return c
 }
 
 // binding is what the lock's context takes from the ctx of the call.

@@ -146,10 +146,10 @@ func (l *Lock) ring(d time.Duration) {
 // at most. An extension counts if the quorum's answers came before the validity ran out.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
-// does not take a lapsed lock again. ErrInvalid for a ttl beyond MaxTTL. ErrInvalid and ErrMaxHold
-// for a lock that was held for longer than MaxHold. If no quorum said yes, ErrNoQuorum, ErrRefused
-// or ErrNotAdmitted in a *QuorumError, or the cause of ctx: the lock is then held for as long as
-// before.
+// does not take a lapsed lock again. ErrClosed while Close is under way. ErrInvalid for a ttl beyond
+// MaxTTL. ErrInvalid and ErrMaxHold for a lock that was held for longer than MaxHold. If no quorum
+// said yes, ErrNoQuorum, ErrRefused or ErrNotAdmitted in a *QuorumError, or the cause of ctx: the
+// lock is then held for as long as before.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := checkContext(ctx); err != nil {
 		return err
