@@ -226,6 +226,17 @@ func (c *call) renewer() quorum.Renewer {
 	return c.client.renewals
 }
 
+// changed tells this client's observers that the lock of the call may have another holder.
+func (c *call) changed() {
+	if c.several == nil {
+		c.client.observers.Changed(c.key)
+		return
+	}
+	for _, key := range c.several.keys {
+		c.client.observers.Changed(key)
+	}
+}
+
 // drop deletes the keys of a lock that is over, or transfers them if the lock was held until now.
 // before is why the lock was over already; drop returns it then.
 func (l *Lock) drop(before error, held bool) error {

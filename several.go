@@ -125,17 +125,6 @@ func (c *call) follow(request vote.Acquire, votes []vote.Answer) (elsewhere bool
 	return c.key != request.Key
 }
 
-// changed tells this client's observers that the lock of the call may have another holder.
-func (c *call) changed() {
-	if c.several == nil {
-		c.client.observers.Changed(c.key)
-		return
-	}
-	for _, key := range c.several.keys {
-		c.client.observers.Changed(key)
-	}
-}
-
 // Names returns all names that were locked, each once, in the order in which they were given.
 func (l *Lock) Names() []string {
 	if l.call.several == nil {
