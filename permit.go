@@ -71,13 +71,17 @@ func (c *call) tryPermit(request vote.Acquire) (*quorum.Lease, []vote.Answer) {
 			return lease, answers
 		case chosen:
 			tries++
-			request.First = uint16(c.permits.slot+1) % request.Slots
-		case answers[i].Verdict == vote.Held:
-			return nil, answers
+			votes, request.First = answers, uint16(c.permits.slot+1)%request.Slots
+		case answers[i].Verdict == vote.Held && tries > 1:
+			// The try before this one is being undone, and may be what is in the way. What kept that
+			// one from a permit is the reason.
+			return nil, votes
 		default:
+			if votes[i] = answers[i]; votes[i].Verdict == vote.Held {
+				return nil, votes
+			}
 			at++
 		}
-		votes[i] = answers[i]
 		request.ID = c.client.newHolderID(c.client.clock.Wall(), c.settings.label)
 	}
 	return nil, votes

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -132,5 +133,42 @@ func TestAnotherNodeChoosesTheSlot(t *testing.T) {
 			locktest.Unlock(t, lock)
 			awaitNoPermits(t, nodes, name, k)
 		})
+	}
+}
+
+// Two of three nodes are down, so that nobody gets a permit: a call for one says so, as one for a lock does, and not
+// that another holds it. Where all are taken it can say so only if it has asked both nodes that are down.
+func TestPermitWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	const names = 8
+	nodes := redistest.Nodes(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	client, other := locktest.Open(t, c), locktest.Open(t, c)
+	name := func(i int) string { return fmt.Sprintf("%s/%d", t.Name(), i) }
+	for i := range names {
+		locktest.TryLock(t, other, name(i), redlatch.WithPermits(1))
+	}
+	nodes[1].Kill()
+	nodes[2].Kill()
+	bothAsked := 0
+	for i := range names {
+		_, err := client.TryLock(t.Context(), name(i), redlatch.WithPermits(1))
+		if failed, ok := errors.AsType[*redlatch.QuorumError](err); !ok {
+			t.Fatal(err)
+		} else if failed.Nodes[1].Err != nil && failed.Nodes[2].Err != nil {
+			bothAsked++
+			if !errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Errorf("all are taken: %v", err)
+			}
+		} else if !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("all are taken: %v", err)
+		}
+		locktest.Do(t, nodes[0], "DEL", locktest.SlotKey(name(i), 0))
+		if _, err := client.TryLock(t.Context(), name(i), redlatch.WithPermits(1)); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("one is free: %v", err)
+		}
+	}
+	if bothAsked == 0 {
+		t.Error("no call has asked both nodes that are down before the third")
 	}
 }
