@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -57,7 +58,11 @@ func (c *call) lockSingly(patience time.Duration) (holds bool, err error) {
 		err := c.client.waitqueue.Wait(ctx, one)
 		c.reported, c.waited = one.reported, one.waited
 		if err != nil {
-			if ctx.Err() != nil && c.ctx.Err() == nil {
+			c.failure = cmp.Or(one.failure, c.failure)
+			switch {
+			case c.ctx.Err() != nil: // maybe only since ctx ended for a reason of its own, which err then has
+				err = c.Ended()
+			case ctx.Err() != nil:
 				err = nil
 			}
 			return false, err

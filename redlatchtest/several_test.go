@@ -2,8 +2,10 @@ package redlatchtest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,10 +14,10 @@ import (
 )
 
 // loseTurns has set lose turns for a and b, until it takes them one by one and has a; other has b then.
-func loseTurns(t *testing.T, set, other *Client) (b *redlatch.Lock, out <-chan locktest.Outcome) {
+func loseTurns(ctx context.Context, t *testing.T, set, other *Client) (b *redlatch.Lock, out <-chan locktest.Outcome) {
 	t.Helper()
 	b = locktest.TryLock(t, other, "b")
-	out = locktest.LockIn(t.Context(), set, "b", redlatch.WithAlso("a"), redlatch.WithLabel("set"))
+	out = locktest.LockIn(ctx, set, "b", redlatch.WithAlso("a"), redlatch.WithLabel("set"))
 	for {
 		time.Sleep(10 * time.Millisecond)
 		a, err := other.TryLock(t.Context(), "a")
@@ -40,7 +42,7 @@ func TestSinglesAreNotSeen(t *testing.T) {
 		events := new(locktest.Events)
 		set := New(t, redlatch.Config{Observer: events})
 		other := set.Peer(redlatch.Config{})
-		b, out := loseTurns(t, set, other)
+		b, out := loseTurns(t.Context(), t, set, other)
 		time.Sleep(5 * time.Second)
 		if s := set.Stats(); s.Acquired != 0 || s.Held != 0 || s.Tries < 5 || events.Kinds() != "" {
 			t.Errorf("with one of the names: %+v, %s", s, events.Kinds())
@@ -77,7 +79,7 @@ func TestSingleIsLost(t *testing.T) {
 		events := new(locktest.Events)
 		set := New(t, redlatch.Config{Observer: events})
 		other := set.Peer(redlatch.Config{})
-		b, out := loseTurns(t, set, other)
+		b, out := loseTurns(t.Context(), t, set, other)
 		set.Cut(true)
 		time.Sleep(time.Minute) // its own keys have run out
 		a := locktest.TryLock(t, other, "a")
@@ -114,7 +116,7 @@ func TestSinglesGiveWay(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		set := New(t, redlatch.Config{})
 		other := set.Peer(redlatch.Config{})
-		b, out := loseTurns(t, set, other)
+		b, out := loseTurns(t.Context(), t, set, other)
 		began := time.Now()
 		a, err := other.Lock(t.Context(), "a")
 		if err != nil {
@@ -131,6 +133,44 @@ func TestSinglesGiveWay(t *testing.T) {
 		}
 		locktest.Unlock(t, o.Lock)
 	})
+}
+
+// endsWhenAsked is a ctx that ends just when it is asked for its error.
+type endsWhenAsked struct {
+	context.Context
+	end   context.CancelFunc
+	armed atomic.Bool
+}
+
+func (c *endsWhenAsked) Err() error {
+	if c.armed.Load() {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// The ctx of a call ends just when the call has waited long enough for the other names, or has lost one: the
+// error is that ctx ended and what stood in the way, not what ended the wait for one name.
+func TestSinglesEndWithTheCtx(t *testing.T) {
+	for what, lost := range map[string]bool{"patience is over": false, "a name is lost": true} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				set := New(t, redlatch.Config{})
+				ctx := new(endsWhenAsked)
+				ctx.Context, ctx.end = context.WithCancel(t.Context())
+				defer ctx.end()
+				b, out := loseTurns(ctx, t, set, set.Peer(redlatch.Config{}))
+				ctx.armed.Store(true)
+				if lost {
+					set.Lose("a")
+				}
+				if err := (<-out).Err; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrLost) {
+					t.Error(err)
+				}
+				locktest.Unlock(t, b)
+			})
+		})
+	}
 }
 
 // Calls for the same names in any order, beside others that lock one name all the time: none waits for
