@@ -85,6 +85,10 @@ func (k *keys) Answer(i int) vote.Answer {
 	return k.nodes[i].answer
 }
 
+// Queued reports whether the attempt was made with a place in the wait queue, which a grant of the
+// node that keeps the queue ends.
+func (k *keys) Queued() bool { return k.request.Ticket.Waiter != "" }
+
 // ID returns the holder id.
 func (k *keys) ID() string {
 	return k.request.ID

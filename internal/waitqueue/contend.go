@@ -123,7 +123,11 @@ func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
 		return false
 	}
 	arbiter := lease.Answer(l.ticket.Arbiter())
-	l.ticket.Taken(arbiter)
+	if lease.Queued() {
+		l.ticket.Taken(arbiter)
+	} else { // another node has chosen the slot, and no step ends the place
+		l.ticket.Leave()
+	}
 	l.ticket = nil
 	return arbiter.Waiting || arbiter.Verdict != vote.Granted
 }
