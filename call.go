@@ -118,6 +118,7 @@ func (c *call) tried(request vote.Acquire, lease *quorum.Lease, votes []vote.Ans
 		// An attempt that ctx cut short says less than the one before it.
 		c.failure = newQuorumError("lock", c.name, c.client.answers(votes))
 		elsewhere = c.several != nil && c.follow(request, votes)
+		c.failure = c.named(c.failure)
 	}
 	if c.ctx.Err() != nil {
 		return nil, waitqueue.Failure{Err: c.Ended(), Final: true}

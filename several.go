@@ -91,6 +91,23 @@ func (c *call) wanted() string {
 	return c.several.nameOf(c.key)
 }
 
+// named returns e with the name of the lock that each node has for another, where the call is for
+// several names or for one of them. Where the node's answer does not say, it is the one that the call
+// waits for.
+func (c *call) named(e *QuorumError) *QuorumError {
+	if e == nil || c.several == nil && c.whole == nil {
+		return e
+	}
+	of := *e // it may be another caller's, too
+	of.Nodes = slices.Clone(e.Nodes)
+	for i := range of.Nodes {
+		if a := &of.Nodes[i]; a.Verdict == VoteHeld && a.Name == "" {
+			a.Name = c.wanted()
+		}
+	}
+	return &of
+}
+
 // Number implements waitqueue.Caller.
 func (c *call) Number() uint64 {
 	switch {

@@ -23,7 +23,8 @@ func (c *call) Listens() bool { return c.settings.report != nil || c.client.logs
 // Behind implements waitqueue.Caller.
 func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	if holder == nil {
-		c.failure, _ = failure.(*QuorumError)
+		other, _ := failure.(*QuorumError)
+		c.failure = c.named(other)
 		return
 	}
 	before := holder.Caller.(*call)
@@ -32,7 +33,7 @@ func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	for i := range votes {
 		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(before.lock.lease.ID()), left
 	}
-	c.failure = newQuorumError("lock", c.wanted(), votes)
+	c.failure = c.named(newQuorumError("lock", c.wanted(), votes))
 	c.failure.here, c.failure.site = true, before.site
 }
 
@@ -49,10 +50,8 @@ func (c *call) Queued(p vote.Position) error {
 	}
 	at := p.Ticket.Node
 	votes[at].Verdict, votes[at].Holder, votes[at].Left = VoteHeld, parseHolder(p.Holder), p.Left
-	if c.several != nil {
-		votes[at].Name = c.wanted()
-	}
-	c.failure = &QuorumError{Op: "lock", Name: c.wanted(), Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld}
+	votes[at].Name = "" // it may have been another of several
+	c.failure = c.named(&QuorumError{Op: "lock", Name: c.wanted(), Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld})
 	return c.failure
 }
 

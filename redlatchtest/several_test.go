@@ -135,6 +135,42 @@ func TestSinglesGiveWay(t *testing.T) {
 	})
 }
 
+// The error of a call for several names says of each node that has one of them for another which that is: behind a
+// caller of this process or of another, and while the call takes the names one by one.
+func TestSeveralSayWhichIsHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		set := New(t, redlatch.Config{})
+		other := set.Peer(redlatch.Config{})
+		check := func(what string, out <-chan locktest.Outcome) {
+			t.Helper()
+			err := (<-out).Err
+			if failed, ok := errors.AsType[*redlatch.QuorumError](err); !ok || failed.Name != "b" || failed.Nodes[0].Name != "b" {
+				t.Errorf("%s: %v: %+v", what, err, failed)
+			}
+		}
+		within := func() context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		b := locktest.TryLock(t, set, "b")
+		check("held in this process", locktest.LockIn(within(), set, "b", redlatch.WithAlso("a")))
+		check("held in another", locktest.LockIn(within(), other, "b", redlatch.WithAlso("a")))
+		waiting := locktest.LockIn(within(), other, "b")
+		time.Sleep(time.Second)
+		check("behind one who waits", locktest.LockIn(within(), other, "b", redlatch.WithAlso("c")))
+		<-waiting
+		locktest.Unlock(t, b)
+		time.Sleep(time.Second) // their places in the queue are given up
+		ctx, cancel := context.WithCancel(t.Context())
+		b, out := loseTurns(ctx, t, set, other)
+		time.Sleep(time.Second)
+		cancel()
+		check("one by one", out)
+		locktest.Unlock(t, b)
+	})
+}
+
 // endsWhenAsked is a ctx that ends just when it is asked for its error.
 type endsWhenAsked struct {
 	context.Context
