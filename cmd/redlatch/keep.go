@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,16 +13,16 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/hook"
 )
 
 // redlatch lock --keep leaves a process behind that renews the lock: the keeper.
 // The caller starts the keeper first, with its own command line. The keeper takes the
 // lock, and the caller waits until the keeper has printed the handle or has failed.
 //
-// The keeper's stdin is a pipe that ends with the caller. Its stdout is a pipe whose
-// text the caller prints. Its stderr is the caller's until the keeper has the lock.
-// From then on it has none of the three and no terminal: $(...) must not wait for it.
+// The keeper's stdin is a pipe in which the caller says that it has printed the handle, and
+// which ends with the caller. Its stdout is a pipe whose text the caller prints. Its
+// stderr is the caller's until the keeper has the lock. From then on it has none of the
+// three and no terminal: $(...) must not wait for it.
 
 // keptTTL is the default TTL of a lock that a keeper renews. If the keeper's machine
 // dies, the lock is held for that long.
@@ -68,12 +67,37 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 		waitFor(k.pid)
 		return interrupted(last, l.quoted())
 	}
-	if _, err := os.Stdout.Write(handle); err != nil {
-		_ = syscall.Kill(k.pid, syscall.SIGTERM) // it releases the lock
-		waitFor(k.pid)
-		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+	if end := l.passOn(k, string(handle), sigs); end != nil {
+		return end
 	}
 	return nil
+}
+
+// passOn prints the handle, and tells the keeper so. If it cannot print it, the keeper releases the
+// lock: nobody else could.
+func (l *lockCmd) passOn(k *keeper, handle string, sigs signals) *outcome {
+	end := func(end *outcome) *outcome {
+		k.life.Close()
+		waitFor(k.pid)
+		return end
+	}
+	written := writing(handle)
+	for {
+		select {
+		case err := <-written:
+			if err != nil {
+				return end(l.unprinted(err))
+			}
+			if _, err := k.life.Write([]byte{0}); err != nil { // the keeper has ended
+				return end(&outcome{code: exitLost, err: fmt.Errorf("%s: the process that keeps the lock has ended", l.quoted())})
+			}
+			return nil
+		case sig := <-sigs:
+			if stops(sig) {
+				return end(interrupted(sig, l.quoted()))
+			}
+		}
+	}
 }
 
 // keptMark is the last text that a keeper writes if it has the lock.
@@ -131,15 +155,11 @@ func keepFromChildren() {
 	}
 }
 
-// watchCaller interrupts the keeper's wait for the lock if the caller ends before it
-// has the handle.
-func (l *lockCmd) watchCaller(sigs signals) {
-	l.kept = make(chan struct{})
+// watchCaller ends the keeper, in the wait for the lock or later, if the caller ends before it has
+// printed the handle.
+func watchCaller(sigs signals) {
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		select {
-		case <-l.kept:
-		default:
+		if n, _ := os.Stdin.Read(make([]byte, 1)); n == 0 {
 			sigs <- syscall.SIGTERM
 		}
 	}()
@@ -167,23 +187,18 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 	}
 }
 
-// handOver gives the handle to the caller, which prints nothing without the mark, and leaves it. If it
-// returns an outcome, the caller has no handle.
+// handOver gives the handle to the caller, which takes nothing without the mark for one, and leaves
+// the caller. If it returns an outcome, the caller has no handle.
 func (l *lockCmd) handOver(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration) *outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
-	defer cancel()
-	if err := l.print(ctx, client, lock, hook.LeaseOf(lock).HolderID(), lock.Until(), ttl); err != nil {
-		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
-	}
+	text := l.text(client, lock, ttl)
 	if sig := sigs.pending(); sig != nil {
 		return interrupted(sig, l.quoted())
 	}
 	if err := lock.Err(); err != nil {
 		return &outcome{code: exitLost, err: err}
 	}
-	close(l.kept)
-	if _, err := os.Stdout.WriteString(keptMark); err != nil { // the caller has ended
-		return &outcome{code: exitSystem, err: err}
+	if _, err := os.Stdout.WriteString(text + keptMark); err != nil { // the caller has ended
+		return l.unprinted(err)
 	}
 	if err := leaveCaller(); err != nil {
 		return &outcome{code: exitSystem, err: err}

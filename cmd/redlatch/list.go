@@ -108,7 +108,7 @@ func (l *listCmd) Run(out *printer) error {
 	for {
 		listed, answers, err := list(ctx)
 		if ctx.Err() == nil {
-			if err := l.print(listed, answers, err, nodes, out); err != nil || !l.Watch {
+			if err := l.print(ctx, listed, answers, err, nodes, out); err != nil || !l.Watch {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (l *listCmd) Run(out *printer) error {
 
 // print prints the locks that were found. With --watch it reports a failure and returns nil,
 // unless the next listing would fail in the same way.
-func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer, failed error, of int, out *printer) error {
+func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers []redlatch.NodeAnswer, failed error, of int, out *printer) error {
 	if errors.Is(failed, redlatch.ErrInvalid) {
 		return &outcome{code: exitUsage, err: failed}
 	}
@@ -144,8 +144,13 @@ func (l *listCmd) print(listed []redlatch.Listed, answers []redlatch.NodeAnswer,
 	case l.Watch && term.IsTerminal(int(os.Stdout.Fd())):
 		text = "\x1b[H\x1b[2J" + time.Now().Format(time.TimeOnly) + "\n" + text
 	}
-	if _, err := os.Stdout.WriteString(text); err != nil {
-		return &outcome{code: exitSystem, err: err}
+	select {
+	case err := <-writing(text):
+		if err != nil {
+			return &outcome{code: exitSystem, err: err}
+		}
+	case <-ctx.Done():
+		return &outcome{code: signalCode(ctx)}
 	}
 	if failed != nil {
 		end := l.failure("list", l.Pattern, failed)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -28,8 +29,6 @@ type lockCmd struct {
 
 	// Keeper: this process is the one that --keep leaves behind.
 	Keeper bool
-	// kept is closed when the keeper has printed the handle, so that its caller may end.
-	kept chan struct{}
 }
 
 // line is its command line.
@@ -141,7 +140,7 @@ func (l *lockCmd) Run(out *printer) error {
 	cfg.Label = l.label()
 	sigs := catchSignals()
 	if l.Keeper {
-		l.watchCaller(sigs)
+		watchCaller(sigs)
 	}
 	client, err := l.open(cfg, out)
 	if err != nil {
@@ -194,28 +193,51 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 	if l.Keeper {
 		return l.keep(client, lock, sigs, ttl, out)
 	}
-	until := lock.Until()
-	handle, err := lock.Detach()
-	if err != nil { // this process was stopped after the lock was granted
+	if end := l.handOut(client, lock, sigs, ttl); end != nil {
 		release(lock, out)
-		return &outcome{code: exitLost, err: err}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
-	defer cancel()
-	if err := l.print(ctx, client, lock, handle, until, ttl); err != nil {
-		if _, err := oneshot.New(client).Release(ctx, l.Name, handle); err != nil {
-			out.warn("could not release %q, which expires by itself: %v", l.Name, err)
-		}
-		return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+		return end
 	}
 	return nil
 }
 
-func (l *lockCmd) print(ctx context.Context, client *redlatch.Client, lock *redlatch.Lock, handle string, until time.Time, ttl time.Duration) error {
-	if !l.JSON {
-		_, err := fmt.Println(handle)
-		return err
+// handOut prints the handle. It fails if the lock is not held any more when the handle is printed,
+// and does not wait for a reader of stdout beyond the end of the lock, or beyond a signal.
+func (l *lockCmd) handOut(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration) *outcome {
+	written := writing(l.text(client, lock, ttl))
+	for waiting := true; waiting; {
+		select {
+		case err := <-written:
+			if err != nil {
+				return l.unprinted(err)
+			}
+			waiting = false
+		case <-lock.Context().Done():
+			waiting = false // Detach reports it
+		case sig := <-sigs:
+			if stops(sig) {
+				return interrupted(sig, l.quoted())
+			}
+		}
 	}
+	if _, err := lock.Detach(); err != nil {
+		return &outcome{code: exitLost, err: err}
+	}
+	return nil
+}
+
+// unprinted is the outcome if the handle could not be printed.
+func (l *lockCmd) unprinted(err error) *outcome {
+	return &outcome{code: exitSystem, err: fmt.Errorf("cannot print the handle of %q: %w", l.Name, err)}
+}
+
+// text returns what the command prints: the handle, with --json as a part of an object.
+func (l *lockCmd) text(client *redlatch.Client, lock *redlatch.Lock, ttl time.Duration) string {
+	handle, until := hook.LeaseOf(lock).HolderID(), lock.Until()
+	if !l.JSON {
+		return handle + "\n"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), printTimeout)
+	defer cancel()
 	nodes := []string{}
 	holding, _ := oneshot.New(client).Inspect(ctx, l.Name) // nodes that do not answer are left out
 	for _, node := range holding.Nodes {
@@ -223,12 +245,12 @@ func (l *lockCmd) print(ctx context.Context, client *redlatch.Client, lock *redl
 			nodes = append(nodes, node.Node)
 		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(struct {
+	return mustJSON(json.Marshal(struct {
 		Name   string   `json:"name"`
 		Handle string   `json:"handle"`
 		Token  uint64   `json:"token"`
 		Until  string   `json:"until"`
 		TTL    float64  `json:"ttl"` // in seconds
 		Nodes  []string `json:"nodes"`
-	}{l.Name, handle, lock.Token(), until.UTC().Format(deadlineFormat), ttl.Seconds(), nodes})
+	}{l.Name, handle, lock.Token(), until.UTC().Format(deadlineFormat), ttl.Seconds(), nodes}))
 }

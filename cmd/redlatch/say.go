@@ -151,8 +151,7 @@ func (p *printer) fail(o *outcome) {
 	if o.err == nil {
 		return
 	}
-	if p.asJSON {
-		p.failJSON(o)
+	if p.asJSON && failJSON(o) {
 		return
 	}
 	lines := []string{inFlags(o.err.Error())}
@@ -166,8 +165,8 @@ func (p *printer) fail(o *outcome) {
 }
 
 // failJSON is fail for programs that read JSON. It prints to stdout, where they expect the
-// answer.
-func (p *printer) failJSON(o *outcome) {
+// answer, and reports whether somebody took it.
+func failJSON(o *outcome) bool {
 	details := make([]string, len(o.details))
 	for i, detail := range o.details {
 		details[i] = inFlags(detail)
@@ -185,7 +184,12 @@ func (p *printer) failJSON(o *outcome) {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
-	_, _ = os.Stdout.Write(text.Bytes()) // there is nowhere to report an error
+	select {
+	case err := <-writing(text.String()):
+		return err == nil
+	case <-time.After(flushTime):
+		return false
+	}
 }
 
 func (p *printer) write(lines ...string) {
@@ -199,6 +203,18 @@ func (p *printer) write(lines ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	io.WriteString(p.out, text.String())
+}
+
+// writing writes text to stdout, and returns a channel that gets the error or nil. Whoever has caught
+// signals does not wait for the write alone: a reader that does not read must not keep a signal
+// from ending the command.
+func writing(text string) <-chan error {
+	written := make(chan error, 1)
+	go func() {
+		_, err := os.Stdout.WriteString(text)
+		written <- err
+	}()
+	return written
 }
 
 // logger returns the logger for the library, or nil without --verbose.

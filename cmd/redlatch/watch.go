@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -92,8 +91,12 @@ func (w *watchCmd) Run(out *printer) error {
 				out.say("%s", inFlags(w.failure("watch", w.Name, line.err).err.Error()))
 				continue
 			}
-			if _, err := os.Stdout.WriteString(line.text); err != nil {
-				return &outcome{code: exitSystem, err: err}
+			select {
+			case err := <-writing(line.text):
+				if err != nil {
+					return &outcome{code: exitSystem, err: err}
+				}
+			case <-over:
 			}
 		case <-over:
 			return &outcome{code: signalCode(ctx)}
