@@ -62,6 +62,9 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 		if last != nil && end.code == exitSignal+int(number(last)) {
 			end.signal = number(last)
 		}
+		if !taken(string(text)) { // with --json the error is here
+			out.write(string(text))
+		}
 		return end
 	case last != nil: // the keeper gets the signal after it has the lock, and releases it
 		waitFor(k.pid)

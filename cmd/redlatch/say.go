@@ -184,8 +184,13 @@ func failJSON(o *outcome) bool {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
+	return taken(text.String())
+}
+
+// taken writes text to stdout, and reports whether that could be done soon.
+func taken(text string) bool {
 	select {
-	case err := <-writing(text.String()):
+	case err := <-writing(text):
 		return err == nil
 	case <-time.After(flushTime):
 		return false

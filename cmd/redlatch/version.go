@@ -17,6 +17,8 @@ func (versionCmd) line() *cobra.Command {
 }
 
 func (versionCmd) Run(*printer) error {
-	_, err := fmt.Fprintln(os.Stdout, commandline.VersionLine("redlatch"))
-	return err
+	if _, err := fmt.Fprintln(os.Stdout, commandline.VersionLine("redlatch")); err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	return nil
 }
