@@ -166,7 +166,7 @@ func (c *connection) close(client *redlatch.Client, out *printer) {
 
 func (c *connection) password() (string, error) {
 	if c.PasswordFile == "" {
-		return os.Getenv("REDLATCH_PASSWORD"), nil
+		return os.Getenv(envPassword), nil
 	}
 	text, err := os.ReadFile(c.PasswordFile)
 	if err != nil {

@@ -11,6 +11,12 @@ import (
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 )
 
+// envPassword has the password for every URL that has none. envLabel is the variable of --label.
+const (
+	envPassword = "REDLATCH_PASSWORD"
+	envLabel    = "REDLATCH_LABEL"
+)
+
 // variableKey is the annotation of a flag that names its environment variable.
 const variableKey = "variable"
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,8 +31,12 @@ const keptTTL = 10 * time.Second
 
 // leaveKeeper starts the keeper and waits for it, in the caller.
 func (l *lockCmd) leaveKeeper(out *printer) error {
+	password, err := l.password()
+	if err != nil {
+		return err
+	}
 	sigs := catchSignals()
-	k, err := l.startKeeper()
+	k, err := l.startKeeper(password)
 	if err != nil {
 		return &outcome{code: exitSystem, err: fmt.Errorf("cannot start the process that keeps %q: %w", l.Name, err)}
 	}
@@ -113,7 +118,9 @@ type keeper struct {
 	life, output *os.File
 }
 
-func (l *lockCmd) startKeeper() (*keeper, error) {
+// startKeeper starts the keeper. It hands the password over: the file that it is from may be one that
+// the keeper cannot read, such as /dev/stdin, or one of the shell's <(...).
+func (l *lockCmd) startKeeper(password string) (*keeper, error) {
 	self, err := ownProgram()
 	if err != nil {
 		return nil, err
@@ -128,10 +135,11 @@ func (l *lockCmd) startKeeper() (*keeper, error) {
 		return nil, err
 	}
 	defer stdout.Close()
-	env := os.Environ()
-	if l.Label == "" {
-		env = append(env, "REDLATCH_LABEL="+l.label())
-	}
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { // of two with one name the first counts
+		name, _, _ := strings.Cut(entry, "=")
+		return name == envLabel || name == envPassword
+	})
+	env = append(env, envLabel+"="+l.label(), envPassword+"="+password)
 	keepFromChildren()
 	pid, err := syscall.ForkExec(self, slices.Concat([]string{os.Args[0], "lock", "--keeper"}, os.Args[2:]), &syscall.ProcAttr{
 		Env:   env,
@@ -140,6 +148,9 @@ func (l *lockCmd) startKeeper() (*keeper, error) {
 	})
 	return &keeper{pid, life, output}, err
 }
+
+// takeSettled sets the flags in the keeper that its caller has settled.
+func (l *lockCmd) takeSettled() { l.Label, l.PasswordFile = os.Getenv(envLabel), "" }
 
 // keepFromChildren lets programs that this process starts from now on inherit only
 // stdin, stdout and stderr. The keeper would otherwise keep locks of flock(1), and keep

@@ -130,7 +130,10 @@ func (l *lockCmd) Run(out *printer) error {
 	if err := l.check(ttl); err != nil {
 		return err
 	}
-	if l.Keep && !l.Keeper {
+	switch {
+	case l.Keeper:
+		l.takeSettled()
+	case l.Keep:
 		return l.leaveKeeper(out)
 	}
 	cfg, _, err := l.configure(ttl, out)

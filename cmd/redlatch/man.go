@@ -78,7 +78,7 @@ func manPage(program *cobra.Command) string {
 	for _, flag := range variables {
 		m.item(variable(flag), "--"+flag.Name)
 	}
-	m.item("REDLATCH_PASSWORD", "The password for every URL that has none.")
+	m.item(envPassword, "The password for every URL that has none.")
 	m.item("REDLATCH_NAME, REDLATCH_TOKEN, REDLATCH_DEADLINE", "Set by redlatch run for COMMAND: the name of the lock, its fencing token, and the time until which the lock was certain to be held when COMMAND started.")
 	m.item("REDLATCH_NAMES, REDLATCH_SLOT", "Set by redlatch run for COMMAND: all names of the lock, one per line, and with --permits the slot of the permit.")
 	m.section("SEE ALSO")
