@@ -52,7 +52,7 @@ With --permits K, up to K runs hold a permit of NAME at the same time. REDLATCH_
 
 In ZooKeeper and etcd there are no readers, no permits, and no locks of several names.
 
-COMMAND stays in the process group of redlatch, as with flock: Ctrl-C and Ctrl-Z reach both. If INT, TERM, HUP, QUIT, USR1, USR2 or WINCH is sent to redlatch alone, redlatch passes it on to COMMAND and to what COMMAND started in that group. Signals that were ignored when redlatch started stay ignored. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group, COMMAND leads a process group of its own. If COMMAND ends by itself, processes that it leaves running go on without the lock.
+COMMAND stays in the process group of redlatch, as with flock: Ctrl-C and Ctrl-Z reach both. If INT, TERM, HUP, QUIT, USR1, USR2 or WINCH is sent to redlatch alone, redlatch passes it on to COMMAND and to what COMMAND started in that group. HUP, INT, TSTP, TTIN and TTOU stay ignored if they were ignored when redlatch started, and QUIT is ignored if INT is; COMMAND starts with the default action of all others. INT, TERM, HUP and QUIT end the wait for the lock. With --own-group, COMMAND leads a process group of its own. If COMMAND ends by itself, processes that it leaves running go on without the lock.
 
 When the lock is lost, COMMAND and what it started in its group get SIGTERM at once. All that COMMAND started, in whatever group or session, gets SIGKILL before another client can get the lock. Two guard processes send it if redlatch itself was killed or is stopped for too long. The lock of a job that is stopped with Ctrl-Z is not renewed: redlatch says until when the job can be continued, and after that it is killed.
 

@@ -55,8 +55,8 @@ func (q signals) sparing(f func()) {
 }
 
 // add adds signals to those that go into the queue. Signals that were ignored when
-// this process started stay ignored, for COMMAND too: nohup, and scripts for their
-// background jobs, ignore them on purpose.
+// this process started stay ignored, for COMMAND too, as far as the Go runtime has left
+// them so: nohup, and scripts for their background jobs, ignore them on purpose.
 func (q signals) add(set []os.Signal) {
 	for _, sig := range set {
 		if !inheritedIgnored(sig) {
