@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/redlatch/redlatch"
 )
 
 // forward passes a signal on to COMMAND, unless COMMAND has got it, too.
@@ -68,6 +70,17 @@ func (s *supervisor) suspend() {
 		s.forward(sig)
 	}
 	s.resume()
+}
+
+// stop stops this process with its job after COMMAND has ended. As in suspend, nobody renews the lock
+// then.
+func (r *runCmd) stop(lock *redlatch.Lock, out *printer) {
+	if orphaned() {
+		return
+	}
+	out.say("stopped: %s is not renewed; it is lost at %s unless the job is continued before", r.quoted(), r.terms().continueBefore(lock.Until()).Format("15:04:05.0"))
+	out.flush(100 * time.Millisecond)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
 // orphaned reports whether nobody would continue this process if it were stopped. A

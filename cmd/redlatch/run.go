@@ -380,6 +380,9 @@ func (r *runCmd) keep(lock *redlatch.Lock, left time.Duration, sigs signals, out
 			waiting = false
 		case sig := <-sigs:
 			waiting = !stops(sig)
+			if sig == syscall.SIGTSTP {
+				r.stop(lock, out)
+			}
 		}
 	}
 	if release(lock, out) {

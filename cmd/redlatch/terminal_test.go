@@ -247,6 +247,27 @@ func TestStopKey(t *testing.T) {
 	k.sees("exit code 0\n")
 }
 
+// Ctrl-Z stops the job as well when COMMAND has ended and --min-hold has not.
+func TestStopKeyInMinHold(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("redlatch run --verbose --min-hold 1h job -- true\n")
+	k.sees("COMMAND ended; redlatch holds")
+	k.keys(ctrlZ)
+	k.sees(`redlatch: stopped: "job" is not renewed; it is lost at`)
+	k.sees("Stopped")
+	k.keys("fg\n")
+	k.sees("-- true\n")
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if group, err := unix.IoctlGetInt(int(k.tty.Fd()), unix.TIOCGPGRP); err == nil && group != k.cmd.Process.Pid {
+			break // bash has given the terminal to the job
+		}
+	}
+	k.keys(ctrlC)
+	k.sees(`(?s)\^C.*\$ |\$ .*\^C`) // what is typed before is dropped
+	k.keys("echo exit code $?\n")
+	k.sees("exit code 0\n")
+}
+
 // A job that is stopped for longer than its TTL is dead when it comes back, and
 // others had the lock meanwhile.
 func TestStopKeyForTooLong(t *testing.T) {
