@@ -22,7 +22,9 @@ local function admitted(key, said, expected, now)
       return false
     end
     if age < 0 or age > RENEW then
-      redis.call('SET', key, expected .. ' ' .. string.format('%016.0f', clock))
+      -- A server that is out of memory refuses this. It must not end the step: an extension takes no
+      -- memory. Until the time is stored, each step looks.
+      redis.pcall('SET', key, expected .. ' ' .. string.format('%016.0f', clock))
     end
   end
   return true

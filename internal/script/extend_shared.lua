@@ -18,6 +18,8 @@ end
 if ends(KEYS[4], ARGV[2]) <= now then
   return 0
 end
+-- This takes no memory, and a server that is out of memory lets a step that has written go on.
+redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
 share(KEYS[1], KEYS[4], ARGV[2], tonumber(ARGV[3]), now)
 raise(KEYS[2], seen[2], ARGV[4], ARGV[5])
 return 1
