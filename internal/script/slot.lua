@@ -15,10 +15,12 @@ local now = redis.call('TIME')
 if not admitted(KEYS[2], values[1], ARGV[7], now) then
   return 0
 end
--- take runs the acquire step for slot i, for whose key nobody waits.
+-- take runs the acquire step for slot i, for whose key nobody waits, and returns the counter. Where
+-- somebody else has written to the slot's next, the step answers with a table that begins with it.
 local function take(i)
   local beside = string.sub(next, 1, -#key - 6)
-  return acquire({keys[i], beside .. 'token:' .. keys[i], KEYS[2], beside .. 'next:' .. keys[i]}, {unpack(ARGV, 1, 7)})
+  local answer = acquire({keys[i], beside .. 'token:' .. keys[i], KEYS[2], beside .. 'next:' .. keys[i]}, {unpack(ARGV, 1, 7)})
+  return type(answer) == 'table' and type(answer[1]) == 'number' and answer[1] or answer
 end
 local chosen, more
 for n = 0, k - 1 do

@@ -1,0 +1,51 @@
+package waiting
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Nobody waits for the key of one slot. What somebody wrote where such waiters would be named makes
+// no slot another: each holder has its own, on all nodes.
+func TestPermitsBesideForeignKeys(t *testing.T) {
+	t.Parallel()
+	const k = 2
+	for _, n := range []int{1, 3} {
+		for _, value := range []string{"-", "=nobody/1", "garbage", "nobody/1 1 "} {
+			nodes := locktest.Shared(t, n)
+			client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+			for i := range 8 { // each begins with any slot
+				name := fmt.Sprintf("foreign-%d-%q-%d", n, value, i)
+				for _, s := range nodes {
+					for slot := range k {
+						locktest.Do(t, s, "SET", "redlatch:{"+name+"}:next:"+locktest.SlotKey(name, slot), value)
+					}
+				}
+				held := make(map[int]*redlatch.Lock)
+				for range k + 1 {
+					lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(k))
+					if err != nil {
+						continue
+					}
+					if held[lock.Slot()] != nil {
+						t.Errorf("%d nodes, %q: two have slot %d", n, value, lock.Slot())
+					}
+					held[lock.Slot()] = lock
+				}
+				for _, lock := range held {
+					if err := lock.Extend(t.Context(), locktest.TTL); err != nil {
+						t.Errorf("%d nodes, %q: %v", n, value, err)
+					}
+					locktest.Unlock(t, lock)
+				}
+				if len(held) != k {
+					t.Errorf("%d nodes, %q: %d of %d permits were given", n, value, len(held), k)
+				}
+			}
+		}
+	}
+}
