@@ -89,10 +89,10 @@ func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, connection uint64, err error) {
 	if n.isSlot() {
 		e, err = n.lookAtSlot(ctx, whole)
+		connection = n.conn.Connections()
 	} else {
-		e, err = n.gather(ctx)
+		e, connection, err = n.gatherOnce(ctx)
 	}
-	connection = n.conn.Connections()
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
 	}
@@ -117,6 +117,19 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	}
 	n.warn(e)
 	return e, connection, nil
+}
+
+// gatherOnce is gather, and returns the number of the connection by which the answer came. It asks
+// again where that was renewed before its number was read.
+func (n *Node) gatherOnce(ctx context.Context) (e *evidence, connection uint64, err error) {
+	for {
+		before := n.conn.Connections()
+		e, err = n.gather(ctx)
+		// A connection that was made for this, or has broken since, counts one.
+		if connection = n.conn.Connections(); err != nil || connection <= before+1 {
+			return e, connection, err
+		}
+	}
 }
 
 // reportRun tells the census which server process answers.

@@ -235,8 +235,11 @@ func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, err
 		return driver.Reply{}, nil, err
 	}
 	connection := n.link.connected.Load()
-	seen = n.link.seen.Load()
-	reply, err = eval(seen)
+	if seen = n.link.seen.Load(); seen.connection == connection {
+		reply, err = eval(seen)
+	} else {
+		err = driver.NotSent(errReconnected) // what was seen is of another server
+	}
 	// rule: inspected-connection
 	if err == nil && connection != n.conn.Connections() {
 		n.link.broken()
