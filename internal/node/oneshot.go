@@ -202,15 +202,18 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	if err := n.agrees(ctx); err != nil {
-		return driver.Reply{}, err
-	}
-	reply, seen, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+		if seen.refusal != nil {
+			n.link.broken() // somebody may mend it
+			return driver.Reply{}, seen.refusal
+		}
+		return n.conn.Do(ctx, args...)
+	})
 	return n.counted(ctx, reply, seen, err)
 }
 
-// agrees returns an error where this client's settings are not the deployment's. It is for votes
-// that ask for no admission.
+// agrees returns an error where this client's settings are not the deployment's. It is for
+// transactions, which have a connection of their own.
 func (n *Node) agrees(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err

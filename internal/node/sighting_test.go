@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -27,12 +29,21 @@ type moving struct {
 	// admitted: the server answers a vote by a grant.
 	admitted bool
 	mistaken []string // expectations of another server
+	// records are what the servers have recorded. moves: so many calls of
+	// Connections from now on are followed by a move, the last of them.
+	records map[int]string
+	moves   int
+	written [2]int // to each server, by SET
 }
 
 func (c *moving) Connections() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return uint64(1 + 2*c.server)
+	number := uint64(1 + 2*c.server)
+	if c.moves--; c.moves == 0 {
+		c.server++
+	}
+	return number
 }
 
 func (c *moving) move() {
@@ -51,6 +62,12 @@ func (c *moving) setEvicting(evicting bool) {
 func run(server int) string { return strings.Repeat(string(rune('a'+server)), 40) }
 
 func (c *moving) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "SET" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.written[c.server]++
+		return driver.Reply{Kind: driver.Text, Text: "OK"}, nil
+	}
 	if args[0] != "EVAL" || args[1] != script.Inspect.Text {
 		return driver.Reply{Kind: driver.Int, Int: 1}, nil
 	}
@@ -60,13 +77,14 @@ func (c *moving) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 	if c.evicting {
 		info += "maxmemory:1\r\nmaxmemory_policy:allkeys-lru\r\n"
 	}
+	record := c.records[c.server]
 	c.inspections++
 	n := c.inspections
 	c.mu.Unlock()
 	if c.inspected != nil {
 		c.inspected(n)
 	}
-	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(info), text(""), text(""), text(""), text("1")}}, nil
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text(info), text(""), text(record), text(""), text("1")}}, nil
 }
 
 func (c *moving) EvalSHA(_ context.Context, sha string, _, args []string) (driver.Reply, error) {
@@ -136,5 +154,35 @@ func TestSightingOfAnotherConnection(t *testing.T) {
 		if a := acquire(); a.Verdict != vote.Granted {
 			t.Errorf("%s: afterwards: %+v", name, a)
 		}
+	}
+}
+
+// A vote that asks for no admission does not count from a server of a deployment with other settings,
+// also where that has just taken the place of another.
+func TestWriteAfterTheServerWasReplaced(t *testing.T) {
+	t.Parallel()
+	request := vote.Acquire{Key: "x", ID: "mine", TTL: time.Second}
+	refused := 0
+	for looks := 1; looks < 20; looks++ { // at the connection, until it leads to another server
+		conn := &moving{records: map[int]string{1: `{"nodes":{"n":""},"max_ttl_ms":1000,"no_quarantine":true}`}}
+		n := New(conn, Options{
+			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
+			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
+		t.Cleanup(n.Close)
+		if a := n.Take(t.Context(), Native, request); a.Verdict != vote.Granted || conn.written[0] != 1 {
+			t.Fatalf("%+v, written %v", a, conn.written)
+		}
+		conn.moves = looks
+		a := n.Take(t.Context(), Native, request)
+		if conn.written[1] > 0 && a.Verdict == vote.Granted {
+			t.Errorf("replaced after %d looks: the other deployment's server has voted: %+v", looks, a)
+		}
+		if a.Verdict == vote.Refused && errors.Is(a.Err, admission.ErrInvalid) {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("it was never refused")
 	}
 }
