@@ -1,5 +1,7 @@
 package redlatch
 
+import "time"
+
 // MaxReleases is how many locks Close releases at once.
 const MaxReleases = maxReleases
 
@@ -31,4 +33,15 @@ func UnlockSlowly(l *Lock) (goOn func() error) {
 		}
 		return l.drop(before, first)
 	}
+}
+
+// RingLate acts as if a goroutine had read the clock to set the alarm of l, and had been stopped for
+// that long before it did.
+func RingLate(l *Lock, stopped time.Duration) {
+	now := l.client.clock.Now()
+	l.mu.Lock()
+	next := l.nextTick(now)
+	l.mu.Unlock()
+	time.Sleep(stopped)
+	l.ring(now, next)
 }

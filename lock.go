@@ -104,7 +104,8 @@ func (l *Lock) lose(reason error) error {
 		l.tell(why)
 		// Work may go on until the end of the guard, so what is left of the
 		// keys is released after it.
-		l.ring(max(0, l.client.clock.Now().Until(l.lease.Until())))
+		now := l.client.clock.Now()
+		l.ring(now, max(0, now.Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
 		l.lost(why, reason)
 	}
@@ -131,12 +132,12 @@ func (l *Lock) tell(why error) {
 	}
 }
 
-// ring makes the alarm ring after d, unless the lock is over.
-func (l *Lock) ring(d time.Duration) {
+// ring makes the alarm ring d after now, which may be a while ago, unless the lock is over.
+func (l *Lock) ring(now clock.Instant, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {
-		l.alarm.Reset(d)
+		l.alarm.ResetSince(now.Mono, d)
 	}
 }
 

@@ -84,7 +84,8 @@ func (l *Lock) keep(first bool, before error) error {
 		return errors.Join(l.drop(before, false), err)
 	}
 	if l.lease.Keep() {
-		l.ring(l.nextKept(l.client.clock.Now()))
+		now := l.client.clock.Now()
+		l.ring(now, l.nextKept(now))
 	}
 	if l.client.life.Err() != nil { // Close may have left it to this goroutine
 		l.forget()
@@ -122,7 +123,7 @@ func (l *Lock) prolong() error {
 // again.
 func (l *Lock) tickKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
-		l.ring(l.nextKept(now))
+		l.ring(now, l.nextKept(now))
 		return
 	}
 	if err := l.drop(nil, !now.Reached(l.lease.KeptUntil())); err != nil {

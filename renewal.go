@@ -25,7 +25,7 @@ func (t *ticker) Ring() {
 	l.renewing = l.renewing || renew
 	next := l.nextTick(now)
 	l.mu.Unlock()
-	l.ring(next)
+	l.ring(now, next)
 	if !renew || l.client.enter() != nil { // Close releases it
 		return
 	}
@@ -60,7 +60,7 @@ func (l *Lock) tick() {
 		l.mu.Lock()
 		next := l.nextTick(now)
 		l.mu.Unlock()
-		l.ring(next)
+		l.ring(now, next)
 	}
 }
 
@@ -89,13 +89,13 @@ func (l *Lock) renewed(err error) {
 	l.renewal = l.renewAt(now, next)
 	tick := l.nextTick(now)
 	l.mu.Unlock()
-	l.ring(tick)
+	l.ring(now, tick)
 }
 
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
 	if left := now.Until(l.lease.Until()); left > 0 {
-		l.ring(left)
+		l.ring(now, left)
 		return
 	}
 	l.release()
@@ -142,7 +142,7 @@ func (c *Client) checkSleep() {
 	}
 	c.mu.Unlock()
 	for _, l := range wake {
-		l.ring(0)
+		l.ring(now, 0)
 	}
 	if again {
 		c.clock.AfterFunc(sleepCheck, c.checkSleep)

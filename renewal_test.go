@@ -111,3 +111,23 @@ func TestExtendOfALockThatEnds(t *testing.T) {
 		})
 	}
 }
+
+// A holder is told in time, though the goroutine that has set the alarm was stopped between reading the
+// clock and setting it.
+func TestAlarmSetLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal(), redlatch.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan time.Duration, 1)
+		context.AfterFunc(lock.Context(), func() { told <- time.Since(lock.Until()) })
+		redlatch.RingLate(lock, ttl/2)
+		if late := <-told; late > 0 {
+			t.Errorf("told %v after the end of the validity", late)
+		}
+	})
+}

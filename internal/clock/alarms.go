@@ -14,7 +14,7 @@ type Alarms struct {
 	// origin is the time from which alarms are counted, on the monotonic clock.
 	origin time.Time
 
-	mu    sync.Mutex // guards what follows; while it is held only the timer's Reset is called
+	mu    sync.Mutex // guards what follows; while it is held only the clock and the timer are called
 	queue alarmQueue
 	timer Timer
 	// armed: timer will ring at rings.
@@ -52,8 +52,8 @@ func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
 	s.SetFrom(a, s.Mono(), d, r)
 }
 
-// SetFrom is Set for a caller that has just read the clock: r rings d after from, on the monotonic
-// clock.
+// SetFrom is Set for a caller that has read the clock: r rings d after from, on the monotonic clock. If
+// that is past, it rings at once.
 func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
 	s.Prepare(a, r)
 	a.reset(from, d)
@@ -97,11 +97,10 @@ func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
 	if a.owner == nil {
 		return false
 	}
-	now := a.owner.Mono()
-	return a.reset(now, d-now.Sub(from))
+	return a.reset(from, d)
 }
 
-// reset makes the call happen d after from, which is now or just before now.
+// reset makes the call happen d after from.
 func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 	s := a.owner
 	at := from.Sub(s.origin) + d
@@ -116,19 +115,29 @@ func (a *Alarm) reset(from time.Time, d time.Duration) (pending bool) {
 		heap.Push(&s.queue, a)
 	}
 	if !s.armed || at < s.rings {
-		s.arm(at, d)
+		s.arm(at)
 	}
 	return pending
 }
 
-// arm makes the timer ring at at, d from now. The caller holds s.mu.
-func (s *Alarms) arm(at, d time.Duration) {
+// punctual is by how much the timer may be late.
+const punctual = time.Millisecond
+
+// arm makes the timer ring at at. The caller holds s.mu. A goroutine that is overtaken after it has
+// read the clock sets the timer too late, and has to set it again.
+func (s *Alarms) arm(at time.Duration) {
 	s.armed, s.rings = true, at
-	if s.timer == nil {
-		s.timer = s.Clock.AfterFunc(d, s.ring)
-		return
+	for now := s.Mono().Sub(s.origin); ; {
+		d := at - now
+		if s.timer == nil {
+			s.timer = s.Clock.AfterFunc(d, s.ring)
+		} else {
+			s.timer.Reset(d)
+		}
+		if now = s.Mono().Sub(s.origin); d <= 0 || now+d <= at+punctual {
+			return
+		}
 	}
-	s.timer.Reset(d)
 }
 
 // ring makes the calls that are due. There may be none: the alarm that the timer was armed for may
@@ -150,7 +159,7 @@ func (s *Alarms) next(now time.Duration) Ringer {
 	}
 	s.armed = false
 	if len(s.queue) > 0 {
-		s.arm(s.queue[0].at, s.queue[0].at-now)
+		s.arm(s.queue[0].at)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,5 +182,61 @@ func TestAlarmsAtRandom(t *testing.T) {
 		if rings < 500 {
 			t.Errorf("%d rings: the run shows little", rings)
 		}
+	})
+}
+
+// overtaken is a Clock whose timers are set a while after they were asked for, once.
+type overtaken struct {
+	Clock
+	next atomic.Bool // it is the next timer
+}
+
+type overtakenTimer struct {
+	Timer
+	clock *overtaken
+}
+
+func (c *overtaken) pass() {
+	if c.next.Swap(false) {
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+func (c *overtaken) AfterFunc(d time.Duration, f func()) Timer {
+	c.pass()
+	return overtakenTimer{c.Clock.AfterFunc(d, f), c}
+}
+
+func (t overtakenTimer) Reset(d time.Duration) bool {
+	t.clock.pass()
+	return t.Timer.Reset(d)
+}
+
+// An alarm rings on time also if the goroutine that sets it is overtaken after it has read the clock.
+func TestAlarmSetByWhoIsOvertaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		under := &overtaken{Clock: System}
+		alarms := NewAlarms(under)
+		rings := func(what string, start time.Time, set func(ring func())) {
+			rang := make(chan struct{})
+			set(func() { close(rang) })
+			<-rang
+			if after := time.Since(start); after != time.Second {
+				t.Errorf("%s: rang after %v", what, after)
+			}
+		}
+		for _, what := range []string{"first timer", "timer set again"} {
+			under.next.Store(true)
+			rings(what, time.Now(), func(ring func()) { alarms.AfterFunc(time.Second, ring) })
+		}
+		rings("timer set for the next", time.Now(), func(ring func()) {
+			alarms.AfterFunc(100*time.Millisecond, func() {})
+			alarms.AfterFunc(time.Second, ring)
+			under.next.Store(true)
+		})
+		start := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		rings("an earlier reading", start, func(ring func()) { alarms.SetFrom(new(Alarm), start, time.Second, ringerFunc(ring)) })
 	})
 }
