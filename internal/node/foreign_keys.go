@@ -113,12 +113,17 @@ func isWrongType(err error) bool {
 // noForeign is the problem function of a lock's own key, which may be another library's.
 func noForeign(string) string { return "" }
 
+// maxDigits is how many digits script.MaxCounter has.
+const maxDigits = 16
+
 // foreignCounter says why acquire.lua would refuse the token counter.
 func foreignCounter(text string) string {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
-	case errors.Is(err, strconv.ErrRange), err == nil && n > script.MaxCounter:
-		return fmt.Sprintf("its token counter is %.32s, and the largest is 2^53 - 1", text)
+	case errors.Is(err, strconv.ErrRange), err == nil && n >= script.MaxCounter:
+		return fmt.Sprintf("its token counter is %.32s, and the next would have to be larger, but the largest is 2^53 - 1", text)
+	case err == nil && len(text) > maxDigits:
+		return fmt.Sprintf("its token counter has more than %d digits: %.32s", maxDigits, text)
 	case err != nil:
 		return fmt.Sprintf("its token counter is no number: %.32q", text)
 	}

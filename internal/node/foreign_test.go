@@ -43,3 +43,17 @@ func TestErrorsAreEscaped(t *testing.T) {
 		t.Errorf("%+v", other)
 	}
 }
+
+// The counters that a look calls foreign are those that a grant refuses: there must be a larger one.
+func TestForeignCounter(t *testing.T) {
+	t.Parallel()
+	for text, foreign := range map[string]bool{
+		"0": false, "1764107000000000": false, "0000000000000001": false, "9007199254740990": false,
+		"9007199254740991": true, "9007199254740992": true, "00000000000000001": true, "99999999999999999999": true,
+		"": true, "-1": true, "+1": true, "1e9": true,
+	} {
+		if got := foreignCounter(text); (got != "") != foreign {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
