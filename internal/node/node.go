@@ -237,8 +237,9 @@ func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, err
 	connection := n.link.connected.Load()
 	if seen = n.link.seen.Load(); seen.connection == connection {
 		reply, err = eval(seen)
-	} else {
-		err = driver.NotSent(errReconnected) // what was seen is of another server
+	} else { // what was seen is of another server
+		n.link.broken()
+		err = driver.NotSent(errReconnected)
 	}
 	// rule: inspected-connection
 	if err == nil && connection != n.conn.Connections() {
