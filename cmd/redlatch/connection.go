@@ -306,6 +306,17 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 	return lines
 }
 
+// looked is answers to the question who holds a lock.
+func looked(nodes []redlatch.NodeAnswer) []string {
+	lines := answers(nodes)
+	for i, node := range nodes {
+		if node.Verdict == redlatch.VoteNotOurs {
+			lines[i] = node.Node + ": free"
+		}
+	}
+	return lines
+}
+
 // scriptName matches the name that servers give to the script in which a command failed: a hash,
 // which tells a person nothing.
 var scriptName = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+\.?`)

@@ -122,18 +122,14 @@ func (s *showCmd) text(h oneshot.Holding, others beside) string {
 		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, s.holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
 	}
 	for _, node := range h.Nodes {
-		said := node.Verdict.String()
+		line := looked([]redlatch.NodeAnswer{node})[0]
 		switch {
-		case node.Verdict == redlatch.VoteNotOurs:
-			said = "free"
 		case node.Verdict == redlatch.VoteHeld && node.Holder.ID == h.Holder.ID:
-			said = "held, " + s.forHowLong(node.Left)
+			line = node.Node + ": held, " + s.forHowLong(node.Left)
 		case node.Verdict == redlatch.VoteHeld:
-			said = "held by " + s.holdingText(node.Holder, node.Left)
-		case node.Err != nil:
-			said += ": " + oneLine(node.Err.Error())
+			line = node.Node + ": held by " + s.holdingText(node.Holder, node.Left)
 		}
-		fmt.Fprintf(&text, "  %s: %s\n", node.Node, said)
+		fmt.Fprintf(&text, "  %s\n", oneLine(line))
 	}
 	others.write(&text, &s.connection)
 	return text.String()
