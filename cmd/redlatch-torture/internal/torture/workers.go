@@ -331,7 +331,7 @@ func (c workers) processes() []history.Process {
 	for _, w := range c {
 		for _, l := range w.lives {
 			for _, log := range l.logs {
-				ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: log, Died: l.died, Probe: w.assignment.Probe})
+				ps = append(ps, history.Process{Worker: w.assignment.Worker, Life: l.number, Log: log, TTL: w.assignment.TTL(), Died: l.died, Probe: w.assignment.Probe})
 			}
 		}
 	}

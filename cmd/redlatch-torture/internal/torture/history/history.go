@@ -48,6 +48,7 @@ type Hold struct {
 	Worker, Life int
 	Call         int64 // when the worker began to acquire the lock
 	From         int64 // when the worker acquired it
+	Sent         int64 // no node had keys of it before: Call, or a TTL before the end of the first validity if that is later
 	Until        int64 // the end of the validity, after the last extension
 	End          int64 // when the worker stopped relying on it: by release, loss, end of validity or its own death
 	Token        uint64

@@ -16,7 +16,7 @@ func read(t *testing.T, died int64, lines ...string) *History {
 		t.Fatal(err)
 	}
 	h := &History{}
-	if err := h.Add(Process{Worker: 2, Life: 1, Log: path, Died: died}); err != nil {
+	if err := h.Add(Process{Worker: 2, Life: 1, Log: path, TTL: 70, Died: died}); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -24,7 +24,7 @@ func read(t *testing.T, died int64, lines ...string) *History {
 
 func TestRead(t *testing.T) {
 	const call, acquired = `{"t":10,"e":"call","n":"a"}`, `{"t":20,"e":"acquired","n":"a","u":100,"k":7}`
-	begun := Hold{Name: "a", Worker: 2, Life: 1, Call: 10, From: 20, Until: 100, Token: 7}
+	begun := Hold{Name: "a", Worker: 2, Life: 1, Call: 10, From: 20, Sent: 30, Until: 100, Token: 7}
 	with := func(change func(*Hold)) Hold { h := begun; change(&h); return h }
 	for name, tt := range map[string]struct {
 		died  int64
@@ -74,8 +74,8 @@ func TestReadSeveral(t *testing.T) {
 		`{"t":30,"e":"extended","n":"a","u":150}`, `{"t":40,"e":"releasing","n":"a"}`, `{"t":41,"e":"released","n":"a"}`,
 		`{"t":42,"e":"call","n":"a"}`, `{"t":43,"e":"acquired","n":"a","u":100,"k":8,"s":true}`, `{"t":44,"e":"reading","n":"a","k":8,"s":true}`,
 		`{"t":45,"e":"read","n":"a","k":8}`, `{"t":46,"e":"releasing","n":"a"}`, `{"t":47,"e":"released","n":"a"}`, `{"t":50,"e":"call","n":"c#0","w":["c#1"]}`)
-	one := Hold{Name: "a", Worker: 2, Life: 1, Call: 10, From: 20, Until: 150, End: 40, Token: 7, Released: 41, Confirmed: true}
-	other, shared := one, Hold{Name: "a", Worker: 2, Life: 1, Call: 42, From: 43, Until: 100, End: 46, Token: 8, Shared: true, Released: 47, Confirmed: true}
+	one := Hold{Name: "a", Worker: 2, Life: 1, Call: 10, From: 20, Sent: 30, Until: 150, End: 40, Token: 7, Released: 41, Confirmed: true}
+	other, shared := one, Hold{Name: "a", Worker: 2, Life: 1, Call: 42, From: 43, Sent: 42, Until: 100, End: 46, Token: 8, Shared: true, Released: 47, Confirmed: true}
 	other.Name, other.Further = "b", true
 	if len(h.Holds) != 3 || h.Holds[0] != one || h.Holds[1] != other || h.Holds[2] != shared {
 		t.Errorf("%+v", h.Holds)

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
@@ -11,7 +12,8 @@ import (
 type Process struct {
 	Worker, Life int
 	Log          string // the path of the log
-	Died         int64  // when the process was killed or found dead, or 0 if it ended in order
+	TTL          time.Duration
+	Died         int64 // when the process was killed or found dead, or 0 if it ended in order
 	Probe        bool
 }
 
@@ -52,10 +54,12 @@ func (f *fold) add(e worker.Event) {
 	case worker.Fail:
 		f.settle(e.T, e.Err, false)
 	case worker.Acquired:
+		call := f.attempts[0].Call
 		for i, name := range append([]string{e.Name}, e.With...) {
 			f.holds = append(f.holds, Hold{
 				Name: name, Worker: f.process.Worker, Life: f.process.Life,
-				Call: f.attempts[0].Call, From: e.T, Until: e.Until, Token: e.Token, Shared: e.Shared, Further: i > 0,
+				Call: call, From: e.T, Sent: max(call, e.Until-int64(f.process.TTL)), Until: e.Until,
+				Token: e.Token, Shared: e.Shared, Further: i > 0,
 			})
 		}
 		f.settle(e.T, "", true)

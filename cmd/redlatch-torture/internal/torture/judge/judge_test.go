@@ -25,6 +25,7 @@ func past(holds ...history.Hold) *history.History {
 		if h.End == 0 {
 			h.End = h.Until
 		}
+		h.Sent = max(h.Call, h.Until-int64(ttl))
 	}
 	return &history.History{
 		End: 100_000 * ms, TTL: ttl, Drift: 22 * time.Millisecond, Nodes: 5, Workers: 4, Names: []string{"a"}, Holds: holds,
@@ -43,6 +44,8 @@ func TestOverlaps(t *testing.T) {
 	step := func(at int64, by time.Duration) history.Fault {
 		return history.Fault{Kind: "clock", Nodes: []int{1}, Step: by, Began: at * ms, Ended: (at + 500) * ms}
 	}
+	knowsLate := hold(1, 0, 600, 1900, 1)
+	knowsLate.Until = 1900 * ms
 	for name, tt := range map[string]struct {
 		holds           []history.Hold
 		faults          []history.Fault
@@ -85,6 +88,14 @@ func TestOverlaps(t *testing.T) {
 		},
 		"a step before the holder called": {
 			holds:  []history.Hold{hold(1, 600, 601, 1600, 1), hold(2, 605, 700, 710, 2)},
+			faults: []history.Fault{step(500, time.Second)}, inside: 1, locks: Violated,
+		},
+		"a clock stepped forward under one that knows of its lock late": {
+			holds:  []history.Hold{knowsLate, hold(2, 550, 560, 1600, 2)},
+			faults: []history.Fault{step(500, time.Second)}, outside: 1, locks: Linearizable,
+		},
+		"a step while the holder waited": {
+			holds:  []history.Hold{hold(1, 0, 5000, 6000, 1), hold(2, 0, 5500, 5600, 2)},
 			faults: []history.Fault{step(500, time.Second)}, inside: 1, locks: Violated,
 		},
 	} {

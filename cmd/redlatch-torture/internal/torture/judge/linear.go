@@ -107,7 +107,7 @@ func lockOperations(holds []history.Hold, steps []int64) []porcupine.Operation {
 		// A holder that was starved may have learned of its lock only after the validity had ended.
 		end := max(hold.Call, min(hold.End, hold.Until))
 		free := porcupine.Operation{ClientId: i, Input: release{id: i, shared: hold.Shared}, Call: end, Return: hold.End + 1}
-		if stepped(steps, hold.Call, hold.End) {
+		if stepped(steps, hold.Sent, hold.End) {
 			free.Call, free.Return = hold.Call, hold.From+1
 		}
 		ops = append(ops, free, porcupine.Operation{

@@ -28,7 +28,8 @@ func (f *Findings) overlaps(h *history.History, holds []history.Hold, steps []in
 				At: hold.From, For: time.Duration(min(r.End, hold.End) - hold.From),
 			}
 			kind := &worst
-			if stepped(steps, r.Call, hold.From) {
+			// Either may have had keys first: the later one to know of its lock may have been starved.
+			if stepped(steps, min(r.Sent, hold.Sent), hold.From) {
 				kind = &outside
 			}
 			if *kind == nil || o.For > (*kind).For {
