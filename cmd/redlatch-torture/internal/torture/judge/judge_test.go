@@ -271,16 +271,22 @@ func TestLinearizableRegister(t *testing.T) {
 		return history.Op{Name: "a", Call: call, End: end, Token: token, Wrote: id}
 	}
 	stale := func(op history.Op) history.Op { op.Stale = true; return op }
+	died := func(op history.Op) history.Op { op.Died = 2; return op }
 	for name, tt := range map[string]struct {
 		ops  []history.Op
 		want string
 	}{
-		"in turn":            {[]history.Op{read(1, 2, 1, ""), write(3, 4, 1, "x"), read(5, 6, 2, "x"), stale(write(7, 8, 1, "y"))}, Linearizable},
-		"an old one let in":  {[]history.Op{read(1, 2, 2, ""), write(3, 4, 1, "x")}, Violated},
-		"a write unseen":     {[]history.Op{write(1, 2, 1, "x"), read(3, 4, 2, "")}, Violated},
-		"a needless refusal": {[]history.Op{read(1, 2, 1, ""), stale(write(3, 4, 1, "x"))}, Violated},
-		"no answer, done":    {[]history.Op{write(1, 0, 1, "x"), read(3, 4, 2, "x")}, Linearizable},
-		"no answer, undone":  {[]history.Op{write(1, 0, 1, "x"), read(3, 4, 2, "")}, Linearizable},
+		"in turn":             {[]history.Op{read(1, 2, 1, ""), write(3, 4, 1, "x"), read(5, 6, 2, "x"), stale(write(7, 8, 1, "y"))}, Linearizable},
+		"an old one let in":   {[]history.Op{read(1, 2, 2, ""), write(3, 4, 1, "x")}, Violated},
+		"a write unseen":      {[]history.Op{write(1, 2, 1, "x"), read(3, 4, 2, "")}, Violated},
+		"a needless refusal":  {[]history.Op{read(1, 2, 1, ""), stale(write(3, 4, 1, "x"))}, Violated},
+		"no answer, done":     {[]history.Op{write(1, 0, 1, "x"), read(3, 4, 2, "x")}, Linearizable},
+		"no answer, undone":   {[]history.Op{write(1, 0, 1, "x"), read(3, 4, 2, "")}, Linearizable},
+		"never arrived":       {[]history.Op{died(write(1, 0, 1, "x")), read(8000*ms, 8001*ms, 2, "")}, Linearizable},
+		"arrived":             {[]history.Op{died(write(1, 0, 1, "x")), read(8000*ms, 8001*ms, 2, "x")}, Linearizable},
+		"arrived in between":  {[]history.Op{died(write(1, 0, 1, "x")), read(3, 4, 1, ""), read(8000*ms, 8001*ms, 2, "x")}, Linearizable},
+		"arrived, and undone": {[]history.Op{died(write(1, 0, 1, "x")), read(3, 4, 1, "x"), read(8000*ms, 8001*ms, 2, "")}, Violated},
+		"announced or not":    {[]history.Op{died(read(1, 0, 2, "")), read(8000*ms, 8001*ms, 1, "")}, Linearizable},
 	} {
 		h := past()
 		h.Ops = tt.ops

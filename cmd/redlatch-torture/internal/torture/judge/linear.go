@@ -185,28 +185,34 @@ type guarded struct {
 
 // registerModel is a register that refuses a writer's token that is smaller than the largest so far, and
 // a reader's token that is smaller than the largest of a writer.
+//
+// An operation without an answer may have had no effect, at whatever time: its request may not have been sent.
 func registerModel(from guarded) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return from },
-		Step: func(state, input, _ any) (bool, any) {
+	model := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{from} },
+		Step: func(state, input, _ any) []any {
 			s, op := state.(guarded), input.(history.Op)
-			unknown := op.End == 0
 			smallest, then := s.token, guarded{op.Token, op.Token, s.value}
 			if op.Shared {
 				smallest, then = s.writer, guarded{max(s.token, op.Token), s.writer, s.value}
 			}
-			switch {
-			case op.Token < smallest:
-				return unknown || op.Stale, s
-			case op.Stale && !unknown:
-				return false, s
-			case op.Wrote != "":
+			if op.Wrote != "" {
 				then.value = op.Wrote
-				return true, then
 			}
-			return unknown || op.Read == s.value, then
+			switch stale := op.Token < smallest; {
+			case op.End == 0 && stale:
+				return []any{s}
+			case op.End == 0:
+				return []any{s, then}
+			case op.Stale != stale || !stale && op.Wrote == "" && op.Read != s.value:
+				return nil
+			case stale:
+				return []any{s}
+			}
+			return []any{then}
 		},
 	}
+	return model.ToModel()
 }
 
 // cutRegister calls check with each piece of a register's history and its state before the piece. It cuts
