@@ -123,6 +123,35 @@ func TestReplyToReleaseIsLost(t *testing.T) {
 	}
 }
 
+// Two of three nodes have lost the lock, and the third does not answer the release: it may have woken up
+// a client that took the lock over, so nobody can say that the lock was lost. If it answers, it was.
+func TestReleaseOfALockLostInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, how := range locktest.Losses() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, 3)
+			proxies := redistest.Proxies(t, nodes)
+			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+			lost := func() *redlatch.Lock {
+				lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+				for _, s := range nodes[1:] {
+					locktest.Do(t, s, "DEL", t.Name())
+				}
+				return lock
+			}
+			if err := lost().Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Errorf("unlock, with all answers: %v", err)
+			}
+			lock := lost()
+			locktest.Tap(proxies[0]).Lose("release", how)
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("unlock, without that of one node: %v", err)
+			}
+		})
+	}
+}
+
 // The server extends and its reply is lost: the extension is not relied on, and
 // the lock is held as long as it was.
 func TestReplyToExtendIsLost(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 // rulesPage says which rules there are, and where each is kept.
 const rulesPage = "docs/rules.md"
 
+// unseenHeading is that of the rules that the simulation does not show.
+const unseenHeading = "## What no world shows"
+
 // Where the page's names are defined.
 const (
 	mutationsFile = "internal/sim/mutation.go"
@@ -106,6 +109,7 @@ func checkRules(project fs.FS) (wrong []string, err error) {
 	}
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 
+	_, unseen, _ := strings.Cut(string(page), unseenHeading)
 	listed, used := make(map[string]bool), make(map[string]bool)
 	for _, r := range rules {
 		if listed[r.id] {
@@ -114,6 +118,9 @@ func checkRules(project fs.FS) (wrong []string, err error) {
 		listed[r.id] = true
 		if marked := p.marked[r.id]; !slices.Equal(marked, r.files) {
 			say("%s is listed for %q and marked in %q", r.id, r.files, marked)
+		}
+		if len(r.simulations) == 0 && !strings.Contains(unseen, "`"+r.id+"`") {
+			say("%s has no mutation, and is not under %q", r.id, unseenHeading)
 		}
 		for _, test := range r.tests {
 			if !slices.Contains(p.tests[test.folder], test.function) {
@@ -264,6 +271,7 @@ func TestRulesCheck(t *testing.T) {
 		"no such macro":      {"spec/a.pml", "NO_ONE", "NO_TWO", "one: no model knows NO_ONE"},
 		"macro not defined":  {modelTests, "NO_ONE", "NO_TWO", "one: no test of a model defines NO_ONE"},
 		"a macro of no rule": {modelTests, `"NO_ONE"`, `"NO_ONE", "NO_TWO"`, "the mutation NO_TWO is of no rule"},
+		"no mutation":        {rulesPage, "`Oneless`<br>\"it holds\"", "–", `one has no mutation, and is not under "## What no world shows"`},
 		"no such mutation":   {mutationsFile, "Oneless", "Twoless", "one: the simulation has no mutation Oneless"},
 		"no such breach":     {breachesFile, "it holds", "it breaks", `one: the simulation has no mutation "it holds"`},
 		"a mutation of none": {mutationsFile, "\n\tMut", "\tTwoless // two is not kept\n\tMut", "the mutation Twoless is of no rule"},

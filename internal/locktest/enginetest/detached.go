@@ -88,19 +88,24 @@ func (e Engine) Detach(t *testing.T) {
 }
 
 // DetachedEnds tests that a lock which nobody extends ends for those who try once, and not before its
-// TTL has passed: when that is over where its client lives on, and with the session where not.
+// TTL has passed: when that is over where its client lives on, and with the session where not. Who extends
+// it for less does not change that.
 func (e Engine) DetachedEnds(t *testing.T) {
 	t.Parallel()
 	servers := e.Common(t)
-	for name, lives := range map[string]bool{"its client lives": true, "its client has ended": false} {
+	for name, then := range map[string]func(t *testing.T, client *redlatch.Client, root, id string){
+		"its client lives":     func(*testing.T, *redlatch.Client, string, string) {},
+		"its client has ended": func(_ *testing.T, client *redlatch.Client, _, _ string) { client.Close() },
+		"it was extended for less": func(t *testing.T, _ *redlatch.Client, root, id string) {
+			extendByID(t, e.open(t, Config, servers, root), "name", id, TTL/5)
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := Root(t)
 			client := e.open(t, Config, servers, root)
-			_, lock := detach(t, client, "name")
-			if !lives {
-				client.Close()
-			}
+			id, lock := detach(t, client, "name")
+			then(t, client, root, id)
 			next := e.awaitTry(t, servers, root)
 			if early := time.Until(lock.Until()); early > 0 {
 				t.Errorf("another has it %v before the end of its validity", early)
