@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -81,8 +82,32 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if client.Mode() != rueidis.ClientModeCluster {
+		if err := alone(ctx, client); err != nil {
+			client.Close()
+			return nil, err
+		}
+	}
 	c.client.Store(&client)
 	return client, nil
+}
+
+var errNoSlots = errors.New("the server did not say which master has which slot when it was first asked")
+
+// alone returns nil if the server is not part of a Cluster. For one address, rueidis makes a client of
+// one server also after other errors with that word in them, such as that of a user who may not ask
+// for the slots. Such a client would never find the other masters.
+func alone(ctx context.Context, client rueidis.Client) error {
+	for _, slots := range []string{"SLOTS", "SHARDS"} { // rueidis asks for either, by the server's version
+		err := client.Do(ctx, client.B().Arbitrary("CLUSTER", slots).Build()).Error()
+		if refusal, ok := rueidis.IsRedisErr(err); ok && strings.Contains(refusal.Error(), "cluster support disabled") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errNoSlots
 }
 
 // usable is ready for a caller that has a command to send. After an error nothing was sent.
