@@ -134,7 +134,8 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	if home.run() != e.run() {
+	// Keys that were deleted after the admission key was read took the slot's locks with them.
+	if home.run() != e.run() || home.info.flushes() != e.info.flushes() {
 		return nil, errChanged
 	}
 	e.info, e.now, e.recordText = home.info, home.now, values[0].Text
