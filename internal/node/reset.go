@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// errMoved says that a reset met another run than the one that was looked at.
-var errMoved = errors.New("it restarted while it was being reset: try again")
+// errMoved says that a reset met another run, record or quarantine than was looked at.
+var errMoved = errors.New("it restarted, or others changed what it has recorded, while it was being reset: try again")
 
 // Reset makes the node belong to the deployment as this client describes it, whatever it belonged
 // to before, and begins its quarantine: locks that were given away under the former description may
@@ -18,10 +18,21 @@ var errMoved = errors.New("it restarted while it was being reset: try again")
 //
 // The new description is recorded at once. If none were recorded, the node would belong to the
 // first client that comes, which may be a former one.
-func (n *Node) Reset(ctx context.Context) error {
+func (n *Node) Reset(ctx context.Context) (err error) {
 	if n.isSlot() {
 		return errNoReset
 	}
+	for range maxLooks {
+		if err = n.reset(ctx); !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	return err
+}
+
+// reset is Reset on the strength of one look. What others have recorded since then is not
+// overwritten: locks of a longer MaxTTL may have been given away under it.
+func (n *Node) reset(ctx context.Context) error {
 	seen, _, err := n.look(ctx, true, false)
 	if err != nil {
 		return err
@@ -38,7 +49,7 @@ func (n *Node) Reset(ctx context.Context) error {
 	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
 		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
-		[]string{seen.run(), seen.info["master_replid"], note.Text(), "*", r.Text()})
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText, r.Text()})
 	switch {
 	case err != nil:
 		return err

@@ -4,21 +4,20 @@
 -- The quarantine has no TTL: its reason can be seen for as long as the server runs, so without it
 -- the quarantine would begin anew for a client that comes later. The admission deletes it.
 -- KEYS  admission, deployment record, quarantine
--- ARGV  run, replication id, the quarantine; then, to begin it only if nobody was quicker: the
---       deployment record and the quarantine looked at, or '' for none; or, to begin it in any
---       case: '*', new deployment record
--- Answers 1; 0 when the server is not that run any more; -1 when it is to be looked at again.
+-- ARGV  run, replication id, the quarantine, the deployment record and the quarantine looked at,
+--       or '' for none; then, if it is to be replaced, the new deployment record
+-- Answers 1; 0 when the server is not that run any more; -1 when it is to be looked at again,
+-- because somebody was quicker.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 if not string.find(info, 'run_id:' .. ARGV[1], 1, true) or not string.find(info, 'master_replid:' .. ARGV[2], 1, true) then
   return 0
 end
-if ARGV[4] == '*' then
-  redis.call('SET', KEYS[2], ARGV[5])
-else
-  local seen = redis.call('MGET', KEYS[2], KEYS[3])
-  if (seen[1] or '') ~= ARGV[4] or (seen[2] or '') ~= ARGV[5] then
-    return -1
-  end
+local seen = redis.call('MGET', KEYS[2], KEYS[3])
+if (seen[1] or '') ~= ARGV[4] or (seen[2] or '') ~= ARGV[5] then
+  return -1
+end
+if ARGV[6] then
+  redis.call('SET', KEYS[2], ARGV[6])
 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[3], ARGV[3])

@@ -1,16 +1,22 @@
 package restart
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // A deployment moves from five nodes to three of them.
@@ -115,6 +121,60 @@ func TestResetToASmallerMaxTTL(t *testing.T) {
 	// By the node's clock in whole seconds, and less what this machine took.
 	if left := locktest.VerdictOf(t, err, 0).Left; left < large.MaxTTL-locktest.Patience || left > large.MaxTTL+5*time.Second {
 		t.Errorf("%v left, want the former MaxTTL and 4s", left)
+	}
+}
+
+// amid is a connection on which something happens between the look at a node and the reset of it.
+type amid struct {
+	*redisconn.Conn
+	happen func()
+}
+
+func (c amid) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if len(args) > 1 && args[1] == script.Quarantine.Text {
+		c.happen()
+	}
+	return c.Conn.Do(ctx, args...)
+}
+
+// Two operators change MaxTTL at the same time. The wait is for the larger one, of which there are
+// locks by the time that the smaller one is recorded.
+func TestResetAmidAnother(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	small := locktest.WithQuarantine(server.URL())
+	large := small
+	large.MaxTTL = time.Minute
+	locktest.Vouch(t, locktest.Open(t, small), small.Nodes...)
+
+	other := locktest.Open(t, large)
+	var held *redlatch.Lock
+	change := sync.OnceFunc(func() {
+		if err := other.Reset(t.Context(), large.Nodes[0]); err != nil {
+			t.Error(err)
+		}
+		locktest.Vouch(t, other, large.Nodes[0])
+		held = locktest.TryLock(t, other, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
+	})
+	client := locktest.OpenIn(t, small, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
+		options, _, err := redisconn.Parse(small.Nodes[0])
+		if err != nil {
+			return nil, err
+		}
+		options.ConnectTimeout = locktest.Patience
+		conn, err := redisconn.New(options)
+		return amid{conn, change}, err
+	}})
+	if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.TryLock(t.Context(), "y")
+	if !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	left := locktest.VerdictOf(t, err, 0).Left
+	if until := time.Until(held.Until()); left < until {
+		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
 	}
 }
 
