@@ -20,7 +20,8 @@ import (
 // such node. Otherwise it says why the node cannot serve this client, for example because it is a
 // replica or a node of another set, or why it was not reached. After an error nothing was changed,
 // unless no answer came: the command may still be on its way when ctx ends, and then vouches for
-// what the node has when it arrives.
+// what the node has when it arrives. The masters of a Cluster are vouched for one by one: those that
+// the error does not name vote.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
 }
