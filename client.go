@@ -45,8 +45,8 @@ type Client struct {
 	// a node that has not answered is waited for at all.
 	contacted atomic.Int64
 	patience  time.Time
-	// lookingAgain: lookAgain is under way.
-	lookingAgain atomic.Bool
+	// connecting: connectAgain is under way.
+	connecting atomic.Bool
 
 	// opened is the time from which the times of renewals are counted.
 	opened time.Time
@@ -252,7 +252,7 @@ func (c *Client) connect() {
 // usable returns an error if the nodes were found to be misnamed, or if the store is unfit.
 func (c *Client) usable() error {
 	if err := c.census.Err(); err != nil {
-		c.lookAgain()
+		c.connectAgain()
 		return invalid("Config.%w", err)
 	}
 	if s, ok := c.store(); ok {
@@ -261,16 +261,16 @@ func (c *Client) usable() error {
 	return nil
 }
 
-// lookAgain begins to look at the nodes whose servers are not known for certain: a name may have led
+// connectAgain begins to look at the nodes whose servers are not known for certain: a name may have led
 // to another node's server for a while only. Otherwise nobody would look, as nothing is sent for a
 // call that is refused.
-func (c *Client) lookAgain() {
-	if !c.lookingAgain.CompareAndSwap(false, true) || c.enter() != nil {
+func (c *Client) connectAgain() {
+	if !c.connecting.CompareAndSwap(false, true) || c.enter() != nil {
 		return
 	}
 	go func() {
 		defer c.calls.Done()
-		defer c.lookingAgain.Store(false)
+		defer c.connecting.Store(false)
 		ctx, cancel := context.WithTimeout(c.life, connectTimeout(c.config.NodeTimeout))
 		defer cancel()
 		var all sync.WaitGroup
