@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,17 +29,23 @@ type Cluster struct {
 	// turn has room for one token. The goroutine that has put it there may make the client.
 	turn   chan struct{}
 	client atomic.Pointer[rueidis.Client]
+
+	mu sync.Mutex // guards what follows; nothing is called while it is held
+	// present are the connections that stand. over: no further one is to be made.
+	present map[*watched]struct{}
+	over    bool
 }
 
 var (
 	_ driver.Batcher       = (*Cluster)(nil)
+	_ driver.Cutter        = (*Cluster)(nil)
 	_ driver.ShardListener = (*Cluster)(nil)
 )
 
 // NewCluster prepares connections to a Cluster, of which o names some nodes. It sends nothing
 // before the first command.
 func NewCluster(o Options) *Cluster {
-	c := &Cluster{options: o, turn: make(chan struct{}, 1)}
+	c := &Cluster{options: o, turn: make(chan struct{}, 1), present: make(map[*watched]struct{})}
 	c.Ordered = driver.NewOrdered(c.call)
 	return c
 }
@@ -51,6 +60,39 @@ func (c *Cluster) Close() {
 	end() // what is under way
 	c.Ordered.Close()
 	end() // what was made meanwhile
+}
+
+// Cut implements driver.Cutter.
+func (c *Cluster) Cut() {
+	c.mu.Lock()
+	c.over = true
+	present := slices.Collect(maps.Keys(c.present))
+	c.mu.Unlock()
+	for _, w := range present {
+		w.Close()
+	}
+}
+
+// dial connects to a server of the Cluster.
+func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	conn, err := dial(ctx, c.options.Network, address, dialer, config)
+	if err != nil {
+		return nil, driver.NotSent(err)
+	}
+	w := &watched{Conn: conn, checker: checker{redirections: &c.redirections}}
+	w.broke = func() {
+		c.mu.Lock()
+		delete(c.present, w)
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	over := c.over
+	c.present[w] = struct{}{}
+	c.mu.Unlock()
+	if over {
+		w.Close()
+	}
+	return w, nil
 }
 
 // ready returns the client. It makes the client when first called, which needs a node of the
@@ -69,13 +111,7 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 		return *client, nil
 	}
 	o := c.options
-	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-		conn, err := dial(ctx, o.Network, address, dialer, config)
-		if err != nil {
-			return nil, driver.NotSent(err)
-		}
-		return &watched{Conn: conn, broke: func() {}, checker: checker{redirections: &c.redirections}}, nil
-	})
+	option := o.client(c.dial)
 	option.OnInvalidations = c.invalidated
 	option.InitAddress, option.ForceSingleClient = o.Addresses(), false
 	client, err := rueidis.NewClient(option)
