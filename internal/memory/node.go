@@ -267,7 +267,7 @@ func (n *Node) inspect(keys []string, now instant) driver.Reply {
 
 // admit answers as admit.lua on a server that has not changed since it was looked at.
 func (n *Node) admit(keys, args []string, now instant) driver.Reply {
-	if n.texts[keys[1]] != args[3] {
+	if n.texts[keys[1]] != args[3] || n.texts[keys[2]] != args[5] {
 		return number(-1)
 	}
 	n.texts[keys[0]] = args[1] + fmt.Sprintf(" %016d", now.us)

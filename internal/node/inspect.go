@@ -238,7 +238,7 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 		keys = keys[:1] // the record of the slot's master was written before
 	}
 	reply, err := eval(ctx, n.conn, n.voting.Text, keys,
-		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes()})
+		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText})
 	switch {
 	case err != nil:
 		return err

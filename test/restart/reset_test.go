@@ -124,17 +124,33 @@ func TestResetToASmallerMaxTTL(t *testing.T) {
 	}
 }
 
-// amid is a connection on which something happens between the look at a node and the reset of it.
+// amid is a connection on which something happens between the look at a node and what is done on the
+// strength of it.
 type amid struct {
 	*redisconn.Conn
+	acts   func(args []string) bool
 	happen func()
 }
 
 func (c amid) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if len(args) > 1 && args[1] == script.Quarantine.Text {
+	if c.acts(args) {
 		c.happen()
 	}
 	return c.Conn.Do(ctx, args...)
+}
+
+// openAmid opens a client of one node on whose connection something happens before acts.
+func openAmid(t *testing.T, c redlatch.Config, acts func(args []string) bool, happen func()) *redlatch.Client {
+	t.Helper()
+	return locktest.OpenIn(t, c, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
+		options, _, err := redisconn.Parse(c.Nodes[0])
+		if err != nil {
+			return nil, err
+		}
+		options.ConnectTimeout = locktest.Patience
+		conn, err := redisconn.New(options)
+		return amid{conn, acts, happen}, err
+	}})
 }
 
 // Two operators change MaxTTL at the same time. The wait is for the larger one, of which there are
@@ -156,15 +172,8 @@ func TestResetAmidAnother(t *testing.T) {
 		locktest.Vouch(t, other, large.Nodes[0])
 		held = locktest.TryLock(t, other, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
 	})
-	client := locktest.OpenIn(t, small, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
-		options, _, err := redisconn.Parse(small.Nodes[0])
-		if err != nil {
-			return nil, err
-		}
-		options.ConnectTimeout = locktest.Patience
-		conn, err := redisconn.New(options)
-		return amid{conn, change}, err
-	}})
+	resets := func(args []string) bool { return len(args) > 1 && args[1] == script.Quarantine.Text }
+	client := openAmid(t, small, resets, change)
 	if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +183,45 @@ func TestResetAmidAnother(t *testing.T) {
 	}
 	left := locktest.VerdictOf(t, err, 0).Left
 	if until := time.Until(held.Until()); left < until {
+		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
+	}
+}
+
+// Between the look at a node whose quarantine is over and its admission, operators change MaxTTL to a
+// larger one and back. The node waits for the locks that were given away meanwhile.
+func TestAdmissionAmidResets(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	small := locktest.WithQuarantine(server.URL())
+	large := small
+	large.MaxTTL = time.Minute
+	operator, other := locktest.Open(t, small), locktest.Open(t, large)
+	reset := func(client *redlatch.Client) {
+		if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	reset(operator)
+
+	var held *redlatch.Lock
+	change := sync.OnceFunc(func() {
+		reset(other)
+		locktest.Vouch(t, other, large.Nodes[0])
+		held = locktest.TryLock(t, other, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
+		reset(operator)
+	})
+	admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
+	client := openAmid(t, small, admits, change)
+	var err error
+	locktest.Await(t, "the quarantine is over", func() bool {
+		_, err = client.TryLock(t.Context(), "y")
+		return held != nil
+	})
+	if !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	_, err = client.TryLock(t.Context(), "y")
+	if left, until := locktest.VerdictOf(t, err, 0).Left, time.Until(held.Until()); left < until {
 		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
 	}
 }
