@@ -121,7 +121,7 @@ func foreignCounter(text string) string {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && n >= script.MaxCounter:
-		return fmt.Sprintf("its token counter is %.32s, and the next would have to be larger, but the largest is 2^53 - 1", text)
+		return fmt.Sprintf("its token counter is %.32s, and the largest is 2^53 - 1", text)
 	case err == nil && len(text) > maxDigits:
 		return fmt.Sprintf("its token counter has more than %d digits: %.32s", maxDigits, text)
 	case err != nil:
