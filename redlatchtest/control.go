@@ -8,7 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/hook"
-	"github.com/redlatch/redlatch/internal/memory"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -67,7 +67,7 @@ func (c *Client) Held() map[string]redlatch.Holder {
 	held := make(map[string]redlatch.Holder)
 	for key, k := range c.server.node.Keys() {
 		slot := ""
-		if number, of, permit := memory.CutSlot(key); permit {
+		if _, number, of, permit := node.CutSlot(key); permit {
 			key, slot = of, "#"+number
 		}
 		name, ok := strings.CutPrefix(key, before)

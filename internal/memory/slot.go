@@ -10,24 +10,11 @@ import (
 
 // The steps for one of several slots, as their scripts define them. The caller holds n.mu.
 
-// slotMark is what the key of a slot, and that of the slots' queue, has behind its tag.
-const slotMark = "}:permit:"
-
-// CutSlot takes the key of a slot apart. No lock's key begins as that does.
-func CutSlot(key string) (slot, name string, ok bool) {
-	if !strings.HasPrefix(key, "redlatch:{") {
-		return "", "", false
-	}
-	_, rest, ok := strings.Cut(key, slotMark)
-	slot, name, _ = strings.Cut(rest, ":")
-	return slot, name, ok
-}
-
 // slots are the keys of the first k slots, by that of their queue, and the slots.
 func (n *Node) slots(queue string, k int64, now instant) (keys []string, locks []*lock) {
-	head, tail, _ := strings.Cut(queue, slotMark)
+	head, tail, _ := strings.Cut(queue, "}:permit:")
 	for i := range k {
-		key := head + slotMark + strconv.FormatInt(i, 10) + tail
+		key := head + "}:permit:" + strconv.FormatInt(i, 10) + tail
 		keys, locks = append(keys, key), append(locks, n.at(key, now))
 	}
 	return keys, locks

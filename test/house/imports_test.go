@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"etcd":              {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
 	"zookeeper":         {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
 
-	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory"},
+	"redlatchtest":    {".", "internal/driver", "internal/hook", "internal/memory", "internal/node"},
 	"internal/memory": {"internal/driver"},
 
 	"cmd/internal/commandline":                      {"internal/redisconn"},
