@@ -84,28 +84,16 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 // passOn prints the handle, and tells the keeper so. If it cannot print it, the keeper releases the
 // lock: nobody else could.
 func (l *lockCmd) passOn(k *keeper, handle string, sigs signals) *outcome {
-	end := func(end *outcome) *outcome {
-		k.life.Close()
-		waitFor(k.pid)
-		return end
-	}
-	written := writing(handle)
-	for {
-		select {
-		case err := <-written:
-			if err != nil {
-				return end(l.unprinted(err))
-			}
-			if _, err := k.life.Write([]byte{0}); err != nil { // the keeper has ended
-				return end(&outcome{code: exitLost, err: fmt.Errorf("%s: the process that keeps the lock has ended", l.quoted())})
-			}
+	end := l.print(handle, nil, sigs)
+	if end == nil {
+		if _, err := k.life.Write([]byte{0}); err == nil {
 			return nil
-		case sig := <-sigs:
-			if stops(sig) {
-				return end(interrupted(sig, l.quoted()))
-			}
 		}
+		end = &outcome{code: exitLost, err: fmt.Errorf("%s: the process that keeps the lock has ended", l.quoted())}
 	}
+	k.life.Close()
+	waitFor(k.pid)
+	return end
 }
 
 // keptMark is the last text that a keeper writes if it has the lock.

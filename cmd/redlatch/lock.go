@@ -206,26 +206,34 @@ func (l *lockCmd) locked(client *redlatch.Client, sigs signals, ttl time.Duratio
 // handOut prints the handle. It fails if the lock is not held any more when the handle is printed,
 // and does not wait for a reader of stdout beyond the end of the lock, or beyond a signal.
 func (l *lockCmd) handOut(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration) *outcome {
-	written := writing(l.text(client, lock, ttl))
-	for waiting := true; waiting; {
+	if end := l.print(l.text(client, lock, ttl), lock.Context().Done(), sigs); end != nil {
+		return end
+	}
+	if _, err := lock.Detach(); err != nil {
+		return &outcome{code: exitLost, err: err}
+	}
+	return nil
+}
+
+// print prints the handle. It does not wait for a reader of stdout beyond the end of over, if there is
+// one, which it does not report, or beyond a signal.
+func (l *lockCmd) print(handle string, over <-chan struct{}, sigs signals) *outcome {
+	written := writing(handle)
+	for {
 		select {
 		case err := <-written:
 			if err != nil {
 				return l.unprinted(err)
 			}
-			waiting = false
-		case <-lock.Context().Done():
-			waiting = false // Detach reports it
+			return nil
+		case <-over:
+			return nil
 		case sig := <-sigs:
 			if stops(sig) {
 				return interrupted(sig, l.quoted())
 			}
 		}
 	}
-	if _, err := lock.Detach(); err != nil {
-		return &outcome{code: exitLost, err: err}
-	}
-	return nil
 }
 
 // unprinted is the outcome if the handle could not be printed.
