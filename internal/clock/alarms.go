@@ -94,10 +94,7 @@ func (a *Alarm) Reset(d time.Duration) bool {
 // ResetSince makes the call happen d after from. If that is past, it happens at once. It does
 // nothing to an alarm that was never prepared.
 func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
-	if a.owner == nil {
-		return false
-	}
-	return a.reset(from, d)
+	return a.owner != nil && a.reset(from, d)
 }
 
 // reset makes the call happen d after from.

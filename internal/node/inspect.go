@@ -91,7 +91,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		e, err = n.lookAtSlot(ctx, whole)
 		connection = n.conn.Connections()
 	} else {
-		e, connection, err = n.gatherOnce(ctx)
+		e, connection, err = n.gatherNumbered(ctx)
 	}
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
@@ -119,9 +119,9 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	return e, connection, nil
 }
 
-// gatherOnce is gather, and returns the number of the connection by which the answer came. It asks
+// gatherNumbered is gather, and returns the number of the connection by which the answer came. It asks
 // again where that was renewed before its number was read.
-func (n *Node) gatherOnce(ctx context.Context) (e *evidence, connection uint64, err error) {
+func (n *Node) gatherNumbered(ctx context.Context) (e *evidence, connection uint64, err error) {
 	for {
 		before := n.conn.Connections()
 		e, err = n.gather(ctx)

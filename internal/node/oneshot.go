@@ -203,9 +203,8 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
 	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
-		if seen.refusal != nil {
-			n.link.broken() // somebody may mend it
-			return driver.Reply{}, seen.refusal
+		if err := n.refused(seen); err != nil {
+			return driver.Reply{}, err
 		}
 		return n.conn.Do(ctx, args...)
 	})
@@ -218,11 +217,15 @@ func (n *Node) agrees(ctx context.Context) error {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	refusal := n.link.seen.Load().refusal
-	if refusal != nil {
+	return n.refused(n.link.seen.Load())
+}
+
+// refused returns why the server that was seen must not vote for this client, if it must not.
+func (n *Node) refused(seen *sighting) error {
+	if seen.refusal != nil {
 		n.link.broken() // somebody may mend it
 	}
-	return refusal
+	return seen.refusal
 }
 
 // command sends a command that only asks.
