@@ -313,6 +313,13 @@ func newNodes(n int) []*node {
 	return nodes
 }
 
+// heldNode returns one node, on which the key is held.
+func heldNode() (nodes []*node, k *node) {
+	nodes = newNodes(1)
+	nodes[0].set(func(k *node) { k.holder = "ours" })
+	return nodes, nodes[0]
+}
+
 // arbiter returns the node that is asked first.
 func arbiter(t *testing.T, nodes []*node) *node {
 	t.Helper()

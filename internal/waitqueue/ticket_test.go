@@ -16,9 +16,7 @@ import (
 func TestEndOfATicketIsItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(1)
-		k := nodes[0]
-		k.set(func(k *node) { k.holder = "ours" })
+		nodes, k := heldNode()
 		q := newQueue(t, "one", nodes, nil)
 		before := q.Join(key)
 		p := q.Join(key)
@@ -145,9 +143,7 @@ func (wanting) Key() string { return key }
 func TestLastCallerLeavesWhileAnotherHolds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(1)
-		k := nodes[0]
-		k.set(func(k *node) { k.holder = "ours" })
+		nodes, k := heldNode()
 		q := newQueue(t, "p", nodes, nil)
 		l, _ := q.enter(wanting{})
 		l.ticket = q.Join(key)

@@ -19,9 +19,7 @@ import (
 func TestForgottenTicketIsWokenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(1)
-		k := nodes[0]
-		k.set(func(k *node) { k.holder = "ours" })
+		nodes, k := heldNode()
 		q := newQueue(t, "one", nodes, nil)
 		forgotten := request
 		forgotten.Ticket.Waiter = "one/old"
@@ -47,9 +45,7 @@ func TestForgottenTicketIsWokenUp(t *testing.T) {
 func TestTurnThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(1)
-		k := nodes[0]
-		k.set(func(k *node) { k.holder = "ours" })
+		nodes, k := heldNode()
 		one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
 		first := awaiting(t.Context(), one, 0)
 		settle()
@@ -87,9 +83,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 func TestLateWakeUps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(1)
-		k := nodes[0]
-		k.set(func(k *node) { k.holder = "ours" })
+		nodes, k := heldNode()
 		q := newQueue(t, "p", nodes, nil)
 		old := q.Join(key)
 		ctx, cancel := context.WithCancel(t.Context())

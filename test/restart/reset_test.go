@@ -153,6 +153,28 @@ func openAmid(t *testing.T, c redlatch.Config, acts func(args []string) bool, ha
 	}})
 }
 
+// lockAfterReset has the client's settings c recorded by the node and a lock held under them for MaxTTL.
+func lockAfterReset(t *testing.T, client *redlatch.Client, c redlatch.Config) *redlatch.Lock {
+	t.Helper()
+	if err := client.Reset(t.Context(), c.Nodes[0]); err != nil {
+		t.Error(err)
+	}
+	locktest.Vouch(t, client, c.Nodes[0])
+	return locktest.TryLock(t, client, "x", redlatch.WithTTL(c.MaxTTL), redlatch.WithoutRenewal())
+}
+
+// waitsFor tests that by err, that of a vote, the node is not admitted before the end of held.
+func waitsFor(t *testing.T, err error, held *redlatch.Lock) {
+	t.Helper()
+	if !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	left := locktest.VerdictOf(t, err, 0).Left
+	if until := time.Until(held.Until()); left < until {
+		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
+	}
+}
+
 // Two operators change MaxTTL at the same time. The wait is for the larger one, of which there are
 // locks by the time that the smaller one is recorded.
 func TestResetAmidAnother(t *testing.T) {
@@ -166,11 +188,7 @@ func TestResetAmidAnother(t *testing.T) {
 	other := locktest.Open(t, large)
 	var held *redlatch.Lock
 	change := sync.OnceFunc(func() {
-		if err := other.Reset(t.Context(), large.Nodes[0]); err != nil {
-			t.Error(err)
-		}
-		locktest.Vouch(t, other, large.Nodes[0])
-		held = locktest.TryLock(t, other, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
+		held = lockAfterReset(t, other, large)
 	})
 	resets := func(args []string) bool { return len(args) > 1 && args[1] == script.Quarantine.Text }
 	client := openAmid(t, small, resets, change)
@@ -178,13 +196,7 @@ func TestResetAmidAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := client.TryLock(t.Context(), "y")
-	if !errors.Is(err, redlatch.ErrNotAdmitted) {
-		t.Fatalf("got %v, want ErrNotAdmitted", err)
-	}
-	left := locktest.VerdictOf(t, err, 0).Left
-	if until := time.Until(held.Until()); left < until {
-		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
-	}
+	waitsFor(t, err, held)
 }
 
 // Between the look at a node whose quarantine is over and its admission, operators change MaxTTL to a
@@ -196,19 +208,17 @@ func TestAdmissionAmidResets(t *testing.T) {
 	large := small
 	large.MaxTTL = time.Minute
 	operator, other := locktest.Open(t, small), locktest.Open(t, large)
-	reset := func(client *redlatch.Client) {
-		if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
+	reset := func() {
+		if err := operator.Reset(t.Context(), small.Nodes[0]); err != nil {
 			t.Error(err)
 		}
 	}
-	reset(operator)
+	reset()
 
 	var held *redlatch.Lock
 	change := sync.OnceFunc(func() {
-		reset(other)
-		locktest.Vouch(t, other, large.Nodes[0])
-		held = locktest.TryLock(t, other, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
-		reset(operator)
+		held = lockAfterReset(t, other, large)
+		reset()
 	})
 	admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
 	client := openAmid(t, small, admits, change)
@@ -221,9 +231,7 @@ func TestAdmissionAmidResets(t *testing.T) {
 		t.Fatalf("got %v, want ErrNotAdmitted", err)
 	}
 	_, err = client.TryLock(t.Context(), "y")
-	if left, until := locktest.VerdictOf(t, err, 0).Left, time.Until(held.Until()); left < until {
-		t.Errorf("the node votes in %v, and a lock is held for another %v", left, until)
-	}
+	waitsFor(t, err, held)
 }
 
 func TestResetRefuses(t *testing.T) {
