@@ -21,7 +21,7 @@ import (
 // replica or a node of another set, or why it was not reached. After an error nothing was changed,
 // unless no answer came: the command may still be on its way when ctx ends, and then vouches for
 // what the node has when it arrives. The masters of a Cluster are vouched for one by one: those that
-// the error does not name vote.
+// the error does not name vote, unless it says that the masters are not known.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
 }

@@ -229,7 +229,7 @@ func (c *Cluster) each(ctx context.Context, f func(*Node, context.Context) error
 func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
 	masters, err := askMasters(ctx, c.conn)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("which masters there are is not known: %w", err)
 	}
 	if len(masters) == 0 {
 		return nil, errNoMasters

@@ -164,7 +164,19 @@ func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error)
 		return driver.Reply{}, err
 	}
 	// The pipeline ends a command that gets no answer; until then the command is not over.
-	return redirected(outcome(client.Do(context.WithoutCancel(ctx), keyed(client, args))))
+	ctx = context.WithoutCancel(ctx)
+	reply, err := redirected(outcome(client.Do(ctx, keyed(client, args))))
+	if driver.FirstKey(args) != 0 {
+		return reply, err
+	}
+	// Without a key any server will do. One was asked at random, which may be dead.
+	for _, one := range client.Nodes() {
+		if !errors.Is(err, driver.ErrNotSent) {
+			break
+		}
+		reply, err = outcome(one.Do(ctx, keyed(one, args)))
+	}
+	return reply, err
 }
 
 // unsubscribeTime bounds the wait for the end of a subscription. After that the server may go on
