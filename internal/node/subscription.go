@@ -24,6 +24,9 @@ const (
 	// resubscribePause is how long after the end of a subscription the next is made: earlier, it
 	// might find the slot still on its way.
 	resubscribePause = 100 * time.Millisecond
+	// refusedPause is how long after a refusal the server is asked again by the same connection. Its
+	// users' rights may have changed.
+	refusedPause = 10 * time.Second
 )
 
 // wakeUps is the subscription by which the node wakes up waiters of this client.
@@ -32,8 +35,9 @@ type wakeUps struct {
 	// attempt is the subscription that stands or is being made; nil when there is
 	// none.
 	attempt *subscription
-	// deaf is the connection on which the server refused to subscribe.
-	deaf uint64
+	// deaf is the connection on which the server refused to subscribe, and refused when that was.
+	deaf    uint64
+	refused time.Time
 	// ended is when a slot's last subscription ended.
 	ended time.Time
 }
@@ -99,7 +103,8 @@ func (n *Node) subscription(subscribe func(context.Context, string, func(), func
 		s.end() // the slot has moved, and its former server may not be there to say so
 		w.attempt, w.ended = nil, time.Time{}
 	}
-	if w.attempt == nil && w.deaf != connection && (!n.isSlot() || time.Since(w.ended) > resubscribePause && n.options.subscriptions.take()) {
+	deaf := w.deaf == connection && time.Since(w.refused) < refusedPause
+	if w.attempt == nil && !deaf && (!n.isSlot() || time.Since(w.ended) > resubscribePause && n.options.subscriptions.take()) {
 		s := &subscription{settled: make(chan struct{}), run: run}
 		var life context.Context
 		life, s.end = context.WithCancel(n.life)
@@ -163,7 +168,7 @@ func (n *Node) receive(ctx context.Context, s *subscription, connection uint64, 
 		w.attempt, w.ended = nil, time.Now()
 	}
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && (!n.isSlot() || refusal.Unable()) {
-		w.deaf = connection
+		w.deaf, w.refused = connection, time.Now()
 	}
 	w.mu.Unlock()
 	settle()

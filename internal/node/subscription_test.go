@@ -114,8 +114,8 @@ func TestSlotSubscription(t *testing.T) {
 	})
 }
 
-// Where the server forbids it, it is not asked again; where it cannot just now, it is. More than
-// maxSubscriptions there are not.
+// Where the server forbids it, it is not asked again for a while; where it cannot just now, it is.
+// More than maxSubscriptions there are not.
 func TestSlotSubscriptionRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,6 +130,12 @@ func TestSlotSubscriptionRefused(t *testing.T) {
 			}
 			if made, _ := s.soFar(); len(made) != want {
 				t.Errorf("%s: asked %d times, want %d", text, len(made), want)
+			}
+			time.Sleep(refusedPause)
+			n.subscription(s.subscribe)
+			synctest.Wait()
+			if made, _ := s.soFar(); len(made) != want+1 {
+				t.Errorf("%s: after a while asked %d times, want %d: the rights may have changed", text, len(made), want+1)
 			}
 		}
 		counted.n.Store(maxSubscriptions - 1)
