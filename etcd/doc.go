@@ -27,7 +27,8 @@
 // leader was elected meanwhile.
 //
 // Order: clients wait in the order in which they joined the queue. Each is woken up by the one
-// before it, and nobody polls.
+// before it, and asks every second and a half whether it still has its place. In an
+// outage the order may suffer.
 //
 // Nothing is left behind: what a failed attempt may have left is deleted when a member can be
 // reached, or ends with the etcd lease. If an answer is lost, the client finds out by the holder's
