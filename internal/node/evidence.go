@@ -225,14 +225,9 @@ func (n *Node) hasScript(ctx context.Context) bool {
 // gatherByCommands looks at a node that forbids scripts. That is enough where nothing must be known
 // of the node's past. What the node does not tell is left out.
 func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
-	e := new(evidence)
-	reply, err := n.conn.Do(ctx, "INFO")
-	if err != nil && !isUnable(err) {
-		return nil, err
-	}
-	e.info = parseInfo(reply.Text)
-	key := n.key("deployment")
+	e, key := new(evidence), n.key("deployment")
 	if n.isSlot() {
+		// Any server of the Cluster answers INFO, which would say nothing of the slot's master.
 		masters, err := askMasters(ctx, n.conn)
 		if err != nil {
 			return nil, err
@@ -241,9 +236,15 @@ func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
 		if err != nil {
 			return nil, err
 		}
-		key = n.shardKey(&s.master)
+		e.info, key = info{"redis_mode": "cluster"}, n.shardKey(&s.master)
+	} else {
+		reply, err := n.conn.Do(ctx, "INFO")
+		if err != nil && !isUnable(err) {
+			return nil, err
+		}
+		e.info = parseInfo(reply.Text)
 	}
-	reply, err = n.conn.Do(ctx, "GET", key)
+	reply, err := n.conn.Do(ctx, "GET", key)
 	if err != nil && !isUnable(err) {
 		return nil, err
 	}
