@@ -39,10 +39,19 @@ func (e *evidence) server() admission.Server {
 
 func (e *evidence) run() string { return e.info["run_id"] }
 
+// history returns the run and the replication id, "" where the server does not show its run. A
+// server that was demoted and promoted again has forgotten votes, in the same run.
+func (e *evidence) history() string {
+	if e.run() == "" {
+		return ""
+	}
+	return e.run() + " " + e.info["master_replid"]
+}
+
 // expected returns the value of the admission key on this server once clients of the agreement were
 // admitted, without the time at its end.
 func (e *evidence) expected(a admission.Agreement) string {
-	return a.ID() + " " + e.info["run_id"] + " " + e.info["master_replid"]
+	return a.ID() + " " + e.history()
 }
 
 // admits reports whether the marker is the one that clients with this expectation need.

@@ -155,7 +155,7 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 		names = admission.Names(n.options.Census.members()) // nobody's agreement, until that is known
 	}
 	a := n.options.Deployment.agreement(names)
-	s := &sighting{connection: connection, run: e.run(), expected: e.expected(a)}
+	s := &sighting{connection: connection, run: e.run(), history: e.history(), expected: e.expected(a)}
 	switch {
 	case e.unreadable != nil:
 		s.refusal = fmt.Errorf("%w: %w", errUnfit, e.unreadable)
@@ -194,7 +194,7 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 		return driver.NotSent(err)
 	}
 	a := n.options.Deployment.agreement(names)
-	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), expected: seen.expected(a)})
+	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), expected: seen.expected(a)})
 	e := n.complete(ctx, a, seen)
 	e.Vouched = vouched
 	d := admission.Decide(a, e)
@@ -217,7 +217,7 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 		return d.Err
 	default:
 		err := fmt.Errorf("%w: %w", errUnfit, d.Err)
-		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), refusal: err})
+		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), refusal: err})
 		return err
 	}
 }

@@ -33,7 +33,8 @@ type link struct {
 
 type sighting struct {
 	connection uint64
-	run        string
+	// run and history are those of the server.
+	run, history string
 	// expected is what a vote expects of the node's admission key.
 	expected string
 	// refusal is why the node must not vote for this client, in a deployment whose votes ask for no

@@ -74,10 +74,10 @@ type replicas struct {
 	running bool
 }
 
-// acknowledgement is one vote that waits. The server process run answered it.
+// acknowledgement is one vote that waits. The server with the history answered it.
 type acknowledgement struct {
-	run  string
-	done chan error // has room for the one error that is sent
+	history string
+	done    chan error // has room for the one error that is sent
 }
 
 func newReplicas(o Replicas, key, ttl string) *replicas {
@@ -110,10 +110,10 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 // done. The error is a *ReplicasError.
 func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	r := n.replicas
-	if seen.run == "" {
+	if seen.history == "" {
 		return r.unasked(errReconnected)
 	}
-	a := acknowledgement{run: seen.run, done: make(chan error, 1)}
+	a := acknowledgement{history: seen.history, done: make(chan error, 1)}
 	r.mu.Lock()
 	if len(r.waiting) >= maxInFlight {
 		r.mu.Unlock()
@@ -152,10 +152,11 @@ func (r *replicas) serve(life context.Context) {
 		if len(group) == 0 {
 			return
 		}
-		run, err := r.ask(life)
+		history, err := r.ask(life)
 		for _, a := range group {
-			if a.run != run && r.asked(err) {
-				// Another server has taken the place of the one that voted, and may lack the vote.
+			if a.history != history && r.asked(err) {
+				// Another server has taken the place of the one that voted, or that one was a replica
+				// meanwhile, and may lack the vote.
 				a.done <- r.unasked(errReconnected)
 				continue
 			}
@@ -170,15 +171,15 @@ func (r *replicas) asked(err error) bool {
 	return !ok || failure.Err == nil
 }
 
-// ask writes and waits for the replicas. It returns the run that it wrote to.
-func (r *replicas) ask(life context.Context) (run string, err error) {
+// ask writes and waits for the replicas. It returns the history of the server that it wrote to.
+func (r *replicas) ask(life context.Context) (history string, err error) {
 	ctx, cancel := context.WithTimeout(life, 2*r.Limit+time.Second)
 	defer cancel()
 	replies, errs := r.Conn.Batch(ctx, r.barrier, r.command(r.Want, r.Limit))
 	if err := errors.Join(errs...); err != nil {
 		return "", r.unasked(err)
 	}
-	run, local, count := replies[0].Text, true, replies[1].Int
+	history, local, count := replies[0].Text, true, replies[1].Int
 	if r.Fsync {
 		if len(replies[1].Array) != 2 {
 			return "", r.unasked(fmt.Errorf("WAITAOF answered %v", replies[1]))
@@ -186,7 +187,7 @@ func (r *replicas) ask(life context.Context) (run string, err error) {
 		local, count = replies[1].Array[0].Int > 0, replies[1].Array[1].Int
 	}
 	if !local || int(count) < r.Want {
-		return run, &ReplicasError{Acknowledged: int(count), Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Local: local}
+		return history, &ReplicasError{Acknowledged: int(count), Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Local: local}
 	}
-	return run, nil
+	return history, nil
 }
