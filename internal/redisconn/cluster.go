@@ -169,9 +169,10 @@ func (c *Cluster) call(ctx context.Context, args []string) (driver.Reply, error)
 	if driver.FirstKey(args) != 0 {
 		return reply, err
 	}
-	// Without a key any server will do. One was asked at random, which may be dead.
+	// A command without a key only asks, and any server will do. One was asked at random, which may
+	// be dead.
 	for _, one := range client.Nodes() {
-		if !errors.Is(err, driver.ErrNotSent) {
+		if _, refused := errors.AsType[*driver.ServerError](err); err == nil || refused {
 			break
 		}
 		reply, err = outcome(one.Do(ctx, keyed(one, args)))
