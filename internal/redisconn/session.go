@@ -173,10 +173,12 @@ func (c *Conn) ifEqual(ctx context.Context, key, value string, then []string) (f
 		return found, reply, refusal
 	case err != nil:
 		return found, reply, err
-	case done.Kind != driver.Array || len(done.Array) != 1:
+	case done.Kind != driver.Array || len(done.Array) == 0:
 		return found, reply, driver.NotSent(errChanged)
 	}
-	return found, done.Array[0], nil
+	// The reply to then is the last one: the client looks after an idle connection with PING, which a
+	// server queues like any other command after MULTI.
+	return found, done.Array[len(done.Array)-1], nil
 }
 
 func (c *Conn) command(args ...string) rueidis.Completed {

@@ -79,6 +79,47 @@ func TestSessionIsNotRenewed(t *testing.T) {
 	}
 }
 
+// looking calls look, with a number, at each question whether it is done.
+type looking struct {
+	context.Context
+	asked int
+	look  func(asked int)
+}
+
+func (c *looking) Err() error {
+	c.asked++
+	c.look(c.asked)
+	return c.Context.Err()
+}
+
+// The client sends a PING of its own where a caller stalls for so long that the connection is idle.
+// In a transaction it is one command more, and what the transaction did is not said to be not sent.
+func TestPingInATransaction(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := connect(t, server.URL())
+	must(t, c, "SET", "k", "mine")
+	session, err := newConn(c.options, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	queued := 0
+	ctx := &looking{Context: within(t, patience)}
+	ctx.look = func(asked int) {
+		if asked > 1 && queued == 0 && must(t, session, "PING").Text == "QUEUED" { // WATCH, GET and MULTI are answered
+			queued++
+		}
+	}
+	found, reply, err := session.ifEqual(ctx, "k", "mine", []string{"SET", "k", "other"})
+	if queued != 1 || must(t, c, "GET", "k").Text != "other" {
+		t.Fatalf("%d PINGs in a transaction that was executed", queued)
+	}
+	if err != nil || found.Text != "mine" || reply.Text != "OK" {
+		t.Errorf("%+v, %+v, %v", found, reply, err)
+	}
+}
+
 // Increments by compare and set are not lost, with more callers than sessions.
 func TestIfEqualIsAtomic(t *testing.T) {
 	t.Parallel()
