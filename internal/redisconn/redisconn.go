@@ -112,8 +112,8 @@ type Conn struct {
 	// onBreak, if set, is called when a connection has broken or is given up. It is set before the
 	// first command.
 	onBreak func()
-	// asked: the server wanted a client certificate and there is none. answered: it answered a
-	// command all the same.
+	// asked: the server wanted a client certificate and there is none. answered: it answered all the
+	// same.
 	asked, answered atomic.Bool
 }
 
@@ -217,7 +217,7 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		return nil, err
 	}
 	c.changes.Add(1)
-	w := &watched{Conn: conn, address: address}
+	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }}
 	w.broke = sync.OnceFunc(func() {
 		c.changes.Add(1)
 		c.mu.Lock()
@@ -257,7 +257,9 @@ type watched struct {
 	net.Conn
 	address string
 	broke   func()
-	// answered: something was read. Before that, only what sets up the connection was sent.
+	// heard, if set, is called when something was read for the first time. answered: it was. Before
+	// that, only what sets up the connection was sent.
+	heard    func()
 	answered atomic.Bool
 	checker  checker
 }
@@ -273,6 +275,9 @@ func (w *watched) Read(b []byte) (int, error) {
 		w.broke()
 	} else if !w.answered.Load() {
 		w.answered.Store(true)
+		if w.heard != nil {
+			w.heard()
+		}
 	}
 	return n, err
 }

@@ -1,10 +1,12 @@
 package redisconn
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -75,6 +77,54 @@ func TestFit(t *testing.T) {
 			}
 			o.Secure(mutual.TLSConfig())
 			must(t, open(t, o), "PING")
+		}
+	})
+}
+
+// expired is a ctx that is said to have expired when it is canceled.
+type expired struct{ context.Context }
+
+func (c expired) Err() error {
+	if c.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// A server that would like a certificate, and can do without, is not said to miss one when it is
+// late, nor is a command said to be not sent that was.
+func TestCertificateIsOptional(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, TLS: true, TLSClientAuth: true, Args: []string{"--tls-auth-clients", "optional"}})
+		o, _, err := Parse(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Secure(server.TLSConfig())
+		o.TLS.Certificates, o.TLS.GetClientCertificate = nil, nil
+
+		ctx, cancel := context.WithCancel(t.Context())
+		conn, first := open(t, o), make(chan error, 1)
+		go func() {
+			_, err := conn.Do(expired{ctx}, "BLPOP", "gate", "0")
+			first <- err
+		}()
+		for info := map[string]string{}; info["blocked_clients"] != "1"; {
+			if info, err = server.Info("clients"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) || Unfit(err) {
+			t.Errorf("the first command: unfit is %t: %v", Unfit(err), err)
+		}
+
+		late := open(t, o)
+		at(t, server, "CLIENT", "PAUSE", "20000", "ALL")
+		if _, err := late.Do(within(t, inTime), "PING"); err == nil || Unfit(err) {
+			t.Errorf("a connection that was not made in time: %v", err)
 		}
 	})
 }

@@ -15,19 +15,21 @@ import (
 
 func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 	reply, err := outcome(result)
-	if err == nil {
-		c.answered.Store(true)
-		return reply, nil
-	}
 	if hasReply(err) {
 		return reply, err
 	}
-	if c.asked.Load() && !c.answered.Load() && !errors.Is(err, context.Canceled) {
+	if c.asked.Load() && !c.answered.Load() && !gaveUp(err) {
 		// With TLS 1.3 our handshake is over before the server misses the certificate; all that we
 		// see of its refusal is a reset.
 		err = driver.NotSent(fmt.Errorf("%w: %w", errCertificateWanted, err))
 	}
 	return driver.Reply{}, err
+}
+
+// gaveUp reports whether err says that somebody waited no longer, and not that the connection broke.
+func gaveUp(err error) bool {
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout() || errors.Is(err, context.Canceled)
 }
 
 // hasReply reports whether the server has answered, even with a refusal.
