@@ -220,9 +220,9 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }}
 	w.broke = sync.OnceFunc(func() {
 		c.changes.Add(1)
-		c.mu.Lock()
-		c.present = slices.DeleteFunc(c.present, func(other *watched) bool { return other == w })
-		c.mu.Unlock()
+		for _, other := range c.lost(w) {
+			other.Close()
+		}
 		c.broke()
 	})
 	c.mu.Lock()
@@ -239,6 +239,23 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		}
 	}
 	return w, nil
+}
+
+// lost removes w, which has broken, and returns the connections that must not outlive it. Without
+// RESP3 the client makes a second connection for messages. It neither closes that one when the first
+// breaks nor replaces it, so both break together.
+func (c *Conn) lost(w *watched) (with []*watched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.present, w)
+	if at < 0 {
+		return nil
+	}
+	c.present = slices.Delete(c.present, at, at+1)
+	if w.checker.pending.messages.Load() {
+		return slices.Clone(c.present)
+	}
+	return slices.Clone(c.present[at:])
 }
 
 func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {

@@ -1,0 +1,73 @@
+package redisconn
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// eachWithoutHello runs f for servers that know no HELLO, and so no RESP3.
+func eachWithoutHello(t *testing.T, f func(t *testing.T, server *redistest.Server)) {
+	t.Helper()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		f(t, redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--rename-command", "HELLO", ""}}))
+	})
+}
+
+// subscribed returns a subscription that stands, by the channel on which its end will be told.
+func subscribed(t *testing.T, c *Conn) <-chan error {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		ready, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- c.Subscribe(t.Context(), "x", func() { close(ready) }, func(string) {}) }()
+		select {
+		case <-ready:
+			return ended
+		case err := <-ended:
+			if time.Now().After(deadline) {
+				t.Fatalf("no subscription: %v", err)
+			}
+		}
+	}
+}
+
+// The connection for messages and that for commands stand and fall together: there is a subscription
+// again whichever breaks, and none is left behind.
+func TestSubscriptionBreaksInRESP2(t *testing.T) {
+	t.Parallel()
+	eachWithoutHello(t, func(t *testing.T, server *redistest.Server) {
+		c := connect(t, server.URL())
+		listeners := func() int { return strings.Count(at(t, server, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr=") }
+		await := func(n int, when string) {
+			t.Helper()
+			for deadline := time.Now().Add(patience); listeners() != n; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %d connections for messages, want %d", when, listeners(), n)
+				}
+			}
+		}
+		for range 3 {
+			for _, which := range []string{"messages", "commands"} {
+				ended := subscribed(t, c)
+				if which == "messages" {
+					at(t, server, "CLIENT", "KILL", "TYPE", "pubsub")
+				} else {
+					at(t, server, "CLIENT", "KILL", "ID", strconv.FormatInt(must(t, c, "CLIENT", "ID").Int, 10))
+				}
+				select {
+				case <-ended:
+				case <-time.After(patience):
+					t.Fatalf("without the connection for %s the subscription goes on", which)
+				}
+				await(0, "without that for "+which)
+			}
+		}
+		subscribed(t, c)
+		await(1, "at last")
+		c.Close()
+		await(0, "closed")
+	})
+}
