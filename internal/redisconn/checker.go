@@ -15,4 +15,6 @@ type checker struct {
 	// redirections, if set, counts the replies that name another server. It counts each before the
 	// client sees it.
 	redirections *atomic.Uint64
+	// resp2, if set, tells whether the connection was last asked to speak RESP2.
+	resp2 *atomic.Bool
 }

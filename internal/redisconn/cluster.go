@@ -79,7 +79,7 @@ func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, 
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
-	w := &watched{Conn: conn, checker: checker{redirections: &c.redirections}}
+	w := &watched{Conn: conn, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
 	w.broke = func() {
 		c.mu.Lock()
 		delete(c.present, w)

@@ -47,5 +47,5 @@ func (c *Conn) watching(ctx context.Context, cmd rueidis.Completed) (driver.Repl
 	results := c.sendTogether(ctx, watch(c.client, cmd)...)
 	reply, err := c.reply(results[2])
 	c.arrive(ctx, number, err)
-	return reply, isWatched(results), err
+	return reply, c.isWatched(results), err
 }

@@ -217,7 +217,7 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		return nil, err
 	}
 	c.changes.Add(1)
-	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }}
+	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }, checker: checker{resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
 		c.changes.Add(1)
 		for _, other := range c.lost(w) {

@@ -103,6 +103,9 @@ func (c *checker) argument() {
 		word := r.word[:len(r.word)-len("\r\n")]
 		if r.named {
 			r.resp2 = string(word) == "2"
+			if c.resp2 != nil {
+				c.resp2.Store(r.resp2)
+			}
 		} else {
 			r.kind = kindOf(word)
 		}

@@ -40,7 +40,9 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 	t.Parallel()
 	eachWithoutHello(t, func(t *testing.T, server *redistest.Server) {
 		c := connect(t, server.URL())
-		listeners := func() int { return strings.Count(at(t, server, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr=") }
+		listeners := func() int {
+			return strings.Count(at(t, server, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr=")
+		}
 		await := func(n int, when string) {
 			t.Helper()
 			for deadline := time.Now().Add(patience); listeners() != n; time.Sleep(time.Millisecond) {
@@ -69,5 +71,27 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 		await(1, "at last")
 		c.Close()
 		await(0, "closed")
+	})
+}
+
+// In RESP2 a server confirms that it watches a key, and then tells of no change.
+func TestNothingIsWatchedInRESP2(t *testing.T) {
+	t.Parallel()
+	eachWithoutHello(t, func(t *testing.T, server *redistest.Server) {
+		c := connect(t, server.URL())
+		changed := make(chan string, 1)
+		c.OnChange(func(key string) { changed <- key })
+		sha := at(t, server, "SCRIPT", "LOAD", "return redis.call('GET', KEYS[1])").(string)
+		if _, watched, err := c.DoWatching(within(t, patience), "GET", "k"); watched || err != nil {
+			t.Errorf("a command: watched is %t, %v", watched, err)
+		}
+		if _, watched, err := c.EvalSHAWatching(within(t, patience), sha, []string{"k"}, nil); watched || err != nil {
+			t.Errorf("a script: watched is %t, %v", watched, err)
+		}
+		at(t, server, "SET", "k", "v")
+		must(t, c, "PING") // a change would have been told before the reply
+		if len(changed) > 0 {
+			t.Error("the server has told of the change after all")
+		}
 	})
 }

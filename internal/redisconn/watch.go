@@ -14,6 +14,9 @@ var _ driver.Watcher = (*Cluster)(nil)
 // notices tells of changes to keys that were watched.
 type notices struct {
 	told atomic.Pointer[func(key string)]
+	// mute: the server was last asked to speak RESP2, in which it confirms that it watches a key and
+	// tells of no change.
+	mute atomic.Bool
 }
 
 // OnChange implements driver.Watcher.
@@ -49,8 +52,8 @@ func watch(client rueidis.Client, cmd rueidis.Completed) []rueidis.Completed {
 
 // isWatched reports whether the server will tell of changes, given the results of the commands that
 // watch returned.
-func isWatched(results []rueidis.RedisResult) bool {
-	return results[0].Error() == nil && results[1].Error() == nil
+func (c *notices) isWatched(results []rueidis.RedisResult) bool {
+	return results[0].Error() == nil && results[1].Error() == nil && !c.mute.Load()
 }
 
 // EvalSHAWatching implements driver.Watcher.
@@ -71,7 +74,7 @@ func (c *Cluster) DoWatching(ctx context.Context, args ...string) (driver.Reply,
 		before := c.redirections.Load()
 		results := client.DoMulti(context.WithoutCancel(ctx), watch(client, keyed(client, args))...)
 		// A command that was redirected went on alone, to a server that was not told to watch.
-		there = isWatched(results) && c.redirections.Load() == before
+		there = c.isWatched(results) && c.redirections.Load() == before
 		return redirected(outcome(results[2]))
 	}, args...)
 	return reply, err == nil && there, err
