@@ -33,12 +33,11 @@ func Parse(raw string) (o Options, name string, err error) {
 	o = Options{Network: "tcp", Master: query.Get("master_set"), SentinelUsername: query.Get("sentinel_username"), SentinelPassword: query.Get("sentinel_password")}
 	o.Username = u.User.Username()
 	o.Password, _ = u.User.Password()
-	for _, read := range []func(*url.URL, url.Values) error{checkParameters, o.readAddress, o.readDatabase, o.readTLS} {
+	for _, read := range []func(*url.URL, url.Values) error{checkParameters, o.readAddress, o.readDatabase, o.readTLS, o.readCluster} {
 		if err := read(u, query); err != nil {
 			return Options{}, "", fmt.Errorf("%s: %w", Redact(raw), err)
 		}
 	}
-	o.Cluster = o.Master == "" && (len(o.More) > 0 || query.Has("cluster"))
 	if (o.Master != "" || o.Cluster) && o.TLS != nil {
 		o.TLS.ServerName = "" // each server is called by its own address
 	}
@@ -88,6 +87,8 @@ func (o *Options) readAddress(u *url.URL, query url.Values) error {
 	for i, server := range append([]string{u.Host}, query["addr"]...) {
 		host, port := hostPort(server)
 		switch {
+		case i > 0 && server == "":
+			return errors.New("an addr is empty: write addr=HOST:PORT, or leave it out")
 		case host != "" && !isHost(host):
 			return errors.New("a host has characters that no host has: write HOST:PORT, and addr=HOST:PORT for further ones")
 		case !isPort(port):
@@ -130,21 +131,39 @@ func (o *Options) readTLS(u *url.URL, query url.Values) (err error) {
 		return nil
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(u.Hostname(), "localhost")}
-	o.TLS.InsecureSkipVerify = query.Has("skip_verify")
-	if text := query.Get("skip_verify"); text != "" {
-		if o.TLS.InsecureSkipVerify, err = strconv.ParseBool(text); err != nil {
-			return errors.New("skip_verify is true or false")
-		}
+	o.TLS.InsecureSkipVerify, err = isSet(query, "skip_verify")
+	return err
+}
+
+func (o *Options) readCluster(_ *url.URL, query url.Values) error {
+	cluster, err := isSet(query, "cluster")
+	o.Cluster = o.Master == "" && (len(o.More) > 0 || cluster)
+	return err
+}
+
+// isSet returns a parameter that is true if it has no value.
+func isSet(query url.Values, name string) (set bool, err error) {
+	text := query.Get(name)
+	if text == "" {
+		return query.Has(name), nil
 	}
-	return nil
+	if set, err = strconv.ParseBool(text); err != nil {
+		return false, errors.New(name + " is true or false")
+	}
+	return set, nil
 }
 
 // check refuses settings that do not go together.
 func (o *Options) check(query url.Values) error {
+	cluster, _ := isSet(query, "cluster")
 	switch {
+	case o.Master == "" && query.Has("master_set"):
+		return errors.New("master_set is empty: write master_set=NAME, or leave it out")
+	case o.Cluster && query.Has("cluster") && !cluster:
+		return errors.New("several addresses without master_set are those of a Cluster: name one, or leave cluster=false out")
 	case o.Network == "unix" && (o.Master != "" || o.Cluster):
 		return errors.New("a socket leads to one server; Sentinels, and the nodes of a Cluster, are at redis://HOST:PORT")
-	case o.Master != "" && query.Has("cluster"):
+	case o.Master != "" && cluster:
 		return errors.New("both master_set and cluster, but Sentinels do not watch a Cluster: leave master_set or cluster out")
 	case o.Cluster && o.Database != 0:
 		return errors.New("a Cluster has database 0 only")

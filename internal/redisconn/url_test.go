@@ -91,6 +91,11 @@ func TestParseCluster(t *testing.T) {
 			t.Errorf("%s: %+v, name %q, %v", url, o, name, err)
 		}
 	}
+	for _, text := range []string{"false", "0"} {
+		if o, name, err := Parse("redis://a:7001/1?cluster=" + text); err != nil || o.Cluster || name != "a:7001/1" {
+			t.Errorf("cluster=%s: %+v, name %q, %v", text, o, name, err)
+		}
+	}
 	if _, name, err := Parse("redis://a:7001?cluster#eu"); err != nil || name != "eu" {
 		t.Errorf("name %q, %v", name, err)
 	}
@@ -141,6 +146,10 @@ func TestParseErrors(t *testing.T) {
 		{"redis://localhost:7001/1?cluster", "database 0"},
 		{"redis://localhost:7001?cluster&master_set=main", "master_set"},
 		{"redis://localhost:26379?sentinel_password=x", "master_set"},
+		{"redis://localhost:7001?cluster=no", "cluster is true or false"},
+		{"redis://localhost:7001?addr=b:7002&cluster=false", "several addresses"},
+		{"redis://localhost:7001?addr=", "addr is empty"},
+		{"redis://localhost:26379?addr=b:26379&master_set=", "master_set is empty"},
 		{"unix:///run/redis.sock?master_set=main", "redis://HOST:PORT"},
 		{"unix://", "unix:///PATH"},
 		{"redis://local host:6379", "host"},
