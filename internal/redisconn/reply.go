@@ -95,7 +95,7 @@ func convert(message rueidis.RedisMessage) (driver.Reply, error) {
 		return driver.Reply{Kind: driver.Array, Array: array}, nil
 	default:
 		text, err := message.ToString()
-		return driver.Reply{Kind: driver.Text, Text: text}, err
+		return driver.Reply{Kind: driver.Text, Text: text}, refusal(err) // an error within an array is a reply, too
 	}
 }
 

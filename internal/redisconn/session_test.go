@@ -40,7 +40,7 @@ func TestIfEqual(t *testing.T) {
 	}
 
 	must(t, c, "RPUSH", "list", "x")
-	for _, bad := range [][]string{{"list", "DEL", "list"}, {"k", "NOSUCH"}, {"k", "GET"}} {
+	for _, bad := range [][]string{{"list", "DEL", "list"}, {"k", "NOSUCH"}, {"k", "GET"}, {"k", "INCR", "k"}} {
 		must(t, c, "SET", "k", "mine")
 		_, _, err := c.IfEqual(ctx, bad[0], "mine", bad[1:]...)
 		if _, ok := errors.AsType[*driver.ServerError](err); !ok {
