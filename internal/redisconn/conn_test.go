@@ -3,8 +3,11 @@ package redisconn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -108,7 +111,6 @@ func TestCallersLeaveAHungServer(t *testing.T) {
 	}
 }
 
-// A connection that broke while nobody used it is replaced without an error,
 // Close does not wait for a connection that is being made to a server that hangs.
 func TestCloseWhileConnecting(t *testing.T) {
 	t.Parallel()
@@ -147,6 +149,37 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
+// Close ends a connection that is being made also where the server has answered a part of what sets it
+// up, and leaves none behind when the rest comes.
+func TestCloseWhileSettingUp(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	c := open(t, Options{Network: "tcp", Address: server.Addr().String(), Database: 1})
+	var waiting sync.WaitGroup
+	waiting.Go(func() { c.Do(context.Background(), "SET", "k", "v") })
+	peer, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	io.WriteString(peer, redistest.Helloed)
+	for !c.answered.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	c.Close()
+	io.WriteString(peer, "+OK\r\n")
+	peer.SetReadDeadline(time.Now().Add(replyTimeout / 2))
+	if got, err := io.ReadAll(peer); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection stands after Close: %q", got)
+	}
+	waiting.Wait()
+}
+
+// A connection that broke while nobody used it is replaced without an error,
 // and the count tells of it.
 func TestReconnects(t *testing.T) {
 	t.Parallel()

@@ -352,6 +352,7 @@ func (c *Conn) Close() {
 	c.breakOff(func(w *watched) bool { return !w.answered.Load() })
 	c.sessions.close()
 	c.client.Close()
+	c.leave(func(string) bool { return true }) // one that is not set up yet is not the client's
 	c.following.Wait()
 	if c.sentinels != nil {
 		c.sentinels.close()
