@@ -102,6 +102,7 @@ func (c *Conn) connectSession() (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.sessions.life, c.options.ConnectTimeout)
 	defer cancel()
+	defer context.AfterFunc(c.sessions.life, session.Cut)() // what sets a connection up does not heed ctx
 	_, err = session.Do(ctx, "PING")
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Unable() {
 		err = nil // the server answers

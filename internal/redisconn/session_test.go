@@ -182,19 +182,45 @@ func TestIfEqualOfASilentServer(t *testing.T) {
 		proxy.OnCommand(nil)
 		proxy.Cut()
 	}
-	proxy.BlackHole(redistest.Both, true)
+	c.Close()
+}
+
+// Close does not wait for a session that is being connected to a server that hangs.
+func TestCloseWhileASessionConnects(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o, _, err := Parse(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ConnectTimeout = 2 * patience
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{})
+	proxy.OnCommand(func(redistest.Command) redistest.Action {
+		close(asked) // HELLO: nothing else is sent before that is answered
+		return redistest.DropReply
+	})
 	ended := make(chan error, 1)
 	go func() {
 		_, _, err := c.IfEqual(context.Background(), "k", "mine", "DEL", "k")
 		ended <- err
 	}()
-	c.Close()
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		c.Close()
+		close(closed)
+	}()
 	select {
-	case err := <-ended:
-		if !errors.Is(err, driver.ErrNotSent) {
-			t.Errorf("closed: %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("Close does not end it")
+	case <-closed:
+	case <-time.After(replyTimeout / 2):
+		t.Fatal("Close waits for the connection")
+	}
+	if err := <-ended; !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("closed: %v", err)
 	}
 }
