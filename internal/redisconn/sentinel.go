@@ -60,8 +60,10 @@ func newSentinels(o Options) (*sentinels, error) {
 	return s, nil
 }
 
+// close ends the connections. Nobody needs an answer any more, and a Sentinel that hangs gives none.
 func (s *sentinels) close() {
 	for _, conn := range s.conns {
+		conn.Cut()
 		conn.Close()
 	}
 }

@@ -139,6 +139,36 @@ func TestMasterIsReplacedDuringTheDial(t *testing.T) {
 	}
 }
 
+// Close does not wait for Sentinels that hang, however many.
+func TestCloseWhileSentinelsHang(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	var proxies []*redistest.Proxy
+	var addresses []string
+	for i := range 9 {
+		p := redistest.NewProxy(t, newFakeSentinel(t, fmt.Sprint(i), master.Addr()).Addr())
+		proxies, addresses = append(proxies, p), append(addresses, p.Addr())
+	}
+	c := watchedBy(t, addresses...)
+	awaitDo(t, c)
+	for _, s := range c.sentinels.conns {
+		must(t, s, "PING")
+	}
+	for _, p := range proxies {
+		p.BlackHole(redistest.Both, true)
+	}
+	closed := make(chan struct{})
+	go func() {
+		c.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(replyTimeout / 2):
+		t.Error("it waits")
+	}
+}
+
 // A connection is given up when the majority that named its server is gone, and the one that
 // still names it is no reason to stay. It is made again when there is a majority again.
 func TestMajorityOfSentinelsIsLost(t *testing.T) {

@@ -159,7 +159,7 @@ func TestIfEqualIsAtomic(t *testing.T) {
 	}
 }
 
-// ctx ends the wait whatever the server does; Close ends what is under way.
+// ctx ends the wait whatever the server does.
 func TestIfEqualOfASilentServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
