@@ -126,6 +126,9 @@ func (c *Conn) IfEqual(ctx context.Context, key, value string, then ...string) (
 		}
 		found, reply, err = session.ifEqual(ctx, key, value, then)
 		if err != nil && !errors.Is(err, errChanged) {
+			if errors.Is(err, driver.ErrNotSent) {
+				session.Cut() // else wait a moment for what was sent: it should come before what follows
+			}
 			session.Close() // it may be watching, or in the middle of a transaction
 			session = nil
 		}

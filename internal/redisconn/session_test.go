@@ -185,6 +185,46 @@ func TestIfEqualOfASilentServer(t *testing.T) {
 	c.Close()
 }
 
+// A caller whose ctx is done does not wait for the end of a session that the server does not answer.
+func TestIfEqualEndsWithCtx(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := connect(t, proxy.URL())
+	must(t, c, "SET", "k", "mine")
+	begun := make(chan struct{}, 1)
+	proxy.OnCommand(func(seen redistest.Command) redistest.Action {
+		if seen.Name() != "WATCH" {
+			return redistest.Pass
+		}
+		begun <- struct{}{}
+		return redistest.DropReply
+	})
+	ended := make(chan error)
+	go func() {
+		defer close(ended)
+		for range 2 * replyTimeout / time.Second { // the end of a session that hangs takes a second
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { <-begun; cancel() }()
+			_, _, err := c.IfEqual(ctx, "k", "mine", "DEL", "k")
+			ended <- err
+		}
+	}()
+	for late := time.After(replyTimeout); ; {
+		select {
+		case err, more := <-ended:
+			if !more {
+				return
+			}
+			if !errors.Is(err, driver.ErrNotSent) {
+				t.Error(err)
+			}
+		case <-late:
+			t.Fatal("the callers wait on")
+		}
+	}
+}
+
 // Close does not wait for a session that is being connected to a server that hangs.
 func TestCloseWhileASessionConnects(t *testing.T) {
 	t.Parallel()
