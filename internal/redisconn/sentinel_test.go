@@ -139,6 +139,29 @@ func TestMasterIsReplacedDuringTheDial(t *testing.T) {
 	}
 }
 
+// A Sentinel further away than a majority is connected to, too.
+func TestDistantSentinel(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t, redistest.Options{TLS: true})
+	var addresses []string
+	for i := range 3 {
+		proxy := redistest.NewProxy(t, redistest.NewSentinel(t, "main", master, 2).Addr())
+		if i == 2 {
+			proxy.Delay(redistest.Both, 100*time.Millisecond, 0)
+		}
+		addresses = append(addresses, proxy.Addr())
+	}
+	tls := master.TLSConfig()
+	tls.ServerName = ""
+	c := open(t, Options{Network: "tcp", Address: addresses[0], More: addresses[1:], Master: "main", TLS: tls})
+	awaitDo(t, c)
+	for deadline := time.Now().Add(patience); !c.sentinels.conns[2].answered.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the distant one has never been connected to")
+		}
+	}
+}
+
 // Close does not wait for Sentinels that hang, however many.
 func TestCloseWhileSentinelsHang(t *testing.T) {
 	t.Parallel()
