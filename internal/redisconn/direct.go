@@ -32,6 +32,8 @@ type Direct struct {
 	fast, last atomic.Pointer[direct]
 	// scripts counts the scripts that a direct connection could have taken.
 	scripts atomic.Uint64
+	// tried is when the last direct connection was begun, nil once it stands.
+	tried atomic.Pointer[time.Time]
 }
 
 // NewDirect returns c with a direct connection. It must be called before anything is sent. It
@@ -64,6 +66,10 @@ type direct struct {
 // After each fewScripts scripts, a Direct without a direct connection tries to make one: a program
 // that locks only now and then does without.
 const fewScripts = 16
+
+// directPause is how long after one try the next is made, if that one comes to nothing: the user may
+// not be allowed what it takes.
+const directPause = 10 * time.Second
 
 // directBuffer is room for one script's keys and arguments, or for its reply.
 const directBuffer = 4 << 10
@@ -100,7 +106,7 @@ func (d *Direct) alone() *direct {
 	x := d.fast.Load()
 	switch {
 	case x == nil:
-		if d.before.Load() == nil && d.scripts.Add(1)%fewScripts == 0 {
+		if d.before.Load() == nil && d.scripts.Add(1)%fewScripts == 0 && d.mayTry() {
 			d.inBackground(d.connect)
 		}
 		return nil
@@ -111,6 +117,12 @@ func (d *Direct) alone() *direct {
 		return nil
 	}
 	return x
+}
+
+// mayTry reports whether the caller may try to make a direct connection.
+func (d *Direct) mayTry() bool {
+	last, now := d.tried.Load(), time.Now()
+	return (last == nil || now.Sub(*last) >= directPause) && d.tried.CompareAndSwap(last, &now)
 }
 
 // sendAlone sends the script by x, which alone returned, and waits for its reply or for ctx.
@@ -202,7 +214,9 @@ func (d *Direct) connect() {
 	}
 	if err != nil || !d.sameRun(ctx, ask) || conn.SetDeadline(time.Time{}) != nil || !d.fast.CompareAndSwap(nil, x) {
 		x.close()
+		return
 	}
+	d.tried.Store(nil)
 }
 
 // sameRun reports whether ask, which sends over a direct connection, reaches the same run of the

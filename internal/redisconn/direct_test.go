@@ -222,6 +222,28 @@ func TestNoDirectWithoutKill(t *testing.T) {
 	}
 }
 
+// Where there can be none, that is not found out again and again.
+func TestDirectIsNotTriedAtOnceAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	at(t, server, "ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
+	sha := at(t, server, "SCRIPT", "LOAD", "return 1").(string)
+	proxy := redistest.NewProxy(t, server.Addr())
+	d := NewDirect(connect(t, "redis://meek:secret@"+proxy.Addr())).(*Direct)
+	const tries = 32
+	for range tries {
+		for range fewScripts {
+			if _, err := d.EvalSHA(within(t, patience), sha, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.following.Wait()
+	}
+	if made := proxy.Stats().Accepted; made > tries/4 {
+		t.Errorf("%d connections for %d scripts", made, tries*fewScripts)
+	}
+}
+
 // A direct connection that the server has closed is found out before anything is sent.
 func TestDirectThatHasEnded(t *testing.T) {
 	t.Parallel()
