@@ -3,9 +3,11 @@ package redlatch
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
@@ -81,7 +83,7 @@ func (c *call) Request() vote.Acquire {
 	now := c.client.clock.Wall()
 	// rule: fresh-holder-id
 	request := vote.Acquire{
-		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: uint64(now.UnixMicro()),
+		Key: c.key, ID: c.client.newHolderID(now, c.settings.label), TTL: c.settings.firstTTL, Proposed: proposed(now),
 	}
 	switch {
 	case c.several != nil:
@@ -90,6 +92,13 @@ func (c *call) Request() vote.Acquire {
 		request.Shared, request.Queue = true, c.client.waitqueue.Order(c.key)
 	}
 	return request
+}
+
+// proposed returns the counter that an attempt proposes which begins at now. The scripts count with
+// doubles. Of a number beyond 2^53, from a clock that is centuries off, they could not tell how long
+// its block is, and would begin the block at a number that was given before.
+func proposed(now time.Time) uint64 {
+	return uint64(min(max(now.UnixMicro(), 0), script.MaxCounter-math.MaxUint8))
 }
 
 // Try makes one attempt.

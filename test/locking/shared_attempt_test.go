@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -161,6 +163,44 @@ func TestCallersHoldByAttemptsOfTheirOwn(t *testing.T) {
 			}
 			locktest.Unlock(t, last.Lock)
 			locktest.AwaitValue(t, node, t.Name(), "")
+		})
+	}
+}
+
+// However far off a machine's clock is, its callers who hold by one attempt have tokens that are larger than the last one,
+// also where the nodes' counters are ahead of their clocks.
+func TestTokensOfOneAttemptByAWrongClock(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	for what, offset := range map[string]time.Duration{"2300": 274 * year, "before 1970": -100 * year} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			node := locktest.Shared(t, 1)[0]
+			client := locktest.OpenIn(t, locktest.Config(node.URL()), hook.Surroundings{Clock: wrongClock{clock.System, offset}})
+			for i := range 8 { // numbers beyond 2^53 are rounded up or down
+				name := fmt.Sprintf("%s/%d", t.Name(), i)
+				gate := locktest.TryLock(t, client, name)
+				var outs []<-chan locktest.Outcome
+				for range 8 { // the first asks for the tokens of all
+					report, waits := locktest.WhenWaiting(nil)
+					outs = append(outs, locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, report))
+					<-waits
+				}
+				before := uint64(locktest.ServerTime(t, node).Add(time.Minute).UnixMicro()) + uint64(i)
+				locktest.Do(t, node, "SET", "redlatch:{"+name+"}:token:"+name, fmt.Sprint(before))
+				locktest.Unlock(t, gate)
+				for _, out := range outs {
+					o := <-out
+					if o.Err != nil {
+						t.Fatal(o.Err)
+					}
+					if o.Lock.Token() <= before {
+						t.Errorf("token %d follows %d", o.Lock.Token(), before)
+					}
+					before = o.Lock.Token()
+					locktest.Unlock(t, o.Lock)
+				}
+			}
 		})
 	}
 }
