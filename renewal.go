@@ -23,9 +23,8 @@ func (t *ticker) Ring() {
 	l.mu.Lock()
 	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.lease.Since()) < l.call.settings.maxHold
 	l.renewing = l.renewing || renew
-	next := l.nextTick(now)
+	l.ringNext(now)
 	l.mu.Unlock()
-	l.ring(now, next)
 	if !renew || l.client.enter() != nil { // Close releases it
 		return
 	}
@@ -58,14 +57,24 @@ func (l *Lock) tick() {
 		l.afterLoss(now)
 	case why == nil: // an extension has come just before its end
 		l.mu.Lock()
-		next := l.nextTick(now)
+		l.ringNext(now)
 		l.mu.Unlock()
-		l.ring(now, next)
+	}
+}
+
+// ringNext makes the alarm ring for what happens next, unless the lock is over. It decides what that is
+// and sets the alarm at once: the lock may be unlocked meanwhile, and kept. The caller holds l.mu.
+func (l *Lock) ringNext(now clock.Instant) {
+	if !l.over {
+		l.alarm.ResetSince(now.Mono, l.nextTick(now))
 	}
 }
 
 // nextTick returns the time from now to what happens next. The caller holds l.mu.
 func (l *Lock) nextTick(now clock.Instant) time.Duration {
+	if l.lease.Kept() {
+		return l.nextKept(now)
+	}
 	d := now.Until(l.lostAt())
 	if l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold {
 		d = min(d, now.Until(l.renewal))
@@ -87,9 +96,8 @@ func (l *Lock) renewed(err error) {
 		l.failing = err != nil && !errors.Is(err, ErrMaxHold)
 	}
 	l.renewal = l.renewAt(now, next)
-	tick := l.nextTick(now)
+	l.ringNext(now)
 	l.mu.Unlock()
-	l.ring(now, tick)
 }
 
 // afterLoss releases what is left of a lost lock once its validity is over.

@@ -1,0 +1,36 @@
+package redlatchtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// A lock that is unlocked while it is being renewed is released when its WithMinHold is over, and not when the next renewal
+// would have been due.
+func TestUnlockDuringARenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const ttl, hold = 30 * time.Second, 11100 * time.Millisecond // the renewal begins after 9 to 11 s
+		locks := New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second})
+		lock, err := locks.TryLock(t.Context(), "job", redlatch.WithMinHold(hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := time.Now()
+		locks.Delay(50 * time.Millisecond)
+		left := func() time.Duration { return locks.server.node.Keys()["job"].Left }
+		for left() <= ttl-time.Since(granted) { // until the node has extended it
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for len(locks.Held()) > 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if held := time.Since(granted); held < hold || held > hold+100*time.Millisecond {
+			t.Errorf("released after %v", held)
+		}
+	})
+}
