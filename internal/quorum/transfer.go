@@ -50,7 +50,9 @@ func NewTransfers(e *Engine, ttl time.Duration) *Transfers {
 func (t *Transfers) step() step {
 	return func(k *keys, ctx context.Context, i int) vote.Answer {
 		a := k.acquireStep(ctx, i)
-		if a.Verdict != vote.Granted && a.Verdict != vote.Held && i != k.request.Ticket.Node {
+		// Where another key is in the way, that of the former holder may still be there.
+		another := a.Verdict == vote.Held && a.Which == 0
+		if a.Verdict != vote.Granted && !another && i != k.request.Ticket.Node {
 			before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: k.request.TTL}
 			t.remove(before, []int{i})
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/seed"
@@ -288,5 +289,54 @@ func TestCloseEndsTheWaitingOfAll(t *testing.T) {
 			locktest.Unlock(t, o.Lock)
 			awaitQueued(t, nodes, name, 0)
 		}
+	}
+}
+
+// Whoever is to take over a lock's keys, and wants another name as well, may find that one held on a node. What was left to it
+// there is removed, also if the lock changes hands again and again before the former holder would do that.
+func TestTransferToACallForSeveral(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	gate, former, several, last := locktest.Open(t, c), locktest.Open(t, c), locktest.Open(t, c), locktest.Open(t, c)
+	name, also := t.Name(), t.Name()+"/also"
+	lock := locktest.TryLock(t, gate, name)
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
+	}
+	ctx, arbiter := locktest.Within(t, locktest.Patience), 0
+	queue := func(n int, client *redlatch.Client, names ...string) <-chan locktest.Outcome {
+		out := make(chan locktest.Outcome, 1)
+		go func() {
+			lock, err := client.LockAll(ctx, names)
+			out <- locktest.Outcome{Lock: lock, Err: err}
+		}()
+		arbiter = awaitQueued(t, nodes, name, n)
+		return out
+	}
+	held := func(out <-chan locktest.Outcome) *redlatch.Lock {
+		o := <-out
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		return o.Lock
+	}
+	first, second := queue(1, former, name), queue(2, several, name, also)
+	other := nodes[(arbiter+1)%len(nodes)]
+	locktest.Do(t, other, "SET", also, "another's", "PX", "60000")
+	t.Cleanup(func() { locktest.Do(t, other, "DEL", also) })
+	locktest.Unlock(t, lock)
+	lock = held(first)
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) == hook.LeaseOf(lock).HolderID() })
+	}
+	locktest.Unlock(t, lock)
+	lock = held(second)
+	third, fourth := queue(1, former, name), queue(2, last, name)
+	locktest.Unlock(t, lock)
+	locktest.Unlock(t, held(third))
+	locktest.Unlock(t, held(fourth))
+	for _, s := range nodes {
+		locktest.AwaitValue(t, s, name, "")
 	}
 }
