@@ -69,6 +69,13 @@ func (k *keys) leaves(i int) bool {
 	return !k.nodes[i].ours || k.nodes[i].answer.Verdict == vote.Granted
 }
 
+// has reports whether the key was on node i when that last answered.
+func (k *keys) has(i int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.nodes[i].ours && k.nodes[i].answer.Verdict == vote.Granted
+}
+
 // sorting has the nodes on which no step is under way, while it is open whether their keys are
 // released or left.
 type sorting struct {
@@ -159,7 +166,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 		left = append(left, i)
 		l.released(i, vote.Answer{Verdict: vote.Granted})
 	}
-	t.leave(request, left)
+	t.leave(request, left, l.has)
 	l.releaseAll(uncertain)
 	return false, true
 }

@@ -91,7 +91,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 		{"the client is closed", (*Transfers).close},
 		{"it was the last of too many", func(transfers *Transfers) {
 			for i := range maxTransfers {
-				transfers.leave(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil)
+				transfers.leave(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil, nil)
 			}
 			rest()
 			if len(transfers.of) > maxTransfers {
@@ -237,4 +237,37 @@ func takeOverOnce(t *testing.T, mask []loss) {
 		next.Release()
 	}
 	rest()
+}
+
+// Whoever is woken up never comes, and others get the lock without the node on which a key was left to it. That key is removed
+// all the same when the former holder's process leaves its next keys to somebody.
+func TestLeftTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := keptBy(t, 3)
+		one, other := newEngine(t, nodes), newEngine(t, nodes)
+		nodes[1].set(func(s *server) { s.down = true })
+		lease := acquired(t, one, "0")
+		nodes[1].set(func(s *server) { s.down = false })
+		lease.Release()
+		for i, e := range []*Engine{other, one} {
+			next, answers := e.Acquire(t.Context(), requestOf(fmt.Sprint(i+1)))
+			if next == nil {
+				t.Fatalf("not held: %v", answers)
+			}
+			time.Sleep(stepTime)
+			next.Release()
+			if want := []string{"0", fmt.Sprint(i + 1), ""}; !slices.Equal(records(nodes), want) {
+				t.Fatalf("the records are %v, want %v", records(nodes), want)
+			}
+			if i == 0 {
+				nodes[1].put("", 0) // the next in the queue has taken that over, and left
+			}
+		}
+		time.Sleep(transferTime)
+		rest()
+		if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+			t.Errorf("left behind: %v", got)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,20 +121,28 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 }
 
 // leave leaves the keys of request on nodes to the waiter that was woken up. An earlier transfer of
-// the same key has been taken over by now, as the lock was held again.
-func (t *Transfers) leave(request vote.Release, nodes []int) {
+// the same key has been taken over by now, as the lock was held again; but perhaps not on nodes for
+// which has returns false, where the lock that is left now has no key. There it is removed.
+func (t *Transfers) leave(request vote.Release, nodes []int, has func(i int) bool) {
 	left := &transfer{request: request, nodes: nodes}
 	t.mu.Lock()
-	kept := !t.closed && (len(t.of) < maxTransfers || t.of[request.Key] != nil)
+	before := t.of[request.Key]
+	kept := !t.closed && (len(t.of) < maxTransfers || before != nil)
 	if kept {
 		t.of[request.Key] = left
 	}
 	t.mu.Unlock()
-	if kept {
-		t.engine.clock.AfterFunc(transferTime, func() { t.clear(left) })
+	if !kept {
+		t.remove(request, nodes)
 		return
 	}
-	t.remove(request, nodes)
+	t.engine.clock.AfterFunc(transferTime, func() { t.clear(left) })
+	if before == nil {
+		return
+	}
+	if there := slices.DeleteFunc(before.nodes, has); len(there) > 0 {
+		t.remove(before.request, there)
+	}
 }
 
 // clear removes what is left of a transfer whose time is over, unless a later transfer has followed
