@@ -142,9 +142,10 @@ func (l *Lock) ring(now clock.Instant, d time.Duration) {
 }
 
 // Extend prolongs the lock to ttl from now, if that is later than its present end; it never
-// shortens the lock. It waits for a quorum, for NodeTimeout at most, or until ctx is done; before
-// that, for a renewal of the lock that is under way, which takes NodeTimeout or a twelfth of the TTL
-// at most. An extension counts if the quorum's answers came before the validity ran out.
+// shortens the lock. It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its
+// Timeout more), or until ctx is done; before that, for a renewal of the lock that is under way,
+// which takes as long or a twelfth of the TTL at most. An extension counts if the quorum's answers
+// came before the validity ran out.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
 // does not take a lapsed lock again. ErrClosed while Close is under way. ErrInvalid for a ttl beyond

@@ -11,9 +11,9 @@ import (
 )
 
 // Unlock releases the lock, or transfers it to the next caller that waits for it. It waits until a
-// quorum of nodes has deleted its keys or no longer can, for four times NodeTimeout at most. ctx is
-// not used, and may be nil. Keys on nodes that did not answer are deleted in the background, or
-// expire with their TTL.
+// quorum of nodes has deleted its keys or no longer can, for four times NodeTimeout at most; with
+// Config.Replicas, for eight times its Timeout more. ctx is not used, and may be nil. Keys on nodes
+// that did not answer are deleted in the background, or expire with their TTL.
 //
 // If the next caller of this client holds the lock by the same attempt (package documentation,
 // "Waiting"), Unlock asks no node. It then does not notice that somebody has deleted the lock.
