@@ -54,7 +54,7 @@ func (t *Transfers) step() step {
 		// Where another key is in the way, that of the former holder may still be there.
 		another := a.Verdict == vote.Held && a.Which == 0
 		if a.Verdict != vote.Granted && !another && i != k.request.Ticket.Node {
-			before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: k.request.TTL}
+			before := vote.Release{Key: k.request.Key, ID: k.request.From, TTL: t.ttl}
 			t.remove(before, []int{i})
 		}
 		return a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -339,4 +340,46 @@ func TestTransferToACallForSeveral(t *testing.T) {
 	for _, s := range nodes {
 		locktest.AwaitValue(t, s, name, "")
 	}
+}
+
+// What was left to a client that could not reach a node is removed there when it can, also if its own TTL is over by then, and
+// the former holder's client was closed.
+func TestWhatWasLeftOutlastsTheTTL(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	c.NodeTimeout = 100 * time.Millisecond
+	ways := [][]*redistest.Proxy{redistest.Proxies(t, nodes), redistest.Proxies(t, nodes)}
+	gate := locktest.Open(t, c)
+	former := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(ways[0])...))
+	next := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(ways[1])...))
+	lock := locktest.TryLock(t, gate, t.Name())
+	ctx := locktest.Within(t, locktest.Patience)
+	first := locktest.LockIn(ctx, former, t.Name())
+	awaitQueued(t, nodes, t.Name(), 1)
+	const short = time.Second
+	second := locktest.LockIn(ctx, next, t.Name(), redlatch.WithTTL(short), redlatch.WithoutRenewal())
+	arbiter := awaitQueued(t, nodes, t.Name(), 2)
+	locktest.Unlock(t, lock)
+	o := <-first
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	id := hook.LeaseOf(o.Lock).HolderID()
+	far := 0
+	locktest.Await(t, "it is on a node that keeps no queue", func() bool {
+		far = slices.IndexFunc(nodes, func(s *redistest.Server) bool { return s != nodes[arbiter] && locktest.Value(t, s, t.Name()) == id })
+		return far >= 0
+	})
+	for _, way := range ways {
+		way[far].BlackHole(redistest.Both, true)
+	}
+	locktest.Unlock(t, o.Lock)
+	if o := <-second; o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	former.Close()
+	time.Sleep(2 * short) // the answer of the node that is far is waited for meanwhile
+	ways[1][far].BlackHole(redistest.Both, false)
+	locktest.Await(t, "what was left there is gone", func() bool { return locktest.Value(t, nodes[far], t.Name()) != id })
 }
