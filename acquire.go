@@ -50,8 +50,10 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 // Do runs fn while it holds the lock name, for which it waits as Lock does. The ctx of fn is done
 // when ctx is done or when the lock is lost. context.Cause tells which, and fn must then stop
 // before the guard (WithGuard) is over. Do returns fn's error, joined with ErrLost if the lock was
-// lost before fn returned, or with the error of the release. If fn panics or calls runtime.Goexit,
-// Do releases the lock, and the panic or the exit goes on.
+// lost before fn returned, or with the error of the release. Both that and the error of a lock that
+// was not acquired may wrap ErrNoQuorum: the Op of the *QuorumError is "lock" if fn was not called,
+// and another after fn has returned. If fn panics or calls runtime.Goexit, Do releases the lock, and
+// the panic or the exit goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
 	return c.do(ctx, name, fn, true, options)
 }
