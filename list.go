@@ -87,17 +87,17 @@ func labelOf(waiter string) string {
 // its own.
 //
 // List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
-// waits half as long again for the other nodes. The error wraps ErrInvalid, or ErrNoQuorum if too
-// few nodes answered to tell who holds what; the locks are then those that these nodes have. A
-// Redis Cluster is not listed.
+// waits half as long again for the other nodes. The error wraps ErrInvalid; or ErrNoQuorum if too
+// few nodes answered to tell who holds what, or ErrRefused if so many refused: the locks are then
+// those that the nodes that answered have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
-	return browse(ctx, config, true, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+	return browse(ctx, config, nil, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.All(ctx, conn, pattern)
 	})
 }
 
 // Waiters returns the clients in the wait queue for the lock name, in their order, also in a
-// Cluster. Its errors are those of List. When a quorum has answered, it waits a quarter as long
+// Cluster. Its errors are those of List, and ErrInvalid for a name that no lock can have. When a quorum has answered, it waits a quarter as long
 // again for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
 	lock, err := lookUp(ctx, config, name)
@@ -105,7 +105,7 @@ func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) 
 }
 
 // Readers returns the readers that have the lock name, in the order in which they came, also in a
-// Cluster. It waits as Waiters does, and its errors are those of List.
+// Cluster. It waits as Waiters does, and its errors are the same.
 func Readers(ctx context.Context, config Config, name string) ([]Reader, error) {
 	lock, err := lookUp(ctx, config, name)
 	return lock.Readers, err
@@ -113,9 +113,9 @@ func Readers(ctx context.Context, config Config, name string) ([]Reader, error) 
 
 // Permits returns the permits of name that are held, in the order of their slots, and one answer
 // for each node, as List does for all names, also in a Cluster. It asks for the keys of all 256
-// possible slots in one round, and waits as Waiters does. Its errors are those of List.
+// possible slots in one round, and waits as Waiters does. Its errors are the same.
 func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeAnswer, error) {
-	return browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+	return browse(ctx, config, &name, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.Permits(ctx, conn, name)
 	})
 }
@@ -145,6 +145,9 @@ func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	if !is {
 		return Waiters(ctx, c.config, name)
 	}
+	if _, err := c.config.key(name); err != nil {
+		return nil, err
+	}
 	listed, _, err := c.look(ctx, s, func(context.Context) ([]string, vote.Answer) {
 		return []string{name}, vote.Answer{Verdict: vote.Granted}
 	})
@@ -171,7 +174,7 @@ func (c Config) locks() listing.Locks {
 
 // lookUp returns what the nodes have of the lock name, the zero Listed for nothing.
 func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
-	all, _, err := browse(ctx, config, false, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
+	all, _, err := browse(ctx, config, &name, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.One(ctx, conn, name)
 	})
 	for _, lock := range all {
@@ -180,10 +183,10 @@ func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
 	return Listed{}, err
 }
 
-// browse calls look for each node and puts together what the nodes have. When a quorum has answered
-// it waits a little for the others, or for longer if thorough, because look then goes through all
-// keys, and otherwise asks for those of one name.
-func browse(ctx context.Context, config Config, thorough bool, look func(context.Context, listing.Locks, driver.Batcher) (map[listing.ID]listing.Found, error)) ([]Listed, []NodeAnswer, error) {
+// browse calls look for each node and puts together what the nodes have of one name, or of all where
+// name is nil. When a quorum has answered it waits a little for the others, or for longer where look
+// goes through all keys.
+func browse(ctx context.Context, config Config, name *string, look func(context.Context, listing.Locks, driver.Batcher) (map[listing.ID]listing.Found, error)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -193,6 +196,13 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	}
 	if len(config.attached) > 0 {
 		return nil, nil, errNoURLs
+	}
+	thorough, of := name == nil, ""
+	if !thorough {
+		of = *name
+		if _, err := config.key(of); err != nil {
+			return nil, nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -247,7 +257,7 @@ func browse(ctx context.Context, config Config, thorough bool, look func(context
 	}
 	listed := merged(on)
 	if heard < quorum.Majority(len(endpoints)) {
-		return listed, answers, newQuorumError("list", "", answers)
+		return listed, answers, newQuorumError("list", of, answers)
 	}
 	return listed, answers, nil
 }

@@ -255,6 +255,9 @@ func (e Engine) List(t *testing.T) {
 	if waiting, err := client.Waiters(ctx, "nobody's"); err != nil || len(waiting) != 0 {
 		t.Errorf("waiting for nothing: %v, %v", waiting, err)
 	}
+	if _, err := client.Waiters(ctx, ""); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("waiting for a name that is none: %v", err)
+	}
 	if _, _, err := client.List(ctx, "["); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("a pattern that is none: %v", err)
 	}

@@ -1,0 +1,53 @@
+package locking
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// lookUps are the functions that look up one name.
+func lookUps(t *testing.T, c redlatch.Config) map[string]func(name string) error {
+	ctx, client := t.Context(), locktest.Open(t, c)
+	return map[string]func(name string) error{
+		"Waiters":        func(name string) error { return locktest.ErrorOf(redlatch.Waiters(ctx, c, name)) },
+		"Readers":        func(name string) error { return locktest.ErrorOf(redlatch.Readers(ctx, c, name)) },
+		"Permits":        func(name string) error { _, _, err := redlatch.Permits(ctx, c, name); return err },
+		"Client.Waiters": func(name string) error { return locktest.ErrorOf(client.Waiters(ctx, name)) },
+		"Client.Permits": func(name string) error { _, _, err := client.Permits(ctx, name); return err },
+	}
+}
+
+// Of a name that no lock can have nobody is told that nobody waits for it.
+func TestLookUpOfNoName(t *testing.T) {
+	t.Parallel()
+	for what, lookUp := range lookUps(t, locktest.Config(redistest.URLs(locktest.Shared(t, 1))...)) {
+		for _, name := range []string{"", strings.Repeat("x", 513), "redlatch:x"} {
+			if err := lookUp(name); !errors.Is(err, redlatch.ErrInvalid) {
+				t.Errorf("%s of %.12q: %v", what, name, err)
+			}
+		}
+	}
+}
+
+// Where the servers refuse the commands, List and the like say ErrRefused, as they are documented, and
+// of which name.
+func TestRefusedToList(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"app on >p ~* &* +@all -scan -getrange"}})
+	c := locktest.Config(server.URLAs("app", "p"))
+	locktest.Await(t, "List says so", func() bool {
+		_, _, err := redlatch.List(t.Context(), c, "*")
+		return errors.Is(err, redlatch.ErrRefused) && strings.Contains(err.Error(), "scan")
+	})
+	for what, lookUp := range lookUps(t, c) {
+		locktest.Await(t, what+" says so, and of which name", func() bool {
+			err := lookUp("job")
+			return errors.Is(err, redlatch.ErrRefused) && locktest.FailureOf(t, err).Name == "job"
+		})
+	}
+}
