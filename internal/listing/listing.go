@@ -28,6 +28,14 @@ type ID struct {
 	Slot   int
 }
 
+// at is where id comes among those of its name: a lock comes before the permits.
+func (id ID) at() int {
+	if !id.Permit {
+		return -1
+	}
+	return id.Slot
+}
+
 // Found is what one node has of a lock.
 type Found struct {
 	// Holder is a holder id, "" for none, and Left how long the node keeps its key.
@@ -101,7 +109,7 @@ func Merge(on []map[ID]Found) []Lock {
 			ids[id] = true
 		}
 	}
-	order := func(a, b ID) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slot, b.Slot)) }
+	order := func(a, b ID) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.at(), b.at())) }
 	all := make([]Lock, 0, len(ids))
 	for _, id := range slices.SortedFunc(maps.Keys(ids), order) {
 		all = append(all, merge(on, id))
