@@ -3,6 +3,8 @@ package redlatch
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,22 +168,34 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// Holder returns who has the lock on most nodes, and how long it runs on there at least, unless it
-// is extended or released; left is negative if the lock has no expiry. ok is false if no node named
-// a holder.
+// Holder returns who has the lock on most nodes, and how long a quorum of nodes keeps it at least, or
+// all that have it if they are none, unless it is extended or released; left is negative if the lock
+// has no expiry. ok is false if no node named a holder.
 func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
-	nodes := make(map[string]int)
-	most := 0
+	const never = math.MaxInt64
+	on := make(map[string][]time.Duration)
 	for _, a := range e.Nodes {
 		if a.Verdict != VoteHeld {
 			continue
 		}
-		nodes[a.Holder.ID]++
-		if nodes[a.Holder.ID] > most {
-			most, h, left, ok = nodes[a.Holder.ID], a.Holder, a.Left, true
+		keeps := a.Left
+		if keeps < 0 {
+			keeps = never
+		}
+		on[a.Holder.ID] = append(on[a.Holder.ID], keeps)
+		if !ok || len(on[a.Holder.ID]) > len(on[h.ID]) {
+			h, ok = a.Holder, true
 		}
 	}
-	return h, left, ok
+	if !ok {
+		return h, 0, false
+	}
+	kept := on[h.ID]
+	slices.Sort(kept)
+	if left = kept[len(kept)-max(1, min(len(kept), e.Need))]; left == never {
+		left = -1
+	}
+	return h, left, true
 }
 
 // split reports whether nobody seems to have got the lock: several holders are in the way, or they

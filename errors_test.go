@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
@@ -76,5 +77,35 @@ func TestErrorOfAServerThatIsAway(t *testing.T) {
 	_, err = client.TryLock(t.Context(), "job")
 	if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "; 127.0.0.1:1: not sent: dial tcp ") {
 		t.Errorf("it says %v", err)
+	}
+}
+
+// Holder says for how long the lock is kept at least, as List does, whatever the order of the nodes.
+func TestHolderIsKeptForAtLeast(t *testing.T) {
+	t.Parallel()
+	const forever = -time.Millisecond
+	for _, tt := range []struct {
+		lefts []time.Duration
+		want  time.Duration
+	}{
+		{[]time.Duration{time.Second}, time.Second},
+		{[]time.Duration{2 * time.Second, 9 * time.Second}, 2 * time.Second},
+		{[]time.Duration{9 * time.Second, 2 * time.Second}, 2 * time.Second},
+		{[]time.Duration{2 * time.Second, 2 * time.Second, 9 * time.Second}, 2 * time.Second},
+		{[]time.Duration{2 * time.Second, 8 * time.Second, 9 * time.Second}, 8 * time.Second}, // two keep it for so long
+		{[]time.Duration{2 * time.Second, forever}, 2 * time.Second},
+		{[]time.Duration{forever, 2 * time.Second, forever}, forever},
+	} {
+		e := &redlatch.QuorumError{Op: "lock", Need: 2, Of: 3}
+		for _, left := range tt.lefts {
+			e.Nodes = append(e.Nodes, redlatch.NodeAnswer{Verdict: redlatch.VoteHeld, Holder: redlatch.Holder{ID: "a"}, Left: left})
+		}
+		e.Nodes = append(e.Nodes, redlatch.NodeAnswer{Verdict: redlatch.VoteNotSent})
+		if h, left, ok := e.Holder(); !ok || h.ID != "a" || left != tt.want && (left >= 0 || tt.want >= 0) {
+			t.Errorf("%v: %v, %v, %t, want %v", tt.lefts, h, left, ok, tt.want)
+		}
+	}
+	if _, _, ok := (&redlatch.QuorumError{Nodes: []redlatch.NodeAnswer{{}}}).Holder(); ok {
+		t.Error("a holder that no node has named")
 	}
 }
