@@ -30,8 +30,8 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 }
 
 // TryLock makes one try for the lock name. When several callers try at the same moment, each may
-// get the votes of some nodes, and none of them the lock. TryLock then tries again at random times,
-// six times within half a second at most.
+// get the votes of some nodes, and none of them the lock. TryLock then tries again, six times at
+// most, after random pauses, of 800ms in all at most.
 //
 // A try waits for one step on the nodes, for NodeTimeout at most, or until ctx is done. It waits
 // for two steps in the rare case that no quorum of the nodes agrees about the fencing token. With

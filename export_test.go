@@ -45,3 +45,11 @@ func RingLate(l *Lock, stopped time.Duration) {
 	time.Sleep(stopped)
 	l.ring(now, next)
 }
+
+// RestsOfTryLock returns how long TryLock rests in all where the votes are split each time.
+func RestsOfTryLock(c *Client) (all time.Duration) {
+	for try := range splitTries {
+		all += c.pause(&QuorumError{}, try)
+	}
+	return all
+}
