@@ -244,7 +244,8 @@ func (c Config) complete() (Config, []endpoint, error) {
 		checkLabel("Config.Label", c.Label),
 		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
 		check(c.Replicas.Count >= 0, "Config.Replicas.Count is %d: it must be 0 or more", c.Replicas.Count),
-		check(c.stepTimeout() <= maxNodeTimeout || c.NodeTimeout > maxNodeTimeout,
+		// Twice the longest duration would be a negative one.
+		check(!c.acknowledged() || c.Replicas.Timeout <= (maxNodeTimeout-c.NodeTimeout)/2 || c.NodeTimeout > maxNodeTimeout,
 			"Config.Replicas.Timeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.Replicas.Timeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),

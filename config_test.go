@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func TestInvalidConfig(t *testing.T) {
 		{"NodeTimeout too long", redlatch.Config{Nodes: []string{url}, NodeTimeout: time.Minute}, []string{"Config.NodeTimeout", "1m0s", "at most"}},
 		{"negative Replicas", redlatch.Config{Nodes: []string{url}, Replicas: redlatch.Replicas{Count: -1}}, []string{"Config.Replicas.Count", "-1"}},
 		{"Replicas.Timeout too long", redlatch.Config{Nodes: []string{url}, Replicas: redlatch.Replicas{Count: 1, Timeout: time.Second}}, []string{"Config.Replicas.Timeout", "1s", "NodeTimeout", "50ms"}},
+		{"the longest Replicas.Timeout", redlatch.Config{Nodes: []string{url}, Replicas: redlatch.Replicas{Count: 1, Timeout: math.MaxInt64}}, []string{"Config.Replicas.Timeout", "NodeTimeout", "50ms"}},
 		{"template without name", redlatch.Config{Nodes: []string{url}, KeyTemplate: "lock:"}, []string{"Config.KeyTemplate", "{name}"}},
 		{"template with the name twice", redlatch.Config{Nodes: []string{url}, KeyTemplate: "{name}{name}"}, []string{"Config.KeyTemplate", "once"}},
 		{"long label", redlatch.Config{Nodes: []string{url}, Label: strings.Repeat("x", 65)}, []string{"Config.Label", "64"}},
