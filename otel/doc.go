@@ -16,6 +16,9 @@
 //	redlatch.node.quarantined         gauge, {node}      1 while a node is known not to vote yet
 //	redlatch.node.unreachable         gauge, {node}      1 while a node cannot be reached
 //
+// A call is in these metrics when it has ended: one that waits without a deadline because too few
+// nodes answer is seen by the gauges of the nodes alone.
+//
 // Attributes have few values. error.type is left out where all went well. For a call that failed it
 // is what stood in the way: held, no_quorum, not_admitted, overloaded, refused, closed, invalid or,
 // where no try was made, timeout or canceled. For a hold it says that the lock was lost: expired,

@@ -165,8 +165,15 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// alerts are the expressions of alerts.yml.
-func alerts(t *testing.T) (expressions []string) {
+// rule is an alert of alerts.yml.
+type rule struct {
+	Alert, Expr         string
+	For                 time.Duration
+	Labels, Annotations map[string]string
+}
+
+// rules are the alerts of alerts.yml.
+func rules(t *testing.T) (all []rule) {
 	t.Helper()
 	text, err := os.ReadFile("alerts.yml")
 	if err != nil {
@@ -175,11 +182,7 @@ func alerts(t *testing.T) (expressions []string) {
 	var file struct {
 		Groups []struct {
 			Name  string
-			Rules []struct {
-				Alert, Expr         string
-				For                 time.Duration
-				Labels, Annotations map[string]string
-			}
+			Rules []rule
 		}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -188,19 +191,29 @@ func alerts(t *testing.T) (expressions []string) {
 		t.Fatal(err)
 	}
 	for _, group := range file.Groups {
-		for _, rule := range group.Rules {
-			if group.Name == "" || rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
-				t.Errorf("%+v", rule)
-			}
-			for _, text := range rule.Annotations {
-				// What Prometheus puts before each, and the one of its functions that is used.
-				_, err := template.New("").Funcs(template.FuncMap{"humanizeDuration": fmt.Sprint}).Parse("{{$labels := .Labels}}{{$value := .Value}}" + text)
-				if err != nil {
-					t.Error(err)
-				}
-			}
-			expressions = append(expressions, rule.Expr)
+		if group.Name == "" {
+			t.Errorf("%+v", group)
 		}
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+// alerts are the expressions of alerts.yml.
+func alerts(t *testing.T) (expressions []string) {
+	t.Helper()
+	for _, rule := range rules(t) {
+		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
+			t.Errorf("%+v", rule)
+		}
+		for _, text := range rule.Annotations {
+			// What Prometheus puts before each, and the one of its functions that is used.
+			_, err := template.New("").Funcs(template.FuncMap{"humanizeDuration": fmt.Sprint}).Parse("{{$labels := .Labels}}{{$value := .Value}}" + text)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		expressions = append(expressions, rule.Expr)
 	}
 	return expressions
 }
