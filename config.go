@@ -50,7 +50,9 @@ type Config struct {
 	//
 	// All clients must name the same nodes. A node that has several addresses can be given one name
 	// for all of them with a fragment: redis://10.0.0.7:6379#a. A name has up to 256 bytes,
-	// printable, without spaces and without @ # ? & =.
+	// printable, without spaces and without @ # ? & =. A server that takes a node's place, under
+	// its name or address, must be started, or restarted, when the server before it is gone: it is
+	// kept out from its own start on, and may otherwise vote for locks that the other has granted.
 	//
 	// Percent-encode users and passwords, as url.UserPassword does: a URL whose password was not
 	// escaped is refused. No error and no report repeats a user or a password of a URL.
