@@ -48,11 +48,14 @@ type Config struct {
 	// cannot be two nodes. Do not let a master that has restarted within MaxTTL and 4 s give slots
 	// away.
 	//
-	// All clients must name the same nodes. A node that has several addresses can be given one name
+	// All clients must name the same nodes, and the same database of each: another database has
+	// other locks, and nobody checks that. A node that has several addresses can be given one name
 	// for all of them with a fragment: redis://10.0.0.7:6379#a. A name has up to 256 bytes,
-	// printable, without spaces and without @ # ? & =. A server that takes a node's place, under
-	// its name or address, must be started, or restarted, when the server before it is gone: it is
-	// kept out from its own start on, and may otherwise vote for locks that the other has granted.
+	// printable, without spaces and without @ # ? & =.
+	//
+	// A server that takes a node's place, under its name or address, must be started, or restarted,
+	// when the server before it is gone: it is kept out from its own start on, and may otherwise
+	// vote for locks that the other has granted.
 	//
 	// Percent-encode users and passwords, as url.UserPassword does: a URL whose password was not
 	// escaped is refused. No error and no report repeats a user or a password of a URL.
@@ -83,7 +86,9 @@ type Config struct {
 	Replicas Replicas
 
 	// KeyTemplate turns the name of a lock into its key: the name replaces {name}, as in
-	// "redlock:{name}". The braces are not part of the key. Defaults to the name itself.
+	// "redlock:{name}". The braces are not part of the key. All clients that share locks must have
+	// the same, which nobody checks: with another, a name is another lock. Defaults to the name
+	// itself.
 	KeyTemplate string
 
 	// Label tells others who holds the lock or waits for it. It is printable and has 64 bytes at

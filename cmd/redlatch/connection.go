@@ -68,7 +68,7 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL that any client of the deployment uses; all clients must give the same. Defaults to 30s. With zk:// and etcd:// the session lasts twice as long, the default is 20s, and clients may differ.")
 	c.maxTTL = flags.Lookup("max-ttl")
 	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, or less if the TTL is short.")
-	flags.StringVar(&c.KeyTemplate, "key-template", "", "`TEMPLATE` of a lock's key, such as redlock:{name}. Defaults to the name itself.")
+	flags.StringVar(&c.KeyTemplate, "key-template", "", "`TEMPLATE` of a lock's key, such as redlock:{name}. All clients that share locks must give the same: with another, a name is another lock. Defaults to the name itself.")
 	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
 	commandline.Bool(flags, &c.Fsync, "fsync", "", "Require the node and its replicas to acknowledge that the lock is on disk (WAITAOF). Needs Redis or Valkey 7.2 with appendonly yes.")
 	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long to wait for the acknowledgements. Defaults to 50ms.")
