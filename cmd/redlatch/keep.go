@@ -25,8 +25,8 @@ import (
 // stderr is the caller's until the keeper has the lock. From then on it has none of the
 // three and no terminal: $(...) must not wait for it.
 
-// keptTTL is the default TTL of a lock that a keeper renews. If the keeper's machine
-// dies, the lock is held for that long.
+// keptTTL is the default TTL of a lock that redlatch renews, where --max-ttl is not less. If
+// its machine dies, the lock is held for that long.
 const keptTTL = 10 * time.Second
 
 // leaveKeeper starts the keeper and waits for it, in the caller.

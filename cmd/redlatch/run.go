@@ -22,7 +22,10 @@ import (
 type runCmd struct {
 	acquisition
 
-	TTL     time.Duration
+	// TTL is GivenTTL, or its default.
+	TTL      time.Duration
+	GivenTTL *time.Duration
+
 	MinHold time.Duration
 	MaxRun  time.Duration
 	Grace   time.Duration
@@ -86,8 +89,7 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	r.acquisition.addTo(flags)
-	r.TTL = 10 * time.Second
-	flags.Var(commandline.Duration(&r.TTL), "ttl", "How long the nodes keep the lock without a renewal; redlatch renews it while COMMAND runs. Defaults to 10s.")
+	flags.Var(commandline.Optional(&r.GivenTTL, commandline.Duration), "ttl", "How long the nodes keep the lock without a renewal; redlatch renews it while COMMAND runs. Defaults to 10s, or to --max-ttl if that is less.")
 	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Hold the lock for at least this long, even if COMMAND ends sooner. So a job that two machines start in the same minute runs once, though their clocks differ. A signal ends the hold.")
 	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long, with SIGTERM, and with SIGKILL after --grace. Defaults to no limit.")
 	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, at most half the TTL. The lock counts as lost that much earlier. Defaults to a fifth of the TTL.")
@@ -266,6 +268,9 @@ func (r *runCmd) Run(out *printer) error {
 	out.level = r.level()
 	out, end := out.detached()
 	defer end()
+	if r.TTL = min(keptTTL, r.MaxTTL); r.GivenTTL != nil {
+		r.TTL = *r.GivenTTL
+	}
 	if err := r.check(); err != nil {
 		return err
 	}
