@@ -27,8 +27,8 @@ type Listed struct {
 	Name   string
 	Permit bool
 	Slot   int
-	// Holder has the lock on the most nodes. Left is how long these nodes keep it at least, unless
-	// it is extended or released.
+	// Holder has the lock on the most nodes. Left is how long a quorum of nodes keeps it at least, or
+	// these nodes if they are none, unless it is extended or released; negative is for ever.
 	Holder Holder
 	Left   time.Duration
 	// Nodes is how many nodes Holder has, of those that answered. If they are no quorum, Holder has

@@ -148,7 +148,8 @@ func merge(on []map[ID]Found, id ID) Lock {
 }
 
 // kept is how long a quorum of nodes keeps what some of them have left, or all of these if they are none.
+// Less than 0 is for ever.
 func kept(left []time.Duration, nodes int) time.Duration {
-	slices.Sort(left)
+	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(uint64(a), uint64(b)) })
 	return left[len(left)-min(len(left), quorum.Majority(nodes))]
 }

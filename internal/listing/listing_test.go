@@ -2,6 +2,7 @@ package listing
 
 import (
 	"testing"
+	"time"
 )
 
 // A lock comes before the permits of the same name, in each listing.
@@ -20,6 +21,29 @@ func TestOrder(t *testing.T) {
 		}
 		if order != "abdc" {
 			t.Fatalf("%q", order)
+		}
+	}
+}
+
+// A node that keeps a key for ever keeps it for longer than any other.
+func TestKeptForEver(t *testing.T) {
+	t.Parallel()
+	const forever, s = -time.Millisecond, time.Second
+	for _, tt := range []struct {
+		left []time.Duration
+		want time.Duration
+	}{
+		{[]time.Duration{forever}, forever},
+		{[]time.Duration{forever, 5 * s}, 5 * s},
+		{[]time.Duration{forever, 5 * s, 6 * s}, 6 * s},
+		{[]time.Duration{forever, forever, 5 * s}, forever},
+	} {
+		on := make([]map[ID]Found, 3)
+		for i, left := range tt.left {
+			on[i] = map[ID]Found{{Name: "job"}: {Holder: "a", Left: left}}
+		}
+		if got := Merge(on)[0].Left; got != tt.want && (got >= 0 || tt.want >= 0) {
+			t.Errorf("%v is kept for %v, want %v", tt.left, got, tt.want)
 		}
 	}
 }
