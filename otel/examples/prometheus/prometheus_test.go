@@ -269,14 +269,17 @@ func panels(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// promtool, where there is one, has nothing to say against the alerts.
+// promtool, where there is one, has nothing to say against the alerts, and finds that they fire when they
+// should, and only then.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("no promtool here: it is in Debian's package prometheus")
 	}
-	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "alerts.yml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
