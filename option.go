@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
-// Option changes one call of Lock, LockAll, Acquire, TryLock, Do, TryDo or Campaign.
+// Option changes one call of Lock, RLock, LockAll, Acquire, TryLock, Do, TryDo or Campaign.
 type Option func(*settings)
 
 // settings is what one call asks for.
