@@ -29,7 +29,7 @@ func TestServerInAnothersPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const maxTTL, wait = 3 * time.Second, 7 * time.Second
+			const maxTTL, wait = 6 * time.Second, 10 * time.Second
 			nodes := redistest.Nodes(t, 4)
 			away := redistest.NewProxy(t, nodes[2].Addr())
 			away.BlackHole(redistest.Both, true)
