@@ -109,9 +109,9 @@ func (d *doctorCmd) diagnoseFailover(f *findings, server doctor.Report, alone bo
 	case d.NoQuarantine:
 	case server.Replicas > 0:
 		f.add(note, server.Node, fmt.Sprintf("persistence: %s, replicas: %d: after a restart of this master, or when a replica takes its place, locks may be missing, so nobody gets a lock in its slots for %s; locks stay safe", server.Persistence, server.Replicas, out),
-			"restart one master at a time, "+out.String()+" apart")
+			"restart one master at a time, "+d.betweenRestarts()+" apart")
 	default:
-		remedy := "restart one master at a time, " + out.String() + " apart"
+		remedy := "restart one master at a time, " + d.betweenRestarts() + " apart"
 		if alone {
 			remedy += "; a replica for each master, or three Clusters as nodes, shortens the outage when a master dies"
 		}

@@ -143,8 +143,12 @@ func (d *doctorCmd) diagnoseRestart(f *findings, node doctor.Report) {
 	}
 	out := d.MaxTTL + outOfService
 	f.add(note, node.Node, fmt.Sprintf("persistence: %s: it does not vote for %s after each restart, because it may have forgotten locks; locks stay safe", node.Persistence, out),
-		"restart one node at a time, "+out.String()+" apart; --durable on all clients saves the wait if every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
+		"restart one node at a time, "+d.betweenRestarts()+" apart; --durable on all clients saves the wait if every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
 }
+
+// betweenRestarts is after how long the next node may be restarted: by then the one before votes, and the
+// locks that are held were extended there.
+func (d *doctorCmd) betweenRestarts() string { return (d.MaxTTL + outOfService + d.MaxTTL).String() }
 
 // diagnoseSpeed adds a note about missing permissions that locks only need to be fast, and
 // removes these from node.Missing.

@@ -257,3 +257,21 @@ func TestDeploymentSetAsks(t *testing.T) {
 		k.sees(outcome)
 	}
 }
+
+// What is said of restarting one node after the other leaves time for the one before to vote again, and for
+// held locks to be extended there.
+func TestTimeBetweenRestarts(t *testing.T) {
+	d := doctorCmd{}
+	d.Deployment, d.MaxTTL = "default", 30*time.Second
+	var f findings
+	d.diagnoseRestart(&f, sound("a"))
+	d.diagnoseFailover(&f, sound("a"), false)
+	if len(f) != 2 {
+		t.Fatalf("%+v", f)
+	}
+	for _, one := range f {
+		if !strings.Contains(one.remedy, " 1m4s apart") {
+			t.Errorf("%q", one.remedy)
+		}
+	}
+}
