@@ -407,3 +407,31 @@ func TestRedisShared(t *testing.T) {
 		}
 	})
 }
+
+// TestRedisSharedKeep pins that a guard that expired, and that a reader has made anew, refuses the readers that it refused
+// without a guard: the writer that it has forgotten may be a later one.
+func TestRedisSharedKeep(t *testing.T) {
+	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {
+		ctx, guard := t.Context(), fence.Redis{Eval: eval, Keep: 24 * time.Hour}
+		now, hour := uint64(time.Now().UnixMicro()), uint64(time.Hour.Microseconds())
+		reader := now - 48*hour
+		do(t, server, "SET", "redlatch:{a}:guard:a", fmt.Sprint(now-47*hour)) // as a writer left it
+		wantStale(t, guard.EnterShared(ctx, "a", reader), reader, now-47*hour)
+		do(t, server, "DEL", "redlatch:{a}:guard:a") // it has expired
+		for _, token := range []uint64{now - 2*hour, now - 3*hour} {
+			if err := guard.EnterShared(ctx, "a", token); err != nil {
+				t.Fatal(err)
+			}
+			if err := guard.EnterShared(ctx, "a", reader); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("%v: a reader that came before the forgotten writer is let in", err)
+			}
+		}
+		// Without that, readers do not refuse each other, and writers go on.
+		if err := guard.EnterShared(ctx, "a", now-11*hour); err != nil {
+			t.Error(err)
+		}
+		if err := guard.Enter(ctx, "a", now-hour); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -31,6 +31,9 @@ elseif keep > 0 then
   if tonumber(token) < floor then
     return {'stale', string.format('%.0f', floor)}
   end
+  -- The guard that is made here says so from now on: what it forgot may have been
+  -- a writer's.
+  writer = string.format('%.0f', math.max(floor, 0))
 end
 if keep > 0 then
   redis.call('SET', guard, largest, 'PX', ARGV[2])
