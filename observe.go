@@ -286,7 +286,11 @@ func (o *permitsObservation) look() (news bool, err error) {
 			on[i] = slots
 			return a
 		},
-		Enough:   func(answers []vote.Answer) bool { return answered(answers) && heard().decided() },
+		// The arbiter is waited for: what it has may be news that the others do not have yet.
+		Enough: func(answers []vote.Answer) bool {
+			a := answers[o.arbiter]
+			return (a.Verdict != vote.Unknown || a.Err != nil) && answered(answers) && heard().decided()
+		},
 		Patience: 2,
 	})
 	if !answered(answers) {

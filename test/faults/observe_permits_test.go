@@ -171,3 +171,50 @@ func TestObserverOfPermitsDoesNotGoBack(t *testing.T) {
 		})
 	}
 }
+
+// A change is on the node that keeps the queue first, which tells the observer of it. The observer looks again
+// until the others say the same, also if they answer before that node does.
+func TestObserverOfPermitsHearsTheArbiter(t *testing.T) {
+	t.Parallel()
+	nodes := make([]*redistest.Server, 3)
+	for i := range nodes {
+		nodes[i] = redistest.New(t, redistest.Options{})
+	}
+	proxies := redistest.Proxies(t, nodes)
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	chosen := noteChoices(proxies)
+	locktest.Unlock(t, locktest.TryLock(t, client, t.Name(), redlatch.WithPermits(1)))
+	arbiter := chosen.take()[0].node
+	first, others := nodes[arbiter], slices.Delete(slices.Clone(nodes), arbiter, arbiter+1)
+	proxies[arbiter].Delay(redistest.Replies, 50*time.Millisecond, 0)
+	looks := func() (counts [2]string) {
+		for i, s := range others {
+			info, err := s.Info("commandstats")
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[i], _, _ = strings.Cut(info["cmdstat_mget"], ",")
+		}
+		return counts
+	}
+	seen, key, soonest := observePermits(t, client), locktest.SlotKey(t.Name(), 0), time.Hour
+	awaitPermitsSeen(t, seen, "")
+	for i := range 8 {
+		held, change := "", []string{"DEL", key}
+		if i%2 == 0 {
+			held, change = fmt.Sprintf("0 holder %d", i), []string{"SET", key, fmt.Sprintf("ABCDEFGHIJKLMNOPQRSTUVWXYZ.mwwuymle.holder %d", i)}
+		}
+		start, before := time.Now(), looks()
+		locktest.Do(t, first, change...)
+		locktest.Await(t, "both others were looked at", func() bool { now := looks(); return now[0] != before[0] && now[1] != before[1] })
+		for _, s := range others {
+			locktest.Do(t, s, change...)
+		}
+		awaitPermitsSeen(t, seen, held)
+		soonest = min(soonest, time.Since(start))
+	}
+	// The next look by itself is 1.4 s later.
+	if soonest > 1400*time.Millisecond {
+		t.Errorf("a change was told after %v at the soonest", soonest)
+	}
+}
