@@ -64,7 +64,7 @@ Exit codes:
 	flags := cmd.Flags()
 	l.Pattern = "*"
 	l.connection.addTo(flags)
-	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch an array per line.")
+	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch an array per line. While too few nodes answer there is none.")
 	commandline.Bool(flags, &l.Watch, "watch", "", "List again and again, at the interval --every, until interrupted.")
 	flags.Var(commandline.Optional(&l.Every, commandline.Duration), "every", "How long --watch waits between two listings. Defaults to 2s.")
 	commandline.Bool(flags, &l.Ours, "ours", "", "Leave out keys that are not redlatch's.")
@@ -137,7 +137,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 	}
 	text := l.table(listed, of)
 	switch {
-	case l.JSON && failed != nil && !l.Watch:
+	case l.JSON && failed != nil: // an array would say that there are no other locks
 		text = ""
 	case l.JSON:
 		text = l.json(listed, answered(answers), of)
