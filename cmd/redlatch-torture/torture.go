@@ -130,7 +130,7 @@ Exit codes:
 	flags.Var(commandline.List(&c.Faults), "faults", "The kinds of faults, `KIND,...`. Defaults to all kinds of the topology that are possible here.")
 	flags.StringVar(&c.HTML, "html", "", "Write the report to `FILE` as an HTML page.")
 	flags.StringVar(&c.JSON, "json", "", "Write the report to `FILE` as JSON.")
-	flags.StringVar(&c.Report, "report", "", "`DIR` for report.txt, report.html and report.json, and for the workers' logs if something was violated.")
+	flags.StringVar(&c.Report, "report", "", "`DIR` for report.txt, report.html and report.json, and for the workers' logs, in DIR/history, if something was violated.")
 	flags.Var(commandline.List(&c.Nodes), "nodes", "Run on your own nodes, `URL,...`. Needs --against-my-nodes.")
 	commandline.Bool(flags, &c.AgainstMyNodes, "against-my-nodes", "", "Allow a run on nodes that somebody else may use. The torture does nothing to the nodes: faults hit only the workers, and proxies between workers and nodes. It uses keys of its own, and removes them.")
 	flags.StringVar(&c.WorkerCommand, "worker-command", "", "`COMMAND` is another library's worker.")
@@ -174,13 +174,14 @@ func (c *tortureCmd) Run() error {
 		For: c.For, Seed: c.Seed, Topology: topology, Nodes: nodes, Workers: c.Workers, Names: c.Names, Primitive: c.Primitive, TTL: c.TTL,
 		Faults: c.Faults, Yours: c.Nodes, WorkerCommand: strings.Fields(c.WorkerCommand), NoControl: c.NoControl, Keep: c.keep(), Out: os.Stdout,
 	})
+	var removed error
+	if c.Report != "" && (err != nil || len(r.Violations()) == 0) {
+		removed = os.RemoveAll(c.keep())
+	}
 	if err := failed(ctx, "torture", err); err != nil {
 		return err
 	}
-	if c.Report != "" && len(r.Violations()) == 0 {
-		err = os.RemoveAll(c.keep())
-	}
-	if err := errors.Join(err, files.write(r)); err != nil {
+	if err := errors.Join(removed, files.write(r)); err != nil {
 		return &outcome{code: exitSystem, err: fmt.Errorf("writing the report: %w", err)}
 	}
 	return judged(ctx, len(r.Violations()), r.OK())
@@ -218,7 +219,7 @@ func (c *tortureCmd) nodesCount(topology torture.Topology) (int, error) {
 }
 
 // keep returns the directory for the workers' logs, or "" if there is no --report. Run removes it
-// if nothing was violated.
+// if nothing was violated. So it must not be there before.
 func (c *tortureCmd) keep() string {
 	if c.Report == "" {
 		return ""
@@ -233,6 +234,9 @@ type tortureFiles struct{ html, json, text []*os.File }
 // open creates the files that --html, --json and --report name.
 func (c *tortureCmd) open() (_ *tortureFiles, err error) {
 	f := &tortureFiles{}
+	if _, err := os.Lstat(c.keep()); err == nil {
+		return nil, usage("name another directory, or move that one away", "%s is there already, maybe with the logs of an earlier run", c.keep())
+	}
 	defer func() {
 		if err != nil {
 			f.close()
