@@ -59,15 +59,18 @@ func newProgram(chosen *command) *cobra.Command {
 
 // wantsJSON reports whether a command's --json is among args.
 func wantsJSON(args []string) bool {
+	wants := false
 	for _, arg := range args {
 		switch arg {
-		case "--json":
-			return true
+		case "--json", "--json=true", "--json=1", "--json=yes":
+			wants = true
+		case "--json=false", "--json=0", "--json=no":
+			wants = false
 		case "--":
-			return false
+			return wants
 		}
 	}
-	return false
+	return wants
 }
 
 func parseAndRun(args []string, out *printer) error {
