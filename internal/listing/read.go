@@ -23,6 +23,8 @@ const (
 	longestQueue = 1000
 	// answerTime is how long one answer is waited for.
 	answerTime = time.Second
+	// gone is what PTTL answers of a key that is not there.
+	gone = -2
 )
 
 // ErrNotInTime is the error of a node that did not answer in time.
@@ -153,8 +155,8 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 	for i, p := range places {
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := Found{Left: time.Duration(left) * time.Millisecond}
-		// A key that never expires and is not this library's is data.
-		if len(value) <= maxID && (left >= 0 || !l.Foreign(vote.HolderIn(value))) {
+		// The key may have gone since its value was read. One that never expires and is not this library's is data.
+		if left != gone && len(value) <= maxID && (left >= 0 || !l.Foreign(vote.HolderIn(value))) {
 			lock.Holder = vote.HolderIn(value)
 		}
 		if lock.Holder == vote.SharedMark {

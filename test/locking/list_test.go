@@ -92,3 +92,27 @@ func TestList(t *testing.T) {
 		}
 	})
 }
+
+// A lock whose key goes away while the node is asked for it is not listed as one that lasts for ever.
+func TestListOfALockThatGoesAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := locktest.Config(server.URL())
+	lock := locktest.TryLock(t, locktest.Open(t, c), "a", redlatch.WithoutRenewal())
+	proxy.OnCommand(func(c redistest.Command) redistest.Action {
+		if c.Name() == "PTTL" {
+			if _, err := server.Do("DEL", "a"); err != nil {
+				t.Error(err)
+			}
+		}
+		return redistest.Pass
+	})
+	locks, _, err := redlatch.List(t.Context(), locktest.Through(c, proxy.URL()), "*")
+	if err != nil || len(locks) > 0 {
+		t.Errorf("%+v, %v", locks, err)
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Error(err)
+	}
+}
