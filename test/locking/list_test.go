@@ -116,3 +116,26 @@ func TestListOfALockThatGoesAway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A key that never expires on one node does not keep the lock for ever: the others that a quorum takes do not.
+func TestListOfALockThatOneNodeKeeps(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	lock := locktest.TryLock(t, locktest.Open(t, c), t.Name(), redlatch.WithoutRenewal())
+	locktest.Await(t, "the first node has it", func() bool { return locktest.Do(t, nodes[0], "PERSIST", t.Name()) == int64(1) })
+	for _, on := range []int{3, 2} {
+		locktest.Await(t, "so many nodes tell", func() bool {
+			locks, _, err := redlatch.List(t.Context(), c, t.Name())
+			if err != nil || len(locks) != 1 || locks[0].Nodes != on {
+				return false
+			}
+			if left := locks[0].Left; left <= 0 || left > c.TTL {
+				t.Errorf("on %d nodes it has %v left", on, left)
+			}
+			return true
+		})
+		locktest.Do(t, nodes[2], "DEL", t.Name())
+	}
+	_ = lock.Unlock(t.Context()) // one node has lost it
+}
