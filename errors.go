@@ -3,12 +3,11 @@ package redlatch
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/listing"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -172,30 +171,21 @@ func (e *QuorumError) Unwrap() []error {
 // all that have it if they are none, unless it is extended or released; left is negative if the lock
 // has no expiry. ok is false if no node named a holder.
 func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
-	const never = math.MaxInt64
 	on := make(map[string][]time.Duration)
 	for _, a := range e.Nodes {
 		if a.Verdict != VoteHeld {
 			continue
 		}
-		keeps := a.Left
-		if keeps < 0 {
-			keeps = never
-		}
-		on[a.Holder.ID] = append(on[a.Holder.ID], keeps)
-		if !ok || len(on[a.Holder.ID]) > len(on[h.ID]) {
+		id := a.Holder.ID
+		on[id] = append(on[id], a.Left)
+		if !ok || len(on[id]) > len(on[h.ID]) {
 			h, ok = a.Holder, true
 		}
 	}
-	if !ok {
-		return h, 0, false
+	if ok {
+		left = listing.Kept(on[h.ID], e.Need)
 	}
-	kept := on[h.ID]
-	slices.Sort(kept)
-	if left = kept[len(kept)-max(1, min(len(kept), e.Need))]; left == never {
-		left = -1
-	}
-	return h, left, true
+	return h, left, ok
 }
 
 // split reports whether nobody seems to have got the lock: several holders are in the way, or they

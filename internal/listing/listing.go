@@ -139,17 +139,17 @@ func merge(on []map[ID]Found, id ID) Lock {
 	if len(holders) > 0 {
 		fewer := func(a, b string) int { return cmp.Compare(len(holders[a]), len(holders[b])) }
 		lock.Holder = slices.MaxFunc(slices.Sorted(maps.Keys(holders)), fewer)
-		lock.Nodes, lock.Left = len(holders[lock.Holder]), kept(holders[lock.Holder], len(on))
+		lock.Nodes, lock.Left = len(holders[lock.Holder]), Kept(holders[lock.Holder], quorum.Majority(len(on)))
 	}
 	for reader, left := range readers {
-		lock.Readers = append(lock.Readers, Reader{reader, kept(left, len(on)), len(left)})
+		lock.Readers = append(lock.Readers, Reader{reader, Kept(left, quorum.Majority(len(on))), len(left)})
 	}
 	return lock
 }
 
-// kept is how long a quorum of nodes keeps what some of them have left, or all of these if they are none.
-// Less than 0 is for ever.
-func kept(left []time.Duration, nodes int) time.Duration {
+// Kept is how long need nodes keep what some of them have left, or all of these if they are fewer.
+// Less than 0 is for ever. It sorts left, which is not empty.
+func Kept(left []time.Duration, need int) time.Duration {
 	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(uint64(a), uint64(b)) })
-	return left[len(left)-min(len(left), quorum.Majority(nodes))]
+	return left[len(left)-max(1, min(len(left), need))]
 }
