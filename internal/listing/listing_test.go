@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -15,12 +16,12 @@ func TestOrder(t *testing.T) {
 		{Name: "pool", Permit: true, Slot: 9}:  {Holder: "d"},
 	}
 	for range 100 { // a map has no order
-		order := ""
+		var order strings.Builder
 		for _, lock := range Merge([]map[ID]Found{found}) {
-			order += lock.Holder
+			order.WriteString(lock.Holder)
 		}
-		if order != "abdc" {
-			t.Fatalf("%q", order)
+		if order.String() != "abdc" {
+			t.Fatalf("%q", order.String())
 		}
 	}
 }
