@@ -87,9 +87,9 @@ func labelOf(waiter string) string {
 // its own.
 //
 // List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
-// waits half as long again for the other nodes. The error wraps ErrInvalid; or ErrNoQuorum if too
-// few nodes answered to tell who holds what, or ErrRefused if so many refused: the locks are then
-// those that the nodes that answered have. A Redis Cluster is not listed.
+// waits half as long again for the other nodes, NodeTimeout at least. The error wraps ErrInvalid; or
+// ErrNoQuorum if too few nodes answered to tell who holds what, or ErrRefused if so many refused:
+// the locks are then those that the nodes that answered have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
 	return browse(ctx, config, nil, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.All(ctx, conn, pattern)
@@ -97,8 +97,8 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 }
 
 // Waiters returns the clients in the wait queue for the lock name, in their order, also in a
-// Cluster. Its errors are those of List, and ErrInvalid for a name that no lock can have. When a quorum has answered, it waits a quarter as long
-// again for the other nodes, NodeTimeout at most.
+// Cluster. Its errors are those of List, and ErrInvalid for a name that no lock can have. When a
+// quorum has answered, it waits a quarter as long again for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
 	lock, err := lookUp(ctx, config, name)
 	return lock.Waiting, err
@@ -247,7 +247,7 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 			if enough == nil && heard >= quorum.Majority(len(endpoints)) {
 				rest := config.aLittle(time.Since(start))
 				if thorough {
-					rest = time.Since(start)/2 + time.Millisecond
+					rest = max(time.Since(start)/2, config.NodeTimeout)
 				}
 				enough = time.After(rest)
 			}

@@ -139,3 +139,21 @@ func TestListOfALockThatOneNodeKeeps(t *testing.T) {
 	}
 	_ = lock.Unlock(t.Context()) // one node has lost it
 }
+
+// A node that answers a little later than a quorum is not left out.
+func TestListWaitsForASlowerNode(t *testing.T) {
+	t.Parallel()
+	proxies := redistest.Proxies(t, locktest.Shared(t, 3))
+	proxies[2].Delay(redistest.Replies, 20*time.Millisecond, 0)
+	c := locktest.Config(locktest.ProxyURLs(proxies)...)
+	c.NodeTimeout = 900 * time.Millisecond
+	_, answers, err := redlatch.List(t.Context(), c, t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Err != nil {
+			t.Error(a)
+		}
+	}
+}
