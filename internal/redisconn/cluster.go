@@ -79,12 +79,12 @@ func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, 
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
-	w := &watched{Conn: conn, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
-	w.broke = func() {
-		c.mu.Lock()
-		delete(c.present, w)
-		c.mu.Unlock()
-	}
+	w := &watched{Conn: conn, address: address, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
+	w.broke = sync.OnceFunc(func() {
+		for _, other := range c.lost(w) {
+			other.Close()
+		}
+	})
 	c.mu.Lock()
 	over := c.over
 	c.present[w] = struct{}{}
@@ -93,6 +93,19 @@ func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, 
 		w.Close()
 	}
 	return w, nil
+}
+
+// lost is Conn.lost. Here the client may have further connections to a server, which stand on.
+func (c *Cluster) lost(w *watched) (with []*watched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.present, w)
+	for other := range c.present {
+		if other.address == w.address && (w.hasMessages() || other.hasMessages()) {
+			with = append(with, other)
+		}
+	}
+	return with
 }
 
 // ready returns the client. It makes the client when first called, which needs a node of the

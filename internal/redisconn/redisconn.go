@@ -252,7 +252,7 @@ func (c *Conn) lost(w *watched) (with []*watched) {
 		return nil
 	}
 	c.present = slices.Delete(c.present, at, at+1)
-	if w.checker.pending.messages.Load() {
+	if w.hasMessages() {
 		return slices.Clone(c.present)
 	}
 	return slices.Clone(c.present[at:])
@@ -280,6 +280,9 @@ type watched struct {
 	answered atomic.Bool
 	checker  checker
 }
+
+// hasMessages reports whether the connection is one for messages, without RESP3.
+func (w *watched) hasMessages() bool { return w.checker.pending.messages.Load() }
 
 // Read implements net.Conn. Bytes that cannot be a reply break the connection.
 func (w *watched) Read(b []byte) (int, error) {

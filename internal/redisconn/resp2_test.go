@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -72,6 +73,45 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 		c.Close()
 		await(0, "closed")
 	})
+}
+
+// So do those to a Cluster's master.
+func TestShardSubscriptionBreaksInRESP2(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Args: []string{"--rename-command", "HELLO", ""}})
+	c := NewCluster(Options{Network: "tcp", Address: cluster.Masters[0].Addr(), Cluster: true, ConnectTimeout: 5 * time.Second})
+	t.Cleanup(c.Close)
+	master, err := cluster.Owner(int(hashslot.Of("x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribe := func() <-chan error {
+		for deadline := time.Now().Add(patience); ; {
+			ready, ended := make(chan struct{}), make(chan error, 1)
+			go func() { ended <- c.SubscribeShard(t.Context(), "x", func() { close(ready) }, func(string) {}) }()
+			select {
+			case <-ready:
+				return ended
+			case err := <-ended:
+				if time.Now().After(deadline) {
+					t.Fatalf("no subscription: %v", err)
+				}
+			}
+		}
+	}
+	for _, which := range []string{"pubsub", "normal", "pubsub"} {
+		ended := subscribe()
+		at(t, master, "CLIENT", "KILL", "TYPE", which)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Fatalf("after the end of what is %s the subscription goes on", which)
+		}
+	}
+	subscribe()
+	if n := strings.Count(at(t, master, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr="); n != 1 {
+		t.Errorf("%d connections for messages", n)
+	}
 }
 
 // In RESP2 a server confirms that it watches a key, and then tells of no change.
