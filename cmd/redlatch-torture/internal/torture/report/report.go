@@ -247,7 +247,7 @@ func ratio(part, of time.Duration) float64 {
 
 func percent(share float64) string {
 	if share > 0.99 && share < 1 { // must not be rounded to 100 %
-		return fmt.Sprintf("%.3f %%", 100*share)
+		return fmt.Sprintf("%.3f %%", min(100*share, 99.999))
 	}
 	return fmt.Sprintf("%.1f %%", 100*share)
 }

@@ -117,3 +117,15 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// What failed once in a long run did not succeed always.
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{
+		0: "0.0 %", 0.5: "50.0 %", 1: "100.0 %", 0.9953: "99.530 %", 0.99984: "99.984 %",
+		1 - 1/300_000.0: "99.999 %", 1 - 1/3e9: "99.999 %",
+	} {
+		if got := percent(share); got != want {
+			t.Errorf("%v: %s, want %s", share, got, want)
+		}
+	}
+}
