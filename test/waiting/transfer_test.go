@@ -344,7 +344,7 @@ func TestTransferToACallForSeveral(t *testing.T) {
 
 // What was left to a client that could not reach a node is removed there when it can, also if its own TTL is over by then, and
 // the former holder's client was closed.
-func TestWhatWasLeftOutlastsTheTTL(t *testing.T) {
+func TestTransferOutlastsTheTTL(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	c := locktest.Config(redistest.URLs(nodes)...)
