@@ -153,7 +153,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	c.engine = quorum.New(voters, c.clock, config.stepTimeout())
 	c.waitqueue.UseTransfers(quorum.NewTransfers(c.engine, config.MaxTTL))
 	c.engine.OnWaiting(c.waitqueue.MarkContended)
-	c.renewals = quorum.NewRenewals(c.engine, config.acknowledged())
+	c.renewals = quorum.NewRenewals(c.life, c.engine, config.acknowledged())
 	c.connect()
 	if err := c.usable(); err != nil {
 		c.shut()

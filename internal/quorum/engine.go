@@ -7,7 +7,7 @@
 // Order. On each node, a holder's steps are given to the connection one after the other, so a
 // release cannot overtake the step that it undoes. Where a step is still under way when the lock is
 // given up, the same goroutine sends the release, after the step was answered or was told to wait
-// no longer.
+// no longer. Only an extension together with other leases is not waited for: it undoes no release.
 package quorum
 
 import (

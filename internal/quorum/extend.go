@@ -116,7 +116,7 @@ func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duratio
 // ask prepares to ask node i. It reports false where another step is under way there, or the lease
 // is over.
 func (x *extension) ask(i int) bool {
-	if !x.keys.enter(i) {
+	if !x.keys.enter(i, x.round.shared) {
 		return false
 	}
 	x.asked++

@@ -48,7 +48,7 @@ func TestExtendBatchEveryMask(t *testing.T) {
 	t.Parallel()
 	everyMask(t, 1, extendOnce(func(l *Lease, _ context.Context, ttl time.Duration) (Extension, []vote.Answer) {
 		batch := []renewal{{lease: l, ttl: ttl}}
-		l.engine.extendBatch(batch, 2*stepTime)
+		l.engine.extendBatch(context.Background(), batch, 2*stepTime)
 		return batch[0].end, batch[0].answers
 	}))
 }

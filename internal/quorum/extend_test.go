@@ -320,7 +320,7 @@ func TestExtensionBeyondTheLimit(t *testing.T) {
 		until := leases[1].Until()
 		time.Sleep(2 * time.Second) // the process stalls
 		batch := []renewal{{lease: leases[0], ttl: 5 * time.Second}, {lease: leases[1], ttl: 5 * time.Second}}
-		e.extendBatch(batch, 0)
+		e.extendBatch(t.Context(), batch, 0)
 		alone, _ := leases[2].Extend(t.Context(), 5*time.Second)
 		if batch[0].end != Extended || batch[1].end != Overlong || alone != Overlong {
 			t.Errorf("without a limit %v, beyond it %v, alone %v", batch[0].end, batch[1].end, alone)

@@ -59,8 +59,9 @@ type nodeState struct {
 	// waiting: others were in the queue there when the key was granted.
 	waiting bool
 	// busy: a step is under way. Only the goroutine that made it true may send
-	// to the node, so that the node sees one step after the other.
-	busy bool
+	// to the node, so that the node sees one step after the other. together: the step extends other
+	// leases, too.
+	busy, together bool
 	// asked: the round that ended the lease releases the key on this node. due: the goroutine of
 	// the step under way does so as soon as that step is over.
 	asked, due bool
@@ -164,7 +165,7 @@ func (k *keys) requestOf(i int) vote.Acquire {
 // confirmStep runs the confirm step on node i. The node is not busy: it has answered the acquire
 // step.
 func (k *keys) confirmStep(i int, request vote.Confirm) vote.Answer {
-	if !k.enter(i) {
+	if !k.enter(i, false) {
 		return vote.Answer{Verdict: vote.NotSent}
 	}
 	a := k.engine.voters[i].Confirm(&k.attempt, request)
@@ -179,13 +180,13 @@ func (k *keys) confirmStep(i int, request vote.Confirm) vote.Answer {
 
 // enter makes node i busy. It reports false, and does nothing, where a step is under way there or
 // no lease has the keys any more.
-func (k *keys) enter(i int) bool {
+func (k *keys) enter(i int, together bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over() || k.nodes[i].busy {
 		return false
 	}
-	k.nodes[i].busy = true
+	k.nodes[i].busy, k.nodes[i].together = true, together
 	return true
 }
 
@@ -195,7 +196,7 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	k.mu.Lock()
 	s := &k.nodes[i]
 	note(s)
-	s.busy = false
+	s.busy, s.together = false, false
 	due := s.due
 	s.due = false
 	k.mu.Unlock()

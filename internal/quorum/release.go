@@ -125,8 +125,10 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 		switch {
 		case s.asked:
 			r.asked++
+			// An extension that is made together with others is not waited for: it may take long, and
+			// does nothing where it comes after the release.
 			// rule: release-follows-step
-			if s.due = s.busy; !s.due {
+			if s.due = s.busy && !s.together; !s.due {
 				idle = append(idle, i)
 			}
 		case wanted:
@@ -153,11 +155,11 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 // abandonSteps tells the steps under way to wait no longer. After a lock that was held, and in an
 // attempt that was to take over a holder's keys, they get a moment first: their answers are likely
 // to be on their way and would be missed, and an abandoned command costs another to learn when it
-// is over. An extension that is made together with others gets a step's time.
+// is over.
 func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
 		k.attempt.end()
-		if extending != nil {
+		if extending != nil && !extending.shared {
 			extending.end()
 		}
 	}
@@ -165,11 +167,7 @@ func (k *keys) abandonSteps(extending *roundContext) {
 		end()
 		return
 	}
-	moment := k.engine.timeout / 10
-	if extending != nil && extending.shared {
-		moment = k.engine.timeout
-	}
-	k.engine.clock.AfterFunc(moment, end)
+	k.engine.clock.AfterFunc(k.engine.timeout/10, end)
 }
 
 // freed goes on with the release on node i, where the step under way is over now.

@@ -23,6 +23,8 @@ const (
 // many are held, a renewal by itself costs more than the lock did.
 type Renewals struct {
 	engine *Engine
+	// life ends when the leases are about to be released all at once: no round is waited for then.
+	life context.Context
 	// hourly is how many renewals an hour the leases need, and took how long a round takes, in
 	// nanoseconds, a mean of the last ones.
 	hourly, took atomic.Int64
@@ -42,7 +44,7 @@ type dueRenewal struct {
 
 // NewRenewals returns the renewals of e's leases, or nil where each is renewed by itself: where a voter
 // cannot extend several keys by one command, or each step waits for replicas (acknowledged).
-func NewRenewals(e *Engine, acknowledged bool) Renewer {
+func NewRenewals(life context.Context, e *Engine, acknowledged bool) Renewer {
 	if acknowledged {
 		return nil
 	}
@@ -51,7 +53,7 @@ func NewRenewals(e *Engine, acknowledged bool) Renewer {
 			return nil
 		}
 	}
-	return &Renewals{engine: e}
+	return &Renewals{engine: e, life: life}
 }
 
 // Renew implements Renewer.
@@ -127,7 +129,7 @@ func (r *Renewals) round(due []dueRenewal) {
 		limit = min(limit, batch[i].ttl)
 	}
 	start := r.engine.clock.Mono()
-	r.engine.extendBatch(batch, limit/12)
+	r.engine.extendBatch(r.life, batch, limit/12)
 	took := r.took.Load()
 	r.took.Store(took + (int64(r.engine.clock.Mono().Sub(start))-took)/8)
 	for i := range due {
@@ -151,12 +153,14 @@ type renewal struct {
 }
 
 // extendBatch is Lease.Extend for several leases. It returns when all of them are decided, after limit
-// at the latest, or after a step's time if that is longer. A lease that is being extended already is Busy.
-func (e *Engine) extendBatch(batch []renewal, limit time.Duration) {
+// at the latest, or after a step's time if that is longer, and when life ends. A lease that is being
+// extended already is Busy.
+func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.Duration) {
 	// rule: extension-from-send
 	start := e.clock.Now()
 	round := &roundContext{shared: true}
 	round.begin(e, start.Mono, max(limit, e.timeout))
+	defer context.AfterFunc(life, round.end)()
 	over := make(chan struct{})
 	defer close(over)
 	open, left := make([]*extension, len(batch)), 0

@@ -71,7 +71,7 @@ func TestRenewalsEndsOneByOne(t *testing.T) {
 		}
 		batch[4].ttl = 20 * time.Second
 		start := time.Now()
-		e.extendBatch(batch, 0)
+		e.extendBatch(t.Context(), batch, 0)
 		rest()
 		for i, want := range []Extension{Extended, Missed, Missed, Over, Extended} {
 			if batch[i].end != want {
@@ -104,7 +104,7 @@ func TestRenewalsLeavesOutWhatIsBeingExtended(t *testing.T) {
 		}()
 		synctest.Wait()
 		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
-		e.extendBatch(batch, time.Minute)
+		e.extendBatch(t.Context(), batch, time.Minute)
 		if batch[0].end != Busy || batch[1].end != Extended {
 			t.Errorf("ended %v and %v", batch[0].end, batch[1].end)
 		}
@@ -114,18 +114,19 @@ func TestRenewalsLeavesOutWhatIsBeingExtended(t *testing.T) {
 	})
 }
 
-// A release does not wait for long until others' extensions are over on a node that hangs.
+// A release does not wait until others' extensions are over on nodes that are slow, and does not end them: a renewal has
+// more than a step's time, also where other locks are released all the time.
 func TestReleaseDuringExtendBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes, e, leases := shelves(t, 2)
 		for _, node := range nodes {
-			node["lease-0"].set(func(s *server) { s.lost = true })
+			node["lease-0"].set(func(s *server) { s.there = 10 * stepTime })
 		}
 		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
 		over := make(chan struct{})
 		go func() {
-			e.extendBatch(batch, time.Minute)
+			e.extendBatch(t.Context(), batch, time.Minute)
 			close(over)
 		}()
 		synctest.Wait()
@@ -135,8 +136,14 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 			t.Errorf("the release took %v", took)
 		}
 		<-over
-		if took := time.Since(start); took > 2*stepTime {
-			t.Errorf("the extension of the other was given up after %v", took)
+		if batch[0].end != Extended || batch[1].end == Extended {
+			t.Errorf("ended %v after %v, and %v", batch[0].end, time.Since(start), batch[1].end)
+		}
+		rest()
+		for i, node := range nodes {
+			if r := node["lease-1"].record(); r != "" {
+				t.Errorf("node %d has %q", i, r)
+			}
 		}
 	})
 }

@@ -127,9 +127,9 @@ func TestExtendAfterSuccession(t *testing.T) {
 			end, _ := l.Extend(t.Context(), ttl)
 			return end
 		},
-		"with others": func(_ *testing.T, e *Engine, l *Lease, ttl time.Duration) Extension {
+		"with others": func(t *testing.T, e *Engine, l *Lease, ttl time.Duration) Extension {
 			batch := []renewal{{lease: l, ttl: ttl}}
-			e.extendBatch(batch, ttl/12)
+			e.extendBatch(t.Context(), batch, ttl/12)
 			return batch[0].end
 		},
 	}

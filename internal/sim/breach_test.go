@@ -82,8 +82,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a release follows the step under way", file: "internal/quorum/release.go", within: 1000,
-		was: "			if s.due = s.busy; !s.due {\n",
-		now: "			if s.due = s.busy && broken != RULE; !s.due {\n",
+		was: "			if s.due = s.busy && !s.together; !s.due {\n",
+		now: "			if s.due = s.busy && !s.together && broken != RULE; !s.due {\n",
 	},
 	{
 		rule: "a deadline has passed as soon as either clock says so", file: "internal/clock/clock.go", within: 1000,
@@ -112,8 +112,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "answers to an earlier round do not count", file: "internal/quorum/extend.go", within: 3000, weather: "torn",
-		was: "	if !x.keys.enter(i) {\n",
-		now: "	if !x.keys.enter(i) {\n		if broken == RULE && x.keys.Answer(i).Verdict == vote.Granted {\n			x.yes++\n		}\n",
+		was: "	if !x.keys.enter(i, x.round.shared) {\n",
+		now: "	if !x.keys.enter(i, x.round.shared) {\n		if broken == RULE && x.keys.Answer(i).Verdict == vote.Granted {\n			x.yes++\n		}\n",
 	},
 	{
 		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 100, weather: "torn",

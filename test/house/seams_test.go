@@ -38,7 +38,7 @@ var seams = map[string]struct {
 	"renewals together": {
 		files: []string{"internal/quorum/renewals.go", "internal/node/extend_batch.go"},
 		file:  "client.go",
-		line:  "	c.renewals = quorum.NewRenewals(c.engine, config.acknowledged())\n",
+		line:  "	c.renewals = quorum.NewRenewals(c.life, c.engine, config.acknowledged())\n",
 		run:   "Conformance|Renew|Extend",
 		skip:  "TestManyAreRenewedTogether",
 		tests: []string{"./test/locking"},

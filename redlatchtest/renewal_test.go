@@ -1,0 +1,64 @@
+package redlatchtest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Locks that are renewed together are renewed also where others of them are unlocked all the time, and the node takes longer
+// than NodeTimeout to answer.
+func TestRenewalsWhileOthersAreUnlocked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		hold := func(i int) *redlatch.Lock {
+			lock, err := locks.TryLock(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lock
+		}
+		const kept, others = 100, 8000
+		var all []*redlatch.Lock
+		for i := range kept + others {
+			all = append(all, hold(i))
+		}
+		locks.Delay(200 * time.Millisecond)
+		var unlocks sync.WaitGroup
+		for _, lock := range all[kept:] {
+			unlocks.Go(func() { lock.Unlock(t.Context()) })
+			time.Sleep(time.Millisecond)
+		}
+		unlocks.Wait()
+		time.Sleep(4 * time.Second) // in all more than the TTL
+		for _, lock := range all[:kept] {
+			if err := lock.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Close does not wait for renewals under way, whose answers may take long.
+func TestCloseDuringRenewals(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		locks := New(t, redlatch.Config{TTL: day, MaxTTL: day, MaxHold: day})
+		for i := range 10 {
+			if _, err := locks.TryLock(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(7 * time.Hour) // the renewals begin after 7.1 h at the earliest, and 8.8 h at the latest
+		locks.Delay(day)
+		time.Sleep(110 * time.Minute) // and take two hours at most
+		began := time.Now()
+		locks.Close()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
