@@ -149,14 +149,15 @@ func (t *Ticket) begin(from string) {
 }
 
 // enqueue asks the nodes in order until one keeps the queue. A node whose answer was late may have
-// given a place that this process does not know of: it is given up, as it would be woken up there in
-// vain. So is the place that it had if no node answers.
+// given a place that this process does not know of, also under another name where the process is now
+// told of wake-ups, or is not any more: it is given up, as it would be woken up there in vain. So is
+// the place that it had if no node answers.
 func (t *Ticket) enqueue(ctx context.Context) error {
 	for _, i := range t.order {
 		step, cancel := context.WithTimeout(ctx, t.queue.options.Timeout)
 		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch, Slots: t.slots})
 		cancel()
-		there := t.queued() && t.ticket.Node == i
+		there := t.queued() && t.ticket.Node == i && t.ticket.Waiter == s.Ticket.Waiter
 		if !there && (s.Verdict == vote.Unknown || s.Verdict == vote.Held && ctx.Err() != nil) {
 			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From})
 		}

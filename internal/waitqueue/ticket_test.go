@@ -171,3 +171,38 @@ func TestLastCallerLeavesWhileAnotherHolds(t *testing.T) {
 		}
 	})
 }
+
+// A process that is no longer told of wake-ups, or is told again, has another name on the node. If that node's answer
+// comes too late, it gives up the place of that name, too: it would be woken up there in vain.
+func TestNoPlaceUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	for _, hears := range []bool{true, false} {
+		for _, gone := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, k := heldNode()
+				k.set(func(k *node) { k.deaf = hears })
+				q := newQueue(t, "one", nodes, nil)
+				p := q.Join(key)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				out := awaiting(ctx, p, 0)
+				time.Sleep(5 * travel) // no answer is under way
+				k.set(func(k *node) { k.deaf, k.slow = !hears, timeout })
+				q.Changed("")
+				if gone {
+					time.Sleep(10 * travel)
+					cancel()
+				}
+				if err := <-out; err == nil {
+					t.Fatal("its turn has come")
+				}
+				k.set(func(k *node) { k.slow = 0 })
+				p.Leave()
+				settle()
+				if order := k.order(); len(order) > 0 {
+					t.Errorf("hears: %v, its caller has gone: %v: the queue is %q", hears, gone, order)
+				}
+			})
+		}
+	}
+}
