@@ -200,10 +200,10 @@ func (c *Cluster) Close() {
 	}
 	c.end()
 	c.conn.Close()
-	c.background.Wait()
 	for _, n := range nodes {
 		n.Close()
 	}
+	c.background.Wait() // which the nodes add to
 }
 
 // each runs f on one slot of every master.

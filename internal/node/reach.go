@@ -49,6 +49,9 @@ func (n *Node) noteReach(why error) {
 	if r == nil || r.away.Load() == (why != nil) || n.life.Err() != nil {
 		return
 	}
+	if why != nil && n.options.view != nil {
+		n.options.view.refresh(n.options.slotTag)
+	}
 	if why == nil || r.lost == nil || r.lost() {
 		r.Note(why)
 	}

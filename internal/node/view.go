@@ -117,6 +117,17 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	}
 }
 
+// refresh asks the masters that are known anew, unless they were asked a moment ago: a slot that was
+// never used cannot be connected to, and nothing else may be asked of the other masters.
+func (v *view) refresh(tag string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.asking && v.now != nil && len(v.now.of) > 0 && clock.System.Now().Since(v.now.began) >= viewRenew {
+		v.asking = true
+		v.start(func(ctx context.Context) { v.renew(ctx, tag) })
+	}
+}
+
 // unanswered reports whether no master has answered in the last whole round.
 func (v *view) unanswered() bool {
 	v.mu.Lock()

@@ -84,3 +84,30 @@ func TestClusterObserver(t *testing.T) {
 		}
 	})
 }
+
+// A Cluster whose masters are all dead is observed as unreachable, also by a client that then wants only names in
+// slots that it has not used.
+func TestClusterObserverOfFreshNames(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		events := new(locktest.Events)
+		c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
+		client := locktest.Open(t, c.config)
+		events.Client.Store(client)
+		c.admit(t, client)
+		for i := range c.Masters {
+			locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
+		}
+		for _, master := range c.Masters {
+			master.Kill()
+		}
+		fresh := storm.NamesAt(0, 100)[1:]
+		tries := 0
+		locktest.Await(t, "it is lost", func() bool {
+			client.TryLock(t.Context(), fresh[tries%len(fresh)])
+			tries++
+			return len(locktest.EventsOf[redlatch.NodeUnreachable](events)) > 0 && client.Stats().Unreachable == 1
+		})
+	})
+}
