@@ -115,6 +115,9 @@ type Decision struct {
 	Err     error
 	// Void, with Admit, is why the record's Durable is not to be believed any more.
 	Void string
+	// Unread, with Wait: too few other nodes could be asked whether the client's agreement is the
+	// deployment's. Nothing may be written on the node, as after Refuse.
+	Unread bool
 }
 
 func refuse(err error) Decision { return Decision{Outcome: Refuse, Err: err} }
@@ -223,7 +226,7 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	case e.Others.Other != nil:
 		return refuse(e.Others.Other), true
 	case 1+e.Others.Same+e.Others.None < need:
-		return Decision{Outcome: Wait, Err: &WaitError{Reason: unread}}, true
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: unread}, Unread: true}, true
 	}
 	return Decision{}, false
 }

@@ -115,7 +115,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 	d := Decide(w.a, e)
 	w.log("%d: client %d examines slot %d at %d (run %d): outcome %d, %v", w.now, client, slot, i, s.run, d.Outcome, d.Err)
 	r := &Record{Nodes: map[string]string{"a": "", "b": "", "c": ""}, MaxTTLMS: w.a.MaxTTL.Milliseconds()}
-	if e.Renew(r) && d.Outcome != Refuse {
+	if e.Renew(r) && d.Outcome != Refuse && !d.Unread {
 		at := s.data[home]
 		at.record = r.Text()
 		s.data[home] = at

@@ -198,7 +198,8 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	e := n.complete(ctx, a, seen)
 	e.Vouched = vouched
 	d := admission.Decide(a, e)
-	if seen.shard != nil && d.Outcome != admission.Refuse {
+	// rule: agreement
+	if seen.shard != nil && d.Outcome != admission.Refuse && !d.Unread {
 		if err := n.register(ctx, a, seen, &e); err != nil {
 			return err
 		}
