@@ -30,12 +30,13 @@ type quarantine struct {
 	told, over bool
 }
 
-// begin notes that run does not vote before until, and reports whether that is news.
+// begin notes that run does not vote before until, and reports whether that is news. An earlier end is
+// none: it is that of some of the slots of a Cluster's master.
 func (q *quarantines) begin(run string, until time.Time) (news bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := q.of[run]
-	if known != nil && until.Sub(known.until).Abs() < sameEnd {
+	if known != nil && until.Sub(known.until) < sameEnd {
 		return false
 	}
 	if q.of == nil {
