@@ -16,7 +16,9 @@ import (
 const maxInFlight = 800
 
 // inFlight counts the commands under way on one connection or, in a Cluster, to one master:
-// commands that wait for one master take no place from those for another.
+// commands that wait for one master take no place from those for another. In a Cluster that is so of
+// votes, and of releases. What else is asked of a slot has places of the slot's own: a slot may have moved
+// to a master that hangs without a vote having found that out, and its former master is not to blame.
 //
 // A command whose caller stopped waiting is still in the pipe of a node that does not answer, and
 // its slot must not be given to another. Where replies come in order, one PING sent after the
@@ -141,6 +143,15 @@ func (f *inFlight) silence() time.Duration {
 		return 0
 	}
 	return time.Since(f.silentSince)
+}
+
+// silence returns for how long the node owes an answer to a command that flight counts, or to a vote.
+func (n *Node) silence(flight *inFlight) time.Duration {
+	silence := flight.silence()
+	if votes := n.inFlight.Load(); votes != flight {
+		silence = max(silence, votes.silence())
+	}
+	return silence
 }
 
 // send runs call, which sends one command, within the bounds of flight.

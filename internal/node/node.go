@@ -72,8 +72,10 @@ type Node struct {
 	admissionKey, counterTTL string
 
 	link link
-	// inFlight is replaced as soon as it is known which master of a Cluster has the slot.
+	// inFlight is replaced as soon as it is known which master of a Cluster has the slot. asking is
+	// for what is neither vote nor release.
 	inFlight  atomic.Pointer[inFlight]
+	asking    *inFlight
 	cleanUps  cleanUps
 	admission inspection
 	replicas  *replicas // nil when none are asked for
@@ -95,7 +97,8 @@ func New(conn driver.Conn, o Options) *Node {
 		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 	}
-	n.inFlight.Store(newInFlight())
+	n.asking = newInFlight()
+	n.inFlight.Store(n.asking)
 	if n.options.quarantines == nil {
 		n.options.quarantines = new(quarantines)
 	}
@@ -164,7 +167,7 @@ func (n *Node) Close() {
 // vote sends a step of the voting script. Where the step depends on the node's admission, vote sets
 // args[expected] to the expected value of the admission key; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.cast(ctx, n.inFlight.Load(), func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
 			args[expected] = seen.expected
 		}
@@ -215,16 +218,15 @@ type patient struct {
 	patience time.Duration
 }
 
-// cast calls eval to send a command. eval gets the server that the command goes to; cast returns
-// it, too, if there is a reply. An answer counts only if it came over the connection whose server
-// was inspected.
-func (n *Node) cast(ctx context.Context, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
-	flight := n.inFlight.Load()
+// cast calls eval to send a command, which flight counts. eval gets the server that the command goes
+// to; cast returns it, too, if there is a reply. An answer counts only if it came over the connection
+// whose server was inspected.
+func (n *Node) cast(ctx context.Context, flight *inFlight, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	patience := n.options.Patience
 	if p, ok := ctx.(patient); ok {
 		patience = p.patience
 	}
-	if silence := flight.silence(); silence > patience {
+	if n.silence(flight) > patience {
 		n.noteReach(errSilent)
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}

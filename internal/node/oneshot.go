@@ -202,7 +202,7 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.cast(ctx, n.inFlight.Load(), func(seen *sighting) (driver.Reply, error) {
 		if err := n.refused(seen); err != nil {
 			return driver.Reply{}, err
 		}
@@ -230,7 +230,7 @@ func (n *Node) refused(seen *sighting) error {
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, _, err := n.cast(ctx, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, _, err := n.cast(ctx, n.asking, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 	return reply, err
 }
 

@@ -1,0 +1,43 @@
+package topology
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/storm"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// A slot has moved from one master to another, which hangs. A client that last locked in the slot before that goes
+// on to look who holds a lock there. The answers that are owed are not the former master's: it is still asked for
+// votes.
+func TestClusterLookAtASlotThatMovedToAMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, fixTTL)
+		client := locktest.Open(t, c.config)
+		c.admit(t, client)
+		names := storm.NamesAt(0, 2)
+		for _, name := range names {
+			locktest.Unlock(t, locktest.TryLock(t, client, name))
+		}
+		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(names[0]), c.Masters[1], nil))
+		must(t, c.Masters[1].Pause())
+		t.Cleanup(func() { c.Masters[1].Resume() })
+		const pending = "unanswered commands are pending"
+		locktest.Await(t, "the master that hangs is asked no more", func() bool {
+			_, _, err := oneshot.New(client).Query(t.Context(), names[0])
+			return err != nil && strings.Contains(err.Error(), pending)
+		})
+		locktest.Await(t, "the other votes", func() bool {
+			lock, err := client.TryLock(t.Context(), names[1])
+			if err == nil {
+				locktest.Unlock(t, lock)
+			} else if strings.Contains(err.Error(), pending) {
+				t.Fatalf("the other is not asked: %v", err)
+			}
+			return err == nil
+		})
+	})
+}
