@@ -18,7 +18,8 @@ const maxInFlight = 800
 // inFlight counts the commands under way on one connection or, in a Cluster, to one master:
 // commands that wait for one master take no place from those for another. In a Cluster that is so of
 // votes, and of releases. What else is asked of a slot has places of the slot's own: a slot may have moved
-// to a master that hangs without a vote having found that out, and its former master is not to blame.
+// to a master that hangs without a vote having found that out, and its former master is not to blame. So
+// the answers to releases are owed by the slot, too.
 //
 // A command whose caller stopped waiting is still in the pipe of a node that does not answer, and
 // its slot must not be given to another. Where replies come in order, one PING sent after the
@@ -100,9 +101,9 @@ func (f *inFlight) probe(ping func()) {
 	}
 }
 
-// abandonUntil takes over a slot and frees it after over has returned, which it does when the
-// command is over.
-func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
+// owe counts a command that nobody waits for any more as owed until over has returned, which it does
+// when the command is over.
+func (f *inFlight) owe(over func()) {
 	f.mu.Lock()
 	f.owed++
 	if f.silentSince.IsZero() {
@@ -110,7 +111,6 @@ func (f *inFlight) abandonUntil(slots chan struct{}, over func()) {
 	}
 	f.mu.Unlock()
 	over()
-	f.free(slots)
 	f.mu.Lock()
 	f.owed--
 	f.silentSince = time.Now()
@@ -181,7 +181,16 @@ func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, 
 // abandon has the slot of a command that goes on without its caller freed when the command is over.
 func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
 	if d, ok := n.conn.(driver.Drainer); ok {
-		n.background.Go(func() { flight.abandonUntil(slots, func() { d.Drain(n.options.slotTag) }) })
+		debtor := flight
+		if slots == flight.releases { // it is sent without asking who has the slot
+			debtor = n.asking
+		}
+		n.background.Go(func() {
+			debtor.owe(func() {
+				d.Drain(n.options.slotTag)
+				flight.free(slots)
+			})
+		})
 		return
 	}
 	if flight.abandon(slots) {

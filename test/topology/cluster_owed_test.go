@@ -3,6 +3,7 @@ package topology
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/storm"
@@ -38,6 +39,35 @@ func TestClusterLookAtASlotThatMovedToAMasterThatHangs(t *testing.T) {
 				t.Fatalf("the other is not asked: %v", err)
 			}
 			return err == nil
+		})
+	})
+}
+
+// A lock is unlocked whose slot has moved to a master that hangs. That too is not held against its former master.
+func TestClusterUnlockWhereASlotMovedToAMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, 4*fixTTL) // so that it is not extended meanwhile
+		client := locktest.Open(t, c.config)
+		c.admit(t, client)
+		names := storm.NamesAt(0, 2)
+		locktest.Unlock(t, locktest.TryLock(t, client, names[1]))
+		held := locktest.TryLock(t, client, names[0])
+		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(names[0]), c.Masters[1], nil))
+		must(t, c.Masters[1].Pause())
+		t.Cleanup(func() { c.Masters[1].Resume() })
+		if err := held.Unlock(t.Context()); err == nil {
+			t.Error("a master that hangs has released it")
+		}
+		begin := time.Now()
+		locktest.Await(t, "the other votes", func() bool {
+			lock, err := client.TryLock(t.Context(), names[1])
+			if err == nil {
+				locktest.Unlock(t, lock)
+			} else if strings.Contains(err.Error(), "unanswered commands are pending") {
+				t.Fatalf("the other is not asked: %v", err)
+			}
+			return err == nil && time.Since(begin) > 3*c.config.NodeTimeout
 		})
 	})
 }
