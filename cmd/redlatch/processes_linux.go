@@ -179,10 +179,12 @@ func readStat(pid int) (procStat, error) {
 		return procStat{}, fmt.Errorf("/proc/%d/stat cannot be read: %q", pid, text)
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
+	// The state is that of the first thread. Others may go on after it has ended (pthread_exit(3)).
+	state, threads := string(fields[0]), string(fields[17])
 	return procStat{
 		name:   string(text[open+1 : end]),
 		parent: parent,
-		ended:  slices.Contains([]string{"Z", "X", "x"}, string(fields[0])),
+		ended:  slices.Contains([]string{"Z", "X", "x"}, state) && (threads == "0" || threads == "1"),
 		birth:  string(fields[19]),
 	}, err
 }

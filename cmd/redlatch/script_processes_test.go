@@ -199,7 +199,8 @@ func runs(pid int) bool {
 	if !processExists(pid) {
 		return false
 	}
-	return state(pid) != "Z"
+	threads, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	return state(pid) != "Z" || len(threads) > 1 // the state is that of the first thread
 }
 
 // state is that of proc_pid_stat(5), a letter.
