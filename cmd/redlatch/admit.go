@@ -159,7 +159,7 @@ func (a *admitCmd) rest() time.Duration {
 var started = time.Now()
 
 func (a *admitCmd) failure(err error) *outcome {
-	end := &outcome{code: nodeCode(err), err: err}
+	end := &outcome{code: nodeCode(err), err: errors.New(withoutScript(err.Error()))}
 	switch {
 	case errors.Is(err, errLate):
 		end.hints = []string{"to wait longer for it, give --node-timeout D"}

@@ -94,13 +94,13 @@ func nodeNames(reports []doctor.Report) []string {
 	return names
 }
 
-// nodeCode is the exit code for a node that could not be admitted or reset.
+// nodeCode is the exit code for a node that could not be examined, admitted or reset.
 func nodeCode(err error) int {
-	_, answered := errors.AsType[*driver.ServerError](err)
+	refusal, answered := errors.AsType[*driver.ServerError](err)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return exitUsage
-	case errors.Is(err, redlatch.ErrRefused), answered, errors.Is(err, admission.ErrReplica):
+	case errors.Is(err, redlatch.ErrRefused), answered && !refusal.Passing(), errors.Is(err, admission.ErrReplica):
 		return exitRefused
 	}
 	return exitNoQuorum

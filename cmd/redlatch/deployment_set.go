@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -198,7 +197,7 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 	for _, node := range p.reports {
 		if node.Err != nil {
 			end.details = append(end.details, node.Node+": "+recordText(node, nil))
-			if errors.Is(node.Err, redlatch.ErrRefused) {
+			if nodeCode(node.Err) == exitRefused {
 				end.code = exitRefused
 			}
 		}
