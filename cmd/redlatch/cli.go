@@ -30,7 +30,10 @@ func execute(args []string) int {
 	if !ok {
 		end = &outcome{code: exitInternal, err: err}
 	}
+	// A command that has caught signals would otherwise not even end on one while stderr blocks.
+	out, flushed := out.detached()
 	out.fail(end)
+	flushed()
 	if end.signal != 0 {
 		dieOf(end.signal)
 	}

@@ -75,7 +75,7 @@ func (p *printer) detached() (q *printer, end func()) {
 			p.mu.Unlock()
 		}
 	}()
-	q = &printer{level: p.level, out: waiting}
+	q = &printer{level: p.level, asJSON: p.asJSON, out: waiting}
 	return q, func() {
 		q.mu.Lock()
 		q.out = io.Discard // later messages are lost
