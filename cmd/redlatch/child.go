@@ -60,11 +60,12 @@ const (
 
 // newChild starts the guards. start starts COMMAND later.
 func newChild() (*child, error) {
-	// A shell that became this process by exec may have left children of its own.
+	// A shell that became this process by exec may have left children of its own. This process will
+	// adopt what they have started, when they end.
 	strangers := make(map[int]string)
 	_ = walk(os.Getpid(), func(pid int) bool {
 		strangers[pid] = birth(pid)
-		return false
+		return true
 	})
 	adoptOrphans()
 	guards, err := startGuards()
