@@ -28,7 +28,7 @@ type runCmd struct {
 
 	MinHold time.Duration
 	MaxRun  time.Duration
-	Grace   time.Duration
+	Grace   *time.Duration
 
 	OwnGroup bool
 
@@ -92,7 +92,7 @@ Exit codes:
 	flags.Var(commandline.Optional(&r.GivenTTL, commandline.Duration), "ttl", "How long the nodes keep the lock without a renewal; redlatch renews it while COMMAND runs. Defaults to 10s, or to --max-ttl if that is less.")
 	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Hold the lock for at least this long, even if COMMAND ends sooner. So a job that two machines start in the same minute runs once, though their clocks differ. A signal ends the hold.")
 	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long, with SIGTERM, and with SIGKILL after --grace. Defaults to no limit.")
-	flags.Var(commandline.Duration(&r.Grace), "grace", "How long COMMAND has between SIGTERM and SIGKILL, at most half the TTL. The lock counts as lost that much earlier. Defaults to a fifth of the TTL.")
+	flags.Var(commandline.Optional(&r.Grace, commandline.Duration), "grace", "How long COMMAND has between SIGTERM and SIGKILL, at most half the TTL; 0 means SIGKILL at once. The lock counts as lost that much earlier. Defaults to a fifth of the TTL.")
 	commandline.Bool(flags, &r.Shared, "shared", "", "Hold the lock together with other runs that give --shared, but not with a run that does not.")
 	flags.Var(commandline.Optional(&r.Permits, commandline.Int), "permits", "Hold one of `K` permits of NAME, at most 256. All clients should give the same K; if they differ, the largest counts.")
 	commandline.Bool(flags, &r.OwnGroup, "own-group", "", "Give COMMAND a process group of its own, and the terminal while it runs, as timeout does. Otherwise it stays in the group of redlatch, as with flock.")
@@ -148,9 +148,9 @@ func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.g
 func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin * 3 / 4) }
 
 func (r *runCmd) terms() terms {
-	t := terms{grace: r.Grace, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
-	if t.grace == 0 {
-		t.grace = r.TTL / 5
+	t := terms{grace: r.TTL / 5, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
+	if r.Grace != nil {
+		t.grace = *r.Grace
 	}
 	return t
 }
@@ -179,8 +179,8 @@ func (r *runCmd) check() error {
 		return usage("leave --min-hold out for none", "--min-hold %v is negative", r.MinHold)
 	case r.MaxRun < 0:
 		return usage("leave --max-run out for no limit", "--max-run %v is negative", r.MaxRun)
-	case r.Grace < 0 || r.Grace > r.TTL/2:
-		return usage("lower --grace, or raise --ttl", "--grace %v is not between 0 and half of --ttl %v", r.Grace, r.TTL)
+	case r.Grace != nil && (*r.Grace < 0 || *r.Grace > r.TTL/2):
+		return usage("lower --grace, or raise --ttl", "--grace %v is not between 0 and half of --ttl %v", *r.Grace, r.TTL)
 	}
 	if err := r.checkNames(); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (r *runCmd) maxHold() time.Duration {
 	if r.MaxRun == 0 {
 		return forever
 	}
-	return r.MaxRun + r.MinHold + r.terms().grace + 2*r.TTL
+	return min(r.MaxRun, forever) + min(r.MinHold, forever) + r.terms().grace + 2*r.TTL
 }
 
 // Run takes the lock, runs COMMAND and releases the lock. Its error is an
