@@ -72,6 +72,11 @@ func newChild() (*child, error) {
 	if err != nil {
 		return nil, &outcome{code: exitSystem, err: fmt.Errorf("cannot start the guard process: %w", err)}
 	}
+	return childOf(guards, strangers), nil
+}
+
+// childOf returns a child that guards are to start. strangers are processes that are not COMMAND's.
+func childOf(guards *guards, strangers map[int]string) *child {
 	c := &child{
 		guards:   guards,
 		events:   make(chan event, 16),
@@ -89,7 +94,7 @@ func newChild() (*child, error) {
 		},
 		group: func() int { return c.group },
 	}
-	return c, nil
+	return c
 }
 
 // abandon releases the guards if they were never told to start COMMAND, and waits for
@@ -203,6 +208,7 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 			}
 			c.tree.clear(patience)
 			c.finish()
+			c.tree.clear(patience) // COMMAND's parent may have started it meanwhile, and died before what it started
 			return &outcome{code: exitLost, err: errNotInTime}
 		}
 	}

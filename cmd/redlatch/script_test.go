@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	commands := map[string]func(){"redlatch": main, "probe": probe, "headless": headless}
+	commands := map[string]func(){"redlatch": main, "probe": probe, "headless": headless, "lost-start": lostStart}
 	if commands[filepath.Base(os.Args[0])] == nil {
 		// A test that runs a command in its own process has it start this program again,
 		// as a guard or a keeper.
