@@ -16,6 +16,7 @@ type ticker Lock
 func (t *ticker) Ring() {
 	l := (*Lock)(t)
 	now := l.client.clock.Now()
+	// rule: holder-knows
 	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {
 		go l.tick()
 		return

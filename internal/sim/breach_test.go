@@ -170,6 +170,11 @@ var breaches = []breach{
 		now: "	if held && broken != RULE && l.client.clock.Now().Reached(l.lostAt()) {\n",
 	},
 	{
+		rule: "a holder that does not look is told", file: "renewal.go", within: 1000,
+		was: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		go l.tick()\n",
+		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		if !held || broken != RULE {\n			go l.tick()\n		}\n",
+	},
+	{
 		rule: "a counter is bounded", file: "internal/node/answer.go", within: 1000, weather: "outside", mutation: "counter not bounded",
 		was: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }\n",
 		now: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter || broken == RULE }\n",

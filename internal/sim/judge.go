@@ -203,8 +203,10 @@ func (h *Holding) Ended() {
 	j := h.judge
 	j.world.History.Add(h.machine.Name, "ends %s as %s", h.name, h.label)
 	j.world.gaveUp(h.lease.HolderID())
+	at := h.machine.moment()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	h.inTime(at)
 	h.ended, h.ranOut, h.endedAt = true, h.runOut(), j.world.Now()
 	s := j.names[h.name]
 	s.given = h.endedAt
@@ -223,12 +225,14 @@ func (h *Holding) runOut() bool {
 // there was a moment at which no quorum of nodes had its records.
 func (h *Holding) Lost() {
 	j := h.judge
+	at := h.machine.moment()
 	lost, willing := j.world.lost(h.name, h.lease.HolderID(), h.machine, h.acquired, h.left)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if h.told {
 		return
 	}
+	h.inTime(at)
 	h.told = true
 	if lost && !h.ranOut && !h.runOut() {
 		j.losses++

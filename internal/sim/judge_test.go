@@ -121,6 +121,13 @@ func TestJudge(t *testing.T) {
 		time.Sleep(ttl/2 + time.Millisecond)
 		h.Lost()
 	}
+	// runsOut is a lock that nobody extends, and whose holder is told late that it ran out.
+	runsOut := func(m *made, late time.Duration) {
+		m.grant("client1-0-0-1", 2*ttl)
+		h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+		time.Sleep(ttl + time.Millisecond + late)
+		h.Lost()
+	}
 	ended := func(m *made, err error, meanwhile func()) {
 		m.grant("client1-0-0-1", ttl)
 		h := m.hold(m.a, "client1-0-0-1", 1, ttl)
@@ -246,6 +253,28 @@ func TestJudge(t *testing.T) {
 		}},
 		{"run out and nobody was to extend it", "", func(m *made) { runOut(m, func(h *Holding) { h.Renews(0, 0) }) }},
 		{"run out at the end of what it is extended for", "", func(m *made) { runOut(m, func(h *Holding) { h.Renews(ttl, ttl) }) }},
+		{"told when it runs out", "", func(m *made) { runsOut(m, 0) }},
+		{"told long after it ran out", "a loss is told in time", func(m *made) { runsOut(m, ttl) }},
+		{"given up long after it ran out, and not told", "a loss is told in time", func(m *made) {
+			h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+			time.Sleep(2 * ttl)
+			h.Ended()
+		}},
+		{"told when it was given up", "", func(m *made) {
+			h := m.hold(m.a, "client1-0-0-1", 1, ttl)
+			time.Sleep(ttl - time.Millisecond)
+			h.Ended()
+			time.Sleep(ttl)
+			h.Lost()
+		}},
+		{"told when its process goes on", "", func(m *made) {
+			m.a.Pause(2*ttl, false)
+			runsOut(m, ttl)
+		}},
+		{"told long after its process went on", "a loss is told in time", func(m *made) {
+			m.a.Pause(2*ttl, false)
+			runsOut(m, 2*ttl)
+		}},
 
 		{"nothing there, it is told, and nothing was wrong", "a release says what it found", func(m *made) {
 			ended(m, errors.New("no quorum"), func() {})

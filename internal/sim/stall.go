@@ -54,6 +54,43 @@ func (w *World) Anywhere(p *Plan) (end func()) {
 // the lock or does not.
 const afterGrant = 400
 
+// moment is when something is told. It is read first: who tells the judge may wait for another who does.
+type moment struct {
+	now   time.Duration
+	clock clock.Instant // of the machine
+	// stood is until when the process, or one of its goroutines, stood still last: now where it does, and
+	// where it is no more.
+	stood time.Duration
+}
+
+func (m *Machine) moment() moment {
+	w := m.world
+	at := moment{now: w.Now(), clock: m.clock.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at.stood = max(m.stopped, m.stalled, time.Duration(w.stalledUntil.Load()))
+	if m.paused != nil || m.dead {
+		at.stood = at.now
+	}
+	return at
+}
+
+// longestUntold is how long after the end of a lock its holder may be told: the library sees that a machine
+// has slept within a quarter of a second.
+const longestUntold = 300 * time.Millisecond
+
+// inTime checks that a holder whose lock has run out is told then: not when somebody looks, nor when it gives the
+// lock up. The caller holds judge.mu.
+func (h *Holding) inTime(at moment) {
+	if h.told || h.ended {
+		return
+	}
+	since := at.now + min(0, at.clock.Until(h.lease.End()))
+	if late := at.now - max(since, at.stood, h.acquired); late > longestUntold {
+		h.judge.condemn("a loss is told in time: %s is not told that %s ran out until %v later", h.label, h.name, late)
+	}
+}
+
 // asking is not 0 while a judge asks leases, which is not to stand still.
 var asking atomic.Int32
 
