@@ -271,6 +271,15 @@ func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.S
 	return n.data, n.stat, err
 }
 
+// ours returns the condition that the root is the one whose base this client has: tokens of another begin
+// anew. There is none where the root has no mark.
+func (s *store) ours() []any {
+	if s.mark == "" {
+		return nil
+	}
+	return []any{&zk.CheckVersionRequest{Path: s.mark, Version: -1}}
+}
+
 // commit takes the lock, unless anything has changed.
 func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a vote.Answer, again bool) {
 	r := w.request
@@ -278,7 +287,7 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 		return w.failed(errStale)
 	}
 	lease, ttl := w.place.lease(r.ID), []byte(strconv.FormatInt(r.TTL.Milliseconds(), 10))
-	ops := replaced
+	ops := append(w.ours(), replaced...)
 	w.transferred = r.From != "" && c.holder == r.From
 	if w.transferred && c.moves > 0 { // it may be in another session
 		ops = append(ops, &zk.DeleteRequest{Path: w.place.held(), Version: -1})
@@ -300,6 +309,9 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 		w.leases.Written(r.ID, grantVersion)
 		others := len(c.waiters) > 1 || len(c.waiters) == 1 && own < 0
 		return w.granted(results[stat].Stat.Mzxid, others)
+	case w.mark != "" && len(results) > 0 && errors.Is(results[0].Error, zk.ErrNoNode):
+		w.leases.Forget(r.ID)
+		return w.failed(fmt.Errorf("%s is not as it was, %w: open the client anew", w.root, errForeign))
 	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		w.leases.Forget(r.ID)
 		w.sure = true // this server has what the transaction met

@@ -50,7 +50,7 @@
 // less than that third.
 //
 // Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble. Close all
-// clients before that.
+// clients before that: those that are open when the Root is deleted are granted nothing any more.
 //
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its session has ended.
@@ -78,6 +78,6 @@
 // # In the ensemble
 //
 // Each lock has a container node under the Root, named after its key. The servers, from version 3.5
-// on, delete it after it has been empty for a while. Tested with version 3.8, over
-// github.com/go-zookeeper/zk. A client keeps one connection.
+// on, delete it after it has been empty for a while. One more node marks the Root. Tested with
+// version 3.8, over github.com/go-zookeeper/zk. A client keeps one connection.
 package zookeeper

@@ -24,6 +24,10 @@ const (
 	waitPrefix  = "wait:"
 )
 
+// markOf is the path of a node that is made and deleted with a root, and names its base: a root that was
+// deleted and made anew has another.
+func markOf(root string, base uint64) string { return root + "/base:" + strconv.FormatUint(base, 10) }
+
 // place is the path of a lock's node.
 type place string
 

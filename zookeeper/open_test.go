@@ -151,6 +151,39 @@ func TestRootOfOthers(t *testing.T) {
 	}
 }
 
+// Somebody deletes the root, and another client makes it anew: a client that was there before grants nothing any
+// more, as its tokens would be smaller than those of the other.
+func TestRootIsDeleted(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	client, conn := open(t, enginetest.Config, ensemble), connect(t, e)
+	enginetest.Unlock(t, enginetest.Lock(t, client, "name"))
+	deleteAll(t, conn, ensemble.Root)
+	other := enginetest.Lock(t, open(t, enginetest.Config, ensemble), "name")
+	enginetest.Unlock(t, other)
+	if lock, err := client.TryLock(t.Context(), "name"); err == nil {
+		t.Errorf("the token %d after %d", lock.Token(), other.Token())
+	} else if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), ensemble.Root) {
+		t.Error(err)
+	}
+}
+
+// deleteAll deletes a node and all that is under it.
+func deleteAll(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	children, _, err := conn.Children(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, child := range children {
+		deleteAll(t, conn, path+"/"+child)
+	}
+	if err := conn.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // With a user, what is created is for that user alone; another is refused in the server's words.
 func TestUser(t *testing.T) {
 	t.Parallel()

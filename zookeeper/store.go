@@ -31,8 +31,10 @@ type store struct {
 	observed *observations
 	watches  ensemble.Watches
 
-	// base is added to each token; it is set before the session is prepared.
+	// base is added to each token, and mark is the node that was made together with the root that has
+	// this base, "" where there is none. Both are set before the session is prepared.
 	base uint64
+	mark string
 }
 
 var _ hook.Store = (*store)(nil)
@@ -118,11 +120,13 @@ func (s *store) prepareRoot() error {
 			continue
 		}
 		path := s.root[:i]
-		var data []byte
+		ops := []any{&zk.CreateRequest{Path: path, Acl: s.acl}}
 		if path == s.root {
-			data = strconv.AppendInt([]byte(format), time.Now().Add(baseMargin).UnixMicro(), 10)
+			base := time.Now().Add(baseMargin).UnixMicro()
+			ops[0] = &zk.CreateRequest{Path: path, Data: strconv.AppendInt([]byte(format), base, 10), Acl: s.acl}
+			ops = append(ops, &zk.CreateRequest{Path: markOf(s.root, uint64(base)), Acl: s.acl})
 		}
-		_, err := s.conn.Create(path, data, zk.FlagPersistent, s.acl)
+		_, err := s.conn.Multi(ops...)
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			exists, _, existsErr := s.conn.Exists(path)
 			if existsErr != nil || !exists { // this client need not be permitted to make one that is there
@@ -136,6 +140,12 @@ func (s *store) prepareRoot() error {
 	}
 	if s.base, err = baseOf(s.root, data); err != nil {
 		s.spoil(err)
+		return err
+	}
+	mark := markOf(s.root, s.base)
+	marked, _, err := s.conn.Exists(mark)
+	if marked {
+		s.mark = mark
 	}
 	return err
 }
