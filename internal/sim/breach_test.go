@@ -175,6 +175,11 @@ var breaches = []breach{
 		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		if !held || broken != RULE {\n			go l.tick()\n		}\n",
 	},
 	{
+		rule: "a holder whose machine has slept is told", file: "renewal.go", within: 1000, weather: "processes",
+		was: "	if slept > longestNoSleep {\n",
+		now: "	if slept > longestNoSleep && broken != RULE {\n",
+	},
+	{
 		rule: "a counter is bounded", file: "internal/node/answer.go", within: 1000, weather: "outside", mutation: "counter not bounded",
 		was: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter }\n",
 		now: "func isCounter(token uint64) bool { return 0 < token && token <= script.MaxCounter || broken == RULE }\n",
