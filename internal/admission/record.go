@@ -146,10 +146,10 @@ func (n Note) left(now int64) time.Duration {
 	return time.Duration(n.Since+n.Length-now) * time.Second
 }
 
-// After returns the note. If before notes a quarantine of the same run of which more is left, the
-// note gets that length.
+// After returns the note. If before notes a quarantine of which more is left, the note gets that
+// length, also where it is an earlier run's: the server has restarted since, and its data was lost before.
 func (n Note) After(before string) Note {
-	if b, ok := ParseNote(before); ok && b.Run == n.Run && b.possible(n.Since) {
+	if b, ok := ParseNote(before); ok && b.possible(n.Since) {
 		n.Length = max(n.Length, b.Since+b.Length-n.Since)
 	}
 	return n

@@ -199,6 +199,36 @@ func TestResetAmidAnother(t *testing.T) {
 	waitsFor(t, err, held)
 }
 
+// A server has lost a lock of a large MaxTTL, and waits for its end. It restarts in the meantime, and an operator sets a
+// smaller MaxTTL again. It waits for as long as before.
+func TestResetAfterARestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Args: onDisk})
+	small := locktest.WithQuarantine(server.URL())
+	large := small
+	large.MaxTTL = time.Minute
+	client, operator := locktest.Open(t, large), locktest.Open(t, small)
+	locktest.Vouch(t, client, large.Nodes...)
+	held := locktest.TryLock(t, client, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
+	reset := func() {
+		t.Helper()
+		if err := operator.Reset(t.Context(), small.Nodes[0]); err != nil {
+			t.Fatal(err)
+		}
+		_, err := operator.TryLock(t.Context(), "y")
+		waitsFor(t, err, held)
+	}
+	locktest.Do(t, server, "FLUSHALL")
+	if _, err := client.TryLock(t.Context(), "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("got %v, want ErrNotAdmitted", err)
+	}
+	reset()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reset()
+}
+
 // Between the look at a node whose quarantine is over and its admission, operators change MaxTTL to a
 // larger one and back. The node waits for the locks that were given away meanwhile.
 func TestAdmissionAmidResets(t *testing.T) {
