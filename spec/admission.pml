@@ -142,7 +142,7 @@ inline changed() { for (i : 0 .. CLIENTS-1) { stale[i] = 1 } i = 0 }
 #ifdef QUARANTINE_SHORTENED
 #define LONGER(c) false
 #else
-#define LONGER(c) (NOTED_HERE && data.note_left > SPAN(agreement[c]))
+#define LONGER(c) ((NOTED_HERE || NOTED_BEFORE) && data.note_left > SPAN(agreement[c]))
 #endif
 
 #ifdef ADMIT_UNCOMPARED
@@ -166,7 +166,8 @@ inline look(c) {
 			:: NOTED_HERE && !HAS_BEEN(data.note_proc, data.note_repl) -> plan[c] = BEGIN
 			:: NOTED_HERE && HAS_BEEN(data.note_proc, data.note_repl) && data.note_left == 0 -> plan[c] = ADMIT
 			:: NOTED_HERE && HAS_BEEN(data.note_proc, data.note_repl) && data.note_left > 0 -> skip
-			:: !NOTED_HERE && NOTED_BEFORE -> skip
+			:: !NOTED_HERE && NOTED_BEFORE && !(KNOWN && RECORD(c)) && (LOST_ITS_KEYS(c) || WAS_REPLICA(c)) -> plan[c] = BEGIN
+			:: !NOTED_HERE && NOTED_BEFORE && !(!(KNOWN && RECORD(c)) && (LOST_ITS_KEYS(c) || WAS_REPLICA(c))) -> skip
 			:: !NOTED_HERE && !NOTED_BEFORE ->
 				if
 				:: KNOWN && RECORD(c) -> plan[c] = ADMIT

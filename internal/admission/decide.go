@@ -151,19 +151,22 @@ func Decide(a Agreement, e Evidence) Decision {
 	}
 
 	quarantine := a.Quarantine()
-	begin := func(reason string) Decision {
-		return Decision{Outcome: Begin, Err: &WaitError{Reason: reason, Left: quarantine, RunID: e.Run}}
-	}
 	note, noted := ParseNote(e.Note)
+	begin := func(reason string) Decision {
+		left := quarantine
+		if noted && note.possible(e.Now) {
+			// What is left of a quarantine may be more than a new one, as after a change of the deployment.
+			// rule: quarantine-not-shortened
+			left = max(left, note.left(e.Now))
+		}
+		return Decision{Outcome: Begin, Err: &WaitError{Reason: reason, Left: left, RunID: e.Run}}
+	}
+	deleted := e.Record == nil && (e.Voted || e.Flushed)
+	wasReplica := e.Promoted || e.Received > 0 || e.Record != nil && e.Record.Run == e.Run
 	switch {
 	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
 		// The quarantine may have lasted for long enough, but nobody can say so. A note of this run
-		// from before it was a replica has come back with its master's data; what is left of that
-		// quarantine may be more than a new one, as after a change of the deployment.
-		// rule: quarantine-not-shortened
-		if noted && note.possible(e.Now) {
-			quarantine = max(quarantine, note.left(e.Now))
-		}
+		// from before it was a replica has come back with its master's data.
 		return begin("its quarantine cannot be read, and begins anew")
 	case noted && note.Run == e.Run:
 		note.Length = max(note.Length, seconds(quarantine))
@@ -173,15 +176,15 @@ func Decide(a Agreement, e Evidence) Decision {
 			}}
 		}
 		return admitted
-	case noted && note.possible(e.Now) && note.left(e.Now) > 0:
+	case noted && note.possible(e.Now) && note.left(e.Now) > 0 && (e.isKnown() || !deleted && !wasReplica):
 		// A change of the deployment may keep a node out for longer than a restart does.
 		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Now), RunID: e.Run}}
 	case e.isKnown(): // the note is another run's
 		return admitted
-	case e.Record == nil && (e.Voted || e.Flushed):
+	case deleted:
 		return begin("its data was deleted")
 	// rule: promotion-seen
-	case e.Promoted, e.Received > 0, e.Record != nil && e.Record.Run == e.Run:
+	case wasReplica:
 		// Nobody knows since when it has been a master. If it was admitted as this run and is not
 		// known any more, it was a replica since.
 		return begin("it was promoted from replica, and may lack its master's last writes")

@@ -192,6 +192,25 @@ func TestDecideEveryCombination(t *testing.T) {
 	}
 }
 
+// A server that was promoted with the note of another that was kept out begins its own quarantine at once, not
+// when the other's is over.
+func TestPromotedWithAnothersNote(t *testing.T) {
+	a := agreementOf(Agreement{MaxTTL: time.Minute})
+	r := recordOf(a)
+	r.Run = otherRun
+	for _, length := range []time.Duration{a.Quarantine(), 2 * a.Quarantine()} {
+		note := NewNote(Server{Run: otherRun, ReplicationID: otherRepl}, testNow-3, length)
+		d := Decide(a, Evidence{Server: testServer, Promoted: true, Now: testNow, Record: r, Note: note.Text(), Others: Others{Same: 2}})
+		wait, _ := errors.AsType[*WaitError](d.Err)
+		if d.Outcome != Begin || wait.Left < length-3*time.Second || wait.Left < a.Quarantine() {
+			t.Errorf("outcome %d, %v", d.Outcome, d.Err)
+		}
+		if left := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()).left(testNow); left < length-3*time.Second {
+			t.Errorf("the quarantine lasts for %v, and what was left of the one before is more", left)
+		}
+	}
+}
+
 func TestDisagreementNamesBothValues(t *testing.T) {
 	a := agreementOf(Agreement{MaxTTL: time.Minute})
 	r := recordOf(agreementOf(Agreement{MaxTTL: 2 * time.Minute, NoQuarantine: true}))

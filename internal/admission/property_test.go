@@ -138,7 +138,7 @@ func (w *world) examine(c, i int, vouched bool) bool {
 	k := s.data[a.Deployment]
 	switch d.Outcome {
 	case Begin:
-		k.note = NewNote(e.Server, e.Now, a.Quarantine()).Text()
+		k.note = NewNote(e.Server, e.Now, a.Quarantine()).After(k.note).Text()
 		k.admission = ""
 	case Admit:
 		r := &Record{Server: e.Server, Nodes: map[string]string{"a": "", "b": "", "c": ""},
