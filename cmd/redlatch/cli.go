@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -64,13 +65,16 @@ func newProgram(chosen *command) *cobra.Command {
 func wantsJSON(args []string) bool {
 	wants := false
 	for _, arg := range args {
-		switch arg {
-		case "--json", "--json=true", "--json=1", "--json=yes":
-			wants = true
-		case "--json=false", "--json=0", "--json=no":
-			wants = false
-		case "--":
+		name, value, given := strings.Cut(arg, "=")
+		switch {
+		case arg == "--":
 			return wants
+		case name == "--json" && !given:
+			wants = true
+		case name == "--json":
+			if is, err := commandline.ParseBool(value); err == nil {
+				wants = is
+			}
 		}
 	}
 	return wants

@@ -79,10 +79,11 @@ func Optional[T any](to **T, of func(*T) pflag.Value) pflag.Value {
 
 // Bool adds a flag that is true if it is given without a value.
 func Bool(flags *pflag.FlagSet, to *bool, name, short, help string) {
-	flags.VarPF(value[bool]{to, "bool", parseBool}, name, short, help).NoOptDefVal = "true"
+	flags.VarPF(value[bool]{to, "bool", ParseBool}, name, short, help).NoOptDefVal = "true"
 }
 
-func parseBool(text string) (bool, error) {
+// ParseBool reads the value of a flag that is true or false.
+func ParseBool(text string) (bool, error) {
 	switch text {
 	case "true", "1", "yes":
 		return true, nil
