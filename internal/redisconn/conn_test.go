@@ -111,6 +111,21 @@ func TestCallersLeaveAHungServer(t *testing.T) {
 	}
 }
 
+// closesSoon closes c, and fails the test if that waits for an answer that does not come.
+func closesSoon(t *testing.T, c *Conn) {
+	t.Helper()
+	closed := make(chan struct{})
+	go func() {
+		c.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(replyTimeout / 2):
+		t.Fatal("Close waits")
+	}
+}
+
 // Close does not wait for a connection that is being made to a server that hangs.
 func TestCloseWhileConnecting(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,12 +19,18 @@ func eachWithoutHello(t *testing.T, f func(t *testing.T, server *redistest.Serve
 	})
 }
 
+// listeners is how many connections for messages a server has.
+func listeners(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	return strings.Count(at(t, server, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr=")
+}
+
 // subscribed returns a subscription that stands, by the channel on which its end will be told.
-func subscribed(t *testing.T, c *Conn) <-chan error {
+func subscribed(t *testing.T, subscribe func(ctx context.Context, channel string, ready func(), heard func(message string)) error) <-chan error {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		ready, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- c.Subscribe(t.Context(), "x", func() { close(ready) }, func(string) {}) }()
+		go func() { ended <- subscribe(t.Context(), "x", func() { close(ready) }, func(string) {}) }()
 		select {
 		case <-ready:
 			return ended
@@ -41,20 +48,17 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 	t.Parallel()
 	eachWithoutHello(t, func(t *testing.T, server *redistest.Server) {
 		c := connect(t, server.URL())
-		listeners := func() int {
-			return strings.Count(at(t, server, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr=")
-		}
 		await := func(n int, when string) {
 			t.Helper()
-			for deadline := time.Now().Add(patience); listeners() != n; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); listeners(t, server) != n; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatalf("%s: %d connections for messages, want %d", when, listeners(), n)
+					t.Fatalf("%s: %d connections for messages, want %d", when, listeners(t, server), n)
 				}
 			}
 		}
 		for range 3 {
 			for _, which := range []string{"messages", "commands"} {
-				ended := subscribed(t, c)
+				ended := subscribed(t, c.Subscribe)
 				if which == "messages" {
 					at(t, server, "CLIENT", "KILL", "TYPE", "pubsub")
 				} else {
@@ -68,7 +72,7 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 				await(0, "without that for "+which)
 			}
 		}
-		subscribed(t, c)
+		subscribed(t, c.Subscribe)
 		await(1, "at last")
 		c.Close()
 		await(0, "closed")
@@ -85,22 +89,8 @@ func TestShardSubscriptionBreaksInRESP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subscribe := func() <-chan error {
-		for deadline := time.Now().Add(patience); ; {
-			ready, ended := make(chan struct{}), make(chan error, 1)
-			go func() { ended <- c.SubscribeShard(t.Context(), "x", func() { close(ready) }, func(string) {}) }()
-			select {
-			case <-ready:
-				return ended
-			case err := <-ended:
-				if time.Now().After(deadline) {
-					t.Fatalf("no subscription: %v", err)
-				}
-			}
-		}
-	}
 	for _, which := range []string{"pubsub", "normal", "pubsub"} {
-		ended := subscribe()
+		ended := subscribed(t, c.SubscribeShard)
 		at(t, master, "CLIENT", "KILL", "TYPE", which)
 		select {
 		case <-ended:
@@ -108,8 +98,8 @@ func TestShardSubscriptionBreaksInRESP2(t *testing.T) {
 			t.Fatalf("after the end of what is %s the subscription goes on", which)
 		}
 	}
-	subscribe()
-	if n := strings.Count(at(t, master, "CLIENT", "LIST", "TYPE", "pubsub").(string), " laddr="); n != 1 {
+	subscribed(t, c.SubscribeShard)
+	if n := listeners(t, master); n != 1 {
 		t.Errorf("%d connections for messages", n)
 	}
 }

@@ -83,8 +83,8 @@ func (s *sentinels) find(ctx context.Context) (address string, err error) {
 	for i, conn := range s.conns {
 		views[i] = view{sentinel: conn.options.Address, err: errNoAnswer}
 		go func() { // ends with close, too
-			// Whoever is slower than a majority gets the time to connect: else it would begin anew at each
-			// check, and be missed when another fails.
+			// A Sentinel that is slower than a majority gets the time to connect: else it would begin anew
+			// at each check, and be missed when another fails.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.options.ConnectTimeout)
 			defer cancel()
 			answers <- answer{i, conn.view(ctx, s.master)}

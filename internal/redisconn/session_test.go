@@ -250,16 +250,7 @@ func TestCloseWhileASessionConnects(t *testing.T) {
 		ended <- err
 	}()
 	<-asked
-	closed := make(chan struct{})
-	go func() {
-		c.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(replyTimeout / 2):
-		t.Fatal("Close waits for the connection")
-	}
+	closesSoon(t, c)
 	if err := <-ended; !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("closed: %v", err)
 	}

@@ -9,20 +9,28 @@ import (
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
+// newObservedCluster starts a Cluster, and returns a client that has used all of its masters and what that
+// client is told.
+func newObservedCluster(t *testing.T, binary string) (*hurtCluster, *redlatch.Client, *locktest.Events) {
+	t.Helper()
+	c := newHurtCluster(t, binary, 0, fixTTL)
+	events := new(locktest.Events)
+	c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
+	client := locktest.Open(t, c.config)
+	events.Client.Store(client)
+	c.admit(t, client)
+	for i := range c.Masters {
+		locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
+	}
+	return c, client, events
+}
+
 // A Cluster is observed as unreachable when none of its masters answers that was asked, and as
 // reachable when one does.
 func TestClusterObserver(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		c := newHurtCluster(t, binary, 0, fixTTL)
-		events := new(locktest.Events)
-		c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
-		client := locktest.Open(t, c.config)
-		events.Client.Store(client)
-		c.admit(t, client)
-		for i := range c.Masters {
-			locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
-		}
+		c, client, events := newObservedCluster(t, binary)
 		lost := func() int { return len(locktest.EventsOf[redlatch.NodeUnreachable](events)) }
 		back := func() int { return len(locktest.EventsOf[redlatch.NodeReachable](events)) }
 		before := lost()
@@ -90,15 +98,7 @@ func TestClusterObserver(t *testing.T) {
 func TestClusterObserverOfFreshNames(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		c := newHurtCluster(t, binary, 0, fixTTL)
-		events := new(locktest.Events)
-		c.config.NodeTimeout, c.config.Observer = 250*time.Millisecond, events
-		client := locktest.Open(t, c.config)
-		events.Client.Store(client)
-		c.admit(t, client)
-		for i := range c.Masters {
-			locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(i)))
-		}
+		c, client, events := newObservedCluster(t, binary)
 		for _, master := range c.Masters {
 			master.Kill()
 		}
