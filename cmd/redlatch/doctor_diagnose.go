@@ -127,6 +127,10 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 		f.add(danger, node.Node, fmt.Sprintf("it may delete locks to make room (maxmemory %s, %s)", size(node.MaxMemory), node.Policy),
 			"CONFIG SET maxmemory-policy noeviction, and the same in its configuration file")
 	}
+	if node.Role == "master" && node.Replicas < d.Replicas {
+		f.add(danger, node.Node, fmt.Sprintf("%d replicas are attached, and --replicas says that %d must acknowledge: its votes do not count", node.Replicas, d.Replicas),
+			"attach more replicas to it, or lower --replicas for the clients")
+	}
 	if node.Refusal != nil {
 		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), "mend what the server reports")
 	}

@@ -103,6 +103,9 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"warning: the quarantine is off"}},
 		{name: "no quarantine, forgetful", change: []func(*doctor.Report){func(n *doctor.Report) { n.Durable = false }},
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
+		{name: "too few replicas", nodes: 1, forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 1 }},
+			doctor: doctorCmd{connection: connection{Replicas: 2}}, exit: 2, want: []string{
+				"unsafe: a: 1 replicas are attached, and --replicas says that 2 must acknowledge", "note: one node", "note: a: persistence"}},
 		{name: "a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Role, n.Status = "slave", doctor.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
 		{name: "one server twice", change: []func(*doctor.Report){
