@@ -269,6 +269,27 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 	})
 }
 
+// What Examine says of a server with Fsync is what a client then meets: it needs WAITAOF and an
+// append-only file.
+func TestExamineFindsWhatFsyncNeeds(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, kept := range []string{"no", "yes"} {
+			server := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--appendonly", kept, "--appendfsync", "always"}})
+			c := locktest.Config(server.URL())
+			c.Replicas.Fsync, c.NodeTimeout = true, 400*time.Millisecond
+			_, err := locktest.Open(t, c).TryLock(t.Context(), "x")
+			refused := errors.Is(err, redlatch.ErrRefused)
+			if kept == "no" && !refused {
+				t.Errorf("without an append-only file a client gets %v", err)
+			}
+			if node := locktest.Examine(t, c, "x")[0]; (node.Refusal != nil) != refused {
+				t.Errorf("appendonly %s: refused %v, and a client gets %v", kept, node.Refusal, err)
+			}
+		}
+	})
+}
+
 // A look ends, whatever the nodes do, and tells one from another.
 func TestExamineUnreachableNodes(t *testing.T) {
 	t.Parallel()

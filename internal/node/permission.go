@@ -189,11 +189,7 @@ func (n *Node) harmless(lockKeys []string) []try {
 		}
 	}
 	if r := n.options.Replicas; r.Want > 0 || r.Fsync {
-		command := r.command(0, 0)
-		if r.Fsync {
-			command[1] = "0" // asks for no file either
-		}
-		tries = append(tries, try{"", command})
+		tries = append(tries, try{"", r.command(0, 0)})
 	}
 	for _, name := range append(script.Commands(), "EVAL", "EVALSHA", "PING") {
 		if strings.HasSuffix(name, "PUBLISH") {
