@@ -78,14 +78,14 @@ func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
 	}
 	if d.NoQuarantine {
 		s := danger
-		if !slices.ContainsFunc(reports, func(node doctor.Report) bool { return !node.Durable }) {
+		if !slices.ContainsFunc(reports, func(node doctor.Report) bool { return !node.Durable || node.Replicas > 0 }) {
 			s = warning
 		}
 		change := "record the change with redlatch deployment set"
 		if d.namesCluster() || slices.ContainsFunc(reports, func(node doctor.Report) bool { return node.Cluster != nil }) {
 			change = anotherDeployment // redlatch deployment set refuses a Cluster
 		}
-		f.add(s, "", "the quarantine is off: a node that restarts without its latest keys can give locks that are held to second holders", dropQuarantineOff+change)
+		f.add(s, "", "the quarantine is off: a node that restarts, or a replica that takes its place, without the latest keys can give locks that are held to second holders", dropQuarantineOff+change)
 	}
 }
 

@@ -103,6 +103,8 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"warning: the quarantine is off"}},
 		{name: "no quarantine, forgetful", change: []func(*doctor.Report){func(n *doctor.Report) { n.Durable = false }},
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
+		{name: "no quarantine, kept on disk, with a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 1 }},
+			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
 		{name: "too few replicas", nodes: 1, forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 1 }},
 			doctor: doctorCmd{connection: connection{Replicas: 2}}, exit: 2, want: []string{
 				"unsafe: a: 1 replicas are attached, and --replicas says that 2 must acknowledge", "note: one node", "note: a: persistence"}},
