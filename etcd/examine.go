@@ -89,18 +89,26 @@ func (x *examination) ask(ctx context.Context, endpoint string) (*clientv3.Statu
 	return status, m
 }
 
-// look reads the prefix as a majority has it. It returns why it cannot be used, and whether servers
-// have said so.
+// look reads the prefix as a majority has it, and tries whether the user may use it. It returns why
+// it cannot be used, and whether servers have said so.
 func (x *examination) look(ctx context.Context) (why error, said bool) {
 	r, err := x.client.Get(ctx, x.prefix)
 	if err != nil {
-		return err, refuses(err)
+		return answer(err).Err, refuses(err)
 	}
-	if len(r.Kvs) == 0 { // the first client makes it
-		return nil, false
+	if len(r.Kvs) > 0 { // otherwise the first client makes it
+		if _, err = baseOf(x.prefix, string(r.Kvs[0].Value)); err != nil {
+			return err, true
+		}
 	}
-	_, err = baseOf(x.prefix, string(r.Kvs[0].Value))
-	return err, err != nil
+	// Servers check the rights for all of a transaction, even for writes whose condition never holds.
+	_, err = x.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(x.prefix), "<", 0)).
+		Then(clientv3.OpPut(x.prefix, ""), clientv3.OpPut(x.prefix+lockPrefix, "")).
+		Else(clientv3.OpGet(x.prefix+lockPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	if refuses(err) {
+		return answer(err).Err, true
+	}
+	return nil, false // what else is in the way of a write, an alarm tells
 }
 
 // judge says what is wrong.

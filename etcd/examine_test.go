@@ -35,8 +35,8 @@ func TestExamine(t *testing.T) {
 	well()
 	client := dial(t, c.Addrs()...)
 	defer client.Close()
-	if r, err := client.Get(t.Context(), cluster.Prefix); err != nil || r.Count != 0 {
-		t.Errorf("it has made the prefix: %v", err)
+	if r, err := client.Get(t.Context(), cluster.Prefix); err != nil || r.Count != 0 || r.Header.Revision != 1 {
+		t.Errorf("it has written: %+v, %v", r, err)
 	}
 
 	leader, followers := c.Leader()

@@ -156,10 +156,16 @@ func TestUser(t *testing.T) {
 		"one who may write the key alone": {User: "one", Password: "secret"},
 	} {
 		other.Endpoints, other.Prefix = c.Addrs(), prefix
+		if report := examine(t, other); !enginetest.Says(report, true, "", "Cluster.Prefix") {
+			t.Errorf("Examine of %s: %+v", name, report)
+		}
 		_, err := open(t, enginetest.Config, other).TryLock(t.Context(), "name")
 		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) || !strings.Contains(err.Error(), "Cluster.Prefix") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if report := examine(t, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"}); len(report.Problems) > 0 {
+		t.Errorf("Examine of me: %+v", report)
 	}
 	nobody := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
 	if _, err := nobody.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrUserEmpty) || !strings.Contains(err.Error(), "Cluster.User") {
