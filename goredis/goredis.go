@@ -121,6 +121,14 @@ const failoverAddr = "FailoverClient"
 var errAnySentinel = errors.New("a failover client believes the first Sentinel that answers, so that a lock may have two holders while the Sentinels are parted: " +
 	"use redlatch.Open with redis://SENTINEL?addr=SENTINEL&master_set=NAME, or accept it with goredis.AnySentinel(client) or Config.NoQuarantine")
 
+// believesAny reports whether client is a failover client that AnySentinel has not accepted, or a type
+// that embeds one.
+func believesAny(client Processor) bool {
+	_, accepted := client.(anySentinel)
+	c, ok := client.(interface{ Options() *redis.Options })
+	return ok && !accepted && c.Options().Addr == failoverAddr
+}
+
 func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("no client given: give one for each node")
@@ -146,7 +154,7 @@ func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, erro
 			// The name is not repeated: a URL would have a password.
 			return nil, fmt.Errorf("client %d needs a name of up to 256 printable characters, without spaces and without @ # ? & =, and not a URL: write it in Config.Nodes[%d]", i, i)
 		}
-		if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr && !config.NoQuarantine {
+		if believesAny(client) && !config.NoQuarantine {
 			return nil, fmt.Errorf("client %d: %w", i, errAnySentinel)
 		}
 		nodes[i] = node

@@ -267,6 +267,9 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
+// traced is a client as programs have them, with methods of their own.
+type traced struct{ *redis.Client }
+
 // What cannot work is refused with a word on the remedy.
 func TestMisfits(t *testing.T) {
 	t.Parallel()
@@ -290,6 +293,7 @@ func TestMisfits(t *testing.T) {
 		{"a URL for a name", redlatch.Config{Nodes: []string{"redis://localhost:1"}}, []goredis.Processor{one}, "not a URL"},
 		{"failover without a name", redlatch.Config{}, []goredis.Processor{failover}, "Config.Nodes[0]"},
 		{"failover with the quarantine on", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{failover}, "goredis.AnySentinel"},
+		{"failover in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{traced{failover}}, "goredis.AnySentinel"},
 		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
 		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: redlatch.Replicas{Count: 1}}, []goredis.Processor{cluster}, "Config.Replicas"},
