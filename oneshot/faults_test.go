@@ -95,6 +95,41 @@ func TestReplyToTakeIsLost(t *testing.T) {
 	})
 }
 
+// The take got no answer in time and is still on its way: a release does not say that nobody has the lock.
+func TestReleaseWhileTheTakeIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		s.config.NodeTimeout = 200 * time.Millisecond
+		client := s.open(t)
+		locktest.Await(t, "it is connected", func() bool {
+			_, err := client.Release(ctx, name+"/before", "x")
+			return err == nil
+		})
+		arrives := make(chan struct{})
+		var struck atomic.Bool
+		s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
+			if set, _ := locktest.StepOf(c); (set == "acquire" || c.Name() == "SET") && struck.CompareAndSwap(false, true) {
+				<-arrives
+			}
+			return redistest.Pass
+		})
+		if ok, err := client.Take(ctx, name, "x", locktest.TTL); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("take: %t, %v", ok, err)
+		}
+		released, err := client.Release(ctx, name, "x")
+		close(arrives)
+		if !struck.Load() || err == nil {
+			t.Errorf("release: %t, %v", released, err)
+		}
+		locktest.Await(t, "it is released", func() bool {
+			ok, err := client.Release(ctx, name, "x")
+			return ok || err == nil && locktest.Value(t, s.nodes[0], name) == ""
+		})
+	})
+}
+
 // A take that fails takes back what it set, and nothing that was there before it
 // under the same id.
 func TestFailedTakeUndoesItsOwn(t *testing.T) {

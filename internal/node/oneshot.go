@@ -168,8 +168,25 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry serves as one.
 			return done(n.deletion(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).releaseSlots, "DEL", r.Key) }},
+		means{Watch, "WATCH", func() vote.Answer { return n.deleteIfOurs(ctx, r.Key, r.ID) }},
 	)
+}
+
+// deleteIfOurs deletes the key in a transaction. That has a connection of its own and may overtake the
+// command that sets the key: what it has not found is looked for behind that command.
+func (n *Node) deleteIfOurs(ctx context.Context, key, id string) vote.Answer {
+	for looked := false; ; looked = true {
+		a := n.ifOurs(ctx, key, id, (*inFlight).releaseSlots, "DEL", key)
+		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.inFlight.Load().votes) == 0 {
+			return a
+		}
+		switch reply, err := n.command(ctx, "GET", key); {
+		case err != nil:
+			return failure(err)
+		case reply.Text != id:
+			return a
+		}
+	}
 }
 
 // Query answers Held with the key's holder and remaining time, or NotOurs when nobody has the key.
