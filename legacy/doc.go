@@ -15,7 +15,8 @@
 // one timeout. And the holder can no longer tell its own value from another's, so a release cannot
 // be conditional: it is a plain DEL, sent only while the lock has not expired. A DEL that is
 // delayed on its way until the lock has expired and passed to another holder takes the lock from
-// that holder.
+// that holder. So does a loser's value, or an extension, that comes so late that its time is past: the
+// next one to look takes the lock over.
 //
 // Keys have no expiry, and every client that crashes leaves them behind. There is one server, no
 // fencing token, and waiting is polling.

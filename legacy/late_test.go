@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
 )
 
 // Whoever looks at the context of a lock that has run out finds it over, though the timer is late,
@@ -74,4 +76,47 @@ type unlooked struct {
 func (u unlooked) Err() error {
 	u.end()
 	return u.Context.Err()
+}
+
+// slowConn is a connection that takes some time to be made: what it is asked to send for a caller who still
+// waits then is sent then.
+type slowConn struct {
+	driver.Conn
+	takes time.Duration
+	sent  int
+}
+
+func (c *slowConn) Do(ctx context.Context, _ ...string) (driver.Reply, error) {
+	select {
+	case <-time.After(c.takes):
+		c.sent++
+		return driver.Reply{Kind: driver.Int, Int: 1}, nil
+	case <-ctx.Done():
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
+}
+
+// What releases or extends a lock is not sent when the lock has run out: it might be another's by then.
+func TestNothingIsSentForALockThatRanOut(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]struct {
+		do   func(*Lock, context.Context) error
+		want error
+	}{"Unlock": {(*Lock).Unlock, redlatch.ErrNoQuorum}, "Extend": {(*Lock).Extend, redlatch.ErrLost}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				conn := &slowConn{takes: commandTimeout / 2}
+				locker := &Locker{config: Config{Timeout: time.Second}, conn: conn, inFlight: make(chan struct{}, 1)}
+				lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second - commandTimeout/4)
+				if err := act.do(lock, t.Context()); conn.sent > 0 || !errors.Is(err, act.want) {
+					t.Errorf("sent %d times: %v", conn.sent, err)
+				}
+			})
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Lock is one acquisition of an old lock. It is safe for concurrent use.
@@ -50,10 +51,12 @@ func (k *Lock) Name() string { return k.name }
 // Until returns the time until which the lock is held unless it is released, by the local clock and
 // with its monotonic reading: Timeout after it was asked for, which is up to a second before others
 // take it over.
-func (k *Lock) Until() time.Time {
+func (k *Lock) Until() time.Time { return k.end().Mono }
+
+func (k *Lock) end() clock.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.until.Mono
+	return k.until
 }
 
 // Context returns a context that is done when the lock is released, or lost because it ran out;
@@ -121,15 +124,15 @@ func (k *Lock) Extend(ctx context.Context) error {
 	v := k.locker.validity()
 	// While the lock has not expired, only losers of the race for it may write its value. XX: a key
 	// that is gone was released by somebody.
-	reply, err := k.locker.do(ctx, "SET", k.key, v.text(), "XX")
+	reply, err := k.locker.do(ctx, k.end(), "SET", k.key, v.text(), "XX")
+	if lost := k.Err(); lost != nil { // it ran out before the answer came
+		return lost
+	}
 	switch {
 	case err != nil:
 		return failed("extend", k.name, err)
 	case reply.Text != "OK":
 		return k.finish(k.lost("its key is gone"))
-	}
-	if err := k.Err(); err != nil { // it ran out before the answer came
-		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,8 +153,8 @@ func (k *Lock) enter(ctx context.Context) error {
 }
 
 // Unlock releases the lock by a DEL, unless the lock has expired: the key may then be another's,
-// and stays. It waits for the server's answer, for half a second at most, whether or not ctx is
-// done. ctx only gives its values, and may be nil.
+// and stays. It waits for an Extend under way and for the server's answer, for half a second each at
+// most, whether or not ctx is done. ctx only gives its values, and may be nil.
 //
 // Errors: redlatch.ErrLost when the lock was not held any more; redlatch.ErrReleased when it was
 // released before; redlatch.ErrNoQuorum or redlatch.ErrRefused when the server did not delete the
@@ -170,7 +173,7 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	if state := k.finish(released); !errors.Is(state, redlatch.ErrReleased) {
 		return state
 	}
-	reply, err := k.locker.do(ctx, "DEL", k.key)
+	reply, err := k.locker.do(ctx, k.end(), "DEL", k.key)
 	switch {
 	case err != nil:
 		return failed("unlock", k.name, err)

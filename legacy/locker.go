@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -33,7 +34,8 @@ const (
 	nameMark        = "{name}"
 	defaultTemplate = "lock." + nameMark
 	// commandTimeout bounds one command, connecting included. A DEL that came after the lock's end
-	// would delete another's key, so it is short beside the protocol's margin of a second.
+	// would delete another's key, so it is short beside the protocol's margin, which is a second where
+	// others count in whole seconds.
 	commandTimeout = 500 * time.Millisecond
 	connectTimeout = time.Second
 	// maxInFlight keeps the commands under way below the size of the connection's own queue, which
@@ -132,14 +134,14 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 	key := strings.Replace(l.config.KeyTemplate, nameMark, name, 1)
 	for {
 		v := l.validity()
-		reply, err := l.do(ctx, "SETNX", key, v.text())
+		reply, err := l.do(ctx, v.until, "SETNX", key, v.text())
 		if err != nil {
 			return nil, failed("lock", name, err)
 		}
 		if reply.Int == 1 {
 			return newLock(parent, l, name, key, v)
 		}
-		reply, err = l.do(ctx, "GET", key)
+		reply, err = l.do(ctx, v.until, "GET", key)
 		switch {
 		case err != nil:
 			return nil, failed("lock", name, err)
@@ -151,7 +153,7 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 		// Others see that it has expired, too. All of them write, and the one that finds the
 		// expired value still there has the lock.
 		v = l.validity()
-		reply, err = l.do(ctx, "GETSET", key, v.text())
+		reply, err = l.do(ctx, v.until, "GETSET", key, v.text())
 		switch {
 		case err != nil:
 			return nil, failed("lock", name, err)
@@ -162,10 +164,14 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 	}
 }
 
-// do sends a command. If no reply comes, its outcome is not known.
-func (l *Locker) do(ctx context.Context, args ...string) (driver.Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, errNoAnswer)
+// do sends a command, for which until must not have come: what is written then is another's. If no
+// reply comes, the command's outcome is not known.
+func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (driver.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, min(commandTimeout, clock.System.Now().Until(until)), errNoAnswer)
 	defer cancel()
+	if ctx.Err() != nil {
+		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
+	}
 	select {
 	case l.inFlight <- struct{}{}:
 		defer func() { <-l.inFlight }()
