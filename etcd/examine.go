@@ -62,6 +62,9 @@ type examination struct {
 	// status is what each endpoint says, or nil. names are the endpoints by member id.
 	status []*clientv3.StatusResponse
 	names  map[uint64]string
+	// first is the first endpoint that answers, and cluster is the cluster that it is of.
+	first   string
+	cluster uint64
 	// why says why the prefix cannot be used, as a majority has it, if that is so. said: servers
 	// have said so.
 	why               error
@@ -124,6 +127,12 @@ func (x *examination) judge() {
 			x.add(false, m.Address, "it is the same member as "+same, "name each once")
 		}
 		x.names[status.Header.GetMemberId()] = m.Address
+		if x.first == "" {
+			x.first, x.cluster = m.Address, status.Header.GetClusterId()
+		}
+		if status.Header.GetClusterId() != x.cluster {
+			x.add(true, m.Address, "it is of another cluster than "+x.first+": two may hold one lock", "name the members of one cluster")
+		}
 		if status.Leader == 0 {
 			x.add(false, m.Address, "it has no leader", "see that it reaches the other members")
 		}

@@ -94,6 +94,11 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	if report := examine(t, twice); !enginetest.Says(report, false, twice.Endpoints[1], "the same member as "+one) {
 		t.Errorf("one member twice: %+v", report)
 	}
+	other := own(t).Addrs()[0]
+	two := etcd.Cluster{Endpoints: []string{one, other, c.Addrs()[1]}, Prefix: enginetest.Root(t)}
+	if report := examine(t, two); !enginetest.Says(report, true, other, "another cluster than "+one) {
+		t.Errorf("members of two clusters: %+v", report)
+	}
 	var none context.Context
 	if _, err := etcd.Examine(none, redlatch.Config{}, cluster); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("without a ctx: %v", err)

@@ -153,6 +153,10 @@ func (x *examination) judge() {
 	case x.why != nil:
 		add(true, "", "no server gives a session that a majority answers: no lock can be acquired", "bring back servers until a majority of the ensemble runs")
 	}
+	if x.ensembles() > 1 {
+		add(true, "", "the servers are not of one ensemble, since each has one leader, and a standalone server is one by itself: two may hold one lock",
+			"name the servers of one ensemble, each once; where a leader was just replaced, look again")
+	}
 	for _, m := range r.Members {
 		switch {
 		case errors.Is(m.Err, errNotPermitted):
@@ -168,6 +172,23 @@ func (x *examination) judge() {
 			}
 		}
 	}
+}
+
+// ensembles returns of how many ensembles the servers are at least, by their roles.
+func (x *examination) ensembles() int {
+	alone, leaders, others := 0, 0, 0
+	for _, m := range x.report.Members {
+		switch m.Role {
+		case "":
+		case "standalone":
+			alone++
+		case "leader":
+			leaders++
+		default:
+			others++
+		}
+	}
+	return alone + max(leaders, min(others, 1))
 }
 
 // defectOf says what is wrong with a version for locks, if anything is known.

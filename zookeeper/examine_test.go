@@ -115,3 +115,28 @@ func TestExamineServers(t *testing.T) {
 		})
 	}
 }
+
+// Servers of several ensembles, or alone, that are named as if they were one ensemble.
+func TestExamineFindsTwoEnsembles(t *testing.T) {
+	t.Parallel()
+	server := func(mode string) string {
+		addr, _ := answering(t, "Zookeeper version: 3.9.3-1, built on\nMode: "+mode+"\n")
+		return addr
+	}
+	for modes, found := range map[string]bool{
+		"leader": false, "leader follower": false, "follower observer": false, "standalone": false,
+		"leader leader": true, "standalone standalone": true, "standalone follower": true,
+	} {
+		t.Run(modes, func(t *testing.T) {
+			t.Parallel()
+			var servers []string
+			for _, mode := range strings.Fields(modes) {
+				servers = append(servers, server(mode))
+			}
+			report := examine(t, enginetest.Config, zookeeper.Ensemble{Servers: servers})
+			if says := enginetest.Says(report, true, "", "not of one ensemble"); says != found {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
