@@ -355,6 +355,11 @@ func TestClusterMistaken(t *testing.T) {
 				t.Errorf("%s: %v, want a refusal with %q", c.url, err, c.remedy)
 			}
 		}
+		for _, s := range servers { // one of them has the deployment's keys
+			if r := locktest.Examine(t, locktest.Config(s.URL()))[0]; r.Status != doctor.StatusUnfit || !strings.Contains(fmt.Sprint(r.Reason), "?cluster at the end") {
+				t.Errorf("a master examined as a server: %v because of %v (%v)", r.Status, r.Reason, r.Err)
+			}
+		}
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, locktest.Config(servers[2].URL()+"?cluster")), storm.NameAt(0))
 		if err != nil {
 			t.Fatalf("by one address of it: %v", err)
