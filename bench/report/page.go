@@ -44,7 +44,7 @@ func newPage(runs []figures.Run) *page {
 func (p *page) markdown() ([]byte, error) {
 	t, err := template.New("benchmarks.md").Funcs(template.FuncMap{
 		"list": func(words ...string) []string { return words }, "thousands": thousands, "machine": p.machine, "table": p.table, "across": p.across,
-		"chart": p.chartAcross, "chartRows": p.chartRows,
+		"cases": p.cases, "most": p.most, "chart": p.chartAcross, "chartRows": p.chartRows,
 	}).Parse(text)
 	if err != nil {
 		return nil, err
@@ -130,6 +130,46 @@ func (p *page) across(m string, benchmarks ...string) string {
 		cells = append(cells, line)
 	}
 	return markdownTable(head, cells)
+}
+
+// cases has metrics of one row by several benchmarks, a line for each, "benchmark = title".
+func (p *page) cases(row string, benchmarks []string, metrics ...string) string {
+	var cells [][]string
+	for _, b := range benchmarks {
+		line, measured := []string{title(b)}, false
+		for _, m := range metrics {
+			rounds := p.by[key{metric(b), row, metric(m)}]
+			line, measured = append(line, cell(rounds)), measured || rounds != nil
+		}
+		if measured {
+			cells = append(cells, line)
+		}
+	}
+	if cells == nil {
+		return notMeasured
+	}
+	head := []string{""}
+	for _, m := range metrics {
+		head = append(head, title(m))
+	}
+	return markdownTable(head, cells)
+}
+
+// most is the greatest figure of a metric in all rounds of all benchmarks, "0" as "no".
+func (p *page) most(m string) string {
+	var all []float64
+	for k, rounds := range p.by {
+		if k.metric == m {
+			all = append(all, rounds...)
+		}
+	}
+	if len(all) == 0 {
+		return "?"
+	}
+	if most := slices.Max(all); most > 0 {
+		return "up to " + whole(most)
+	}
+	return "no"
 }
 
 // metric and title are the two sides of "nodes=1/callers=1 = 1 node": names have no spaces around =.
