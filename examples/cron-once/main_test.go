@@ -62,19 +62,19 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// README shows the program as it is, in twelve lines.
-func TestReadme(t *testing.T) {
+// The guide shows the program as it is, in twelve lines.
+func TestGuide(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile("../../README.md")
+	guide, err := os.ReadFile("../../docs/guides/cron.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	main := regexp.MustCompile(`(?s)func main\(\) \{\n.*?\n\}\n`).FindString(string(program))
-	if !strings.Contains(string(readme), "```go\n"+main+"```\n") {
-		t.Errorf("README.md has another text than\n%s", main)
+	if !strings.Contains(string(guide), "```go\n"+main+"```\n") {
+		t.Errorf("the guide has another text than\n%s", main)
 	}
 	if lines := strings.Count(main, "\n"); lines > 12 {
 		t.Errorf("%d lines", lines)

@@ -16,7 +16,7 @@ const (
 )
 
 // tested are the folders whose tests run what the pages show of Go.
-var tested = []string{"test/guides", "interop", "fence/guardtest", "examples/testing", "internal/locktest/enginetest"}
+var tested = []string{"test/guides", "interop", "fence/guardtest", "examples/cron-once", "examples/testing", "internal/locktest/enginetest"}
 
 func everyPage(t *testing.T) map[string]string {
 	t.Helper()
