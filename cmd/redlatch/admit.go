@@ -29,7 +29,7 @@ func (a *admitCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admit [<node> ...]",
 		Short: "Vouch for a node that has just started, so that it votes at once.",
-		Long: `A node that has just started may have forgotten locks that it granted before. So it is in quarantine: it does not vote until every such lock has run out (the longest TTL plus 4 s). If you know that no lock was held on it, or that its data came back complete, end the quarantine with this command. The next restart begins a new one.
+		Long: `A node that has just started, was promoted or lost its keys may have forgotten locks that it granted. So it is in quarantine: it does not vote until every such lock has run out (the longest TTL plus 4 s). If you know that no such lock is held any more, or that its data came back complete, end the quarantine with this command. The next restart begins a new one.
 
 New servers have never granted a lock: run redlatch admit --all once for a new deployment.
 

@@ -78,7 +78,7 @@ func (d *doctorCmd) diagnoseMastersVote(f *findings, cluster string, server doct
 		f.add(danger, server.Node, fmt.Sprintf("it does not vote: %v", server.Unreadable), "when no lock is held in its slots, delete that key")
 	case server.Status == doctor.StatusWaiting:
 		f.add(warning, server.Node, fmt.Sprintf("%v", server.Reason),
-			"wait (if nobody has taken a lock yet, the time runs from the first one on); or if no lock was held there before, for all masters: "+d.admitCommand(cluster))
+			"wait (if nobody has taken a lock yet, the time runs from the first one on); or for all masters, "+noLock+d.admitCommand(cluster))
 	case server.Status == doctor.StatusUnclear:
 		f.add(warning, server.Node, fmt.Sprintf("it is not clear whether it votes: %v", server.Reason), "bring the other masters and nodes back")
 	case server.Status == doctor.StatusUnfit && disagrees:

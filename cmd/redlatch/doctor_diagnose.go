@@ -100,9 +100,9 @@ func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 		f.add(danger, node.Node, "it is a replica, which never votes: a lock on its master may be missing on it", "name its master")
 	case d.diagnoseRecord(f, node):
 	case node.Status == doctor.StatusWaiting:
-		remedy := "wait, or if no lock was held on it before: " + d.admitCommand(node.Node)
+		remedy := "wait, or " + noLock + d.admitCommand(node.Node)
 		if waiting > 1 {
-			remedy = "wait, or if no lock was held on them before: " + d.admitAllCommand()
+			remedy = "wait, or " + noLock + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
 	case node.Status == doctor.StatusUnclear:

@@ -83,12 +83,16 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	switch out := notAdmitted(quorum); len(out) {
 	case 0:
 	case 1:
-		hints = append(hints, fmt.Sprintf("if no lock was held on %s before it started: %s", out[0].Node, c.admitCommand(out[0].Node)))
+		hints = append(hints, noLock+c.admitCommand(out[0].Node))
 	default:
-		hints = append(hints, "if no lock was held on these nodes before they started: "+c.admitAllCommand())
+		hints = append(hints, noLock+c.admitAllCommand())
 	}
 	return hints
 }
+
+// noLock begins the advice to vouch for nodes. It is right whatever the nodes may have forgotten the locks
+// by: a start, a promotion, keys that were deleted, or other settings.
+const noLock = "if no lock is held any more: "
 
 // notAdmitted returns the nodes that do not vote yet.
 func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {

@@ -332,6 +332,6 @@ func TestFirstRunSaysWhatItWaitsFor(t *testing.T) {
 	k := onTerminal(t, "sh", "-c", `REDLATCH_NO_QUARANTINE=false redlatch run job -- echo it runs`)
 	k.sees("waiting for \"job\": too few nodes are admitted: 1 of 1 may have forgotten locks")
 	k.sees("a server that has just started does not vote until every lock that it may have granted before has run out, that is for --max-ttl plus 4s")
-	k.sees("hint: to skip the wait, if no lock was held on")
+	k.sees("hint: to skip the wait, if no lock is held any more")
 	k.sees("redlatch admit 127.0.0.1:")
 }

@@ -74,7 +74,7 @@ func (r *acquisition) sayWhy(quorum *redlatch.QuorumError, out *printer) {
 // quarantineText says how many nodes do not vote yet, and how long that lasts.
 func quarantineText(quorum *redlatch.QuorumError) string {
 	nodes := notAdmitted(quorum)
-	text := fmt.Sprintf("too few nodes are admitted: %d of %d may have forgotten locks that they granted before they started", len(nodes), quorum.Of)
+	text := fmt.Sprintf("too few nodes are admitted: %d of %d may have forgotten locks that they granted", len(nodes), quorum.Of)
 	left := time.Duration(0)
 	for _, node := range nodes {
 		left = max(left, node.Left)
