@@ -12,6 +12,9 @@ import (
 // renews the lock in the background, unless an option says otherwise, until it is unlocked or lost,
 // or MaxHold has passed.
 //
+// A name has from 1 to 512 bytes. The lock's key, which Config.KeyTemplate makes of it, must not begin
+// with redlatch:, as the library's own keys do.
+//
 // ctx ends the waiting only: an acquired lock does not end with it. Lock.Context has the values of
 // ctx.
 //

@@ -76,7 +76,8 @@ func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold 
 func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
 // WithGuard sets how long before the end of its validity the lock counts as lost. This is the time
-// to stop the work that the lock protects. Defaults to a tenth of the TTL.
+// to stop the work that the lock protects. It must be less than the TTL without its drift, 1 % and
+// 2 ms. Defaults to a tenth of the TTL.
 func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
 
 // WithWaitReport calls fn with a *QuorumError that says what Lock waits for, at once and then every

@@ -31,7 +31,7 @@ type command interface {
 
 // newProgram returns the program. Running it sets chosen to the command that its arguments name.
 func newProgram(chosen *command) *cobra.Command {
-	program := &cobra.Command{Use: "redlatch-torture <command>", Short: "Distributed locks on Redis and Valkey, while machines fail."}
+	program := &cobra.Command{Use: "redlatch-torture <command>", Short: "Tests distributed locks while servers and workers fail."}
 	for _, c := range slices.Concat(demoCommands, tortureCommands) {
 		line := c.line()
 		line.Run = func(*cobra.Command, []string) { *chosen = c }
