@@ -152,8 +152,8 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	return a
 }
 
-// requestOf returns the request as node i is to see it: only the arbiter sees the ticket, the other
-// nodes just its number.
+// requestOf returns the request as node i is to see it. Only the arbiter sees the ticket. On the
+// other nodes, which do not keep the queue, the attempt barges, and they see just the number.
 func (k *keys) requestOf(i int) vote.Acquire {
 	r := k.request
 	if r.Ticket.Waiter != "" && r.Ticket.Node != i {

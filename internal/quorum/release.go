@@ -100,10 +100,10 @@ func (k *keys) releaseAll(idle []int) {
 	}
 }
 
-// end ends the lease. For each node where a step is under way it has freed called when the step is
-// over or, if freed is nil, the release done. It appends to idle the other nodes that are to be
-// released: those that may have a key and, after a lock that was held, also those that said that
-// they have none, because a waiter may be queued there.
+// end ends the lease. Where a step is under way on a node, the step's goroutine calls freed when the
+// step is over, or releases the key if freed is nil. The other nodes that are to be released are
+// appended to idle: those that may have a key and, after a lock that was held, also those that said
+// that they have none, because a waiter may be queued there.
 func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	l.mu.Lock()
 	if l.state.over() {

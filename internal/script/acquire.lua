@@ -3,7 +3,7 @@
 -- ARGV  step, holder id, TTL in ms, proposed counter in µs, its seconds, counter TTL in ms,
 --       expected admission; optionally: waiter ('' for none, '*' for one that barges, '=' for an id
 --       that may have been used before, whose key then is in the way); the holder who transfers the
---       key, or ''; the lowest counter, where a block is wanted whose largest is the proposed one
+--       key, or ''; if a block is wanted, its lowest counter: the proposed one is its largest
 -- Answers the counter, or {counter, 1 if the key was transferred, 1 if others wait} where others
 -- may wait or there was no key to transfer; {holder, remaining ms} when held, the holder '' when a
 -- waiter was woken up to take the key; 0 when not admitted.
@@ -77,6 +77,7 @@ if type(stored) == 'table' and stored.err then -- an error alone does not undo w
 end
 local others = seen[4]
 if who and who == waiter then
+  -- The waiter that was woken up has the key now: it leaves the queue, and next says who is first.
   local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
   local queue, heartbeats = side .. 'queue:' .. KEYS[1], side .. 'heartbeats:' .. KEYS[1]
   -- A key of another type is no queue. It must not end the step, which has granted.

@@ -1,12 +1,12 @@
 -- admitted reports whether this is still the server that was admitted and that this client has
--- examined. said is the admission key's value: an agreement, a run, its replication id, and when
--- that was last looked at, in µs. expected is the first three as the client found them, or ''
--- before it has; a key shorter than a stamp must not match that.
--- A key that came from another master differs. One that a replica has given back to a master that
--- was its replica meanwhile does not, but the master then has another replication id. Being
--- demoted, loading a master's data and being promoted takes longer than FRESH.
--- A Cluster's client follows a slot by itself to a server that may have been promoted a moment ago:
--- there FRESH is negative.
+-- examined. said is the admission key's value: an agreement, a run, its replication id, and a stamp,
+-- the time in µs at which that id was last looked at. expected is the first three as the client found
+-- them, or '' before it has examined a server: that admits nobody, whatever the key has.
+-- A key that came from another master has another run. A master that was made a replica and a master
+-- again may get its own key back from its replica: that key is the same, but the server now has
+-- another replication id. The change there and back takes longer than FRESH, so an id that was looked
+-- at more recently than that is not looked at again. In a Cluster it always is, by a negative FRESH:
+-- a client follows a slot by itself to a server that may have been promoted a moment ago.
 local function admitted(key, said, expected, now)
   -- rule: admission-names-its-server
   if not said or expected == '' or string.sub(said, 1, -18) ~= expected then
