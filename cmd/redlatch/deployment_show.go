@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -103,15 +102,27 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 	case 0:
 		fmt.Fprintln(&text, "they agree")
 	case exitDiffers:
-		change := "to have all nodes record these: " + s.setCommand()
-		if slices.ContainsFunc(reports, func(node doctor.Report) bool { return node.Cluster != nil }) {
-			change = clusterRemedy
-		}
-		fmt.Fprintf(&text, "they differ, or a node has no record yet: the first client that it votes for writes one\n%s\n", change)
+		fmt.Fprintln(&text, s.differenceText(reports))
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
 	}
 	return text.String()
+}
+
+// differenceText says what is to be done where not all nodes have recorded the settings.
+func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
+	cluster, differs := false, false
+	for _, node := range reports {
+		cluster = cluster || node.Cluster != nil
+		differs = differs || node.Err == nil && !has(node) && (node.Recorded != nil || node.Unreadable != nil)
+	}
+	switch {
+	case !differs:
+		return "a node has no record yet: the first client that it votes for writes one"
+	case cluster:
+		return "they differ: " + clusterRemedy
+	}
+	return "they differ: " + s.setHint()
 }
 
 // statusText says whether the node votes for clients with the recorded settings.
