@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -235,11 +236,12 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	r := n.newRecord(a, seen)
 	r.Void = void
 	keys := n.deploymentKeys()
+	args := []string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText}
 	if seen.shard != nil {
 		keys = keys[:1] // the record of the slot's master was written before
+		args = append(args, strconv.FormatInt(seen.shard.master.epoch, 10))
 	}
-	reply, err := eval(ctx, n.conn, n.voting.Text, keys,
-		[]string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText})
+	reply, err := eval(ctx, n.conn, n.voting.Text, keys, args)
 	switch {
 	case err != nil:
 		return err

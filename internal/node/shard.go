@@ -104,6 +104,12 @@ func newShard(slot uint16, masters []master) (*shard, error) {
 // master's record.
 func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	key := n.admissionKey
+	var nodes driver.Reply
+	var nodesErr error
+	if whole {
+		// The master's epoch comes first: where it is the same at the admission, the slot was not away since.
+		nodes, nodesErr = eval(ctx, n.conn, script.Nodes.Text, []string{key}, nil)
+	}
 	e, values, err := n.inspectKeys(ctx, key)
 	if err != nil {
 		return nil, err
@@ -113,16 +119,15 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	if !whole || !e.info.inCluster() {
 		return e, nil
 	}
-	reply, err := eval(ctx, n.conn, script.Nodes.Text, []string{key}, nil)
 	switch {
-	case err != nil:
-		return nil, err
-	case len(reply.Array) != 2:
-		return nil, fmt.Errorf("CLUSTER NODES answered %v", reply)
-	case reply.Array[0].Text != e.run():
+	case nodesErr != nil:
+		return nil, nodesErr
+	case len(nodes.Array) != 2:
+		return nil, fmt.Errorf("CLUSTER NODES answered %v", nodes)
+	case nodes.Array[0].Text != e.run():
 		return nil, errChanged
 	}
-	masters, _, err := parseMasters(reply.Array[1].Text)
+	masters, _, err := parseMasters(nodes.Array[1].Text)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,11 @@
 --
 -- Running this step by EVAL loads the voting script: admission and load are one command, so no
 -- restart can come between them. Nor may keys have been deleted, or the record or the quarantine been
--- written, since the server was looked at.
+-- written, or a Cluster's slot been away, since the server was looked at.
 -- KEYS  admission; where the node is no Cluster: deployment record, quarantine
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
---       looked at or '', how often all keys were deleted then, the quarantine looked at or ''
+--       looked at or '', how often all keys were deleted then, the quarantine looked at or '';
+--       in a Cluster: the master's configuration epoch
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
 -- at again.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
@@ -18,7 +19,7 @@ local stats = redis.call('INFO', 'commandstats')
 local all, db = string.match(stats, 'cmdstat_flushall:([^,\r]*)'), string.match(stats, 'cmdstat_flushdb:([^,\r]*)')
 -- rule: admission-compared
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
-  or (all or '') .. '+' .. (db or '') ~= ARGV[5] then
+  or (all or '') .. '+' .. (db or '') ~= ARGV[5] or ARGV[7] and not inEpoch(ARGV[7]) then
   return -1
 end
 local now = redis.call('TIME')

@@ -83,6 +83,8 @@ var (
 	confirmLua string
 	//go:embed repair.lua
 	repairLua string
+	//go:embed epoch.lua
+	epochLua string
 	//go:embed admit.lua
 	admitLua string
 	//go:embed release.lua
@@ -198,7 +200,7 @@ var votingSteps = sync.OnceValue(func() string {
 		{Extend, admittedLua + extendLua},
 		{Confirm, confirmLua},
 		{Repair, admittedLua + repairLua},
-		{Admit, admitLua},
+		{Admit, epochLua + admitLua},
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the steps that need them.
