@@ -72,7 +72,7 @@ func TestExtendBatchHasMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := voter(t, &digits{scripted: scripted{answer: released}, text: "11"}, math.MaxInt)
 		batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}}
-		flight := n.inFlight.Load()
+		flight := n.votes.Load()
 		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted {
 			t.Fatal(a)
 		}

@@ -15,11 +15,10 @@ import (
 // would block without looking at ctx.
 const maxInFlight = 800
 
-// inFlight counts the commands under way on one connection or, in a Cluster, to one master:
-// commands that wait for one master take no place from those for another. In a Cluster that is so of
-// votes, and of releases. What else is asked of a slot has places of the slot's own: a slot may have moved
-// to a master that hangs without a vote having found that out, and its former master is not to blame. So
-// the answers to releases are owed by the slot, too.
+// inFlight counts the commands under way on one connection or, in a Cluster, for one hash slot: commands
+// that wait for one master take no place from those for another. Votes for all hash slots of a master are
+// counted together, where the masters said before that it has them. What else is sent may go to a master
+// to which the hash slot has moved since, and its former master is not to blame for that.
 //
 // A command whose caller stopped waiting is still in the pipe of a node that does not answer, and
 // its slot must not be given to another. Where replies come in order, one PING sent after the
@@ -39,9 +38,6 @@ type inFlight struct {
 func newInFlight() *inFlight {
 	return &inFlight{votes: make(chan struct{}, maxInFlight), releases: make(chan struct{}, maxInFlight)}
 }
-
-func (f *inFlight) voteSlots() chan struct{}    { return f.votes }
-func (f *inFlight) releaseSlots() chan struct{} { return f.releases }
 
 // take waits for a slot. The error wraps driver.ErrNotSent.
 func (f *inFlight) take(ctx context.Context, slots chan struct{}) error {
@@ -120,7 +116,7 @@ func (f *inFlight) owe(over func()) {
 	f.mu.Unlock()
 }
 
-// mastersInFlight has the inFlight of each master of a Cluster, by its run.
+// mastersInFlight has the inFlight for votes of each master of a Cluster, by its run.
 type mastersInFlight struct {
 	mu sync.Mutex // guards of; nothing is called while it is held
 	of map[string]*inFlight
@@ -148,19 +144,20 @@ func (f *inFlight) silence() time.Duration {
 // silence returns for how long the node owes an answer to a command that flight counts, or to a vote.
 func (n *Node) silence(flight *inFlight) time.Duration {
 	silence := flight.silence()
-	if votes := n.inFlight.Load(); votes != flight {
+	if votes := n.votes.Load(); votes != flight {
 		silence = max(silence, votes.silence())
 	}
 	return silence
 }
 
-// send runs call, which sends one command, within the bounds of flight.
-func (n *Node) send(ctx context.Context, flight *inFlight, slots chan struct{}, call func() (driver.Reply, error)) (driver.Reply, error) {
-	if err := flight.take(ctx, slots); err != nil {
+// sendRelease runs call, which sends one release, within the bounds of what is in flight.
+func (n *Node) sendRelease(ctx context.Context, call func() (driver.Reply, error)) (driver.Reply, error) {
+	f := n.inFlight
+	if err := f.take(ctx, f.releases); err != nil {
 		return driver.Reply{}, err
 	}
 	reply, err := call()
-	return reply, n.over(ctx, flight, slots, err)
+	return reply, n.over(ctx, f, f.releases, err)
 }
 
 // over frees the slot of a command that was answered or ended with err, and returns the command's
@@ -181,12 +178,8 @@ func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, 
 // abandon has the slot of a command that goes on without its caller freed when the command is over.
 func (n *Node) abandon(flight *inFlight, slots chan struct{}) {
 	if d, ok := n.conn.(driver.Drainer); ok {
-		debtor := flight
-		if slots == flight.releases { // it is sent without asking who has the slot
-			debtor = n.asking
-		}
 		n.background.Go(func() {
-			debtor.owe(func() {
+			flight.owe(func() {
 				d.Drain(n.options.slotTag)
 				flight.free(slots)
 			})

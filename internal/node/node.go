@@ -71,11 +71,11 @@ type Node struct {
 	// quarantine the node's clock alone gives larger ones.
 	admissionKey, counterTTL string
 
-	link link
-	// inFlight is replaced as soon as it is known which master of a Cluster has the slot. asking is
-	// for what is neither vote nor release.
-	inFlight  atomic.Pointer[inFlight]
-	asking    *inFlight
+	link     link
+	inFlight *inFlight
+	// votes is for votes: inFlight or, in a Cluster whose masters say who has the slot, that of the
+	// slot's master, as soon as it is known.
+	votes     atomic.Pointer[inFlight]
 	cleanUps  cleanUps
 	admission inspection
 	replicas  *replicas // nil when none are asked for
@@ -97,8 +97,8 @@ func New(conn driver.Conn, o Options) *Node {
 		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
 		counterTTL:   milliseconds(o.Deployment.Quarantine()),
 	}
-	n.asking = newInFlight()
-	n.inFlight.Store(n.asking)
+	n.inFlight = newInFlight()
+	n.votes.Store(n.inFlight)
 	if n.options.quarantines == nil {
 		n.options.quarantines = new(quarantines)
 	}
@@ -167,7 +167,7 @@ func (n *Node) Close() {
 // vote sends a step of the voting script. Where the step depends on the node's admission, vote sets
 // args[expected] to the expected value of the admission key; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, n.inFlight.Load(), func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.cast(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
 			args[expected] = seen.expected
 		}

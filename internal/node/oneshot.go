@@ -137,7 +137,7 @@ func (n *Node) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer 
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
 			}
-			return n.ifOurs(ctx, r.Key, r.ID, (*inFlight).voteSlots, "PEXPIRE", r.Key, ttl, "GT")
+			return n.ifOurs(ctx, r.Key, r.ID, n.inFlight.votes, "PEXPIRE", r.Key, ttl, "GT")
 		}},
 	)
 }
@@ -176,8 +176,8 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 // command that sets the key: what it has not found is looked for behind that command.
 func (n *Node) deleteIfOurs(ctx context.Context, key, id string) vote.Answer {
 	for looked := false; ; looked = true {
-		a := n.ifOurs(ctx, key, id, (*inFlight).releaseSlots, "DEL", key)
-		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.inFlight.Load().votes) == 0 {
+		a := n.ifOurs(ctx, key, id, n.inFlight.releases, "DEL", key)
+		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.votes.Load().votes) == 0 {
 			return a
 		}
 		switch reply, err := n.command(ctx, "GET", key); {
@@ -219,7 +219,7 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, n.inFlight.Load(), func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.cast(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
 		if err := n.refused(seen); err != nil {
 			return driver.Reply{}, err
 		}
@@ -247,7 +247,7 @@ func (n *Node) refused(seen *sighting) error {
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, _, err := n.cast(ctx, n.asking, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, _, err := n.cast(ctx, n.inFlight, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 	return reply, err
 }
 
@@ -256,12 +256,11 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	flight := n.inFlight.Load()
-	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	return n.sendRelease(ctx, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 
 // ifOurs runs a command in a transaction if the key is held under id.
-func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) chan struct{}, command ...string) vote.Answer {
+func (n *Node) ifOurs(ctx context.Context, key, id string, slots chan struct{}, command ...string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errors.New("this kind of connection has none for a transaction")}
@@ -269,12 +268,10 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, of func(*inFlight) ch
 	if err := n.connect(ctx); err != nil {
 		return failure(err)
 	}
-	flight := n.inFlight.Load()
-	slots := of(flight)
-	if err := flight.take(ctx, slots); err != nil {
+	if err := n.inFlight.take(ctx, slots); err != nil {
 		return failure(err)
 	}
-	defer flight.free(slots)
+	defer n.inFlight.free(slots)
 	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
 	switch {
 	case err != nil:

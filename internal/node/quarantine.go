@@ -127,7 +127,7 @@ func (c *Cluster) InQuarantine() bool { return c.options.quarantines.last() }
 // Unreachable reports whether the last attempt to connect failed, or the node does not answer.
 func (n *Node) Unreachable() bool {
 	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
-		return n.silence(n.asking) > n.options.Patience
+		return n.silence(n.inFlight) > n.options.Patience
 	}
 	n.link.mu.Lock()
 	defer n.link.mu.Unlock()

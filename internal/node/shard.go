@@ -116,7 +116,7 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	}
 	e.marker = values[0].Text
 	if n.options.view != nil { // else a vote is sent without asking who has the slot
-		n.inFlight.Store(n.options.inFlight.to(e.run()))
+		n.votes.Store(n.options.inFlight.to(e.run()))
 	}
 	if !whole || !e.info.inCluster() {
 		return e, nil

@@ -150,8 +150,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	if err := n.connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
-	flight := n.inFlight.Load()
-	return n.send(ctx, flight, flight.releases, func() (driver.Reply, error) {
+	return n.sendRelease(ctx, func() (driver.Reply, error) {
 		// The script gives nothing away, so any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
 		if isNoScript(err) {
