@@ -25,7 +25,7 @@ func (c *Client) store() (s store, ok bool) {
 var (
 	errNoTake    = invalid("these servers do not lock under an id that the caller chooses: use Lock and Lock.Detach, which returns an id that extends and releases the lock")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
-	errNoShared  = invalid("these servers have no readers: use Lock, which one holder at a time has")
+	errNoShared  = invalid("these servers have no readers: use Lock, or leave WithShared out")
 	errNoPermits = invalid("these servers have no permits: use a lock with a name of its own for each permit")
 	errNoVouch   = invalid("these servers forget no lock when one of them restarts: there is nothing to admit or to reset")
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/printable"
 )
 
@@ -37,7 +38,7 @@ func (c *connection) failed(what string, err error) *outcome {
 		if quorum.Op == "query" {
 			end.details = looked(quorum.Nodes)
 		}
-		end.hints = c.hints(quorum)
+		end.hints = append(c.hints(quorum), passwordHint(quorum)...)
 	}
 	return end
 }
@@ -88,6 +89,16 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 		hints = append(hints, noLock+c.admitAllCommand())
 	}
 	return hints
+}
+
+// passwordHint says how to give a password, if a node wants one and got none.
+func passwordHint(quorum *redlatch.QuorumError) []string {
+	for _, node := range quorum.Nodes {
+		if refusal, ok := errors.AsType[*driver.ServerError](node.Err); ok && refusal.Code() == "NOAUTH" {
+			return []string{"give the password: redis://USER:PASSWORD@HOST, --password-file or REDLATCH_PASSWORD"}
+		}
+	}
+	return nil
 }
 
 // noLock begins the advice to vouch for nodes. It is right whatever the nodes may have forgotten the locks
