@@ -45,7 +45,7 @@ func (r *runCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] (NAME... -- COMMAND [ARG...] | NAME -c STRING)",
 		Short: "Run a command while holding a lock.",
-		Long: `redlatch sets REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE in the environment of COMMAND. REDLATCH_DEADLINE is the time until which the lock was certain to be held when COMMAND started; redlatch renews the lock after that. COMMAND has the stdin, stdout and stderr of redlatch.
+		Long: `redlatch sets REDLATCH_NAME, REDLATCH_TOKEN (the fencing token) and REDLATCH_DEADLINE in the environment of COMMAND. REDLATCH_DEADLINE is the time, such as 2026-11-23T10:00:09.5Z, until which the lock was certain to be held when COMMAND started; redlatch renews the lock after that. COMMAND has the stdin, stdout and stderr of redlatch.
 
 Several NAMEs form one lock: redlatch holds all of them or none. The lock has one token, which is larger than every earlier token of each name, and it is lost as soon as one name is lost. Runs with several names do not deadlock, whatever the order of the names. REDLATCH_NAME has the first name, and REDLATCH_NAMES has all of them, one per line. In a Redis Cluster the names must be in the same hash slot, as {shop}/a and {shop}/b are.
 

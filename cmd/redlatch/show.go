@@ -30,7 +30,7 @@ func (s *showCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show <name>",
 		Short: "Show who holds a lock.",
-		Long: `Shows who holds a lock on a quorum of nodes, since when by the holder's own clock, and how long it has left. Then it shows what each node says, and who waits for the lock, the next one first. If readers hold the lock, it lists them; it lists permits as NAME#3, with their holders. It changes nothing.
+		Long: `Shows who holds a lock on a quorum of nodes, since when by the holder's own clock, and how long it has left. Then it shows what each node says, and who waits for the lock, the next one first. If readers hold the lock, it lists them; it lists the permits of NAME as NAME#3, with their holders (NAME#3 given as <name> would be a lock). It changes nothing.
 
 The handle that it shows unlocks the lock. If the lock has several names, it shows only the given one; unlocking that name ends the lock. In ZooKeeper and etcd only the holder knows when it last extended the lock: left, in JSON, is how long the lock is kept after that.
 
