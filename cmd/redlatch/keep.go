@@ -169,6 +169,7 @@ func watchCaller(sigs signals) {
 
 // keep runs the keeper once it has the lock. It returns when the lock has ended.
 func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signals, ttl time.Duration, out *printer) *outcome {
+	out.flush(100 * time.Millisecond) // later it has no stderr
 	if end := l.handOver(client, lock, sigs, ttl); end != nil {
 		release(lock, out)
 		return end

@@ -73,6 +73,8 @@ Exit codes:
 
 // Run lists the locks once, or again and again until a signal.
 func (l *listCmd) Run(out *printer) error {
+	out, end := out.detached()
+	defer end()
 	cfg, err := l.lockConfig()
 	if err != nil {
 		return err

@@ -126,6 +126,8 @@ func (l *lockCmd) ttl() time.Duration {
 // Run takes the lock and prints its handle. Whoever has the handle has the lock then.
 func (l *lockCmd) Run(out *printer) error {
 	out.level = l.level()
+	out, flushed := out.detached()
+	defer flushed()
 	ttl := l.ttl()
 	if err := l.check(ttl); err != nil {
 		return err

@@ -60,6 +60,8 @@ Exit codes:
 
 // Run prints lines until a signal.
 func (w *watchCmd) Run(out *printer) error {
+	out, end := out.detached()
+	defer end()
 	cfg, err := w.lockConfig()
 	if err != nil {
 		return err
