@@ -297,8 +297,15 @@ func (c *child) gone() bool {
 
 // finish releases the guards when COMMAND has ended, and waits for them to end.
 func (c *child) finish() {
+	c.guards.shared.released.Store(true)
+	c.finishKilling()
+}
+
+// finishKilling has the guards kill what is left of COMMAND, and waits for them to end. This process may have
+// failed to find it, such as for want of descriptors.
+func (c *child) finishKilling() {
 	close(c.finished)
-	c.guards.release()
+	c.guards.life.Close()
 	// They end at once, unless somebody has stopped one.
 	for range 2 {
 		select {

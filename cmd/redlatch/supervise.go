@@ -77,7 +77,11 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 	// In this order: the state of the lock counts once COMMAND has ended.
 	lost = s.lock.Err() != nil
 	s.tty.takeBack()
-	child.finish()
+	if s.ending == notEnding || len(s.left.refused) > 0 {
+		child.finish()
+	} else {
+		child.finishKilling()
+	}
 	if lost || s.ending == lockLost || child.guards.shared.expired.Load() {
 		return &outcome{code: exitLost}, true
 	}
