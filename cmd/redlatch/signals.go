@@ -59,7 +59,8 @@ func (q signals) sparing(f func()) {
 // them so: nohup, and scripts for their background jobs, ignore them on purpose.
 func (q signals) add(set []os.Signal) {
 	for _, sig := range set {
-		if !inheritedIgnored(sig) {
+		// Where CONT is ignored it continues a process all the same, and suspend waits for it.
+		if sig == syscall.SIGCONT || !inheritedIgnored(sig) {
 			signal.Notify(q, sig)
 		}
 	}

@@ -247,6 +247,19 @@ func TestStopKey(t *testing.T) {
 	k.sees("exit code 0\n")
 }
 
+// So it does where CONT was ignored when redlatch started.
+func TestStopKeyWithContinueIgnored(t *testing.T) {
+	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
+	k.keys("(trap '' CONT; exec redlatch run job -- probe stop)\n")
+	k.sees("ready\n")
+	k.keys(ctrlZ)
+	k.sees("Stopped")
+	k.keys("fg\n")
+	k.sees("continued\nin front\n")
+	k.keys("echo exit code $?\n")
+	k.sees("exit code 0\n")
+}
+
 // Ctrl-Z stops the job as well when COMMAND has ended and --min-hold has not.
 func TestStopKeyInMinHold(t *testing.T) {
 	k := onTerminal(t, "bash", "--norc", "--noediting", "-i")
