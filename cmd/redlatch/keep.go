@@ -200,22 +200,22 @@ func (l *lockCmd) handOver(client *redlatch.Client, lock *redlatch.Lock, sigs si
 	if err := lock.Err(); err != nil {
 		return &outcome{code: exitLost, err: err}
 	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return &outcome{code: exitSystem, err: err}
+	}
+	defer null.Close()
 	if _, err := os.Stdout.WriteString(text + keptMark); err != nil { // the caller has ended
 		return l.unprinted(err)
 	}
-	if err := leaveCaller(); err != nil {
+	if err := leaveCaller(null); err != nil {
 		return &outcome{code: exitSystem, err: err}
 	}
 	return nil
 }
 
-// leaveCaller gives up what the keeper shares with its caller.
-func leaveCaller() error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
+// leaveCaller gives up what the keeper shares with its caller, with null in its place.
+func leaveCaller(null *os.File) error {
 	for _, file := range []*os.File{os.Stderr, os.Stdout} {
 		// Not Close: the next file that this process opens would get the number.
 		if err := duplicate(int(null.Fd()), int(file.Fd())); err != nil {
