@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // child is COMMAND: its process, what it started, and the guards that outlive this
@@ -163,7 +165,7 @@ func (c *child) wait() {
 // group, under a lock that ends when over is closed, and tells the guards its deadline,
 // which renewals move on. COMMAND inherits stdin, stdout and stderr as they are, and
 // every other descriptor that this process inherited. start tells tty about a new group.
-func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline func() time.Time, over <-chan struct{}) *outcome {
+func (c *child) start(path string, argv, env []string, ownGroup bool, tty *terminal, deadline func() clock.Instant, over <-chan struct{}) *outcome {
 	c.tty, c.ordered = tty, true
 	go func() {
 		defer close(c.heard)
@@ -216,10 +218,10 @@ func (c *child) start(path string, argv, env []string, ownGroup bool, tty *termi
 
 // extend tells the guards the deadline, and returns half of what is left until then, when it is
 // to be called again.
-func (c *child) extend(deadline func() time.Time) (next time.Duration) {
+func (c *child) extend(deadline func() clock.Instant) (next time.Duration) {
 	until := deadline()
 	c.guards.extend(until)
-	return max(time.Until(until)/2, time.Millisecond)
+	return max(time.Until(until.Mono)/2, time.Millisecond)
 }
 
 var errNotInTime = errors.New("the lock was lost before COMMAND had started")

@@ -12,7 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // Three processes can kill COMMAND and all that it started, each on its own:
@@ -143,7 +144,7 @@ func ownProgram() (string, error) {
 }
 
 // extend moves the time at which the guards kill COMMAND.
-func (g *guards) extend(deadline time.Time) { g.shared.extend(deadline) }
+func (g *guards) extend(deadline clock.Instant) { g.shared.extend(deadline) }
 
 // order tells COMMAND's parent to start COMMAND. It does not wait, as COMMAND's parent
 // may have been stopped.

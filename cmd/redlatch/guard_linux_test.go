@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // What COMMAND is started with reaches its parent as it is, or not at all.
@@ -24,6 +27,22 @@ func TestOrder(t *testing.T) {
 	}
 	if got, err := decodeOrder(strings.Replace(text, "\x004\x00", "\x005000\x00", 1)); err == nil {
 		t.Errorf("too many arguments make an order: %#v", got)
+	}
+}
+
+// If the machine slept while the lock was held, the guards' deadline is earlier by that.
+func TestDeadlineOfWhoSlept(t *testing.T) {
+	shared, file, err := newShared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const slept = 59 * time.Minute
+	until := clock.System.Now().Add(time.Hour)
+	until.Boot -= slept
+	shared.extend(until)
+	if left, set := shared.left(); !set || left > time.Hour-slept {
+		t.Errorf("%v left, %t; want %v at most", left, set, time.Hour-slept)
 	}
 }
 

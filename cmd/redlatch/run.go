@@ -16,6 +16,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/hook"
 )
 
 // runCmd is `redlatch run`.
@@ -145,7 +147,7 @@ func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.g
 
 // guardAt is when the guard process kills COMMAND: a little later, so that it acts
 // only if this process did not.
-func (t terms) guardAt(until time.Time) time.Time { return until.Add(-t.margin * 3 / 4) }
+func (t terms) guardAt(until clock.Instant) clock.Instant { return until.Add(-t.margin * 3 / 4) }
 
 func (r *runCmd) terms() terms {
 	t := terms{grace: r.TTL / 5, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
@@ -333,7 +335,7 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 	tty := openTerminal()
 	defer tty.close()
 	sigs.catchJobControl()
-	deadline := func() time.Time { return r.terms().guardAt(lock.Until()) }
+	deadline := func() clock.Instant { return r.terms().guardAt(hook.LeaseOf(lock).Deadline()) }
 	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, deadline, lock.Context().Done())
 	if end != nil {
 		release(lock, out)

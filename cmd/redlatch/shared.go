@@ -86,11 +86,9 @@ func mapShared(file *os.File) (*shared, error) {
 }
 
 // extend moves the deadline.
-func (s *shared) extend(deadline time.Time) {
-	// clock.Boot is read first: if this process is stopped in between, the guards
-	// get a deadline that is too early, not too late.
-	now := clock.Boot()
-	s.deadline.Store(int64(now + time.Until(deadline)))
+func (s *shared) extend(deadline clock.Instant) {
+	now := clock.System.Now()
+	s.deadline.Store(int64(now.Boot + now.Until(deadline)))
 }
 
 // left returns the time left until the deadline. It is not set before COMMAND starts.

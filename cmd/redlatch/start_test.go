@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
 )
 
 // If the lock ends while COMMAND's parent is about to start COMMAND, what COMMAND has left behind by the time
@@ -55,7 +57,7 @@ func lostStart() {
 	c := childOf(g, nil)
 	over := make(chan struct{})
 	close(over)
-	end := c.start("/bin/true", []string{"true"}, nil, false, nil, func() time.Time { return time.Now().Add(time.Hour) }, over)
+	end := c.start("/bin/true", []string{"true"}, nil, false, nil, func() clock.Instant { return clock.System.Now().Add(time.Hour) }, over)
 	left, err := descendants(os.Getpid())
 	must(err)
 	fmt.Printf("exit code %d, left: %v\n", end.code, left)
