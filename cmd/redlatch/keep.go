@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -158,13 +159,20 @@ func keepFromChildren() {
 }
 
 // watchCaller ends the keeper, in the wait for the lock or later, if the caller ends before it has
-// printed the handle.
-func watchCaller(sigs signals) {
+// printed the handle, or when the process of --parent ends.
+func (l *lockCmd) watchCaller(sigs signals) {
+	end := sync.OnceFunc(func() { sigs <- syscall.SIGTERM }) // a second one would end it without a clean-up
 	go func() {
 		if n, _ := os.Stdin.Read(make([]byte, 1)); n == 0 {
-			sigs <- syscall.SIGTERM
+			end()
 		}
 	}()
+	if l.Parent != nil {
+		go func() {
+			awaitEnd(*l.Parent)
+			end()
+		}()
+	}
 }
 
 // keep runs the keeper once it has the lock. It returns when the lock has ended.
@@ -174,12 +182,10 @@ func (l *lockCmd) keep(client *redlatch.Client, lock *redlatch.Lock, sigs signal
 		release(lock, out)
 		return end
 	}
-	parent := l.parentEnds()
 	for {
 		select {
 		case <-lock.Context().Done(): // the lock was unlocked or lost
 			return nil
-		case <-parent:
 		case sig := <-sigs:
 			if !stops(sig) {
 				continue
@@ -232,18 +238,4 @@ func waitFor(pid int) (status syscall.WaitStatus) {
 			return status
 		}
 	}
-}
-
-// parentEnds returns a channel that is closed when the process of --parent has ended.
-// Without --parent it returns nil.
-func (l *lockCmd) parentEnds() <-chan struct{} {
-	if l.Parent == nil {
-		return nil
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		awaitEnd(*l.Parent)
-	}()
-	return ended
 }

@@ -145,7 +145,7 @@ func (l *lockCmd) Run(out *printer) error {
 	cfg.Label = l.label()
 	sigs := catchSignals()
 	if l.Keeper {
-		watchCaller(sigs)
+		l.watchCaller(sigs)
 	}
 	client, err := l.open(cfg, out)
 	if err != nil {
