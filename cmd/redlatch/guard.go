@@ -95,7 +95,8 @@ func startGuards() (*guards, error) {
 	// Stdin, stdout and stderr are for COMMAND, as is all that this process
 	// inherited.
 	// The guard starts with these signals blocked. So one thread gets them, in
-	// order, and the guard does not die of one that comes before it catches them.
+	// order, and the guard does not die of one that comes before it catches them. The
+	// Go runtime unblocks those that end a process: see runCmd.locked.
 	runtime.LockOSThread()
 	before := blockSignals(maskOf(guardSignals))
 	shared.blocked.Store(before)

@@ -339,6 +339,10 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, deadline, lock.Context().Done())
 	if end != nil {
 		release(lock, out)
+		// The Go runtime unblocks these signals in the guards before they are caught there.
+		if sig := sigs.pending(); sig != nil && end.code == exitSystem {
+			return interrupted(sig, r.quoted())
+		}
 		return end
 	}
 	end, lost := supervise(r, lock, child, sigs, out)
