@@ -64,8 +64,14 @@ func (l *lockCmd) leaveKeeper(out *printer) error {
 	handle, kept := bytes.CutSuffix(text, []byte(keptMark))
 	switch {
 	case !kept:
-		end := &outcome{code: statusCode(waitFor(k.pid))} // the keeper has printed the error
-		if last != nil && end.code == exitSignal+int(number(last)) {
+		status := waitFor(k.pid)
+		end := &outcome{code: statusCode(status)} // the keeper has printed the error
+		switch {
+		case status.Signaled() && last != nil:
+			return interrupted(last, l.quoted())
+		case status.Signaled():
+			end.err = fmt.Errorf("cannot lock %s: the process that keeps it has ended (%s)", l.quoted(), describe(status))
+		case last != nil && end.code == exitSignal+int(number(last)):
 			end.signal = number(last)
 		}
 		if !taken(string(text)) { // with --json the error is here
