@@ -16,11 +16,11 @@ import (
 //
 // If the node has forgotten a lock after all, a second holder can acquire that lock.
 //
-// Admit waits for the node, or until ctx is done. The error wraps ErrInvalid if the client has no
-// such node. Otherwise it says why the node cannot serve this client, for example because it is a
-// replica or a node of another set, or why it was not reached. After an error nothing was changed,
-// unless no answer came: the command may still be on its way when ctx ends, and then vouches for
-// what the node has when it arrives. The masters of a Cluster are vouched for one by one: those that
+// Admit waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
+// if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node
+// cannot serve this client, for example because it is a replica or a node of another set, or why it
+// was not reached. After an error nothing was changed, unless no answer came: the command may still
+// be on its way when the wait ends, and then vouches for what the node has when it arrives. The masters of a Cluster are vouched for one by one: those that
 // the error does not name vote, unless it says that the masters are not known.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
@@ -41,9 +41,9 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 // two holders while old locks are held. The quarantine waits for the locks of clients that died; a
 // client that was not stopped goes on extending what it holds on nodes that were not reset.
 //
-// Reset waits for the node, or until ctx is done. The error wraps ErrInvalid if the client has no
-// such node. Otherwise it says why the node was not reset, and nothing was changed unless no answer
-// came. Reset may be repeated, which begins the quarantine anew. A Cluster cannot be reset safely,
+// Reset waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
+// if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node was
+// not reset, and nothing was changed unless no answer came. Reset may be repeated, which begins the quarantine anew. A Cluster cannot be reset safely,
 // and Reset refuses it: use another Deployment once no lock is held.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "reset", member.Reset)
@@ -62,7 +62,13 @@ func (c *Client) atNode(ctx context.Context, address, op string, do func(member,
 	if n == nil {
 		return c.noNode(address)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)() // a node may hang, and Close waits for this call
 	if err := do(n, ctx); err != nil {
+		if c.life.Err() != nil {
+			err = fmt.Errorf("%w; %w", ErrClosed, err)
+		}
 		return fmt.Errorf("%s %s: %w", op, n.Name(), err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package locking
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -69,5 +71,42 @@ func TestCloseUnopened(t *testing.T) {
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Close ends an Admit or a Reset of a node that hangs, whose ctx has no end.
+func TestCloseEndsAdmit(t *testing.T) {
+	t.Parallel()
+	for what, do := range map[string]func(*redlatch.Client, context.Context, string) error{
+		"Admit": (*redlatch.Client).Admit, "Reset": (*redlatch.Client).Reset,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			proxies := redistest.Proxies(t, locktest.Shared(t, 1))
+			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+			asked, over := make(chan struct{}, 1), make(chan struct{})
+			proxies[0].OnCommand(func(redistest.Command) redistest.Action {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				<-over
+				return redistest.CutBefore
+			})
+			defer close(over)
+			done := make(chan error, 1)
+			go func() { done <- do(client, context.WithoutCancel(t.Context()), "n0") }()
+			<-asked
+			start := time.Now()
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 5*time.Second { // it was 20
+				t.Errorf("Close took %v", took)
+			}
+			if err := <-done; !errors.Is(err, redlatch.ErrClosed) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
 }
