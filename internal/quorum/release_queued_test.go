@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -270,4 +271,46 @@ func TestLeftTwice(t *testing.T) {
 			t.Errorf("left behind: %v", got)
 		}
 	})
+}
+
+// waking is a node that wakes up somebody at each release.
+type waking struct{ *server }
+
+func (s waking) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	a := s.server.Acquire(ctx, r)
+	a.Waiting = true
+	return a
+}
+
+func (s waking) Release(ctx context.Context, r vote.Release) vote.Answer {
+	a := s.server.Release(ctx, r)
+	a.Waiting = a.Verdict == vote.Granted
+	return a
+}
+
+// What several keys or readers have is not for one who waits for one key: it is released everywhere, though somebody waits.
+func TestReleaseLeavesNothingThatCannotBeTakenOver(t *testing.T) {
+	t.Parallel()
+	for kind, request := range map[string]vote.Acquire{"several keys": {With: &vote.Keys{"y"}}, "a reader": {Shared: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 3)
+			e := New([]Voter{nodes[0], nodes[1], waking{nodes[2]}}, newBubbleClock(), stepTime)
+			NewTransfers(e, time.Minute)
+			defer e.Close()
+			with, shared := request.With, request.Shared
+			request = requestOf("mine")
+			request.With, request.Shared = with, shared
+			lease, answers := e.Acquire(t.Context(), request)
+			if lease == nil {
+				t.Fatalf("%s: not held: %v", kind, answers)
+			}
+			rest()
+			lease.Release()
+			time.Sleep(2 * stepTime)
+			if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+				t.Errorf("%s: left behind: %v", kind, got)
+			}
+			rest()
+		})
+	}
 }

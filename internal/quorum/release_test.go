@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,4 +152,26 @@ func TestReleaseRightAfterTheQuorum(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A step is under way on all nodes but one: the release tells what they say, too.
+func TestReleaseHearsNodesThatWereBusy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		for _, s := range nodes[1:] {
+			s.set(func(s *server) { s.back = 4 * time.Millisecond })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+		defer cancel()
+		if end, _ := lease.Extend(ctx, 10*time.Second); end != Missed {
+			t.Fatalf("%v", end)
+		}
+		if answers, ok := lease.Release(); !ok || !deleted(answers) {
+			t.Errorf("released %t: %v", ok, answers)
+		}
+		rest()
+	})
 }

@@ -1,10 +1,13 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // The node that lost its key says so before the quorum is there, and after
@@ -111,5 +114,74 @@ func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
 			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
 		}
 		rest()
+	})
+}
+
+// A node that said that it lost the key, and then extends it by itself, has it: its data may have come back.
+func TestNodeThatHasTheKeyAgainIsNotGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		for i, s := range nodes[:2] {
+			s.put("theirs", 0) // so that it is not given back
+			end, _ := lease.Extend(t.Context(), 10*time.Second)
+			rest()
+			if end != Extended || lease.Impossible() {
+				t.Fatalf("node %d: %v, impossible %t", i, end, lease.Impossible())
+			}
+			s.put("mine", time.Minute)
+			if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+				t.Fatalf("node %d: %v", i, end)
+			}
+			rest()
+		}
+		lease.Release()
+		rest()
+		for i, r := range records(nodes) {
+			if r != "" {
+				t.Errorf("node %d has the record %q", i, r)
+			}
+		}
+	})
+}
+
+// stalling is a node for which repair steps are not sent until they are let.
+type stalling struct {
+	*server
+	begun, let chan struct{}
+}
+
+func (s stalling) Repair(ctx context.Context, r vote.Extend) vote.Answer {
+	s.begun <- struct{}{}
+	<-s.let
+	return s.server.Repair(ctx, r)
+}
+
+// A release follows a repair that is under way, though it was not sent yet: else the key would come back.
+func TestReleaseFollowsTheRepair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		slow := stalling{nodes[0], make(chan struct{}), make(chan struct{})}
+		e := New([]Voter{slow, nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+		defer e.Close()
+		lease := acquired(t, e, "mine")
+		rest()
+		nodes[0].put("", 0)
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("%v", end)
+		}
+		<-slow.begun
+		lease.Release()
+		time.Sleep(stepTime / 5)
+		close(slow.let)
+		rest()
+		for i, s := range nodes {
+			if r := s.record(); r != "" {
+				t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+			}
+		}
 	})
 }
