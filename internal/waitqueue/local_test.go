@@ -4,6 +4,11 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // leaving is a caller that waits for its turn until its ctx is done.
@@ -82,6 +87,48 @@ func TestHolderBesideACallerThatContends(t *testing.T) {
 		q.pass(l)
 		<-behind.turn
 		q.pass(l)
+		alone(t, q)
+	})
+}
+
+// granting is a node that grants everything.
+type granting struct{ released int }
+
+func (*granting) Acquire(_ context.Context, r vote.Acquire) vote.Answer {
+	return vote.Answer{Verdict: vote.Granted, Token: r.Proposed + uint64(r.More)}
+}
+func (*granting) Extend(context.Context, vote.Extend) vote.Answer   { return vote.Answer{} }
+func (*granting) Confirm(context.Context, vote.Confirm) vote.Answer { return vote.Answer{} }
+func (*granting) Repair(context.Context, vote.Extend) vote.Answer   { return vote.Answer{} }
+
+func (n *granting) Release(context.Context, vote.Release) vote.Answer {
+	n.released++
+	return vote.Answer{Verdict: vote.Granted}
+}
+
+// A caller that goes when the attempt before it has been given to it leaves nothing behind: what it was given is released.
+func TestSuccessorThatGoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var n granting
+		e := quorum.New([]quorum.Voter{&n}, clock.System, time.Second)
+		defer e.Close()
+		const ttl = 10 * time.Second
+		lease, _ := e.Acquire(t.Context(), vote.Acquire{Key: key, ID: "mine", TTL: ttl, Proposed: 1, More: 1})
+		q := newQueue(t, "p", newNodes(1), nil)
+		q.options.Life = t.Context()
+		l, _ := q.enter(wanting{})
+		_, behind := q.enter(wanting{})
+		q.options.Succeed = func(_ Caller, before *quorum.Lease) *quorum.Lease {
+			q.quit(l, behind)
+			next, _ := before.Succeed(ttl)
+			return next
+		}
+		holder := &Holder{Caller: wanting{}}
+		q.acquired(holder, true, false)
+		if votes, ok := q.Release(holder, lease, true); !ok || len(votes) != 1 || n.released != 1 {
+			t.Errorf("released %t, %d times: %v", ok, n.released, votes)
+		}
 		alone(t, q)
 	})
 }
