@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"regexp"
 	"strings"
@@ -130,8 +131,15 @@ func (x *examination) enter(ctx context.Context, config redlatch.Config) (why er
 		}
 		if _, err = baseOf(x.Root, data); err != nil {
 			s.spoil(err)
+			return err
 		}
-		return err
+		// The second request always fails, so nothing is made; the first fails before it where the user may not.
+		_, err = s.conn.Multi(&zk.CreateRequest{Path: string(placeOf(x.Root, "")), Acl: zk.WorldACL(zk.PermAll)},
+			&zk.CheckVersionRequest{Path: x.Root, Version: math.MaxInt32})
+		if errors.Is(err, zk.ErrNoAuth) {
+			return fmt.Errorf("create under %s: %w", x.Root, err)
+		}
+		return nil
 	})
 	s.start()
 	defer s.close(false)

@@ -83,6 +83,24 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	if report := examine(t, enginetest.Config, ensemble); !enginetest.Says(report, true, "", "not authenticated") {
 		t.Errorf("a root that is closed: %+v", report)
 	}
+	ensemble.Root += "-read"
+	client := open(t, enginetest.Config, ensemble)
+	if _, err := conn.SetACL(ensemble.Root, zk.WorldACL(zk.PermRead|zk.PermAdmin), -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) {
+		t.Errorf("a client of a root that may only be read: %v", err)
+	}
+	if report := examine(t, enginetest.Config, ensemble); !enginetest.Says(report, true, "", "not authenticated") {
+		t.Errorf("a root that may only be read: %+v", report)
+	}
+	if _, err := conn.SetACL(ensemble.Root, zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.AwaitWell(t, func() doctor.Ensemble { return examine(t, enginetest.Config, ensemble) })
+	if children, _, err := conn.Children(ensemble.Root); err != nil || len(children) != 1 {
+		t.Errorf("it has made something beside the mark: %q, %v", children, err)
+	}
 	var none context.Context
 	if _, err := zookeeper.Examine(none, redlatch.Config{}, ensemble); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("without a ctx: %v", err)
