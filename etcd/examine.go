@@ -144,6 +144,9 @@ func (x *examination) judge() {
 		}
 	}
 	if x.alarms == nil {
+		if x.why == nil {
+			x.add(false, "", "no member has told of its alarms, which may keep the cluster from taking writes: "+answer(x.unheard).Err.Error(), "see that all endpoints answer, and look again")
+		}
 		return
 	}
 	for _, alarm := range x.alarms.Alarms {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,5 +220,20 @@ func TestDefects(t *testing.T) {
 		if defect, remedy := defectOf(version); (defect != "") != want || (remedy != "") != want {
 			t.Errorf("%s: %q, %q", version, defect, remedy)
 		}
+	}
+}
+
+// A cluster that answers and does not tell of its alarms is not said to be well.
+func TestExamineWithoutAlarms(t *testing.T) {
+	t.Parallel()
+	x := &examination{unheard: context.DeadlineExceeded}
+	x.judge()
+	if p := x.report.Problems; len(p) != 1 || p[0].Unusable || !strings.Contains(p[0].Text, "alarms") {
+		t.Errorf("%+v", p)
+	}
+	x = &examination{why: errNoAnswer, unheard: context.DeadlineExceeded}
+	x.judge()
+	if p := x.report.Problems; len(p) != 1 || !strings.Contains(p[0].Text, "no majority") {
+		t.Errorf("nothing answers: %+v", p)
 	}
 }
