@@ -148,7 +148,7 @@ func TestExamineFindsTwoEnsembles(t *testing.T) {
 		t.Run(modes, func(t *testing.T) {
 			t.Parallel()
 			var servers []string
-			for _, mode := range strings.Fields(modes) {
+			for mode := range strings.FieldsSeq(modes) {
 				servers = append(servers, server(mode))
 			}
 			report := examine(t, enginetest.Config, zookeeper.Ensemble{Servers: servers})
