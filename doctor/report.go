@@ -61,7 +61,8 @@ type Report struct {
 	// fsync always).
 	Persistence string
 	Durable     bool
-	// Replicas is how many replicas are attached to the node.
+	// Replicas is how many replicas are attached to the node. If they are fewer than
+	// redlatch.Config.Replicas.Count, none of its votes counts.
 	Replicas int
 	// MaxMemory is in bytes, 0 for no limit. Policy is the maxmemory-policy. Evicting: the two
 	// together allow the server to delete locks.
