@@ -278,7 +278,7 @@ func TestExamineFindsWhatFsyncNeeds(t *testing.T) {
 			server := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--appendonly", kept, "--appendfsync", "always"}})
 			c := locktest.Config(server.URL())
 			c.Replicas.Fsync, c.NodeTimeout = true, 400*time.Millisecond
-			_, err := locktest.Open(t, c).TryLock(t.Context(), "x")
+			err := locktest.TryUntilAnswered(t, locktest.Open(t, c), "x")
 			refused := errors.Is(err, redlatch.ErrRefused)
 			if kept == "no" && !refused {
 				t.Errorf("without an append-only file a client gets %v", err)
