@@ -134,10 +134,10 @@ func (n *Node) Unreachable() bool {
 	return n.link.failed != nil
 }
 
-// Unreachable reports whether all slots that were used are unreachable, or no master has answered when all
-// were last asked who has which slot: then nothing is sent for a slot, so that nothing is found out about it.
+// Unreachable reports whether all slots that were used are unreachable, or no master has answered since all
+// were last asked who has which slot: then no vote is sent for a slot, so that nothing is found out about it.
 func (c *Cluster) Unreachable() bool {
-	if v := c.options.view; v != nil && v.unanswered() {
+	if v := c.options.view; v != nil && v.silent.Load() {
 		return true
 	}
 	used := c.used()

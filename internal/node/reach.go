@@ -45,6 +45,9 @@ func (r *Reach) Note(why error) {
 
 // noteReach notes why the node cannot be reached, or with nil that it has answered.
 func (n *Node) noteReach(why error) {
+	if v := n.options.view; v != nil && why == nil {
+		v.silent.Store(false)
+	}
 	r := n.options.reach
 	if r == nil || r.away.Load() == (why != nil) || n.life.Err() != nil {
 		return

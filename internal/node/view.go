@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -37,6 +38,8 @@ type view struct {
 	ask func(ctx context.Context, tag string) (driver.Reply, error)
 	// start runs a function on a goroutine that Close waits for.
 	start func(func(ctx context.Context))
+	// silent: no master has answered in the last whole round of questions, nor anything else since.
+	silent atomic.Bool
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// before is the last whole view. now is the one that answers are still coming to.
@@ -128,17 +131,6 @@ func (v *view) refresh(tag string) {
 	}
 }
 
-// unanswered reports whether no master has answered in the last whole round.
-func (v *view) unanswered() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	last := v.now
-	if v.asking {
-		last = v.before
-	}
-	return last != nil && len(last.of) == 0
-}
-
 // renew asks the master of the tag's slot, all masters that are known, and all that an answer
 // names.
 func (v *view) renew(ctx context.Context, tag string) {
@@ -157,6 +149,7 @@ func (v *view) renew(ctx context.Context, tag string) {
 	r.all.Wait()
 	v.mu.Lock()
 	v.asking = false
+	v.silent.Store(len(now.of) == 0)
 	v.told()
 	v.mu.Unlock()
 }

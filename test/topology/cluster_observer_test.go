@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/storm"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // newObservedCluster starts a Cluster, and returns a client that has used all of its masters and what that
@@ -108,6 +109,33 @@ func TestClusterObserverOfFreshNames(t *testing.T) {
 			client.TryLock(t.Context(), fresh[tries%len(fresh)])
 			tries++
 			return len(locktest.EventsOf[redlatch.NodeUnreachable](events)) > 0 && client.Stats().Unreachable == 1
+		})
+	})
+}
+
+// All masters hang while a client is idle, which then finds that out by a try. When they go on, it only looks who holds a
+// lock, and knows that the Cluster can be reached.
+func TestClusterIsBackForAClientThatLooks(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c, client, _ := newObservedCluster(t, binary)
+		for _, master := range c.Masters {
+			must(t, master.Pause())
+			t.Cleanup(func() { master.Resume() })
+		}
+		idle := time.Now()
+		locktest.Await(t, "no master has answered", func() bool {
+			if time.Since(idle) > 2*time.Second {
+				client.TryLock(t.Context(), storm.NameAt(0))
+			}
+			return client.Stats().Unreachable == 1
+		})
+		for _, master := range c.Masters {
+			must(t, master.Resume())
+		}
+		locktest.Await(t, "it is known that they answer", func() bool {
+			oneshot.New(client).Query(t.Context(), storm.NameAt(0))
+			return client.Stats().Unreachable == 0
 		})
 	})
 }
