@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -146,7 +147,7 @@ func (n *Node) reportRun(run string) {
 // the first vote finds out.
 func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	// Where votes ask for an admission, they find out what a slot's master has recorded.
-	noQuarantine := n.options.Deployment.NoQuarantine
+	noQuarantine, at := n.options.Deployment.NoQuarantine, clock.System.Now()
 	e, connection, err := n.look(ctx, noQuarantine, noQuarantine)
 	if err != nil {
 		return connection, err
@@ -156,7 +157,7 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 		names = admission.Names(n.options.Census.members()) // nobody's agreement, until that is known
 	}
 	a := n.options.Deployment.agreement(names)
-	s := &sighting{connection: connection, run: e.run(), history: e.history(), expected: e.expected(a)}
+	s := &sighting{connection: connection, run: e.run(), history: e.history(), expected: e.expected(a), at: at}
 	switch {
 	case e.unreadable != nil:
 		s.refusal = fmt.Errorf("%w: %w", errUnfit, e.unreadable)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
@@ -38,8 +39,9 @@ type sighting struct {
 	// expected is what a vote expects of the node's admission key.
 	expected string
 	// refusal is why the node must not vote for this client, in a deployment whose votes ask for no
-	// admission.
+	// admission; at is when that was last looked at.
 	refusal error
+	at      clock.Instant
 }
 
 // handshake is one attempt to connect and inspect.
@@ -54,6 +56,12 @@ func (n *Node) connect(ctx context.Context) error {
 	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
 		return nil
 	}
+	return n.inspectAnew(ctx)
+}
+
+// inspectAnew waits until the connection stands and its server was inspected once more. The error wraps
+// driver.ErrNotSent.
+func (n *Node) inspectAnew(ctx context.Context) error {
 	g, err := n.link.join(n.startHandshake)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -219,8 +220,8 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
-		if err := n.refused(seen); err != nil {
+	reply, seen, err := n.cast(ctx, n.votes.Load(), func(*sighting) (driver.Reply, error) {
+		if err := n.agrees(ctx); err != nil {
 			return driver.Reply{}, err
 		}
 		return n.conn.Do(ctx, args...)
@@ -228,22 +229,27 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 	return n.counted(ctx, reply, seen, err)
 }
 
-// agrees returns an error where this client's settings are not the deployment's. It is for
-// transactions, which have a connection of their own.
+// agrees returns an error where this client's settings are not the deployment's, as far as the client has
+// read these not long ago.
 func (n *Node) agrees(ctx context.Context) error {
-	if err := n.connect(ctx); err != nil {
+	inspect := n.connect
+	if seen := n.link.seen.Load(); seen != nil && clock.System.Now().Since(seen.at) > agreeLimit {
+		inspect = n.inspectAnew
+	}
+	if err := inspect(ctx); err != nil {
 		return err
 	}
-	return n.refused(n.link.seen.Load())
-}
-
-// refused returns why the server that was seen must not vote for this client, if it must not.
-func (n *Node) refused(seen *sighting) error {
+	seen := n.link.seen.Load()
 	if seen.refusal != nil {
 		n.link.broken() // somebody may mend it
 	}
 	return seen.refusal
 }
+
+// agreeLimit is how old what a client knows of the deployment may be when a vote is sent that does not
+// read the admission. Together with the longest attempt it is less than what a quarantine, which a change
+// of the deployment begins, adds to the longest TTL.
+const agreeLimit = 1500 * time.Millisecond
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // A deployment moves from five nodes to three of them.
@@ -284,5 +285,40 @@ func TestResetRefuses(t *testing.T) {
 	}
 	if keys, err := servers[0].Do("KEYS", "*"); err != nil || !slices.Equal(keys.([]any), nil) {
 		t.Errorf("there are keys: %v, %v", keys, err)
+	}
+}
+
+// A client that votes without scripts, which would read the admission, and is connected all the time goes by what it
+// read of the deployment when it connected, but not for long: the quarantine of the change must be longer.
+func TestResetEndsVotesWithoutScripts(t *testing.T) {
+	t.Parallel()
+	for name, commands := range map[string]oneshot.Commands{"native": oneshot.CommandsNative, "watch": oneshot.CommandsWatch} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.New(t)
+			config := locktest.Config(s.URL())
+			config.NoQuarantine = true
+			former, err := oneshot.NewWith(locktest.Open(t, config), oneshot.Config{Commands: commands})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := former.Take(t.Context(), "x", "id", config.TTL); err != nil || !ok {
+				t.Fatalf("before the change: %t, %v", ok, err)
+			}
+			config.NoQuarantine, config.TTL, config.MaxTTL = false, locktest.RestartTTL, locktest.RestartTTL
+			if err := locktest.Open(t, config).Reset(t.Context(), "n0"); err != nil {
+				t.Fatal(err)
+			}
+			locktest.Await(t, "the former settings are refused", func() bool {
+				_, err := former.Take(t.Context(), "y", "id", 10*time.Millisecond)
+				return errors.Is(err, redlatch.ErrInvalid)
+			})
+			if name == "native" {
+				return // extending would take a server with SET IFEQ
+			}
+			if ok, err := former.Extend(t.Context(), "x", "id", time.Minute); ok || !errors.Is(err, redlatch.ErrInvalid) {
+				t.Errorf("extending: %t, %v, want ErrInvalid", ok, err)
+			}
+		})
 	}
 }
