@@ -1,6 +1,7 @@
 package redlatchtest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -59,6 +60,33 @@ func TestCloseDuringRenewals(t *testing.T) {
 		locks.Close()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Locks of several names that are due at the same time are renewed with all their names: nobody gets one of these.
+func TestRenewalsOfManySets(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, shortTTL)
+		other := locks.Peer(shortTTL)
+		const sets = 32
+		held := make([]*redlatch.Lock, sets)
+		for i := range held {
+			var err error
+			if held[i], err = locks.LockAll(t.Context(), []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * shortTTL.TTL)
+		for _, lock := range held {
+			if lock.Err() != nil {
+				t.Errorf("%q: %v", lock.Names(), lock.Err())
+			}
+			for _, name := range lock.Names() {
+				if _, err := other.TryLock(t.Context(), name); !errors.Is(err, redlatch.ErrHeld) {
+					t.Errorf("another locks %q: %v", name, err)
+				}
+			}
 		}
 	})
 }
