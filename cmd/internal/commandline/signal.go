@@ -7,15 +7,20 @@ import (
 	"syscall"
 )
 
-// UntilSignal returns a context that a signal cancels, with a *SignalError as its cause. stop
-// restores what signals did before.
+// UntilSignal returns a context that a signal cancels, with a *SignalError as its cause. HUP and INT
+// stay ignored if they were ignored when the program started: nohup, and scripts for their background
+// jobs, ignore them on purpose. stop restores what signals did before.
 func UntilSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	queue := make(chan os.Signal, 1)
 	// With SIGPIPE caught, a write to a reader that has gone away fails (os/signal
 	// documentation), and the program ends in order.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	signal.Notify(queue, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			signal.Notify(queue, sig)
+		}
+	}
 	go func() {
 		select {
 		case sig := <-queue:
