@@ -51,12 +51,10 @@ func newBatchConn(client pipeliner) *batchConn {
 }
 
 // Batch implements driver.Batcher. Its caller has a time limit of its own, and sends one batch at a
-// time.
+// time. As with other commands, Close waits for what its caller does not.
 func (c *batchConn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
 	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	send := func(context.Context, []string) (driver.Reply, error) {
 		pipe := c.client.Pipeline()
 		sent := make([]once, len(commands))
 		for i, args := range commands {
@@ -71,17 +69,17 @@ func (c *batchConn) Batch(ctx context.Context, commands ...[]string) ([]driver.R
 			}
 			replies[i], errs[i] = answer(cmd, cmd.Err())
 		}
-	}()
-	select {
-	case <-done:
-		return replies, errs
-	case <-ctx.Done():
-		lost := make([]error, len(commands))
-		for i := range lost {
-			lost[i] = context.Cause(ctx)
-		}
-		return make([]driver.Reply, len(commands)), lost
+		return driver.Reply{}, nil
 	}
+	_, err := c.DoBy(ctx, send, "PING") // in place of any command without a key, which waits for no other
+	if err == nil {
+		return replies, errs
+	}
+	lost := make([]error, len(commands))
+	for i := range lost {
+		lost[i] = err
+	}
+	return make([]driver.Reply, len(commands)), lost
 }
 
 func isReply(err error) bool {
