@@ -31,7 +31,7 @@ type evidence struct {
 
 func (e *evidence) server() admission.Server {
 	received := int64(-1)
-	if text, ok := e.info["total_net_repl_input_bytes"]; ok {
+	if text, ok := e.info["total_net_repl_input_bytes"]; ok && !e.info.cleared() {
 		received, _ = strconv.ParseInt(text, 10, 64)
 	}
 	return admission.Server{Run: e.info["run_id"], ReplicationID: e.info["master_replid"], Received: received}

@@ -41,6 +41,10 @@ func (f info) flushed() bool {
 	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != ""
 }
 
+// cleared reports whether this run's statistics were ever reset: what they count may have happened more
+// often. The server counts the reset after it.
+func (f info) cleared() bool { return f["cmdstat_config|resetstat"] != "" }
+
 // evicting reports whether the server may delete keys with a TTL, locks among
 // them, to make room.
 func (f info) evicting() bool {
