@@ -57,7 +57,7 @@ type Evidence struct {
 	// Replica: its role is not master. Promoted: it was a replica before. A server that had no
 	// replica for an hour forgets that, and is then not seen as promoted.
 	Replica, Promoted bool
-	// Flushed: this run was told to delete all keys. Evicting: it may delete locks to make room,
+	// Flushed: this run may have been told to delete all keys. Evicting: it may delete locks to make room,
 	// and is therefore refused.
 	Flushed, Evicting bool
 	// Version is the server's version. KeepsScripts: its scripts may outlive a restart.
@@ -182,7 +182,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	case e.isKnown(): // the note is another run's
 		return admitted
 	case deleted:
-		return begin("its data was deleted")
+		return begin("its data was deleted, or may have been")
 	// rule: promotion-seen
 	case wasReplica:
 		// Nobody knows since when it has been a master. If it was admitted as this run and is not

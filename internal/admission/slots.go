@@ -133,7 +133,7 @@ func (e *Evidence) whyNew(a Agreement) string {
 	case e.Promoted, e.Received > 0:
 		return "its master was promoted from replica, and may lack the last writes"
 	case e.Flushed:
-		return "its master's data was deleted"
+		return "its master's data was deleted, or may have been"
 	case e.Uptime < a.Quarantine():
 		return fmt.Sprintf("its master started %v ago and may have forgotten locks of up to %v", e.Uptime, a.MaxTTL)
 	}

@@ -36,9 +36,9 @@ func (f info) promoted() bool {
 	return f["second_repl_offset"] != "" && f.number("second_repl_offset") >= 0
 }
 
-// flushed reports whether this run was ever told to delete all its keys.
+// flushed reports whether this run was ever told to delete all its keys, or does not tell.
 func (f info) flushed() bool {
-	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != ""
+	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != "" || f.cleared()
 }
 
 // cleared reports whether this run's statistics were ever reset: what they count may have happened more

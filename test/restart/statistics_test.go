@@ -1,7 +1,9 @@
 package restart
 
 import (
+	"errors"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -55,6 +57,31 @@ func TestStatisticsResetAfterAFailback(t *testing.T) {
 			t.Error("it was granted at once")
 		default:
 			t.Log(err)
+		}
+	})
+}
+
+// A server that has been up for long loses its keys and its scripts, and its statistics are reset, which would tell. It is
+// not taken for one that was never used.
+func TestStatisticsResetAfterAFlush(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		s := redistest.New(t, redistest.Options{Binary: binary})
+		client := locktest.Open(t, locktest.WithQuarantine(s.URL()))
+		locktest.Vouch(t, client, "n0")
+		locktest.Await(t, "the server has been up for long", func() bool {
+			info, err := s.Info("server")
+			if err != nil {
+				t.Fatal(err)
+			}
+			up, err := strconv.Atoi(info["uptime_in_seconds"])
+			return err == nil && time.Duration(up)*time.Second > locktest.RestartQuarantine+time.Second
+		})
+		for _, command := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"CONFIG", "RESETSTAT"}} {
+			locktest.Do(t, s, command...)
+		}
+		if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("%v, want ErrNotAdmitted", err)
 		}
 	})
 }
