@@ -34,3 +34,26 @@ func TestUnlockDuringARenewal(t *testing.T) {
 		}
 	})
 }
+
+// A lock that is unlocked too early is released when its WithMinHold is over, though it would be renewed much later.
+func TestUnlockLongBeforeARenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		const hold = 2 * time.Second
+		lock, err := locks.TryLock(t.Context(), "job", redlatch.WithTTL(30*time.Second), redlatch.WithMinHold(hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := time.Now()
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next, err := locks.Lock(t.Context(), "job")
+		if held := time.Since(granted); err != nil || held < hold || held > hold+100*time.Millisecond {
+			t.Errorf("released after %v: %v", held, err)
+		}
+		if err == nil && next.Token() <= lock.Token() {
+			t.Errorf("token %d follows %d", next.Token(), lock.Token())
+		}
+	})
+}

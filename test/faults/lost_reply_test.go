@@ -153,6 +153,29 @@ func TestReleaseOfALockLostInDoubt(t *testing.T) {
 	}
 }
 
+// Two of three nodes are down: the lock that is released was not lost, and nobody can say that it was deleted.
+func TestReleaseWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+	}
+	for _, s := range nodes[1:] {
+		s.Kill()
+	}
+	locktest.Await(t, "the client knows that they are down", func() bool {
+		_, err := client.TryLock(t.Context(), t.Name()+"/other")
+		q, is := errors.AsType[*redlatch.QuorumError](err)
+		return is && q.Nodes[1].Verdict == redlatch.VoteNotSent && q.Nodes[2].Verdict == redlatch.VoteNotSent
+	})
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+	locktest.AwaitValue(t, nodes[0], t.Name(), "")
+}
+
 // The server extends and its reply is lost: the extension is not relied on, and
 // the lock is held as long as it was.
 func TestReplyToExtendIsLost(t *testing.T) {
