@@ -111,6 +111,41 @@ func TestReadersSteps(t *testing.T) {
 				n.Errorf("the counter is %d; granted under %d after %d", c, again, w)
 			}
 		})
+		each("who reads no more confirms nothing", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			n.acquire("b", true, long)
+			n.is("a leaves", n.release("a", true), vote.Granted)
+			n.is("confirmed", n.confirm("a", a, a+1), vote.NotOurs)
+			n.is("b", n.confirm("b", a, a+1), vote.Granted)
+			n.is("b leaves", n.release("b", true), vote.Granted)
+			n.is("confirmed where nobody reads", n.confirm("b", a+1, a+2), vote.NotOurs)
+		})
+		each("a key that was lost with its counter is given back with it, and not in place of a lock of another kind", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			locktest.Do(n.T, server, "DEL", n.key, tokenKey(n.key))
+			locktest.Do(n.T, server, "HSET", n.key, "theirs", "1")
+			n.is("of another kind", n.repair("a", a), vote.NotOurs)
+			if kind := locktest.Do(n.T, server, "TYPE", n.key); kind != "hash" {
+				n.Errorf("a lock of another kind was replaced by a %v", kind)
+			}
+			locktest.Do(n.T, server, "DEL", n.key)
+			n.is("given back", n.repair("a", a), vote.Granted)
+			if c := n.counter(); c != a {
+				n.Errorf("the counter is %d, not %d", c, a)
+			}
+		})
+		each("who left while the key was lost does not come back with it", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			n.acquire("b", true, long)
+			locktest.Do(n.T, server, "DEL", n.key) // and not the list of readers
+			n.is("b leaves", n.release("b", true), vote.NotOurs)
+			n.is("a is given it back", n.repair("a", a), vote.Granted)
+			n.is("b", n.extend("b", long, a), vote.NotOurs)
+			n.is("a leaves", n.release("a", true), vote.Granted)
+			if v := locktest.Value(n.T, server, n.key); v != "" {
+				n.Errorf("nobody reads, and the key has %q", v)
+			}
+		})
 		each("a larger token is written back", func(n readersNode) {
 			a := n.acquire("a", true, long)
 			n.is("confirmed", n.confirm("a", a, a+5), vote.Granted)
