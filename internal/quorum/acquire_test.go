@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,4 +343,42 @@ func TestCloseWaitsForTheBackground(t *testing.T) {
 			t.Errorf("left: %q", r)
 		}
 	})
+}
+
+// panicking is a ctx whose methods panic: Err, or Done before that.
+type panicking struct {
+	context.Context
+	done bool
+}
+
+func (c panicking) Done() <-chan struct{} {
+	if c.done {
+		panic("Done")
+	}
+	return nil
+}
+
+func (panicking) Err() error { panic("Err") }
+
+// A ctx that panics ends the attempt, and nobody hears of the keys: they are deleted.
+func TestContextThatPanicsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for n, done := range map[int]bool{1: false, 3: true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, n)
+			e := newEngine(t, nodes)
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("N=%d: it did not panic", n)
+					}
+				}()
+				e.Acquire(panicking{t.Context(), done}, requestOf("mine"))
+			}()
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
+				t.Errorf("N=%d: left behind: %q", n, got)
+			}
+		})
+	}
 }
