@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// The steps that follow a grant, on one server: they are for all names of a lock or for none, they shorten nothing, take no
+// A grant that is repeated and the steps that follow it, on one server: they are for all names of a lock or for none, they shorten nothing, take no
 // counter back, and leave what is another's.
 func TestStepsAfterAGrant(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestStepsAfterAGrant(t *testing.T) {
 }
 
 func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
-	const longest, long, short, patience = 45 * time.Second, 30 * time.Second, 15 * time.Second, 14 * time.Second
+	const longest, long, short, patience = 3 * time.Minute, 2 * time.Minute, time.Minute, 50 * time.Second
 	n := newReadersNode(t, server)
 	keys := []string{n.key}
 	for _, other := range also {
@@ -49,9 +49,15 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 		}
 	}
 	now := uint64(locktest.ServerTime(t, server).UnixMicro())
-	a := n.node.Acquire(t.Context(), vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now})
+	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now}
+	a := n.node.Acquire(t.Context(), acquisition)
 	n.is("acquired", a.Verdict, vote.Granted)
 	lasts("acquired", short, a.Token)
+	acquisition.TTL, acquisition.Proposed = long, now+1000
+	if again := n.node.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Token != a.Token {
+		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Token, a.Token)
+	}
+	lasts("repeated", short, a.Token)
 
 	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Token, Token: a.Token + 1}
 	n.is("confirmed", n.node.Confirm(t.Context(), confirmation).Verdict, vote.Granted)
@@ -75,7 +81,7 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	locktest.Do(t, server, "DEL", lost)
 	locktest.Do(t, server, "SET", tokenKey(lost), later)
 	refused("after a later holder", vote.NotOurs)
-	locktest.Do(t, server, "SET", lost, "theirs", "PX", "60000")
+	locktest.Do(t, server, "SET", lost, "theirs", "PX", "300000")
 	refused("another's", vote.Held)
 	locktest.Do(t, server, "DEL", lost, tokenKey(lost))
 	locktest.Do(t, server, "HSET", lost, "theirs", "1")
@@ -98,7 +104,7 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 
 	later = strconv.FormatUint(extension.Token+1, 10)
 	for _, key := range keys { // it was granted under a larger counter than the token
-		locktest.Do(t, server, "SET", tokenKey(key), later, "PX", "60000")
+		locktest.Do(t, server, "SET", tokenKey(key), later, "PX", "300000")
 	}
 	extension.TTL = short
 	n.is("extended for less", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
