@@ -28,7 +28,7 @@ func (s *slowPipelines) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Pro
 func TestCloseWaitsForABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{})
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // no name, which would be looked up
 		defer client.Close()
 		slow := &slowPipelines{began: make(chan struct{}), goOn: make(chan struct{})}
 		client.AddHook(slow)
