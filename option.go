@@ -81,8 +81,9 @@ func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
 
 // WithWaitReport calls fn with a *QuorumError that says what Lock waits for, at once and then every
-// second or two. The goroutine that waits for the lock calls fn, and waits for it. If fn panics or
-// calls runtime.Goexit, so does that call of Lock, and the next caller contends for the lock.
+// second or two. The goroutine that waits for the lock calls fn, and waits for it; fn must not call
+// Close, which waits for that call of Lock. If fn panics or calls runtime.Goexit, so does that call
+// of Lock, and the next caller contends for the lock.
 func WithWaitReport(fn func(error)) Option {
 	return func(r *settings) { r.report, r.reported = fn, true }
 }
