@@ -16,7 +16,8 @@ const maxLabel = 64
 
 // Holder is who has a lock, as far as the value of its key says.
 type Holder struct {
-	// ID is the value of the key, which belongs to one attempt.
+	// ID is the value of the key, which belongs to one attempt. In an error it has 1024 bytes at
+	// most; a key that is no lock's may have more.
 	ID string
 	// Label and Since are what the holder said of itself when it acquired the lock, by its own
 	// clock. Both are zero for a lock of another library. Label is printable; ID is printable only

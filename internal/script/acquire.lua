@@ -25,7 +25,7 @@ if seen[1] == id and waiter ~= '=' then
 end
 -- rule: acquire-only-free
 if seen[1] and seen[1] ~= from then
-  return {seen[1], redis.call('PTTL', KEYS[1])}
+  return {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', KEYS[1])}
 end
 local who, deadline
 if seen[4] and waiter ~= '*' then

@@ -49,7 +49,7 @@ for i = 1, last, 3 do
   -- rule: all-or-none
   -- rule: replaced-by-an-attempt
   if seen[i] and seen[i] ~= from(i) then
-    return {seen[i], redis.call('PTTL', KEYS[i]), (i - 1) / 3}
+    return {string.sub(seen[i], 1, SHOWN), redis.call('PTTL', KEYS[i]), (i - 1) / 3}
   end
 end
 local ms, us = clock(now)

@@ -20,7 +20,7 @@ if under and ends(readers, id) > now then
 end
 -- rule: acquire-only-free
 if seen[1] and not under and (seen[1] ~= from or from == '') then
-  return {seen[1], redis.call('PTTL', key)}
+  return {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', key)}
 end
 local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
 local who, deadline

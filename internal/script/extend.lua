@@ -10,7 +10,7 @@ if not admitted(KEYS[3], seen[3], ARGV[6], redis.call('TIME')) then
 end
 -- rule: extend-never-creates
 if seen[1] ~= ARGV[2] then
-  return seen[1] and {seen[1], redis.call('PTTL', KEYS[1])} or 0
+  return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', KEYS[1])} or 0
 end
 -- rule: extend-never-shortens
 redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')

@@ -11,7 +11,7 @@ end
 local gone = false
 for i = 1, #KEYS - 3, 3 do
   if seen[i] and seen[i] ~= ARGV[2] then
-    return {seen[i], redis.call('PTTL', KEYS[i])}
+    return {string.sub(seen[i], 1, SHOWN), redis.call('PTTL', KEYS[i])}
   end
   gone = gone or not seen[i]
 end

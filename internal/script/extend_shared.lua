@@ -11,7 +11,7 @@ if not admitted(KEYS[3], seen[3], ARGV[6], time) then
 end
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if not opened(seen[1]) then
-  return seen[1] and {seen[1], redis.call('PTTL', KEYS[1])} or 0
+  return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', KEYS[1])} or 0
 end
 -- rule: extend-never-creates
 -- rule: own-expiry

@@ -31,7 +31,7 @@ for i = 1, #KEYS, 3 do
 end
 -- rule: all-or-none
 if other then
-  return {seen[other], redis.call('PTTL', KEYS[other])}
+  return {string.sub(seen[other], 1, SHOWN), redis.call('PTTL', KEYS[other])}
 end
 if gone then
   -- MGET says nothing for a key of another type: let the server say what it is.

@@ -14,4 +14,4 @@ if ours then
 end
 -- MGET says nothing for a key of another type: let the server say what it is.
 local holder = seen[1] or redis.call('GET', key)
-return holder and {holder, redis.call('PTTL', key)} or 0
+return holder and {string.sub(holder, 1, SHOWN), redis.call('PTTL', key)} or 0

@@ -33,4 +33,4 @@ end
 if ours then
   return 1
 end
-return seen[1] and {seen[1], redis.call('PTTL', slot)} or 0
+return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', slot)} or 0

@@ -61,6 +61,11 @@ const (
 // MaxSlots bounds the permits of a name: a node looks at all of them in one step.
 const MaxSlots = 256
 
+// shown bounds, in bytes, what a step answers of a holder id, none of which is that long. A key with
+// a lock's name may be a foreign program's, whose value could keep all other answers on the
+// connection waiting, or be more than a connection takes.
+const shown = 1 << 10
+
 // fresh is how long after a look at the server's replication id the steps do without another. In a
 // Cluster every step looks, and notes it once per clusterRenew.
 const (
@@ -155,18 +160,18 @@ func New(text string) Script {
 // Releasing is the compare-and-delete. It gives nothing away, so it may be loaded on any node at
 // any time. Lua makes a script's functions anew in each run, so those that the usual paths do
 // without come behind these paths.
-var Releasing = New(queueTimes + releaseLua + publishLua + notifyLua + queueLua + releaseQueuedLua)
+var Releasing = New(limits + releaseLua + publishLua + notifyLua + queueLua + releaseQueuedLua)
 
 // ReleasingAll is Releasing for several keys at once.
-var ReleasingAll = New(queueTimes + publishLua + queueLua + releaseAllLua)
+var ReleasingAll = New(limits + publishLua + queueLua + releaseAllLua)
 
 // ReleasingShared is Releasing for a reader.
-var ReleasingShared = New(queueTimes + publishLua + queueLua + readersLua + releaseSharedLua)
+var ReleasingShared = New(limits + publishLua + queueLua + readersLua + releaseSharedLua)
 
 // ReleasingSlot is Releasing for a slot.
-var ReleasingSlot = New(queueTimes + fmt.Sprintf("local SLOTS = %d\n", MaxSlots) + publishLua + queueLua + slotsLua + releaseSlotLua)
+var ReleasingSlot = New(limits + fmt.Sprintf("local SLOTS = %d\n", MaxSlots) + publishLua + queueLua + slotsLua + releaseSlotLua)
 
-var queueTimes = fmt.Sprintf("local GRACE, PATIENCE = %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds())
+var limits = fmt.Sprintf("local GRACE, PATIENCE, SHOWN = %d, %d, %d\n", Grace.Milliseconds(), Patience.Milliseconds(), shown)
 
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
@@ -217,7 +222,7 @@ var votingSteps = sync.OnceValue(func() string {
 		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
-	text.WriteString(queueTimes)
+	text.WriteString(limits)
 	word := "if"
 	for _, step := range steps {
 		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)

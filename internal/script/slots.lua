@@ -25,5 +25,5 @@ local function held(key, _, k)
       holder, least = value, left
     end
   end
-  return holder, least
+  return holder and string.sub(holder, 1, SHOWN), least
 end

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +182,59 @@ func TestEveryAttemptHasItsOwnID(t *testing.T) {
 	}
 	if len(heads) < 22 {
 		t.Errorf("%d ids of more than 21 tries", len(heads))
+	}
+}
+
+// A key with a lock's name has another program's value, which may be larger than a connection takes
+// for a reply. No step answers more than the beginning of it.
+func TestForeignValueIsToldInPart(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	client := locktest.Open(t, locktest.Config(server.URL()))
+	sent := func() int {
+		info, err := server.Info("stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(info["total_net_output_bytes"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const size = 1 << 20
+	for what, options := range map[string][]redlatch.Option{
+		"alone": nil, "shared": {redlatch.WithShared()}, "several": {redlatch.WithAlso("beside")}, "permit": {redlatch.WithPermits(1)},
+	} {
+		key := what
+		if what == "permit" {
+			key = locktest.SlotKey(what, 0)
+		}
+		held := func(err error) {
+			t.Helper()
+			failure, ok := errors.AsType[*redlatch.QuorumError](err)
+			if !ok || failure.Nodes[0].Verdict != redlatch.VoteHeld || failure.Nodes[0].Holder.ID != strings.Repeat("x", 1024) {
+				t.Errorf("%s: %.200v", what, err)
+			}
+		}
+		before := sent()
+		lock := locktest.TryLock(t, client, what, append(options, redlatch.WithoutRenewal())...)
+		locktest.Do(t, server, "SET", key, strings.Repeat("x", size))
+		if err := lock.Extend(t.Context(), locktest.TTL); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("%s: extended: %v", what, err)
+		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("%s: released: %v", what, err)
+		}
+		held(locktest.ErrorOf(locktest.TryInTime(t, client, what, options...)))
+		ctx, cancel := context.WithCancel(locktest.Within(t, locktest.Patience))
+		report, waits := locktest.WhenWaiting(nil)
+		out := locktest.LockIn(ctx, client, what, append(options, report)...)
+		<-waits
+		cancel()
+		held((<-out).Err)
+		if n := sent() - before; n >= size {
+			t.Errorf("%s: the server has sent %d bytes", what, n)
+		}
 	}
 }
