@@ -97,7 +97,7 @@ func parseAndRun(args []string, out *printer) error {
 		if nodes, ok := chosen.(interface{ assumeNodes() }); ok {
 			nodes.assumeNodes()
 		}
-		return chosen.Run(out)
+		return named(chosen.Run(out), selected)
 	}
 	if err != nil {
 		return &outcome{code: exitSystem, err: err}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +47,26 @@ func readEnvironment(cmd *cobra.Command, _ []string) (err error) {
 		}
 		if invalid := f.Value.Set(text); invalid != nil {
 			err = fmt.Errorf("%s: %w", variable(f), invalid)
+		}
+	})
+	return err
+}
+
+// named adds to a usage error of the command which of the flags that it names have their values from
+// variables: whoever set the variable may not know the flag.
+func named(err error, cmd *cobra.Command) error {
+	end, ok := errors.AsType[*outcome](err)
+	if !ok || end.code != exitUsage || end.err == nil {
+		return err
+	}
+	said := inFlags(end.err.Error())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		from := variable(f)
+		if from == "" || f.Changed || os.Getenv(from) == "" || slices.ContainsFunc(append(end.hints, said), func(text string) bool { return strings.Contains(text, from) }) {
+			return
+		}
+		if regexp.MustCompile("--" + f.Name + `([^a-z-]|$)`).MatchString(said) {
+			end.hints = append(end.hints, from+" has set --"+f.Name)
 		}
 	})
 	return err
