@@ -184,9 +184,8 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 		state = "which is a majority, so clients with these settings get locks"
 	}
 	end := &outcome{
-		code:  exitNoQuorum,
-		err:   fmt.Errorf("%d of %d nodes have %s, %s; not changed: %s", len(p.done), of, settingsOf(p.cfg), state, listed(p.away)),
-		hints: []string{"repeat the command when these nodes can be reached: " + s.setCommand()},
+		code: exitNoQuorum,
+		err:  fmt.Errorf("%d of %d nodes have %s, %s; not changed: %s", len(p.done), of, settingsOf(p.cfg), state, listed(p.away)),
 	}
 	for _, err := range failed {
 		end.details = append(end.details, withoutScript(err.Error()))
@@ -202,6 +201,11 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 			}
 		}
 	}
+	first := "when these nodes can be reached"
+	if end.code != exitNoQuorum {
+		first = "when what the nodes refuse is mended"
+	}
+	end.hints = []string{"repeat the command " + first + ": " + s.setCommand()}
 	return end
 }
 
