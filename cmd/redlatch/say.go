@@ -154,6 +154,11 @@ func (p *printer) fail(o *outcome) {
 	if p.asJSON && failJSON(o) {
 		return
 	}
+	p.write(failLines(o)...)
+}
+
+// failLines returns the lines that tell people why a command has failed.
+func failLines(o *outcome) []string {
 	lines := []string{inFlags(o.err.Error())}
 	for _, detail := range o.details {
 		lines = append(lines, "  "+inFlags(detail))
@@ -161,7 +166,7 @@ func (p *printer) fail(o *outcome) {
 	for _, hint := range o.hints {
 		lines = append(lines, "hint: "+hint)
 	}
-	p.write(lines...)
+	return lines
 }
 
 // failJSON is fail for programs that read JSON. It prints to stdout, where they expect the

@@ -83,6 +83,7 @@ func (w *watchCmd) Run(out *printer) error {
 	over := make(chan struct{})
 	go func() { ranges.Wait(); close(over) }()
 	defer func() { cancel(); <-over }()
+	var last []string // what the last error said, if no line came after it
 	for {
 		select {
 		case line := <-lines:
@@ -90,9 +91,14 @@ func (w *watchCmd) Run(out *printer) error {
 			case errors.Is(line.err, redlatch.ErrInvalid):
 				return &outcome{code: exitUsage, err: line.err}
 			case line.err != nil:
-				out.say("%s", inFlags(w.failure("watch", w.Name, line.err).err.Error()))
+				said := failLines(w.failure("watch", w.Name, line.err))
+				if !slices.Equal(said, last) { // permits may be refused as the lock is
+					out.write(said...)
+				}
+				last = said
 				continue
 			}
+			last = nil
 			select {
 			case err := <-writing(line.text):
 				if err != nil {
