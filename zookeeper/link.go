@@ -111,6 +111,9 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 	defer cancel()
 	conn, err := s.connect(ctx, address)
 	if err != nil {
+		s.mu.Lock()
+		s.undialled = err
+		s.mu.Unlock()
 		return nil, err
 	}
 	l := newLink(conn, s.patience())

@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -68,6 +69,9 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := client.TryLock(t.Context(), "why"); !strings.Contains(fmt.Sprint(err), "no server is connected: dial tcp 127.0.0.1:1: ") || errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
 	enginetest.Unreachable(t, client)
 }
 
@@ -79,7 +83,7 @@ func TestForeignServer(t *testing.T) { // alone, because it counts what the proc
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	client := open(t, enginetest.Config, zookeeper.Ensemble{Servers: []string{addr}})
-	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) {
+	if _, err := client.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), addr+" is connected and has not answered") {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)

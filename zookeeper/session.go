@@ -38,6 +38,8 @@ type session struct {
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
 	link   *link
+	// undialled is why the last server that could not be dialled could not.
+	undialled error
 	// news is closed and replaced when one of the following has changed.
 	news chan struct{}
 	// connected: there is a connection with a session. prepared: the session was prepared once.
@@ -226,9 +228,22 @@ func (s *session) await(ctx context.Context) (why error) {
 		}
 		return why != nil || s.connected && s.prepared
 	}) {
-		return errNotConnected
+		return s.notConnected()
 	}
 	return why
+}
+
+// notConnected returns errNotConnected with what is known of the reason.
+func (s *session) notConnected() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.link != nil && s.link.sessionTimeout() == 0:
+		return fmt.Errorf("%w: %v is connected and has not answered as a server of ZooKeeper with a majority does", errNotConnected, s.link.RemoteAddr())
+	case s.undialled != nil:
+		return fmt.Errorf("%w: %v", errNotConnected, s.undialled) // it may be a context's error
+	}
+	return errNotConnected
 }
 
 // awaitState waits until there, which is called under s.mu, reports true. It reports false when ctx
