@@ -151,7 +151,9 @@
 // +waitaof for Fsync; a URL with a database number needs +select; a Cluster needs +cluster,
 // +asking, +spublish and +ssubscribe, and neither +publish nor +subscribe; Waiters, Readers and
 // Permits need +getrange; List needs +scan and +getrange; package oneshot with CommandsWatch needs
-// +watch, +multi and +exec. Package doctor tells more with +config|get, +acl|whoami and +type.
+// +watch, +multi and +exec; with CommandsNative it releases by DELEX (+delex, Redis 8.4) or DELIFEQ
+// (+delifeq, Valkey 9.0) where the server has it and permits it, else by SET. Package doctor tells
+// more with +config|get, +acl|whoami and +type.
 //
 // # Other packages
 //
