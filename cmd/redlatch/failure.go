@@ -38,7 +38,7 @@ func (c *connection) failed(what string, err error) *outcome {
 		if quorum.Op == "query" {
 			end.details = looked(quorum.Nodes)
 		}
-		end.hints = append(c.hints(quorum), passwordHint(quorum)...)
+		end.hints = c.hints(quorum)
 	}
 	return end
 }
@@ -81,6 +81,9 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return disagrees(node.Err) }) {
 		hints = append(hints, c.setHint())
 	}
+	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return unknownUser(node.Err) }) {
+		hints = append(hints, passwordHint)
+	}
 	switch out := notAdmitted(quorum); len(out) {
 	case 0:
 	case 1:
@@ -91,14 +94,13 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	return hints
 }
 
-// passwordHint says how to give a password, if a node wants one and got none.
-func passwordHint(quorum *redlatch.QuorumError) []string {
-	for _, node := range quorum.Nodes {
-		if refusal, ok := errors.AsType[*driver.ServerError](node.Err); ok && refusal.Code() == "NOAUTH" {
-			return []string{"give the password: redis://USER:PASSWORD@HOST, --password-file or REDLATCH_PASSWORD"}
-		}
-	}
-	return nil
+// passwordHint is the remedy for a missing or wrong password.
+const passwordHint = "write redis://USER:PASSWORD@HOST:PORT, or give the password with --password-file or REDLATCH_PASSWORD; one that Sentinels ask for is sentinel_password in the URL"
+
+// unknownUser reports whether a server asks for a password, or for another one.
+func unknownUser(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && (refusal.Code() == "NOAUTH" || refusal.Code() == "WRONGPASS")
 }
 
 // noLock begins the advice to vouch for nodes. It is right whatever the nodes may have forgotten the locks
