@@ -109,16 +109,8 @@ Exit codes:
 	76  the lock is not held under this handle any more; stderr says who holds it
 	77  a node refused (password, permission, wrong type, ...)`
 
-// errNoHandle is for a handle that is empty, as in a script that did not notice that redlatch lock failed.
-func errNoHandle() error {
-	return usage("give what redlatch lock printed; redlatch show says who holds the lock", "<handle> is empty")
-}
-
 // Run extends the lock.
 func (e *extendCmd) Run(out *printer) error {
-	if e.Handle == "" {
-		return errNoHandle()
-	}
 	ttl := orMaxTTL(e.TTL, e.connection)
 	if err := e.checkTTL(ttl); err != nil {
 		return err
@@ -140,9 +132,6 @@ func (u *unlockCmd) Run(out *printer) error {
 	case u.Handle == nil:
 		return usage("give what redlatch lock printed; redlatch show says who holds the lock, and redlatch unlock --force takes it from them", "missing <handle>")
 	}
-	if *u.Handle == "" {
-		return errNoHandle()
-	}
 	h := handled{u.connection, u.Name, *u.Handle}
 	return h.call(out, "unlock", func(ctx context.Context, c *oneshot.Client) (bool, error) {
 		return c.Release(ctx, u.Name, *u.Handle)
@@ -150,6 +139,9 @@ func (u *unlockCmd) Run(out *printer) error {
 }
 
 func (h *handled) call(out *printer, doing string, f func(context.Context, *oneshot.Client) (bool, error)) error {
+	if h.Handle == "" { // a script's redlatch lock has failed
+		return usage("give what redlatch lock printed; redlatch show says who holds the lock", "the <handle> is empty")
+	}
 	cfg, err := h.lockConfig()
 	if err != nil {
 		return err

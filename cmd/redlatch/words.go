@@ -38,6 +38,7 @@ var (
 		"Cluster.User and Cluster.Password", "user and password of --nodes",
 		"lower MaxTTL and TTL", "lower --max-ttl and --ttl",
 		"use a MaxTTL of", "use a --max-ttl of",
+		"use another Deployment", "use another --deployment",
 	)
 )
 
