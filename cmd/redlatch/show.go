@@ -78,7 +78,9 @@ func (s *showCmd) Run(out *printer) error {
 		return err
 	}
 	defer s.close(client, out)
-	holding, err := oneshot.New(client).Inspect(ctx, s.Name)
+	look, over := context.WithTimeout(context.Background(), handleTimeout) // opening may take as long
+	defer over()
+	holding, err := oneshot.New(client).Inspect(look, s.Name)
 	if err != nil {
 		return s.failure("show", s.Name, err)
 	}
@@ -86,7 +88,7 @@ func (s *showCmd) Run(out *printer) error {
 	if s.ensemble == nil {
 		others = <-asked
 	} else {
-		others.waiting, others.err = client.Waiters(ctx, s.Name)
+		others.waiting, others.err = client.Waiters(look, s.Name)
 	}
 	free := holding.Holder.ID == "" && len(others.permits) == 0
 	switch {
