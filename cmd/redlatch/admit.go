@@ -64,8 +64,11 @@ Exit codes:
 	return cmd
 }
 
-// admitTimeout limits how long it may take to examine and admit the nodes.
-const admitTimeout = 5 * time.Second
+// admitTimeout limits how long it may take to examine and admit the nodes. What the others have
+// recorded is waited for, five times NodeTimeout if one of them hangs.
+func admitTimeout(cfg redlatch.Config) time.Duration {
+	return max(5*time.Second, 10*cfg.NodeTimeout)
+}
 
 // Run vouches for every named node, even if that fails on others: the nodes are
 // independent of each other.
@@ -103,7 +106,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 		return err
 	}
 	defer a.close(client, out)
-	ctx, stop := context.WithTimeout(context.Background(), admitTimeout)
+	ctx, stop := context.WithTimeout(context.Background(), admitTimeout(cfg))
 	defer stop()
 	ctx, late := context.WithCancelCause(ctx)
 	defer late(nil)
@@ -111,7 +114,7 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	// Each answer resets the time at which redlatch stops waiting for the other nodes.
 	var giveUp *time.Timer
 	if rest != nil {
-		giveUp = time.AfterFunc(admitTimeout, func() { late(errLate) })
+		giveUp = time.AfterFunc(admitTimeout(cfg), func() { late(errLate) })
 		defer giveUp.Stop()
 	}
 	var running sync.WaitGroup

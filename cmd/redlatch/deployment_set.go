@@ -83,7 +83,7 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 	}
 	var failed []error
 	for _, node := range p.change {
-		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), admitTimeout(cfg))
 		err := client.Reset(ctx, node.Node)
 		cancel()
 		if err != nil {
