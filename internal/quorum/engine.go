@@ -111,9 +111,9 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 	e := k.engine
 	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
 	t := newTally(len(e.voters))
-	won := false
+	decided := false
 	defer func() {
-		if !won { // again, unless a method of ctx has panicked
+		if !decided { // a method of ctx has panicked
 			k.giveUp()
 		}
 	}()
@@ -136,6 +136,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		t.acquired(0, step(k, stepCtx, 0))
 		answered++
 		if ctx.Err() != nil {
+			decided = true
 			return nil, k.fail() // the step may have waited for the node all the same
 		}
 	} else {
@@ -154,12 +155,14 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			answered++
 			t.acquired(v.node, v.answer)
 			if k.yields(v.answer) {
+				decided = true
 				return nil, k.fail()
 			}
 		case <-patience:
 			t.fix()
 			patience = nil
 		case <-ctx.Done():
+			decided = true
 			return nil, k.fail()
 		}
 		if patience == nil && t.split() {
@@ -168,6 +171,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		second = k.confirm(t, votes, start, second)
 	}
 	if k.request.Shared && !k.agreed(ctx, t, votes, &answered, start) {
+		decided = true
 		return nil, k.fail()
 	}
 	if answered == len(e.voters) {
@@ -175,12 +179,12 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 	}
 	// The time is read after the last answer that was used.
 	now := e.clock.Now()
+	decided = true
 	// rule: validity-judged-last
 	// rule: longest-attempt
 	if !t.held() || now.Reached(k.until) || now.Reached(start.Add(vote.LongestAttempt)) {
 		return nil, k.fail()
 	}
-	won = true
 	return k.win(t.token, now), nil
 }
 

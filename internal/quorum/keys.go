@@ -197,7 +197,8 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	s := &k.nodes[i]
 	note(s)
 	s.busy, s.together = false, false
-	due := s.due // no other step follows it
+	due := s.due
+	s.due = false
 	k.mu.Unlock()
 	if due {
 		k.freed(i)
