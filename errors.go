@@ -104,7 +104,7 @@ type QuorumError struct {
 	// "extend", "release" or "query".
 	Op string
 	// Name is the name of the lock. Of several names it is the one that most nodes say is held, if
-	// one is, and otherwise the one that was given first.
+	// one is, and otherwise the one that was given first. It is empty for List.
 	Name string
 	// Need of Of nodes had to say yes.
 	Need, Of int
@@ -127,7 +127,11 @@ func (e *QuorumError) Error() string {
 			kind += ", by the call at " + e.site
 		}
 	}
-	fmt.Fprintf(&b, "%s %q: %s", e.Op, e.Name, kind)
+	b.WriteString(e.Op)
+	if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
+	}
+	fmt.Fprintf(&b, ": %s", kind)
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
 		fmt.Fprintf(&b, ": %s", holder)
 		if left >= 0 {

@@ -66,6 +66,15 @@ func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	}
 }
 
+// The error of a call that is for no name has none.
+func TestErrorWithoutAName(t *testing.T) {
+	t.Parallel()
+	e := &redlatch.QuorumError{Op: "list", Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{{Node: "a"}, {Node: "b"}, {Node: "c"}}}
+	if text := e.Error(); !strings.HasPrefix(text, "list: ") {
+		t.Error(text)
+	}
+}
+
 // The error of a lock on a server that cannot be reached says once that nothing was sent.
 func TestErrorOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
