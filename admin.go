@@ -20,8 +20,9 @@ import (
 // if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node
 // cannot serve this client, for example because it is a replica or a node of another set, or why it
 // was not reached. After an error nothing was changed, unless no answer came: the command may still
-// be on its way when the wait ends, and then vouches for what the node has when it arrives. The masters of a Cluster are vouched for one by one: those that
-// the error does not name vote, unless it says that the masters are not known.
+// be on its way when the wait ends, and then vouches for what the node has when it arrives. The
+// masters of a Cluster are vouched for one by one: those that the error does not name vote, unless it
+// says that the masters are not known.
 func (c *Client) Admit(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "admit", member.Vouch)
 }
@@ -43,8 +44,9 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 //
 // Reset waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
 // if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node was
-// not reset, and nothing was changed unless no answer came. Reset may be repeated, which begins the quarantine anew. A Cluster cannot be reset safely,
-// and Reset refuses it: use another Deployment once no lock is held.
+// not reset, and nothing was changed unless no answer came. Reset may be repeated, which begins the
+// quarantine anew. A Cluster cannot be reset safely, and Reset refuses it: use another Deployment
+// once no lock is held.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "reset", member.Reset)
 }
@@ -62,9 +64,8 @@ func (c *Client) atNode(ctx context.Context, address, op string, do func(member,
 	if n == nil {
 		return c.noNode(address)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.life, cancel)() // a node may hang, and Close waits for this call
+	ctx, end := c.whileOpen(ctx) // a node may hang, and Close waits for this call
+	defer end()
 	if err := do(n, ctx); err != nil {
 		if c.life.Err() != nil {
 			err = fmt.Errorf("%w; %w", ErrClosed, err)

@@ -337,6 +337,14 @@ func (c *Client) enterWith(l *Lock) error {
 	return nil
 }
 
+// whileOpen returns a context that is done when ctx is, or when the client is closed. The caller must
+// call stop.
+func (c *Client) whileOpen(ctx context.Context) (either context.Context, stop func()) {
+	either, cancel := context.WithCancel(ctx)
+	life := context.AfterFunc(c.life, cancel)
+	return either, func() { life(); cancel() }
+}
+
 // answers turns the nodes' votes into the answers that an error lists.
 func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	answers := make([]NodeAnswer, len(c.nodes))

@@ -47,9 +47,8 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 			yield(Holder{}, err)
 			return
 		}
-		either, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(c.life, cancel)()
+		either, end := c.whileOpen(ctx)
+		defer end()
 		changed, stop := c.observers.Add(key)
 		defer stop()
 		o := &lockObservation{observation: observation{client: c, caller: ctx, ctx: either, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(key)}, key: key}
@@ -235,9 +234,8 @@ func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Pe
 			return
 		}
 		queue := node.PermitsKey(key)
-		either, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(c.life, cancel)()
+		either, end := c.whileOpen(ctx)
+		defer end()
 		changed, stop := c.observers.Add(queue)
 		defer stop()
 		o := &permitsObservation{observation: observation{client: c, caller: ctx, ctx: either, name: name, changed: changed, arbiter: c.waitqueue.Arbiter(queue)}}
