@@ -145,9 +145,11 @@ func (t terms) killAt(until time.Time) time.Time { return until.Add(-t.margin) }
 // from then on, the lock counts as lost.
 func (t terms) continueBefore(until time.Time) time.Time { return until.Add(-t.guard()) }
 
-// guardAt is when the guard process kills COMMAND: a little later, so that it acts
+// guardAt is when the guard process kills COMMAND under lock: a little later, so that it acts
 // only if this process did not.
-func (t terms) guardAt(until clock.Instant) clock.Instant { return until.Add(-t.margin * 3 / 4) }
+func (t terms) guardAt(lock *redlatch.Lock) clock.Instant {
+	return hook.LeaseOf(lock).Deadline().Add(-t.margin * 3 / 4)
+}
 
 func (r *runCmd) terms() terms {
 	t := terms{grace: r.TTL / 5, margin: max(r.TTL/10, min(r.TTL/6, 200*time.Millisecond))}
@@ -335,7 +337,7 @@ func (r *runCmd) locked(client *redlatch.Client, sigs signals, out *printer, chi
 	tty := openTerminal()
 	defer tty.close()
 	sigs.catchJobControl()
-	deadline := func() clock.Instant { return r.terms().guardAt(hook.LeaseOf(lock).Deadline()) }
+	deadline := func() clock.Instant { return r.terms().guardAt(lock) }
 	end = child.start(path, argv, environment(os.Environ(), lock, ours), r.ownGroup(out), tty, deadline, lock.Context().Done())
 	if end != nil {
 		release(lock, out)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/hook"
 )
 
 const (
@@ -162,7 +161,7 @@ func (s *supervisor) done() bool {
 func (s *supervisor) check() time.Duration {
 	until := s.lock.Until()
 	if until != s.told {
-		s.child.guards.extend(s.terms.guardAt(hook.LeaseOf(s.lock).Deadline()))
+		s.child.guards.extend(s.terms.guardAt(s.lock))
 		s.told = until
 	}
 	last := time.Until(s.terms.killAt(until))
