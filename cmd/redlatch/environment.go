@@ -52,8 +52,10 @@ func readEnvironment(cmd *cobra.Command, _ []string) (err error) {
 	return err
 }
 
+var flagName = regexp.MustCompile(`--[a-z-]+`)
+
 // named adds to a usage error of the command which of the flags that it names have their values from
-// variables: whoever set the variable may not know the flag.
+// variables: the error may be read by somebody who knows only the variable.
 func named(err error, cmd *cobra.Command) error {
 	end, ok := errors.AsType[*outcome](err)
 	if !ok || end.code != exitUsage || end.err == nil {
@@ -62,10 +64,10 @@ func named(err error, cmd *cobra.Command) error {
 	said := inFlags(end.err.Error())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		from := variable(f)
-		if from == "" || f.Changed || os.Getenv(from) == "" || slices.ContainsFunc(append(end.hints, said), func(text string) bool { return strings.Contains(text, from) }) {
+		if from == "" || f.Changed || os.Getenv(from) == "" || strings.Contains(said+" "+strings.Join(end.hints, " "), from) {
 			return
 		}
-		if regexp.MustCompile("--" + f.Name + `([^a-z-]|$)`).MatchString(said) {
+		if slices.Contains(flagName.FindAllString(said, -1), "--"+f.Name) {
 			end.hints = append(end.hints, from+" has set --"+f.Name)
 		}
 	})
