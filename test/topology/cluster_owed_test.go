@@ -10,6 +10,17 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
+// pending is in the error of a command that is not sent, as the node owes answers.
+const pending = "unanswered commands are pending"
+
+// moveToAHungMaster moves the slot of a name to the second master, which hangs from then on.
+func (c *hurtCluster) moveToAHungMaster(t *testing.T, name string) {
+	t.Helper()
+	must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), c.Masters[1], nil))
+	must(t, c.Masters[1].Pause())
+	t.Cleanup(func() { c.Masters[1].Resume() })
+}
+
 // A slot has moved from one master to another, which hangs. A client that last locked in the slot before that goes
 // on to look who holds a lock there. The answers that are owed are not the former master's: it is still asked for
 // votes.
@@ -23,10 +34,7 @@ func TestClusterLookAtASlotThatMovedToAMasterThatHangs(t *testing.T) {
 		for _, name := range names {
 			locktest.Unlock(t, locktest.TryLock(t, client, name))
 		}
-		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(names[0]), c.Masters[1], nil))
-		must(t, c.Masters[1].Pause())
-		t.Cleanup(func() { c.Masters[1].Resume() })
-		const pending = "unanswered commands are pending"
+		c.moveToAHungMaster(t, names[0])
 		locktest.Await(t, "the master that hangs is asked no more", func() bool {
 			_, _, err := oneshot.New(client).Query(t.Context(), names[0])
 			return err != nil && strings.Contains(err.Error(), pending)
@@ -53,9 +61,7 @@ func TestClusterUnlockWhereASlotMovedToAMasterThatHangs(t *testing.T) {
 		names := storm.NamesAt(0, 2)
 		locktest.Unlock(t, locktest.TryLock(t, client, names[1]))
 		held := locktest.TryLock(t, client, names[0])
-		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(names[0]), c.Masters[1], nil))
-		must(t, c.Masters[1].Pause())
-		t.Cleanup(func() { c.Masters[1].Resume() })
+		c.moveToAHungMaster(t, names[0])
 		if err := held.Unlock(t.Context()); err == nil {
 			t.Error("a master that hangs has released it")
 		}
@@ -64,7 +70,7 @@ func TestClusterUnlockWhereASlotMovedToAMasterThatHangs(t *testing.T) {
 			lock, err := client.TryLock(t.Context(), names[1])
 			if err == nil {
 				locktest.Unlock(t, lock)
-			} else if strings.Contains(err.Error(), "unanswered commands are pending") {
+			} else if strings.Contains(err.Error(), pending) {
 				t.Fatalf("the other is not asked: %v", err)
 			}
 			return err == nil && time.Since(begin) > 3*c.config.NodeTimeout
@@ -84,10 +90,7 @@ func TestClusterVoteInASlotThatMovedToAMasterThatHangs(t *testing.T) {
 		for _, name := range names {
 			locktest.Unlock(t, locktest.TryLock(t, client, name))
 		}
-		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(names[0]), c.Masters[1], nil))
-		must(t, c.Masters[1].Pause())
-		t.Cleanup(func() { c.Masters[1].Resume() })
-		const pending = "unanswered commands are pending"
+		c.moveToAHungMaster(t, names[0])
 		locktest.Await(t, "the master that hangs is asked no more", func() bool {
 			_, err := client.TryLock(t.Context(), names[0])
 			return err != nil && strings.Contains(err.Error(), pending)
