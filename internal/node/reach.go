@@ -45,7 +45,7 @@ func (r *Reach) Note(why error) {
 
 // noteReach notes why the node cannot be reached, or with nil that it has answered.
 func (n *Node) noteReach(why error) {
-	if v := n.options.view; v != nil && why == nil {
+	if v := n.options.view; v != nil && why == nil && v.silent.Load() {
 		v.silent.Store(false)
 	}
 	r := n.options.reach
