@@ -92,10 +92,6 @@ func (p *page) table(benchmark string, metrics ...string) string {
 	if len(rows) == 0 {
 		return notMeasured
 	}
-	head := []string{""}
-	for _, m := range metrics {
-		head = append(head, title(m))
-	}
 	var cells [][]string
 	for _, row := range rows {
 		line := []string{thousands(row)}
@@ -104,7 +100,7 @@ func (p *page) table(benchmark string, metrics ...string) string {
 		}
 		cells = append(cells, line)
 	}
-	return markdownTable(head, cells)
+	return markdownTable(titles(metrics), cells)
 }
 
 // across has one metric by the rows of several benchmarks, each under a title, "benchmark=title".
@@ -148,11 +144,7 @@ func (p *page) cases(row string, benchmarks []string, metrics ...string) string 
 	if cells == nil {
 		return notMeasured
 	}
-	head := []string{""}
-	for _, m := range metrics {
-		head = append(head, title(m))
-	}
-	return markdownTable(head, cells)
+	return markdownTable(titles(metrics), cells)
 }
 
 // most is the greatest figure of a metric in all rounds of all benchmarks, "0" as "no".
@@ -180,6 +172,15 @@ func title(s string) string {
 		return m
 	}
 	return title
+}
+
+// titles returns the head of a table that has a column for each metric behind the first.
+func titles(metrics []string) []string {
+	head := []string{""}
+	for _, m := range metrics {
+		head = append(head, title(m))
+	}
+	return head
 }
 
 func markdownTable(head []string, cells [][]string) string {
