@@ -186,7 +186,7 @@ func (c *Cluster) Reached() bool { return slices.ContainsFunc(c.used(), (*Node).
 // Cut ends what is under way on the masters, and the connections. Close must follow.
 func (c *Cluster) Cut() {
 	for _, n := range c.used() {
-		n.Cut()
+		n.end()
 	}
 	c.end()
 	cut(c.conn)
@@ -201,7 +201,7 @@ func (c *Cluster) Close() {
 	c.end()
 	c.conn.Close()
 	for _, n := range nodes {
-		n.Close()
+		n.background.Wait()
 	}
 	c.background.Wait() // which the nodes add to
 }

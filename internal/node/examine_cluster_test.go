@@ -1,9 +1,14 @@
 package node
 
 import (
+	"context"
+	"log/slog"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
 )
 
 // A master is judged by the slot that would keep a name waiting for the longest.
@@ -25,5 +30,49 @@ func TestNewestSlot(t *testing.T) {
 		if got := m.newest(); got != c.want {
 			t.Errorf("recorded %v: %d, want %d", c.recorded, got, c.want)
 		}
+	}
+}
+
+// member is a connection to the only master of a Cluster.
+type member struct {
+	scripted
+	open *atomic.Int32
+}
+
+func (c *member) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
+	array := func(r ...driver.Reply) driver.Reply { return driver.Reply{Kind: driver.Array, Array: r} }
+	switch {
+	case args[0] == "CLUSTER" && args[1] == "NODES":
+		return text("a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-16383\n"), nil
+	case args[0] == "CLUSTER" && args[1] == "SLOTS":
+		number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
+		return array(array(number(0), number(16383), array(text("127.0.0.1"), number(1), text("a")))), nil
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+func (c *member) Close() { c.open.Add(-1) }
+
+// A look at a Cluster leaves no connection to its masters behind, and spares the Cluster's own.
+func TestLookAtAClusterClosesItsConnections(t *testing.T) {
+	t.Parallel()
+	var open, own atomic.Int32
+	own.Add(1)
+	c := NewCluster(&member{open: &own}, Options{
+		Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+		ConnectTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	dialled := 0
+	x := c.Look(t.Context(), []string{"127.0.0.1:1"}, func(string) (driver.Conn, error) {
+		dialled++
+		open.Add(1)
+		return &member{open: &open}, nil
+	}, nil)
+	if len(x.Masters) != 1 || dialled != 2 || open.Load() != 0 || own.Load() != 1 {
+		t.Errorf("%d masters, %v; %d connections made, %d of them open; %d of the Cluster's open", len(x.Masters), x.Err, dialled, open.Load(), own.Load())
+	}
+	if c.Close(); own.Load() != 0 {
+		t.Errorf("closed: %d of the Cluster's connections open", own.Load())
 	}
 }

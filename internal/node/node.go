@@ -130,13 +130,9 @@ func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
 // Reached reports whether the node has ever been looked at.
 func (n *Node) Reached() bool { return n.link.seen.Load() != nil }
 
-// Cut ends what is under way on the node, and breaks its connection where that is its own. Close
-// must follow.
+// Cut ends what is under way on the node, and breaks its connection. Close must follow.
 func (n *Node) Cut() {
 	n.end()
-	if n.isSlot() {
-		return
-	}
 	cut(n.conn)
 	if n.replicas != nil {
 		cut(n.replicas.Conn)
@@ -153,10 +149,6 @@ func cut(conn driver.Conn) {
 // Close closes the connection and waits for the work in the background.
 func (n *Node) Close() {
 	n.end()
-	if n.isSlot() {
-		n.background.Wait()
-		return
-	}
 	n.conn.Close()
 	if n.replicas != nil {
 		n.replicas.Conn.Close()
