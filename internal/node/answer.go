@@ -109,12 +109,13 @@ func failure(err error) vote.Answer {
 	if _, ok := errors.AsType[*ReplicasError](err); ok {
 		return vote.Answer{Verdict: vote.NotReplicated, Err: err}
 	}
+	if waiting, ok := errors.AsType[*admission.WaitError](err); ok {
+		return vote.Answer{Verdict: vote.NotAdmitted, Left: waiting.Left, Err: waiting}
+	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
 	case ok && refusal.Passing():
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
-	case isNotAdmitted(err):
-		return notAdmitted(err)
 	case errors.Is(err, errUnfit), redisconn.Unfit(err):
 		return vote.Answer{Verdict: vote.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
@@ -141,26 +142,12 @@ func explained(err error) error {
 	return fmt.Errorf("the user may not use %s (+%[1]s); %s: %w", command, rest, err)
 }
 
-func isNotAdmitted(err error) bool {
-	_, ok := errors.AsType[*admission.WaitError](err)
-	return ok
-}
-
-// notAdmitted returns the answer of a node that inspection did not admit.
-func notAdmitted(err error) vote.Answer {
-	waiting, ok := errors.AsType[*admission.WaitError](err)
-	if !ok {
-		return failure(err)
-	}
-	return vote.Answer{Verdict: vote.NotAdmitted, Left: waiting.Left, Err: waiting}
-}
-
 // unlessScriptIsGone is answer for a step that only an admitted node can do. A node that lost its
 // scripts may have lost the record with them; its vote does not count until somebody's acquire step
 // has had it admitted.
 func (n *Node) unlessScriptIsGone(reply driver.Reply, err error) vote.Answer {
 	if isNoScript(err) {
-		return notAdmitted(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})
+		return failure(&admission.WaitError{Reason: "it restarted, was promoted or lost its scripts"})
 	}
 	return answer(reply, err)
 }
