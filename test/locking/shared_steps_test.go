@@ -28,7 +28,7 @@ func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
 		t.Fatal(err)
 	}
 	n := node.New(conn, node.Options{
-		Name: "n", Census: node.NewCensus([]string{"n"}), Deployment: node.Deployment{Name: "steps", MaxTTL: 30 * time.Second, NoQuarantine: true},
+		Name: "n", Census: node.NewCensus([]string{"n"}), Deployment: node.Deployment{Name: "steps", MaxTTL: 3 * time.Minute, NoQuarantine: true},
 		ConnectTimeout: locktest.Patience, Patience: locktest.Patience, Logger: slog.New(slog.DiscardHandler), Woken: func(vote.WakeUp) {},
 	})
 	t.Cleanup(n.Close)

@@ -11,7 +11,7 @@ import (
 )
 
 // A grant that is repeated and the steps that follow it, on one server: they are for all names of a lock or for none, they shorten nothing, take no
-// counter back, and leave what is another's.
+// counter back, and leave what is another's. A counter that they write lasts for longer than the longest TTL.
 func TestStepsAfterAGrant(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -48,11 +48,20 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 			}
 		}
 	}
+	counted := func(after string, ttl time.Duration, counter uint64) {
+		t.Helper()
+		lasts(after, ttl, counter)
+		for _, key := range keys {
+			if left := locktest.Remaining(t, server, tokenKey(key)); left < longest-patience {
+				t.Errorf("%s: the counter of %q has %v left", after, key, left)
+			}
+		}
+	}
 	now := uint64(locktest.ServerTime(t, server).UnixMicro())
 	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now}
 	a := n.node.Acquire(t.Context(), acquisition)
 	n.is("acquired", a.Verdict, vote.Granted)
-	lasts("acquired", short, a.Token)
+	counted("acquired", short, a.Token)
 	acquisition.TTL, acquisition.Proposed = long, now+1000
 	if again := n.node.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Token != a.Token {
 		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Token, a.Token)
@@ -63,7 +72,7 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	n.is("confirmed", n.node.Confirm(t.Context(), confirmation).Verdict, vote.Granted)
 	confirmation.Token++
 	n.is("confirmed under a counter that is gone", n.node.Confirm(t.Context(), confirmation).Verdict, vote.NotOurs)
-	lasts("confirmed", short, a.Token+1)
+	counted("confirmed", short, a.Token+1)
 
 	lost := keys[len(keys)-1] // the others are still there
 	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Token + 2}
@@ -95,12 +104,12 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	n.is("given back", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	locktest.Do(t, server, "DEL", lost, tokenKey(lost))
 	n.is("given back with its counter", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
-	lasts("given back", long, extension.Token)
+	counted("given back", long, extension.Token)
 	n.is("given back again", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	extension.TTL, extension.Token = longest, extension.Token+1
 	locktest.Do(t, server, "DEL", tokenKey(n.key))
 	n.is("extended", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
-	lasts("extended", longest, extension.Token)
+	counted("extended", longest, extension.Token)
 
 	later = strconv.FormatUint(extension.Token+1, 10)
 	for _, key := range keys { // it was granted under a larger counter than the token
@@ -114,6 +123,9 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	release := vote.Release{Key: n.key, With: with, ID: "mine", TTL: long, Token: extension.Token + 2}
 	n.is("released", n.node.Release(t.Context(), release).Verdict, vote.Granted)
 	for _, key := range keys {
+		if left := locktest.Remaining(t, server, tokenKey(key)); left < longest-patience {
+			t.Errorf("released: the counter of %q has %v left", key, left)
+		}
 		if v, c := locktest.Value(t, server, key), locktest.Value(t, server, tokenKey(key)); v != "" || c != strconv.FormatUint(release.Token, 10) {
 			t.Errorf("released: %q has %q, and its counter is %s", key, v, c)
 		}
