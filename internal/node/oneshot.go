@@ -88,7 +88,7 @@ func (n *Node) first(way Way, all ...means) vote.Answer {
 			continue
 		}
 		a := m.try()
-		if a.Verdict != vote.Refused || !isUnable(a.Err) {
+		if a.Verdict != vote.Refused || !isUnable(a.Err) && !errors.Is(a.Err, errNoTransaction) && !errors.Is(a.Err, errUnacknowledged) {
 			return a
 		}
 		if !isKeyDenied(a.Err) {
@@ -215,6 +215,8 @@ func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 	}
 }
 
+var errNoTransaction = errors.New("this kind of connection has none for a transaction")
+
 // errUnacknowledged: a transaction has a connection of its own, whose server was not looked at.
 var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no transaction; permit scripts, or SET with IFEQ")
 
@@ -269,7 +271,7 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 func (n *Node) ifOurs(ctx context.Context, key, id string, slots chan struct{}, command ...string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
-		return vote.Answer{Verdict: vote.Refused, Err: errors.New("this kind of connection has none for a transaction")}
+		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}
 	}
 	if err := n.connect(ctx); err != nil {
 		return failure(err)

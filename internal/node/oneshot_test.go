@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// restricted is a connection, without transactions, to a server that knows no command that compares. Its user may
+// run no scripts until permitted.
+type restricted struct {
+	scripted
+	permitted atomic.Bool
+}
+
+func (c *restricted) EvalSHA(context.Context, string, []string, []string) (driver.Reply, error) {
+	if !c.permitted.Load() {
+		return driver.Reply{}, &driver.ServerError{Text: "NOPERM User me has no permissions to run the 'evalsha' command"}
+	}
+	return deleted, nil
+}
+
+func (c *restricted) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	switch args[0] {
+	case "DELEX", "DELIFEQ", "SET":
+		return driver.Reply{}, &driver.ServerError{Text: "ERR syntax error"}
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// Where a node can do a step by no means, for lack of a transaction, the error says what was denied; and what is
+// permitted later counts.
+func TestNoTransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		replicated := Replicas{Conn: &acknowledging{history: strings.Repeat("r", 40) + " " + strings.Repeat("i", 40)}, Want: 1, Limit: time.Second}
+		for name, c := range map[string]struct {
+			replicas Replicas
+			step     func(*Node) vote.Answer
+		}{
+			"release":                 {step: func(n *Node) vote.Answer { return n.Drop(t.Context(), AnyWay, vote.Release{Key: "x", ID: "mine"}) }},
+			"extend":                  {step: func(n *Node) vote.Answer { return n.Prolong(t.Context(), AnyWay, vote.Extend{Key: "x", ID: "mine"}) }},
+			"extend on replicas, too": {replicated, func(n *Node) vote.Answer { return n.Prolong(t.Context(), AnyWay, vote.Extend{Key: "x", ID: "mine"}) }},
+		} {
+			conn := &restricted{scripted: scripted{answer: released}}
+			n := New(conn, Options{
+				Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+				ConnectTimeout: time.Second, Patience: time.Second, Replicas: c.replicas, Logger: slog.New(slog.DiscardHandler),
+			})
+			if a := c.step(n); a.Verdict != vote.Refused || !strings.Contains(a.Err.Error(), "'evalsha'") || !strings.Contains(a.Err.Error(), "transaction") {
+				t.Errorf("%s, not permitted: %v, %v", name, a.Verdict, a.Err)
+			}
+			conn.permitted.Store(true)
+			if a := c.step(n); a.Verdict != vote.Granted {
+				t.Errorf("%s, permitted: %v, %v", name, a.Verdict, a.Err)
+			}
+			n.end()
+			n.background.Wait()
+		}
+	})
+}
