@@ -99,15 +99,15 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 		}
 		fresh := v.now != nil && now.Since(v.now.began) < viewRenew
 		if !v.asking && (!fresh || !known && !asked) {
-			v.asking, asked = true, true
-			v.start(func(ctx context.Context) { v.renew(ctx, hashslot.TagOf(slot)) })
+			asked = true
+			v.begin(hashslot.TagOf(slot))
 		}
 		asking, more, owner := v.asking, v.more, v.now.owner(slot)
 		v.mu.Unlock()
 		switch {
 		case known:
 			return nil
-		case owner != "" && owner != run && (asking || asked):
+		case owner != "" && owner != run && asked: // it may have taken over since an earlier round
 			return driver.NotSent(errReplaced)
 		case !asking:
 			return driver.NotSent(errNoMajority)
@@ -126,19 +126,20 @@ func (v *view) refresh(tag string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.asking && v.now != nil && len(v.now.of) > 0 && clock.System.Now().Since(v.now.began) >= viewRenew {
-		v.asking = true
-		v.start(func(ctx context.Context) { v.renew(ctx, tag) })
+		v.begin(tag)
 	}
+}
+
+// begin begins a round of questions. The caller holds v.mu.
+func (v *view) begin(tag string) {
+	before, now := v.now, &opinions{began: clock.System.Now(), of: make(map[string]opinion)}
+	v.before, v.now, v.asking = before, now, true
+	v.start(func(ctx context.Context) { v.renew(ctx, tag, before, now) })
 }
 
 // renew asks the master of the tag's slot, all masters that are known, and all that an answer
 // names.
-func (v *view) renew(ctx context.Context, tag string) {
-	v.mu.Lock()
-	v.before, v.now = v.now, &opinions{began: clock.System.Now(), of: make(map[string]opinion)}
-	before, now := v.before, v.now
-	v.mu.Unlock()
-
+func (v *view) renew(ctx context.Context, tag string, before, now *opinions) {
 	r := &viewRound{view: v, opinions: now, asked: make(map[string]bool)}
 	r.ask(ctx, tag)
 	if before != nil {

@@ -1,9 +1,17 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
 )
 
 func mastersOf(owners ...string) (masters []master) {
@@ -42,5 +50,81 @@ func TestOpinions(t *testing.T) {
 	}
 	if run := (*opinions)(nil).owner(5); run != "" {
 		t.Errorf("nobody was asked, and it is at %s", run)
+	}
+}
+
+// viewed is a view of three masters. Each has ten slots, and so is found by a tag of the last; the run of the
+// first is given, and silent are those that do not answer.
+type viewed struct {
+	*view
+	first  string
+	silent map[string]bool
+	asked  int
+}
+
+func newViewed(t *testing.T) *viewed {
+	v := &viewed{first: "a", silent: make(map[string]bool)}
+	v.view = &view{
+		more: make(chan struct{}),
+		start: func(f func(context.Context)) {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), viewLimit/2)
+				defer cancel()
+				f(ctx)
+			}()
+		},
+		ask: func(ctx context.Context, tag string) (driver.Reply, error) {
+			time.Sleep(time.Millisecond)
+			ids := []string{v.first, "b", "c"}
+			asked := ids[hashslot.Of(tag)/10]
+			if v.silent[asked] {
+				<-ctx.Done()
+				return driver.Reply{}, ctx.Err()
+			}
+			v.asked++
+			var nodes strings.Builder
+			for i, id := range ids {
+				flags := "master"
+				if id == asked {
+					flags = "myself,master"
+				}
+				fmt.Fprintf(&nodes, "%s 127.0.0.1:1 %s - 0 0 1 connected %d-%d\n", id, flags, 10*i, 10*i+9)
+			}
+			text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
+			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run " + asked), text(nodes.String())}}, nil
+		},
+	}
+	return v
+}
+
+// confirm asks for a vote in slot 9, and waits for a second at most.
+func (v *viewed) confirm(t *testing.T, run string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return v.view.confirm(ctx, 9, run)
+}
+
+// A client that meets the master which took another's place asks the others, and does not take their earlier
+// word for it that the other has the slot.
+func TestViewOfANewMaster(t *testing.T) {
+	t.Parallel()
+	for what, idle := range map[string]time.Duration{"a busy client": viewRenew / 5, "an idle client": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newViewed(t)
+			if err := v.confirm(t, "run a"); err != nil {
+				t.Fatalf("%s: the master: %v", what, err)
+			}
+			time.Sleep(idle)
+			v.first = "d"
+			if err := v.confirm(t, "run d"); err != nil {
+				t.Errorf("%s: the new master: %v", what, err)
+			}
+			time.Sleep(viewLimit)
+			if err := v.confirm(t, "run a"); !errors.Is(err, errReplaced) {
+				t.Errorf("%s: the former master: %v", what, err)
+			}
+			synctest.Wait()
+			time.Sleep(viewLimit) // by then its round has ended
+		})
 	}
 }
