@@ -186,7 +186,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		// caller learns at once that it is over.
 		l.unlock(ErrReleased)
 		held := l.heldFor()
-		l.released(held, l.drop(nil, true))
+		l.released(held, l.drop(nil))
 		return &l.holder
 	}
 	if watch {

@@ -31,7 +31,7 @@ func UnlockSlowly(l *Lock) (goOn func() error) {
 		if first {
 			before = nil
 		}
-		return l.drop(before, first)
+		return l.drop(before)
 	}
 }
 

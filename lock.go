@@ -239,13 +239,13 @@ func (c *call) changed() {
 	}
 }
 
-// drop deletes the keys of a lock that is over, or transfers them if the lock was held until now.
-// before is why the lock was over already; drop returns it then.
-func (l *Lock) drop(before error, held bool) error {
+// drop deletes the keys of a lock that is over, or transfers them. before is why the lock was over
+// already; drop returns it then.
+func (l *Lock) drop(before error) error {
 	if !l.end() {
 		return before
 	}
-	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease, held)
+	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease)
 	l.call.changed()
 	if !ok || votes == nil {
 		return before

@@ -53,7 +53,7 @@ func (l *Lock) release() (err error) {
 	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
 		err = l.keep(first, before)
 	} else {
-		err = l.drop(before, before == nil)
+		err = l.drop(before)
 	}
 	if first {
 		l.released(held, err)
@@ -81,7 +81,7 @@ func (l *Lock) keep(first bool, before error) error {
 	}
 	err := l.prolong()
 	if errors.Is(err, ErrLost) {
-		return errors.Join(l.drop(before, false), err)
+		return errors.Join(l.drop(before), err)
 	}
 	if l.lease.Keep() {
 		now := l.client.clock.Now()
@@ -126,7 +126,7 @@ func (l *Lock) tickKept(now clock.Instant) {
 		l.ring(now, l.nextKept(now))
 		return
 	}
-	if err := l.drop(nil, !now.Reached(l.lease.KeptUntil())); err != nil {
+	if err := l.drop(nil); err != nil {
 		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
 	}
 }

@@ -126,7 +126,7 @@ func TestSuccessorThatGoes(t *testing.T) {
 		}
 		holder := &Holder{Caller: wanting{}}
 		q.acquired(holder, true, false)
-		if votes, ok := q.Release(holder, lease, true); !ok || len(votes) != 1 || n.released != 1 {
+		if votes, ok := q.Release(holder, lease); !ok || len(votes) != 1 || n.released != 1 {
 			t.Errorf("released %t, %d times: %v", ok, n.released, votes)
 		}
 		alone(t, q)

@@ -9,12 +9,10 @@ import (
 // it gives the lease to that caller, else it releases the keys. It waits for the nodes as
 // Lease.Release does. If there are no votes, the nodes were not asked. ok is false when the lease
 // was over before.
-func (q *Queue) Release(h *Holder, lease *quorum.Lease, held bool) (votes []vote.Answer, ok bool) {
-	if held && q.options.Life.Err() == nil {
-		if l, w := q.successor(h); w != nil {
-			q.ask(l)
-			return q.serve(l, w, lease)
-		}
+func (q *Queue) Release(h *Holder, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
+	if l, w := q.successor(h); w != nil {
+		q.ask(l)
+		return q.serve(l, w, lease)
 	}
 	votes, ok = lease.Release()
 	q.LetGo(h)
