@@ -178,8 +178,6 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 // afterExtension acts on how an extension ended, possibly because ctx was done.
 func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes []vote.Answer) (err error) {
 	switch {
-	case end == quorum.Lapsed:
-		return l.lose(l.ranOut())
 	case l.lease.Impossible():
 		return l.lose(errImpossible)
 	case end == quorum.Extended:
