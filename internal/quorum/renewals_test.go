@@ -123,6 +123,10 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 		for _, node := range nodes {
 			node["lease-0"].set(func(s *server) { s.there = 10 * stepTime })
 		}
+		// A step of the lease's own is under way on one node, which the release comes after.
+		nodes[2]["lease-1"].set(func(s *server) { s.lost = true })
+		leases[1].Extend(t.Context(), 10*time.Second)
+		nodes[2]["lease-1"].set(func(s *server) { s.lost = false })
 		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
 		over := make(chan struct{})
 		go func() {
