@@ -245,9 +245,9 @@ func (q *Queue) another(l *local) *waiter {
 }
 
 // behind returns how many more tokens an attempt for request asks for, for the callers behind its
-// own. There are none for several keys or readers, whose keys are not passed on.
+// own: none for several keys, which are not passed on. Nobody waits behind a reader.
 func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
-	if q.options.Succeed == nil || request.With != nil || request.Shared {
+	if q.options.Succeed == nil || request.With != nil {
 		return 0
 	}
 	q.mu.Lock()
