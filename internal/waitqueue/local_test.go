@@ -18,6 +18,11 @@ func (leaving) Listens() bool         { return false }
 func (leaving) Behind(*Holder, error) {}
 func (leaving) Ended() error          { return context.Canceled }
 
+// asking is a caller to whom keys are transferred.
+type asking struct{ wanting }
+
+func (asking) Request() vote.Acquire { return vote.Acquire{Key: key, ID: "next"} }
+
 // alone checks that a caller that comes now need not wait, and that nothing of key is left when it has gone.
 func alone(t *testing.T, q *Queue) {
 	t.Helper()
@@ -104,6 +109,57 @@ func (*granting) Repair(context.Context, vote.Extend) vote.Answer   { return vot
 func (n *granting) Release(context.Context, vote.Release) vote.Answer {
 	n.released++
 	return vote.Answer{Verdict: vote.Granted}
+}
+
+// moving are transfers to callers of this process, of which nothing is left to a waiter.
+type moving struct {
+	removals
+	transfer func(decided func(next *quorum.Lease)) ([]vote.Answer, bool)
+}
+
+func (m moving) Transfer(_ *quorum.Lease, _ vote.Acquire, decided func(*quorum.Lease)) ([]vote.Answer, bool) {
+	return m.transfer(decided)
+}
+
+// A caller that goes when the keys are being transferred to it, or have been released for it, holds nobody up.
+func TestSuccessorThatGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, with := range []*vote.Keys{nil, {"another key"}} { // the keys of several names are released
+		for _, goes := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var n granting
+				e := quorum.New([]quorum.Voter{&n}, clock.System, time.Second)
+				defer e.Close()
+				lease, _ := e.Acquire(t.Context(), vote.Acquire{Key: key, With: with, ID: "mine", TTL: 10 * time.Second, Proposed: 1})
+				q := newQueue(t, "p", newNodes(1), nil)
+				q.options.Life = t.Context()
+				l, _ := q.enter(wanting{})
+				_, behind := q.enter(asking{})
+				q.options.Succeed = func(Caller, *quorum.Lease) *quorum.Lease {
+					if goes {
+						q.quit(l, behind)
+					}
+					return nil
+				}
+				transfers := 0
+				q.UseTransfers(moving{transfer: func(decided func(*quorum.Lease)) ([]vote.Answer, bool) {
+					transfers++
+					decided(nil)
+					return []vote.Answer{{Verdict: vote.Granted}}, true
+				}})
+				holder := &Holder{Caller: wanting{}}
+				q.acquired(holder, true, false)
+				if _, ok := q.Release(holder, lease); !ok || transfers+n.released != 1 || (transfers == 1) != (with == nil) {
+					t.Errorf("released %t: %d transfers and %d releases", ok, transfers, n.released)
+				}
+				if !goes {
+					<-behind.turn
+					q.pass(l)
+				}
+				alone(t, q)
+			})
+		}
+	}
 }
 
 // A caller that goes when the attempt before it has been given to it leaves nothing behind: what it was given is released.
