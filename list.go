@@ -80,7 +80,7 @@ func labelOf(waiter string) string {
 
 // List returns the locks whose names match the pattern and the permits of such names, sorted by
 // name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
-// asked. The pattern is that of the command KEYS. Keys that may be locks of another library are
+// asked. The pattern is that of the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
 // listed as Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in
 // small steps, so it takes longer the more keys there are, and delays no other client. A lock that
 // is acquired or released meanwhile may be missing. List changes nothing, and uses connections of
@@ -91,6 +91,9 @@ func labelOf(waiter string) string {
 // ErrNoQuorum if too few nodes answered to tell who holds what, or ErrRefused if so many refused:
 // the locks are then those that the nodes that answered have. A Redis Cluster is not listed.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
+	if err := checkPattern(pattern); err != nil {
+		return nil, nil, err
+	}
 	return browse(ctx, config, nil, func(ctx context.Context, locks listing.Locks, conn driver.Batcher) (map[listing.ID]listing.Found, error) {
 		return locks.All(ctx, conn, pattern)
 	})
@@ -129,8 +132,8 @@ func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnsw
 	if !is {
 		return List(ctx, c.config, pattern)
 	}
-	if err := listing.Check(pattern); err != nil {
-		return nil, nil, invalid("the pattern %q: %w: close its brackets", pattern, err)
+	if err := checkPattern(pattern); err != nil {
+		return nil, nil, err
 	}
 	return c.look(ctx, s, func(ctx context.Context) ([]string, vote.Answer) {
 		keys, a := s.Keys(ctx)
@@ -164,6 +167,13 @@ func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnsw
 		return nil, nil, errNoPermits
 	}
 	return Permits(ctx, c.config, name)
+}
+
+func checkPattern(pattern string) error {
+	if err := listing.Check(pattern); err != nil {
+		return invalid("the pattern %q: %w: close its brackets", pattern, err)
+	}
+	return nil
 }
 
 // locks returns what tells the keys of locks from other keys on the nodes.

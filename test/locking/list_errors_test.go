@@ -51,3 +51,14 @@ func TestRefusedToList(t *testing.T) {
 		})
 	}
 }
+
+// A malformed pattern is refused, though KEYS takes it: of the permits' names no pattern would match.
+func TestListOfAMalformedPattern(t *testing.T) {
+	t.Parallel()
+	c := locktest.Config(redistest.URLs(locktest.Shared(t, 1))...)
+	_, _, function := redlatch.List(t.Context(), c, "[")
+	_, _, method := locktest.Open(t, c).List(t.Context(), "[")
+	if !errors.Is(function, redlatch.ErrInvalid) || !errors.Is(method, redlatch.ErrInvalid) {
+		t.Errorf("%v; %v", function, method)
+	}
+}
