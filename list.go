@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/listing"
 	"github.com/redlatch/redlatch/internal/printable"
@@ -80,7 +81,8 @@ func labelOf(waiter string) string {
 
 // List returns the locks whose names match the pattern and the permits of such names, sorted by
 // name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
-// asked. The pattern is that of the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
+// asked, such as that it is a replica, whose keys are those of its master. The pattern is that of
+// the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
 // listed as Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in
 // small steps, so it takes longer the more keys there are, and delays no other client. A lock that
 // is acquired or released meanwhile may be missing. List changes nothing, and uses connections of
@@ -227,7 +229,7 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 	for i, e := range endpoints {
 		answers[i].Node, answers[i].Err = e.name, listing.ErrNotInTime // until it has answered
 		go func() {
-			conn, err := e.dialToBrowse(thorough)
+			conn, err := e.dialToBrowse(ctx, thorough)
 			if err != nil {
 				results <- result{i: i, err: err}
 				return
@@ -247,7 +249,7 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
 			case r.err == nil:
 				heard++
-			case refused:
+			case refused, errors.Is(r.err, admission.ErrReplica):
 				answers[r.i].Verdict = VoteRefused
 			case errors.Is(r.err, driver.ErrNotSent):
 				answers[r.i].Verdict = VoteNotSent
@@ -273,15 +275,23 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 }
 
 // dialToBrowse connects to the node at e, to list all its locks or to look up one name. The locks
-// of a Cluster cannot all be listed, as each of its masters has some of them.
-func (e endpoint) dialToBrowse(all bool) (driver.Batcher, error) {
+// of a Cluster cannot all be listed, as each of its masters has some of them. A replica is refused.
+func (e endpoint) dialToBrowse(ctx context.Context, all bool) (driver.Batcher, error) {
 	switch {
 	case e.cluster && all:
 		return nil, driver.NotSent(errNotListed)
 	case e.cluster:
 		return redisconn.NewCluster(e.options), nil
 	}
-	return redisconn.New(e.options)
+	conn, err := redisconn.New(e.options)
+	if err != nil {
+		return nil, err
+	}
+	if err := listing.CheckMaster(ctx, conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 var (

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/script"
@@ -58,6 +59,16 @@ func (l Locks) permitAt(key, pattern string) (p place, ok bool) {
 	}
 	name, ok := l.name(lock)
 	return permitPlace(name, queue, number), ok && matches(pattern, name)
+}
+
+// CheckMaster returns an error where the server is a replica: its keys are those of its master, which may
+// be another node.
+func CheckMaster(ctx context.Context, conn driver.Batcher) error {
+	replies, err := ask(ctx, conn, []string{"INFO", "replication"})
+	if err == nil && strings.Contains(replies[0].Text, "role:slave") {
+		err = admission.ErrReplica
+	}
+	return err
 }
 
 // All returns the locks and the permits whose names match the pattern. It reads all keys with SCAN, in

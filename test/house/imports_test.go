@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 		"internal/waitqueue", "internal/quorum", "internal/node", "internal/admission", "internal/redisconn", "internal/driver", "internal/hook",
 		"internal/listing", "internal/observe",
 	},
-	"internal/listing":   {"internal/driver", "internal/node", "internal/quorum"},
+	"internal/listing":   {"internal/admission", "internal/driver", "internal/node", "internal/quorum"},
 	"internal/observe":   {"internal/node", "internal/quorum"},
 	"internal/waitqueue": {"internal/quorum"},
 	"internal/quorum":    {},

@@ -62,3 +62,17 @@ func TestListOfAMalformedPattern(t *testing.T) {
 		t.Errorf("%v; %v", function, method)
 	}
 }
+
+// The keys of a replica are those of its master: beside that node they do not count once more.
+func TestReplicaIsNotListed(t *testing.T) {
+	t.Parallel()
+	replica := redistest.NewReplica(t, redistest.New(t))
+	c := locktest.Config(replica.URL())
+	locktest.Await(t, "List says so", func() bool {
+		_, _, err := redlatch.List(t.Context(), c, "*")
+		return errors.Is(err, redlatch.ErrRefused) && strings.Contains(err.Error(), "name its master")
+	})
+	for what, lookUp := range lookUps(t, c) {
+		locktest.Await(t, what+" says so", func() bool { return errors.Is(lookUp("job"), redlatch.ErrRefused) })
+	}
+}
