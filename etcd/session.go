@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -232,11 +237,27 @@ func (s *session) await(ctx context.Context) error {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return errNotConnected
+			return s.notConnected()
 		case <-s.life.Done():
 			return errNotConnected
 		}
 	}
+}
+
+// notConnected returns errNotConnected with what is known of the reason. The client of etcd says only that
+// a request took too long. Its connection tells why: where it could not connect, it sends nothing.
+func (s *session) notConnected() error {
+	conn := s.client.ActiveConnection()
+	if conn.GetState() != connectivity.TransientFailure {
+		return errNotConnected
+	}
+	ctx, cancel := context.WithTimeout(s.life, 100*time.Millisecond) // it may connect just now
+	defer cancel()
+	err := conn.Invoke(ctx, pb.Maintenance_Status_FullMethodName, new(pb.StatusRequest), new(pb.StatusResponse))
+	if status.Code(err) != codes.Unavailable {
+		return errNotConnected
+	}
+	return fmt.Errorf("%w: %s", errNotConnected, status.Convert(err).Message())
 }
 
 // rule: session-outlasts-lease

@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -68,9 +67,6 @@ func TestUnreachable(t *testing.T) {
 	client, err := zookeeper.Open(redlatch.Config{}, "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := client.TryLock(t.Context(), "why"); !strings.Contains(fmt.Sprint(err), "no server is connected: dial tcp 127.0.0.1:1: ") || errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
 	}
 	enginetest.Unreachable(t, client)
 }
