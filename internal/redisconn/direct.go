@@ -176,7 +176,7 @@ func (d *Direct) connect() {
 	ctx, cancel := context.WithTimeout(d.life, d.options.ConnectTimeout)
 	defer cancel()
 	generation := d.changes.Load()
-	dialer := net.Dialer{KeepAlive: probeEvery}
+	dialer := net.Dialer{Timeout: d.options.ConnectTimeout, KeepAlive: probeEvery}
 	conn, err := dial(ctx, d.options.Network, d.options.Address, &dialer, d.options.TLS)
 	if err != nil {
 		return

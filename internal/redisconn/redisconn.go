@@ -119,7 +119,10 @@ type Conn struct {
 
 var _ driver.Batcher = (*Conn)(nil)
 
-var errNotYet = errors.New("no command asked for a connection yet")
+var (
+	errNotYet = errors.New("no command asked for a connection yet")
+	errNoTLS  = errors.New("it was connected and did not answer as a TLS server does")
+)
 
 // New prepares a connection. It sends nothing before the first command.
 func New(o Options) (*Conn, error) { return newConn(o, false) }
@@ -259,10 +262,17 @@ func (c *Conn) lost(w *watched) (with []*watched) {
 }
 
 func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	if config != nil {
-		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	if config == nil {
+		return dialer.DialContext(ctx, network, address)
 	}
-	return dialer.DialContext(ctx, network, address)
+	// Those who wait for the connection should learn why there is none before their time is over.
+	ctx, cancel := context.WithTimeout(ctx, dialer.Timeout*9/10)
+	defer cancel()
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	if err == context.DeadlineExceeded { // without TLS, or before it, the error is a *net.OpError
+		err = errNoTLS
+	}
+	return conn, err
 }
 
 // Connections implements driver.Conn.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,31 @@ func TestUnfit(t *testing.T) {
 			})
 		}
 	})
+}
+
+// What does not speak TLS is said to be that, and not only to be late.
+func TestServerWithoutTLS(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	const limit = 200 * time.Millisecond
+	c, err := New(Options{Network: "tcp", Address: silent.Addr().String(), TLS: new(tls.Config), ConnectTimeout: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for ctx := within(t, patience); !errors.Is(err, errNoTLS); { // on a busy machine the caller's time may be over first
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Do(within(t, limit), "PING")
+	}
+	if Unfit(err) {
+		t.Error("it may be a server that hangs")
+	}
 }
 
 // plainURL is the server's URL without its password.

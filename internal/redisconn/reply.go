@@ -29,7 +29,7 @@ func (c *Conn) reply(result rueidis.RedisResult) (driver.Reply, error) {
 // gaveUp reports whether err says that somebody waited no longer, and not that the connection broke.
 func gaveUp(err error) bool {
 	late, ok := errors.AsType[net.Error](err)
-	return ok && late.Timeout() || errors.Is(err, context.Canceled)
+	return ok && late.Timeout() || errors.Is(err, context.Canceled) || errors.Is(err, errNoTLS)
 }
 
 // hasReply reports whether the server has answered, even with a refusal.
