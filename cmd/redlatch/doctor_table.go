@@ -40,6 +40,9 @@ func writeFindings(text *strings.Builder, found findings) {
 		if len(one.nodes) > 0 {
 			about = strings.Join(one.nodes, ", ") + ": "
 		}
+		if len(one.nodes) > 1 {
+			about = "each of " + about // the text is about one: "it does not vote"
+		}
 		fmt.Fprintf(text, "%-7s  %s%s\n", one.severity, about, oneLine(one.text))
 		if one.remedy != "" {
 			fmt.Fprintf(text, "%-7s  remedy: %s\n", "", printable.Text(one.remedy))
