@@ -62,11 +62,14 @@ func (l Locks) permitAt(key, pattern string) (p place, ok bool) {
 }
 
 // CheckMaster returns an error where the server is a replica: its keys are those of its master, which may
-// be another node.
+// be another node. A user who may not ask is told of what is there.
 func CheckMaster(ctx context.Context, conn driver.Batcher) error {
 	replies, err := ask(ctx, conn, []string{"INFO", "replication"})
-	if err == nil && strings.Contains(replies[0].Text, "role:slave") {
-		err = admission.ErrReplica
+	switch _, refused := errors.AsType[*driver.ServerError](err); {
+	case refused:
+		return nil
+	case err == nil && strings.Contains(replies[0].Text, "role:slave"):
+		return admission.ErrReplica
 	}
 	return err
 }

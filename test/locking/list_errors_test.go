@@ -52,6 +52,17 @@ func TestRefusedToList(t *testing.T) {
 	}
 }
 
+// Who only looks needs no INFO.
+func TestListWithoutInfo(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"looks on >p ~* &* +@all -info"}})
+	locktest.TryLock(t, locktest.Open(t, locktest.Config(server.URL())), "job")
+	locktest.Await(t, "List shows the lock", func() bool {
+		locks, _, err := redlatch.List(t.Context(), locktest.Config(server.URLAs("looks", "p")), "*")
+		return err == nil && len(locks) == 1 && locks[0].Name == "job"
+	})
+}
+
 // A malformed pattern is refused, though KEYS takes it: of the permits' names no pattern would match.
 func TestListOfAMalformedPattern(t *testing.T) {
 	t.Parallel()
