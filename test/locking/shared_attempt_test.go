@@ -14,9 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// blockTTL leaves time for a busy machine: who comes later than the drift, 6 s of it, has an
+// blockTTL leaves time for a busy machine: who comes later than the drift, more than a minute of it, has an
 // attempt of its own.
-const blockTTL = 10 * time.Minute
+const blockTTL = 2 * time.Hour
 
 // Callers who come one after the other, and want the same, hold by one attempt of
 // the first: the nodes are asked once for eight, and tokens increase all the same,

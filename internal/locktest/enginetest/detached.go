@@ -21,15 +21,17 @@ func detach(t *testing.T, c *redlatch.Client, name string) (id string, lock *red
 	return id, lock
 }
 
-// is fails the test unless a one-shot call said what is wanted.
-func is(t *testing.T, want bool) func(bool, error) {
+// is fails the test unless a one-shot call says what is wanted. It is made again where the servers of a busy machine
+// did not answer in time.
+func is(t *testing.T, want bool, call func() (bool, error)) {
 	t.Helper()
-	return func(got bool, err error) {
-		t.Helper()
-		if got != want || err != nil {
+	Await(t, "there is an answer", func() bool {
+		got, err := call()
+		if err != nil && !late(err) || err == nil && got != want {
 			t.Fatalf("got %v, %v, want %v", got, err, want)
 		}
-	}
+		return err == nil
+	})
 }
 
 // extendByID extends a lock by its id, and returns until when it is held at least. On a busy machine a
@@ -39,7 +41,7 @@ func extendByID(t *testing.T, c *redlatch.Client, name, id string, ttl time.Dura
 	Await(t, "it is extended", func() bool {
 		until = time.Now().Add(ttl * 98 / 100)
 		extended, err := oneshot.New(c).Extend(t.Context(), name, id, ttl)
-		if err == nil && !extended || err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
+		if err == nil && !extended || err != nil && !late(err) {
 			t.Fatalf("extend: %v, %v", extended, err)
 		}
 		return err == nil
@@ -64,16 +66,16 @@ func (e Engine) Detach(t *testing.T) {
 		t.Errorf("held by %+v, %v", h, err)
 	}
 	extendByID(t, other, "name", id, TTL)
-	is(t, false)(shots.Extend(ctx, "name", id+"x", TTL))
-	is(t, false)(shots.Extend(ctx, "nobody's", id, TTL))
-	is(t, false)(shots.Release(ctx, "name", id+"x"))
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id+"x", TTL) })
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "nobody's", id, TTL) })
+	is(t, false, func() (bool, error) { return shots.Release(ctx, "name", id+"x") })
 	if _, err := locktest.TryInTime(t, other, "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("it is held, and tried: %v", err)
 	}
 	third := e.open(t, Config, servers, root)
-	is(t, true)(oneshot.New(third).Release(ctx, "name", id))
-	is(t, false)(shots.Release(ctx, "name", id))
-	is(t, false)(shots.Extend(ctx, "name", id, TTL))
+	is(t, true, func() (bool, error) { return oneshot.New(third).Release(ctx, "name", id) })
+	is(t, false, func() (bool, error) { return shots.Release(ctx, "name", id) })
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id, TTL) })
 	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != "" {
 		t.Errorf("released, it is held by %+v, %v", h, err)
 	}
@@ -138,9 +140,13 @@ func (e Engine) awaitTry(t *testing.T, servers []string, root string) (next *red
 // isHeld fails the test if the lock "name" can be had.
 func isHeld(t *testing.T, try *redlatch.Client) {
 	t.Helper()
-	if _, err := locktest.TryInTime(t, try, "name"); !errors.Is(err, redlatch.ErrHeld) {
-		t.Fatal("another has the lock: ", err)
-	}
+	Await(t, "it is known who has it", func() bool {
+		_, err := locktest.TryInTime(t, try, "name")
+		if err == nil || !errors.Is(err, redlatch.ErrHeld) && !late(err) {
+			t.Fatal("another has the lock: ", err)
+		}
+		return errors.Is(err, redlatch.ErrHeld)
+	})
 }
 
 // ExtendedByID has a lock be extended from elsewhere while its first client lives on, another waits and
@@ -212,7 +218,7 @@ func (e Engine) HolderIsReleasedByID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is(t, true)(other.Release(t.Context(), "name", h.Holder.ID))
+	is(t, true, func() (bool, error) { return other.Release(t.Context(), "name", h.Holder.ID) })
 	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
 		t.Errorf("the holder of a lock that was released elsewhere: %v, want ErrLost", err)
 	}

@@ -68,7 +68,7 @@ func (e Engine) Exclusion(t *testing.T) {
 				last = held.Token()
 				count++
 				inside--
-				if err := held.Unlock(ctx); err != nil {
+				if err := held.Unlock(ctx); err != nil && !late(err) {
 					t.Error(err)
 					return
 				}
