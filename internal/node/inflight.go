@@ -161,7 +161,8 @@ func (n *Node) sendRelease(ctx context.Context, call func() (driver.Reply, error
 }
 
 // over frees the slot of a command that was answered or ended with err, and returns the command's
-// error. Where the caller stopped waiting, the command goes on and keeps its slot until it is over.
+// error. Where the caller stopped waiting, the command goes on and keeps its slot until it is over. After
+// any other error than a reply the next command inspects the server anew.
 func (n *Node) over(ctx context.Context, flight *inFlight, slots chan struct{}, err error) error {
 	switch {
 	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:

@@ -232,12 +232,10 @@ func (n *Node) cast(ctx context.Context, flight *inFlight, eval func(*sighting) 
 	if seen = n.link.seen.Load(); seen.connection == connection {
 		reply, err = eval(seen)
 	} else { // what was seen is of another server
-		n.link.broken()
 		err = driver.NotSent(errReconnected)
 	}
 	// rule: inspected-connection
 	if err == nil && connection != n.conn.Connections() {
-		n.link.broken()
 		reply, err = driver.Reply{}, errReconnected
 	}
 	if err == nil {
