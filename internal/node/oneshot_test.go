@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"log/slog"
+	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,4 +67,30 @@ func TestNoTransaction(t *testing.T) {
 			n.background.Wait()
 		}
 	})
+}
+
+// taken is a connection to a server where another holder takes the key between two commands.
+type taken struct {
+	scripted
+	asked int
+}
+
+func (c *taken) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	switch args[0] {
+	case "PTTL":
+		c.asked++
+		return driver.Reply{Kind: driver.Int, Int: int64(c.asked) * 1000}, nil
+	case "GET":
+		return driver.Reply{Kind: driver.Text, Text: "holder " + strconv.Itoa(min(c.asked, 1))}, nil
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// The time that a key has left is told with the holder whose time it is.
+func TestQueryWhileTheKeyIsTaken(t *testing.T) {
+	t.Parallel()
+	n := voter(t, &taken{scripted: scripted{answer: released}}, math.MaxInt)
+	if a := n.Query(t.Context(), "x"); a.Verdict != vote.Held || a.Holder != "holder 1" || a.Left != 2*time.Second {
+		t.Errorf("%+v", a)
+	}
 }
