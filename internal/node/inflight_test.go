@@ -3,12 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // As many commands as the bound go at once; the next waits for a slot, or for
@@ -99,6 +101,66 @@ func TestAbandonedSlots(t *testing.T) {
 		}
 		if !f.abandon(f.votes) {
 			t.Error("no probe is started after the last ended")
+		}
+	})
+}
+
+// Where abandoned commands are waited for one by one, the node is silent while it owes an answer, and since its last.
+func TestOwedCommands(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		owe := func() (over chan<- struct{}) {
+			c := make(chan struct{})
+			go f.owe(func() { <-c })
+			synctest.Wait()
+			time.Sleep(time.Second)
+			return c
+		}
+		silent := func(when string, want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if got := f.silence(); got != want {
+				t.Errorf("%s: silent for %v, want %v", when, got, want)
+			}
+		}
+		first := owe()
+		second := owe()
+		silent("two are owed", 2*time.Second)
+		close(second)
+		silent("one is over", 0)
+		time.Sleep(time.Second)
+		silent("a while later", time.Second)
+		close(first)
+		time.Sleep(time.Second)
+		silent("both are over", 0)
+		third := owe()
+		silent("one more is owed", time.Second)
+		close(third)
+	})
+}
+
+// A node that owes an answer for long is asked for no more votes, but is still told to release.
+func TestReleaseOfASilentNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := voter(t, &renewed{scripted: scripted{answer: released}, reply: deleted}, math.MaxInt)
+		extension, release := vote.Extend{Key: "x", ID: "mine", TTL: time.Second}, vote.Release{Key: "x", ID: "mine"}
+		if a := n.Extend(t.Context(), extension); a.Verdict != vote.Granted {
+			t.Fatal(a)
+		}
+		flight := n.votes.Load()
+		flight.mu.Lock()
+		flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
+		flight.mu.Unlock()
+		if a := n.Extend(t.Context(), extension); a.Verdict != vote.NotSent {
+			t.Errorf("extended: %v", a.Verdict)
+		}
+		if a := n.Release(t.Context(), release); a.Verdict != vote.Granted {
+			t.Errorf("released: %v, %v", a.Verdict, a.Err)
+		}
+		if a := n.Drop(t.Context(), Native, release); a.Verdict == vote.NotSent {
+			t.Errorf("released by a command: %v, %v", a.Verdict, a.Err)
 		}
 	})
 }
