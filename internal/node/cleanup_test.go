@@ -56,6 +56,24 @@ func TestCleanUps(t *testing.T) {
 	}
 }
 
+// What several tries wanted removed is kept once. The slot of a permit, and the queue by which it was asked for, are
+// two keys.
+func TestCleanUpsAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	var s cleanUps
+	for _, key := range []string{"slot", "queue", "slot", "queue"} {
+		s.add(cleanUp{request: vote.Release{Key: key, ID: "mine"}, gone: time.Now().Add(time.Hour)})
+	}
+	for _, want := range []string{"slot", "queue"} {
+		if l, ok := s.next(); !ok || l.request.Key != want {
+			t.Fatalf("%+v, %t; want %s", l, ok, want)
+		}
+	}
+	if l, ok := s.next(); ok {
+		t.Fatalf("%+v is left", l)
+	}
+}
+
 // What its TTL has removed is not tried any more.
 func TestCleanUpsExpire(t *testing.T) {
 	t.Parallel()
