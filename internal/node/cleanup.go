@@ -34,9 +34,8 @@ type cleanUps struct {
 func (s *cleanUps) add(l cleanUp) (start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := max(0, len(s.list)-recent); i < len(s.list); i++ {
-		if known := &s.list[i]; known.request.ID == l.request.ID && known.request.Key == l.request.Key {
-			known.gone = later(known.gone, l.gone)
+	for _, known := range s.list[max(0, len(s.list)-recent):] {
+		if known.request.ID == l.request.ID && known.request.Key == l.request.Key {
 			return false
 		}
 	}
@@ -47,13 +46,6 @@ func (s *cleanUps) add(l cleanUp) (start bool) {
 	start = !s.running
 	s.running = true
 	return start
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // next takes the oldest key that its TTL has not removed yet. ok is false when there is none, and
