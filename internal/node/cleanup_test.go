@@ -217,6 +217,43 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 	}
 }
 
+// words is a connection that loses the first release, and notes what each says.
+type words struct {
+	scripted
+	mu   sync.Mutex // guards said
+	said [][]string
+}
+
+func (c *words) EvalSHA(_ context.Context, _ string, _, args []string) (driver.Reply, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said = append(c.said, slices.Clone(args)); len(c.said) == 1 {
+		return driver.Reply{}, errors.New("connection reset")
+	}
+	return deleted, nil
+}
+
+// A release that is tried again deletes the key, and no more: by then the waiter may be elsewhere, and what was left to
+// the one that was woken up is gone.
+func TestReleaseIsTriedAgainForTheKeyAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, r := range []vote.Release{
+			{Key: "x", ID: "mine", TTL: time.Minute, Token: 7, Transfer: true},
+			{Key: "x", ID: "mine", TTL: time.Minute, Token: 7, Ticket: vote.Ticket{Waiter: "me", Number: 5}},
+		} {
+			conn := new(words)
+			n := unfenced(conn)
+			n.Release(t.Context(), r)
+			time.Sleep(time.Second)
+			n.Close()
+			if len(conn.said) != 2 || conn.said[0][1] != "7" || !slices.Equal(conn.said[1], []string{"mine", "0", n.counterTTL}) {
+				t.Errorf("%+v: %q", r, conn.said)
+			}
+		}
+	})
+}
+
 // A refusal is an answer: it is not tried again.
 func TestRefusedReleaseIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
