@@ -115,7 +115,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a := answer(reply, err)
 	a.Waiting = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
-		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Queued: r.Queued, Shared: r.Shared, Made: r.Made}
+		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.background.Go(n.workOff)
