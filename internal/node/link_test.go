@@ -1,0 +1,58 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// away is a connection that breaks while the server is looked at, as long as failure is set.
+type away struct {
+	renewed
+	failure error
+	looks   int
+}
+
+func (c *away) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if c.failure != nil {
+		c.looks++
+		return driver.Reply{}, c.failure
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// A step at a server that could not be looked at was not sent. It is not looked at again at once, and the
+// client is told that it cannot be reached, and that it can be again.
+func TestServerThatCannotBeLookedAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		conn := &away{renewed: renewed{scripted: scripted{answer: released}, reply: deleted}, failure: errors.New("connection reset")}
+		n := New(conn, Options{
+			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Reachable: func(err error) { told = append(told, err) },
+		})
+		defer n.Close()
+		extend := func() vote.Answer { return n.Extend(t.Context(), vote.Extend{Key: "x", ID: "mine", TTL: time.Second}) }
+		for range 10 {
+			if a := extend(); a.Verdict != vote.NotSent || !errors.Is(a.Err, conn.failure) {
+				t.Errorf("away: %v, %v", a.Verdict, a.Err)
+			}
+		}
+		if conn.looks != 1 || len(told) != 1 || !errors.Is(told[0], conn.failure) {
+			t.Errorf("away: looked at %d times, told %v", conn.looks, told)
+		}
+		conn.failure = nil
+		time.Sleep(redialPause)
+		if a := extend(); a.Verdict != vote.Granted || len(told) != 2 || told[1] != nil {
+			t.Errorf("back: %v, %v; told %v", a.Verdict, a.Err, told)
+		}
+	})
+}
