@@ -238,11 +238,7 @@ func (n *Node) agrees(ctx context.Context) error {
 	if err := inspect(ctx); err != nil {
 		return err
 	}
-	seen := n.link.seen.Load()
-	if seen.refusal != nil {
-		n.link.broken() // somebody may mend it
-	}
-	return seen.refusal
+	return n.link.seen.Load().refusal
 }
 
 // agreeLimit is how old what a client knows of the deployment may be when a vote is sent that does not
