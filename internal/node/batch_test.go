@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // sender is a batcher that notes its commands, each of which takes as long as reply takes to return.
@@ -139,4 +142,46 @@ func TestStepsFailTogether(t *testing.T) {
 	if done, err := s.step(releasing, "lost"); done || err != errNoAnswer {
 		t.Errorf("without an answer: %t, %v", done, err)
 	}
+}
+
+// batches is a connection that counts batches, of one step each.
+type batches struct {
+	scripted
+	n int
+}
+
+func (c *batches) EvalSHA(_ context.Context, _ string, _, args []string) (driver.Reply, error) {
+	if args[0] != script.Batch {
+		return deleted, nil
+	}
+	c.n++
+	return driver.Reply{Kind: driver.Text, Text: "1"}, nil
+}
+
+// A batch has room for the key, the holder id, the TTL and the counter. A step that says more is sent by itself.
+func TestWhatGoesTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := new(batches)
+		n := voter(t, conn, -1)
+		ticket := vote.Ticket{Waiter: "me", Number: 5}
+		for i, r := range []vote.Acquire{
+			{}, {From: "theirs"}, {More: 1}, {Reused: true}, {Barge: true}, {With: &vote.Keys{"y"}}, {Shared: true}, {Ticket: ticket},
+		} {
+			r.Key, r.ID, r.TTL, r.Proposed = "x", "mine", time.Second, 7
+			conn.n = 0
+			if n.Acquire(t.Context(), r); (conn.n == 1) != (i == 0) {
+				t.Errorf("acquired by %d batches: %+v", conn.n, r)
+			}
+		}
+		for i, r := range []vote.Release{
+			{Key: "x"}, {Key: SlotKey(PermitsKey("x"), 1)}, {Key: "x", Token: 7}, {Key: "x", With: &vote.Keys{"y"}}, {Key: "x", Shared: true},
+			{Key: "x", Ticket: ticket}, {Key: "x", Queued: true},
+		} {
+			r.ID, conn.n = "mine", 0
+			if n.Release(t.Context(), r); (conn.n == 1) != (i == 0) {
+				t.Errorf("released by %d batches: %+v", conn.n, r)
+			}
+		}
+	})
 }
