@@ -3,11 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // acknowledging is a connection to a server whose replicas acknowledge everything.
@@ -32,6 +35,50 @@ func TestReplicasOfAnotherHistory(t *testing.T) {
 			err := n.acknowledged(t.Context(), &sighting{run: "a", history: voted})
 			if counts != (err == nil) || !counts && !errors.Is(err, errReconnected) {
 				t.Errorf("the master has the history %q: %v", history, err)
+			}
+			n.end()
+			n.background.Wait()
+		}
+	})
+}
+
+// A grant counts when replicas have acknowledged it, in whatever form the server answers: with the counter alone, or
+// with what there is to say of a transfer, of waiters and of slots. What is no grant is not asked about.
+func TestEachGrantIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
+		array := func(parts ...driver.Reply) driver.Reply { return driver.Reply{Kind: driver.Array, Array: parts} }
+		acquire := func(n *Node) vote.Answer {
+			return n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
+		}
+		for name, c := range map[string]struct {
+			reply driver.Reply
+			step  func(*Node) vote.Answer
+			want  vote.Verdict
+		}{
+			"granted":           {number(7), acquire, vote.NotReplicated},
+			"granted, and more": {array(number(7), number(0), number(1)), acquire, vote.NotReplicated},
+			"a slot is granted": {array(number(7), number(0), number(0)), func(n *Node) vote.Answer {
+				return n.Choose(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7, Slots: 2})
+			}, vote.NotReplicated},
+			"extended": {number(1), func(n *Node) vote.Answer {
+				return n.Extend(t.Context(), vote.Extend{Key: "x", ID: "mine", TTL: time.Second})
+			}, vote.NotReplicated},
+			"granted, with batches": {number(7), func(n *Node) vote.Answer {
+				return Batch(n, -1).Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
+			}, vote.NotReplicated},
+			"held": {array(driver.Reply{Kind: driver.Text, Text: "theirs"}, number(5)), acquire, vote.Held},
+		} {
+			n := New(&renewed{scripted: scripted{answer: released}, reply: c.reply}, Options{
+				Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+				ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+				Replicas: Replicas{Conn: &acknowledging{history: strings.Repeat("r", 40) + " " + strings.Repeat("i", 40)}, Want: 2, Limit: time.Second},
+			})
+			a := c.step(n)
+			few, _ := errors.AsType[*ReplicasError](a.Err)
+			if a.Verdict != c.want || c.want == vote.NotReplicated && (few == nil || few.Acknowledged != 1) {
+				t.Errorf("%s, acknowledged by one of two: %v, %v", name, a.Verdict, a.Err)
 			}
 			n.end()
 			n.background.Wait()
