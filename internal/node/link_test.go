@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -53,6 +57,54 @@ func TestServerThatCannotBeLookedAt(t *testing.T) {
 		time.Sleep(redialPause)
 		if a := extend(); a.Verdict != vote.Granted || len(told) != 2 || told[1] != nil {
 			t.Errorf("back: %v, %v; told %v", a.Verdict, a.Err, told)
+		}
+	})
+}
+
+// demoted is a connection, of those that look for the master, to a server that is made a replica when replica is set.
+type demoted struct {
+	scripted
+	replica bool
+	sought  int
+}
+
+func (c *demoted) EvalSHA(context.Context, string, []string, []string) (driver.Reply, error) {
+	if c.replica {
+		return driver.Reply{}, &driver.ServerError{Text: "READONLY You can't write against a read only replica."}
+	}
+	return deleted, nil
+}
+
+func (c *demoted) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	reply, err := c.scripted.Do(ctx, args...)
+	if c.replica && args[0] == "EVAL" && args[1] == script.Inspect.Text {
+		reply.Array[0].Text = strings.Replace(reply.Array[0].Text, "role:master", "role:slave", 1)
+	}
+	return reply, err
+}
+
+func (c *demoted) Seek() bool {
+	c.sought++
+	return true
+}
+
+// A server that says that it is a replica now is looked at again, and the master is looked for, though the connection
+// stands.
+func TestMasterIsSoughtAfterADemotion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := &demoted{scripted: scripted{answer: released}}
+		n := voter(t, conn, math.MaxInt)
+		extend := func() vote.Answer { return n.Extend(t.Context(), vote.Extend{Key: "x", ID: "mine", TTL: time.Second}) }
+		if a := extend(); a.Verdict != vote.Granted {
+			t.Fatal(a)
+		}
+		conn.replica = true
+		if a := extend(); a.Verdict != vote.Refused {
+			t.Errorf("first: %v, %v", a.Verdict, a.Err)
+		}
+		if a := extend(); a.Verdict != vote.NotSent || !errors.Is(a.Err, admission.ErrReplica) || conn.sought != 1 {
+			t.Errorf("then: %v, %v, sought %d times", a.Verdict, a.Err, conn.sought)
 		}
 	})
 }
