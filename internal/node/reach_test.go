@@ -1,10 +1,17 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // However many goroutines note changes, one is told after the other, and the last that is told is how
@@ -40,4 +47,75 @@ func TestReachIsToldInOrder(t *testing.T) {
 		}
 		r.mu.Unlock()
 	}
+}
+
+// hung is a connection to a server that answers no script while hangs is set, nor what was sent meanwhile before over
+// is closed.
+type hung struct {
+	scripted
+	hangs atomic.Bool
+	over  chan struct{}
+}
+
+func (c *hung) EvalSHA(ctx context.Context, _ string, _, _ []string) (driver.Reply, error) {
+	if c.hangs.Load() {
+		<-ctx.Done()
+		return driver.Reply{}, ctx.Err()
+	}
+	return deleted, nil
+}
+
+func (c *hung) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "PING" {
+		<-c.over
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// A node that owes an answer for long cannot be reached, and can be when it has given it, though nothing more is asked; or
+// when it answers another step. Nothing is told after the node was cut off.
+func TestReachOfASilentNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		is := func(when string, n int, want error) {
+			t.Helper()
+			synctest.Wait()
+			if len(told) != n || n > 0 && !errors.Is(told[n-1], want) {
+				t.Errorf("%s: told %v", when, told)
+			}
+		}
+		conn := &hung{over: make(chan struct{})}
+		n := New(conn, Options{
+			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Reachable: func(err error) { told = append(told, err) },
+		})
+		defer n.Close()
+		extend := func(want vote.Verdict) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if a := n.Extend(ctx, vote.Extend{Key: "x", ID: "mine", TTL: time.Second}); a.Verdict != want {
+				t.Errorf("%v, %v; want %v", a.Verdict, a.Err, want)
+			}
+		}
+		extend(vote.Granted)
+		conn.hangs.Store(true)
+		extend(vote.Unknown)
+		is("it owes an answer for a moment", 0, nil)
+		time.Sleep(2 * n.options.Patience)
+		extend(vote.NotSent)
+		is("it owes an answer for long", 1, errSilent)
+		close(conn.over)
+		is("it has answered", 2, nil)
+
+		conn.hangs.Store(false)
+		n.noteReach(errSilent)
+		extend(vote.Granted)
+		is("it answers another step", 4, nil)
+		n.Cut()
+		n.noteReach(errSilent)
+		is("it was cut off", 4, nil)
+	})
 }
