@@ -69,5 +69,5 @@ func (n *Node) Leave(ctx context.Context, key, waiter string) {
 // for the answer or for ctx.
 func (n *Node) HasWaiters(ctx context.Context, key string) (somebody bool, err error) {
 	reply, err := n.command(ctx, "GET", NextKey(key))
-	return err == nil && reply.Kind != driver.Null, err
+	return reply.Kind != driver.Null, err
 }
