@@ -101,7 +101,7 @@ func (n *Node) subscription(subscribe func(context.Context, string, func(), func
 	defer w.mu.Unlock()
 	if s := w.attempt; s != nil && s.run != run {
 		s.end() // the slot has moved, and its former server may not be there to say so
-		w.attempt, w.ended = nil, time.Time{}
+		w.attempt = nil
 	}
 	deaf := w.deaf == connection && time.Since(w.refused) < refusedPause
 	if w.attempt == nil && !deaf && (!n.isSlot() || time.Since(w.ended) > resubscribePause && n.options.subscriptions.take()) {
