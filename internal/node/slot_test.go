@@ -1,9 +1,14 @@
 package node
 
 import (
+	"context"
+	"math"
 	"testing"
+	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // The key of a slot is told from all others, whatever the lock is called, and lies where the lock's does.
@@ -23,6 +28,30 @@ func TestSlotKeys(t *testing.T) {
 		}
 		if _, _, _, ok := CutSlot(key); ok {
 			t.Errorf("%q is taken for a slot", key)
+		}
+	}
+}
+
+// chooser is a connection to a server that grants a slot, and notes which waiter asks for it.
+type chooser struct {
+	scripted
+	waiter string
+}
+
+func (c *chooser) EvalSHA(_ context.Context, _ string, _, args []string) (driver.Reply, error) {
+	c.waiter = args[7]
+	return driver.Reply{Kind: driver.Array, Array: []driver.Reply{{Kind: driver.Int, Int: 7}, {Kind: driver.Int, Int: 1}, {Kind: driver.Int}}}, nil
+}
+
+// A slot is asked for in the name of who waits for it, or in nobody's; or without regard to those who wait.
+func TestWhoIsToHaveTheSlot(t *testing.T) {
+	t.Parallel()
+	conn := new(chooser)
+	n := voter(t, conn, math.MaxInt)
+	for want, r := range map[string]vote.Acquire{"": {}, "me": {Ticket: vote.Ticket{Waiter: "me", Number: 5}}, "*": {Barge: true}} {
+		r.Key, r.ID, r.TTL, r.Proposed, r.Slots = PermitsKey("x"), "mine", time.Second, 7, 2
+		if a := n.Choose(t.Context(), r); a.Verdict != vote.Granted || a.Which != 1 || conn.waiter != want {
+			t.Errorf("asked for by %q, not %q: %+v", conn.waiter, want, a)
 		}
 	}
 }
