@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -161,6 +162,66 @@ func TestReleaseOfASilentNode(t *testing.T) {
 		}
 		if a := n.Drop(t.Context(), Native, release); a.Verdict == vote.NotSent {
 			t.Errorf("released by a command: %v, %v", a.Verdict, a.Err)
+		}
+	})
+}
+
+// In a Cluster only votes are counted together for all slots of a master. Anything else may have gone to a master to
+// which the slot has moved. Yet it is not sent to a master that owes the answer to a vote, unless it is a release.
+func TestWhatIsCountedForAMaster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refusal := func(a vote.Answer) error { return a.Err }
+		for name, step := range map[string]func(context.Context, *Node) error{
+			"extend": func(ctx context.Context, n *Node) error {
+				return refusal(n.Extend(ctx, vote.Extend{Key: "x", ID: "mine"}))
+			},
+			"release": func(ctx context.Context, n *Node) error {
+				return refusal(n.Release(ctx, vote.Release{Key: "x", ID: "mine"}))
+			},
+			"enqueue": func(ctx context.Context, n *Node) error { return n.Enqueue(ctx, vote.Enqueue{Key: "x"}).Err },
+			"query":   func(ctx context.Context, n *Node) error { return refusal(n.Query(ctx, "x")) },
+			"read":    func(ctx context.Context, n *Node) error { return refusal(n.Read(ctx, "x")) },
+			"watch": func(ctx context.Context, n *Node) error {
+				a, _ := n.Watch(ctx, ctx, "x")
+				return a.Err
+			},
+			"list": func(ctx context.Context, n *Node) error {
+				_, a := n.ReadAll(ctx, []string{"x"}, false)
+				return a.Err
+			},
+		} {
+			conn := &hung{over: make(chan struct{})}
+			conn.hangs.Store(true)
+			n := New(conn, Options{slotTag: "7", Patience: time.Second, Logger: slog.New(slog.DiscardHandler)})
+			n.link.connected.Store(1)
+			n.link.seen.Store(&sighting{run: "a", connection: 1})
+			votes := newInFlight()
+			n.votes.Store(votes)
+			try := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				return step(ctx, n)
+			}
+			if err := try(); !errors.Is(err, errNoAnswer) {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(2 * n.options.Patience)
+			if got, want := votes.silence() > 0, name == "extend"; got != want {
+				t.Errorf("%s: counted for the master %t, want %t", name, got, want)
+			}
+			n.inFlight.mu.Lock()
+			n.inFlight.silentSince = time.Time{}
+			n.inFlight.mu.Unlock()
+			votes.mu.Lock()
+			votes.silentSince = time.Now().Add(-2 * n.options.Patience)
+			votes.mu.Unlock()
+			if err := try(); errors.Is(err, errSilent) != (name != "release") {
+				t.Errorf("%s, of a master that owes an answer to a vote: %v", name, err)
+			}
+			close(conn.over)
+			n.end()
+			n.background.Wait()
 		}
 	})
 }

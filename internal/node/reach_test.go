@@ -49,8 +49,7 @@ func TestReachIsToldInOrder(t *testing.T) {
 	}
 }
 
-// hung is a connection to a server that answers no script while hangs is set, nor what was sent meanwhile before over
-// is closed.
+// hung is a connection to a server that answers nothing while hangs is set, until over is closed.
 type hung struct {
 	scripted
 	hangs atomic.Bool
@@ -66,8 +65,12 @@ func (c *hung) EvalSHA(ctx context.Context, _ string, _, _ []string) (driver.Rep
 }
 
 func (c *hung) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if args[0] == "PING" {
-		<-c.over
+	if c.hangs.Load() {
+		select {
+		case <-c.over:
+		case <-ctx.Done():
+			return driver.Reply{}, ctx.Err()
+		}
 	}
 	return c.scripted.Do(ctx, args...)
 }
