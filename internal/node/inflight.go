@@ -150,8 +150,11 @@ func (n *Node) silence(flight *inFlight) time.Duration {
 	return silence
 }
 
-// sendRelease runs call, which sends one release, within the bounds of what is in flight.
+// sendRelease connects and runs call, which sends one release, within the bounds of what is in flight.
 func (n *Node) sendRelease(ctx context.Context, call func() (driver.Reply, error)) (driver.Reply, error) {
+	if err := n.connect(ctx); err != nil {
+		return driver.Reply{}, err
+	}
 	f := n.inFlight
 	if err := f.take(ctx, f.releases); err != nil {
 		return driver.Reply{}, err

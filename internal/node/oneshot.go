@@ -254,9 +254,6 @@ func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error
 
 // deletion sends a command that deletes. It is also sent to a node with unanswered commands.
 func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, error) {
-	if err := n.connect(ctx); err != nil {
-		return driver.Reply{}, err
-	}
 	return n.sendRelease(ctx, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 }
 

@@ -147,9 +147,6 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	case slot:
 		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
 	}
-	if err := n.connect(ctx); err != nil {
-		return driver.Reply{}, err
-	}
 	return n.sendRelease(ctx, func() (driver.Reply, error) {
 		// The script gives nothing away, so any server may load it.
 		reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
