@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -120,5 +122,37 @@ func TestReachOfASilentNode(t *testing.T) {
 		n.Cut()
 		n.noteReach(errSilent)
 		is("it was cut off", 4, nil)
+	})
+}
+
+// In a Cluster whose masters do not say who has the slot no vote is sent, and that is told. When another server has it,
+// the next vote looks at the one that has it.
+func TestReachOfASlotWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		v := &view{
+			more:  make(chan struct{}),
+			ask:   func(context.Context, string) (driver.Reply, error) { return driver.Reply{}, errNoAnswer },
+			start: func(f func(context.Context)) { go f(t.Context()) },
+		}
+		n := New(&scripted{answer: released}, Options{
+			slotTag: "7", view: v, reach: &Reach{tell: func(err error) { told = append(told, err) }, lost: v.silent.Load},
+			Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
+		n.link.connected.Store(1)
+		n.link.seen.Store(&sighting{run: "a", connection: 1})
+		extend := func() vote.Answer { return n.Extend(t.Context(), vote.Extend{Key: "x", ID: "mine", TTL: time.Second}) }
+		if a := extend(); !errors.Is(a.Err, errNoMajority) || len(told) != 1 || !errors.Is(told[0], errNoMajority) {
+			t.Errorf("nobody answers: %v, told %v", a.Err, told)
+		}
+		n.link.connected.Store(1)
+		masters := []master{{id: "m", held: admission.Slots{{First: 0, Last: 16383}}}}
+		v.now = &opinions{began: clock.System.Now(), of: map[string]opinion{"m": {run: "b", masters: masters}}}
+		if a := extend(); !errors.Is(a.Err, errReplaced) || n.link.connected.Load() != 0 {
+			t.Errorf("another server has the slot: %v, connected by %d", a.Err, n.link.connected.Load())
+		}
+		n.end()
+		n.background.Wait()
 	})
 }
