@@ -165,7 +165,6 @@ func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (dri
 		}
 		if n.options.view != nil {
 			if err := n.options.view.confirm(ctx, hashslot.Of(n.options.slotTag), seen.run); err != nil {
-				n.link.broken() // the next vote finds out which server it is now
 				n.noteReach(err)
 				return driver.Reply{}, err
 			}
