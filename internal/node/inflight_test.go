@@ -141,27 +141,30 @@ func TestOwedCommands(t *testing.T) {
 	})
 }
 
-// A node that owes an answer for long is asked for no more votes, but is still told to release.
+// A node that owes an answer for long is asked for no more votes, but is still told to release, also where steps go
+// together.
 func TestReleaseOfASilentNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := voter(t, &renewed{scripted: scripted{answer: released}, reply: deleted}, math.MaxInt)
-		extension, release := vote.Extend{Key: "x", ID: "mine", TTL: time.Second}, vote.Release{Key: "x", ID: "mine"}
-		if a := n.Extend(t.Context(), extension); a.Verdict != vote.Granted {
-			t.Fatal(a)
-		}
-		flight := n.votes.Load()
-		flight.mu.Lock()
-		flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
-		flight.mu.Unlock()
-		if a := n.Extend(t.Context(), extension); a.Verdict != vote.NotSent {
-			t.Errorf("extended: %v", a.Verdict)
-		}
-		if a := n.Release(t.Context(), release); a.Verdict != vote.Granted {
-			t.Errorf("released: %v, %v", a.Verdict, a.Err)
-		}
-		if a := n.Drop(t.Context(), Native, release); a.Verdict == vote.NotSent {
-			t.Errorf("released by a command: %v, %v", a.Verdict, a.Err)
+		for _, batchAbove := range []int{math.MaxInt, -1} {
+			n := voter(t, &renewed{scripted: scripted{answer: released}, reply: deleted}, batchAbove)
+			extension, release := vote.Extend{Key: "x", ID: "mine", TTL: time.Second}, vote.Release{Key: "x", ID: "mine"}
+			if a := n.Extend(t.Context(), extension); a.Verdict != vote.Granted {
+				t.Fatal(a)
+			}
+			flight := n.votes.Load()
+			flight.mu.Lock()
+			flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
+			flight.mu.Unlock()
+			if a := n.Extend(t.Context(), extension); a.Verdict != vote.NotSent {
+				t.Errorf("extended: %v", a.Verdict)
+			}
+			if a := n.Release(t.Context(), release); a.Verdict != vote.Granted {
+				t.Errorf("released: %v, %v", a.Verdict, a.Err)
+			}
+			if a := n.Drop(t.Context(), Native, release); a.Verdict == vote.NotSent {
+				t.Errorf("released by a command: %v, %v", a.Verdict, a.Err)
+			}
 		}
 	})
 }
