@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"strconv"
@@ -58,6 +59,9 @@ func TestNoTransaction(t *testing.T) {
 			})
 			if a := c.step(n); a.Verdict != vote.Refused || !strings.Contains(a.Err.Error(), "'evalsha'") || !strings.Contains(a.Err.Error(), "transaction") {
 				t.Errorf("%s, not permitted: %v, %v", name, a.Verdict, a.Err)
+			}
+			if a := c.step(n); c.replicas.Conn != nil && !errors.Is(a.Err, errUnacknowledged) {
+				t.Errorf("%s, not permitted: %v", name, a.Err)
 			}
 			conn.permitted.Store(true)
 			if a := c.step(n); a.Verdict != vote.Granted {
