@@ -144,7 +144,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		return admitted
 	case e.KeepsScripts:
 		return refuse(fmt.Errorf("NoQuarantine: server version %s may keep scripts through a restart: use Redis 7.0 or Valkey 7.2 or later, or switch the quarantine off", printable.Text(e.Version)))
-	case e.Vouched, e.Shard == nil && e.Note == "" && e.isKnown():
+	case e.Vouched:
 		return admitted
 	case e.Shard != nil:
 		return decideSlot(a, &e)

@@ -64,8 +64,8 @@ func every(f func(name func() string, a Agreement, e Evidence)) {
 			{"longer MaxTTL", with(func(r *Record) { r.MaxTTLMS *= 4 })},
 			{"shorter MaxTTL", with(func(r *Record) { r.MaxTTLMS /= 4 })},
 			{"other fence", with(func(r *Record) { r.NoQuarantine = !r.NoQuarantine })},
-			{"other word", with(func(r *Record) { r.Durable = !r.Durable })},
-			{"other nodes", with(func(r *Record) { r.Nodes["d"] = "" })},
+			{"another run, other word", with(func(r *Record) { r.Run, r.Durable = otherRun, !r.Durable })},
+			{"another run, other nodes", with(func(r *Record) { r.Run, r.Nodes["d"] = otherRun, "" })},
 		}
 		d := a.value.Quarantine()
 		notes := []named[string]{
@@ -207,6 +207,34 @@ func TestPromotedWithAnothersNote(t *testing.T) {
 		}
 		if left := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()).left(testNow); left < length-3*time.Second {
 			t.Errorf("the quarantine lasts for %v, and what was left of the one before is more", left)
+		}
+	}
+}
+
+// A note of another run that no client can have written by now keeps nobody out, and makes no later quarantine longer.
+func TestNoteThatNobodyWrote(t *testing.T) {
+	a := agreementOf(Agreement{})
+	for _, n := range []Note{{Since: testNow + 1000, Length: 60}, {Since: testNow - 1000, Length: 1 << 30}} {
+		n.Run, n.ReplicationID = otherRun, testRepl
+		d := Decide(a, Evidence{Server: testServer, Uptime: a.Quarantine(), Now: testNow, Note: n.Text(), Others: Others{None: 2}})
+		if d.Outcome != Admit {
+			t.Errorf("%s: outcome %d, %v", n.Text(), d.Outcome, d.Err)
+		}
+		if begun := NewNote(testServer, testNow, a.Quarantine()); begun.After(n.Text()) != begun {
+			t.Errorf("after %s: %s", n.Text(), begun.After(n.Text()).Text())
+		}
+	}
+}
+
+// A server that does not tell its run and replication id is refused, whoever vouches for it: an admission has
+// to name them.
+func TestServerWithoutItsNames(t *testing.T) {
+	for _, s := range []Server{{}, {Run: testRun}, {ReplicationID: testRepl}, {Run: testRun[1:], ReplicationID: testRepl}} {
+		for _, a := range []Agreement{agreementOf(Agreement{}), agreementOf(Agreement{NoQuarantine: true})} {
+			d := Decide(a, Evidence{Server: s, Uptime: a.Quarantine(), Now: testNow, Vouched: true, Others: Others{None: 2}})
+			if d.Outcome != Refuse {
+				t.Errorf("%s: %+v: outcome %d, %v", a, s, d.Outcome, d.Err)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseRecord(t *testing.T) {
@@ -34,5 +35,15 @@ func TestParseNote(t *testing.T) {
 	n := Note{Server{"run", "id", -1}, 5, 6}
 	if again, ok := ParseNote(n.Text()); !ok || again != n {
 		t.Errorf("%v, %t", again, ok)
+	}
+}
+
+// A quarantine that a note counts in whole seconds of a clock is never shorter than it is to be.
+func TestNoteIsNotOverTooEarly(t *testing.T) {
+	for _, d := range []time.Duration{time.Millisecond, time.Second - 1, time.Second, time.Second + 1, 5500 * time.Millisecond} {
+		begun, end := NewNote(Server{}, testNow, d), testNow*time.Second+999*time.Millisecond+d // at the end of its first second
+		if left := begun.left(int64((end - 1) / time.Second)); left <= 0 {
+			t.Errorf("%v: it is over before its end", d)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -54,6 +55,68 @@ func TestRecordOfSlots(t *testing.T) {
 	}
 }
 
+// What a record says anew: since when the server is the master that it is, and since when it has each slot.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	const since = testNow - 500
+	for what, c := range map[string]struct {
+		change  func(*Evidence)
+		changed bool
+		since   int64
+		slots   Slots
+	}{
+		"nothing new":        {func(*Evidence) {}, false, since, Slots{{0, 4, 7}, {5, 9, testNow - 5}}},
+		"its first replica":  {func(e *Evidence) { e.ReplicationID = otherRepl }, true, since, Slots{{0, 4, 7}, {5, 9, testNow - 5}}},
+		"it took slots over": {func(e *Evidence) { e.Shard.Epoch++ }, true, since, Slots{{0, 9, testNow}}},
+		"a slot is gone":     {func(e *Evidence) { e.Shard.Held[0].Last-- }, true, since, Slots{{0, 4, 7}, {5, 8, testNow - 5}}},
+		"a slot has come":    {func(e *Evidence) { e.Shard.Held[0].Last++ }, true, since, Slots{{0, 4, 7}, {5, 9, testNow - 5}, {10, 10, testNow}}},
+		"another run":        {func(e *Evidence) { e.Run = otherRun }, true, testNow, Slots{{0, 9, testNow}}},
+		"no record":          {func(e *Evidence) { e.Record = nil }, true, testNow, Slots{{0, 9, testNow}}},
+		"somebody vouches":   {func(e *Evidence) { e.Vouched = true }, true, since, Slots{{0, 9, 0}}},
+	} {
+		e := Evidence{Server: testServer, Now: testNow, Shard: &Shard{Epoch: 3, Held: Slots{{First: 0, Last: 9}}},
+			Record: &Record{Server: testServer, Since: since, Epoch: 3, Slots: Slots{{0, 4, 7}, {5, 9, testNow - 5}}}}
+		c.change(&e)
+		var r Record
+		changed := e.Renew(&r)
+		if changed != c.changed || r.Since != c.since || !slices.Equal(r.Slots, c.slots) || r.Server != e.Server || r.Epoch != e.Shard.Epoch {
+			t.Errorf("%s: %t, %+v", what, changed, r)
+		}
+	}
+}
+
+// A slot votes when its master has been known to have it for as long as the quarantine, or when it was brought.
+func TestDecideSlot(t *testing.T) {
+	t.Parallel()
+	a := agreementOf(Agreement{})
+	d := seconds(a.Quarantine())
+	for what, c := range map[string]struct {
+		since   int64
+		brought bool
+		outcome Outcome
+		left    time.Duration
+	}{
+		"for long enough":     {testNow - d, false, Admit, 0},
+		"for a second less":   {testNow - d + 1, false, Wait, time.Second},
+		"just now":            {testNow, false, Wait, time.Duration(d) * time.Second},
+		"brought":             {testNow, true, Admit, 0},
+		"from later on":       {testNow + 1, false, Begin, a.Quarantine()},
+		"from the far future": {1 << 34, false, Begin, a.Quarantine()},
+	} {
+		r := recordOf(a)
+		r.Slots = Slots{{5, 5, c.since}}
+		e := Evidence{Server: testServer, Now: testNow, Record: r, Shard: &Shard{Slot: 5, Held: Slots{{First: 5, Last: 5}}, Brought: c.brought, Masters: 1}}
+		got := Decide(a, e)
+		var left time.Duration
+		if wait, ok := errors.AsType[*WaitError](got.Err); ok {
+			left = wait.Left
+		}
+		if got.Outcome != c.outcome || left != c.left {
+			t.Errorf("%s: outcome %d, %v", what, got.Outcome, got.Err)
+		}
+	}
+}
+
 func TestBroughtFrom(t *testing.T) {
 	t.Parallel()
 	const started, recorded, written = testNow - 1000, testNow - 100, testNow - 50
@@ -67,6 +130,8 @@ func TestBroughtFrom(t *testing.T) {
 	promoted.Promoted, promoted.Received = true, 100
 	known := promoted
 	known.Record = &Record{Server: known.Server, Since: recorded}
+	received, forgot := pure, pure
+	received.Received, forgot.Promoted = 100, true
 	another := promoted
 	another.Record = &Record{Server: Server{Run: testServer.Run, ReplicationID: text(9)}, Since: recorded}
 	for _, c := range []struct {
@@ -84,8 +149,11 @@ func TestBroughtFrom(t *testing.T) {
 		{"from a server that restarted", pure, key(a.ID(), source, written), Server{Run: text(6), ReplicationID: text(8)}, false},
 		{"from a server that was promoted since", pure, key(a.ID(), source, written), Server{Run: text(7), ReplicationID: text(6)}, false},
 		{"to a server that was promoted, nobody knows when", promoted, key(a.ID(), source, written), source, false},
+		{"to a server that was promoted, by what it received", received, key(a.ID(), source, written), source, false},
+		{"to a server that was promoted, by its replication id", forgot, key(a.ID(), source, written), source, false},
 		{"to a server that was promoted before", known, key(a.ID(), source, written), source, true},
-		{"to a server that may have been promoted later", known, key(a.ID(), source, recorded), source, false},
+		{"to a server that was promoted just before", known, key(a.ID(), source, recorded+3), source, true},
+		{"to a server that may have been promoted later", known, key(a.ID(), source, recorded+2), source, false},
 		{"to a server that was promoted again", another, key(a.ID(), source, written), source, false},
 	} {
 		if got := c.e.BroughtFrom(a, c.key, c.other); got != c.want {
