@@ -107,7 +107,7 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 		switch {
 		case known:
 			return nil
-		case owner != "" && owner != run && asked: // it may have taken over since an earlier round
+		case owner != "" && owner != run:
 			return driver.NotSent(errReplaced)
 		case !asking:
 			return driver.NotSent(errNoMajority)

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 func mastersOf(owners ...string) (masters []master) {
@@ -54,12 +55,13 @@ func TestOpinions(t *testing.T) {
 }
 
 // viewed is a view of three masters. Each has ten slots, and so is found by a tag of the last; the run of the
-// first is given, and silent are those that do not answer.
+// first is given, and silent are those that do not answer. With stranger, a master without slots answers for them, as
+// one may that a slot is just moving to.
 type viewed struct {
 	*view
-	first  string
-	silent map[string]bool
-	asked  int
+	first    string
+	silent   map[string]bool
+	stranger bool
 }
 
 func newViewed(t *testing.T) *viewed {
@@ -77,11 +79,13 @@ func newViewed(t *testing.T) *viewed {
 			time.Sleep(time.Millisecond)
 			ids := []string{v.first, "b", "c"}
 			asked := ids[hashslot.Of(tag)/10]
+			if v.silent[asked] && v.stranger {
+				asked = "e"
+			}
 			if v.silent[asked] {
 				<-ctx.Done()
 				return driver.Reply{}, ctx.Err()
 			}
-			v.asked++
 			var nodes strings.Builder
 			for i, id := range ids {
 				flags := "master"
@@ -89,6 +93,9 @@ func newViewed(t *testing.T) *viewed {
 					flags = "myself,master"
 				}
 				fmt.Fprintf(&nodes, "%s 127.0.0.1:1 %s - 0 0 1 connected %d-%d\n", id, flags, 10*i, 10*i+9)
+			}
+			if asked == "e" {
+				nodes.WriteString("e 127.0.0.1:1 myself,master - 0 0 9 connected\n")
 			}
 			text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
 			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("run " + asked), text(nodes.String())}}, nil
@@ -126,5 +133,76 @@ func TestViewOfANewMaster(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(viewLimit) // by then its round has ended
 		})
+	}
+}
+
+// What the masters said is not believed for long. Until then a vote waits for nobody.
+func TestViewOfMastersThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		if err := v.confirm(t, "run a"); err != nil {
+			t.Fatal(err)
+		}
+		began := v.now.began.Mono
+		v.silent = map[string]bool{"a": true, "b": true, "c": true}
+		time.Sleep(viewLimit - time.Since(began) - time.Millisecond)
+		before := time.Now()
+		for range 2 {
+			if err := v.confirm(t, "run a"); err != nil || time.Since(before) > 0 {
+				t.Errorf("just before: %v, after %v", err, time.Since(before))
+			}
+			synctest.Wait()
+		}
+		time.Sleep(time.Millisecond)
+		if err := v.confirm(t, "run a"); !errors.Is(err, errNoMajority) {
+			t.Errorf("then: %v", err)
+		}
+		time.Sleep(viewLimit) // by then the last round has ended
+		if !v.view.silent.Load() {
+			t.Error("no master answers, which nobody notices")
+		}
+	})
+}
+
+// The other masters are asked also where a slot's own master does not answer.
+func TestViewOfOneMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		if err := v.confirm(t, "run a"); err != nil {
+			t.Fatal(err)
+		}
+		v.silent = map[string]bool{"a": true}
+		time.Sleep(viewLimit)
+		if err := v.confirm(t, "run a"); !errors.Is(err, errNoMajority) {
+			t.Errorf("it has not said itself that it has the slot: %v", err)
+		}
+		time.Sleep(viewLimit) // by then the round has ended
+		if v.view.silent.Load() {
+			t.Error("all masters are taken to be silent")
+		}
+	})
+}
+
+// A master that has no slot has no say.
+func TestViewOfAMasterWithoutSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		v.silent, v.stranger = map[string]bool{"b": true, "c": true}, true
+		if err := v.confirm(t, "run a"); !errors.Is(err, errNoMajority) {
+			t.Errorf("one master of three and one without slots: %v", err)
+		}
+		time.Sleep(viewLimit)
+	})
+}
+
+// A view lasts, and an attempt begun on it, for less than a quarantine is longer than the longest TTL: by then the
+// master that took another's place votes.
+func TestViewEndsBeforeTheQuarantine(t *testing.T) {
+	t.Parallel()
+	if d := (admission.Agreement{}).Quarantine(); viewLimit+vote.LongestAttempt >= d {
+		t.Errorf("%v and %v, in a quarantine of %v", viewLimit, vote.LongestAttempt, d)
 	}
 }
