@@ -81,9 +81,6 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 	}
 	l := n.at(key, now)
 	l.queue = slices.DeleteFunc(l.queue, func(p place) bool { return p.heartbeat < now.ms || p.heartbeat > now.ms+patience })
-	if l.rank(l.next.first) < 0 {
-		l.next.first = ""
-	}
 	if ticket == 0 {
 		ticket = uint64(now.us)
 		if i := l.rank(waiter); i >= 0 {
@@ -110,7 +107,7 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 		return array(number(int64(ahead)), numbered, text(holder.holder), number(holder.expires-now.ms))
 	}
 	w := n.wake(key, l, now, waiter, "", false)
-	ahead := max(0, l.rank(waiter))
+	ahead := l.rank(waiter)
 	switch {
 	case isReader(waiter) && isReader(w.waiter) && !l.behind(waiter):
 		ahead = 0
@@ -147,10 +144,8 @@ func (n *Node) wake(key string, l *lock, now instant, self, from string, again b
 		}
 		return said
 	}
-	if i >= 0 && said.waiter != self {
-		if heard := l.queue[i].heartbeat - patience; heard <= said.until-grace || heard > now.ms {
-			l.leave(said.waiter)
-		}
+	if i >= 0 && said.waiter != self && l.queue[i].heartbeat-patience <= said.until-grace {
+		l.leave(said.waiter)
 	}
 	for len(l.queue) > 0 {
 		head := l.queue[0]

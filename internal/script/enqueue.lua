@@ -24,9 +24,6 @@ for _, other in ipairs(redis.call('ZRANGE', heartbeats, '(' .. now + PATIENCE, '
 end
 for _, other in ipairs(lapsed) do
   leave(key, next, other)
-  if seen[3] == '=' .. other then
-    seen[3] = '-'
-  end
 end
 if ticket == '0' then
   ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
@@ -43,7 +40,7 @@ if holder and not (reads(waiter) and free(key, next, seen[1])) then
   return {ahead, ticket, holder, left}
 end
 local who, deadline, from = wake(key, next, seen[3], now, waiter)
-local ahead = redis.call('ZRANK', queue, waiter) or 0
+local ahead = redis.call('ZRANK', queue, waiter)
 deadline = deadline or now + GRACE -- wake left out too many: the next step goes on
 if reads(waiter) and reads(who) then
   ahead = behind(queue, waiter) and math.max(ahead, 1) or 0

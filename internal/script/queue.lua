@@ -134,9 +134,8 @@ local function wake(key, next, said, now, self, from, again)
     return who, deadline, from
   end
   if who and who ~= self then
-    -- A heartbeat is PATIENCE after the waiter was heard of, unless the clock was set back.
-    local heard = (tonumber(redis.call('ZSCORE', heartbeats, who)) or 0) - PATIENCE
-    if heard <= deadline - GRACE or heard > now then
+    -- A heartbeat is PATIENCE after the waiter was heard of.
+    if (tonumber(redis.call('ZSCORE', heartbeats, who)) or 0) - PATIENCE <= deadline - GRACE then
       leave(key, next, who)
     end
   end
