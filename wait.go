@@ -29,7 +29,7 @@ func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	}
 	before := holder.Caller.(*call)
 	votes := c.client.answers(nil)
-	left := time.Until(before.lock.Until())
+	left := max(0, time.Until(before.lock.lease.KeptUntil().Mono)) // less than 0 would mean for ever
 	for i := range votes {
 		votes[i].Verdict, votes[i].Holder, votes[i].Left = VoteHeld, parseHolder(before.lock.lease.ID()), left
 	}

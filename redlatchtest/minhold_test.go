@@ -1,6 +1,8 @@
 package redlatchtest
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -54,6 +56,34 @@ func TestUnlockLongBeforeARenewal(t *testing.T) {
 		}
 		if err == nil && next.Token() <= lock.Token() {
 			t.Errorf("token %d follows %d", next.Token(), lock.Token())
+		}
+	})
+}
+
+// Who waits for a lock that another caller of the client has unlocked too early, and that the nodes keep for longer than
+// it was valid, is told for how long still. A negative time would mean for ever.
+func TestWaitBehindAKeptLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const ttl, hold, late = 30 * time.Second, 29690 * time.Millisecond, 200 * time.Millisecond
+		locks := New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second})
+		locks.Delay(late) // the validity counts from the send, and WithMinHold from the grant
+		asked := time.Now()
+		lock, err := locks.TryLock(t.Context(), "job", redlatch.WithMinHold(hold), redlatch.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithDeadline(t.Context(), asked.Add(hold+late/2))
+		defer cancel()
+		_, err = locks.Lock(ctx, "job")
+		failure, ok := errors.AsType[*redlatch.QuorumError](err)
+		if !ok {
+			t.Fatal(err)
+		}
+		if _, left, ok := failure.Holder(); !ok || left < late/2 {
+			t.Errorf("it is kept for %v still: %v", left, err)
 		}
 	})
 }
