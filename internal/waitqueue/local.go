@@ -23,8 +23,9 @@ const maxBlock = 8
 // but ticket.
 type local struct {
 	key string
-	// holder is the caller of this process that holds the key, if one does.
-	holder *Holder
+	// holder is the caller of this process that holds the key, if one does, and last is the one that
+	// held it last.
+	holder, last *Holder
 	// waiters is nil until there is a waiter.
 	waiters *list.List // of *waiter
 	// ticket is the process's place in the wait queue between processes, nil when it has none. It
@@ -191,7 +192,7 @@ func (q *Queue) took(h *Holder) {
 
 // held makes h the holder in l. The caller holds q.mu.
 func (q *Queue) held(l *local, h *Holder) (unused *Ticket) {
-	h.local, l.holder, l.failure = l, h, nil
+	h.local, l.holder, l.last, l.failure = l, h, h, nil
 	if h.gone {
 		l.holder = nil
 		return q.next(l)
@@ -266,6 +267,9 @@ func (q *Queue) fail(l *local, failure error) {
 func (q *Queue) tell(l *local, c Caller) {
 	q.mu.Lock()
 	holder, failure := l.holder, l.failure
+	if failure == nil { // nothing is known to be in the way of whoever has the key now, or is about to
+		holder = l.last
+	}
 	q.mu.Unlock()
 	c.Behind(holder, failure)
 }

@@ -1,0 +1,50 @@
+package redlatchtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// A call that is over while its lock passes from one caller of the client to the next says that the lock is held.
+func TestEndWhileTheLockIsPassedOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{NodeTimeout: time.Second})
+		holder, err := locks.TryLock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan *redlatch.Lock)
+		go func() {
+			lock, err := locks.Lock(t.Context(), "x", redlatch.WithTTL(20*time.Second)) // not by the same attempt
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lock
+		}()
+		synctest.Wait()
+		const late = 100 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), 10*late)
+		defer cancel()
+		behind := make(chan error)
+		go func() {
+			_, err := locks.Lock(ctx, "x")
+			behind <- err
+		}()
+		time.Sleep(10*late - late/2)
+		locks.Delay(late)
+		if err := holder.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-behind; !errors.Is(err, redlatch.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if lock := <-next; lock != nil {
+			_ = lock.Unlock(t.Context())
+		}
+	})
+}
