@@ -168,3 +168,25 @@ func TestPermitCountsFromBeforeTheChoice(t *testing.T) {
 		}
 	})
 }
+
+// A permit that came by one try is in nobody's way in its process.
+func TestTriedForBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.TryLock(t.Context(), "pool", redlatch.WithPermits(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		other, err := client.Acquire(ctx, "pool", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []*redlatch.Lock{lock, other} {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -72,3 +72,29 @@ func TestDelayOfWakeUps(t *testing.T) {
 		}
 	})
 }
+
+// A writer who waits for a reader of its own process that came by one try keeps out readers who come later, as any other.
+func TestWriterBehindATriedReader(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		reader, err := locks.TryLock(t.Context(), "x", redlatch.WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer := make(chan error)
+		go func() {
+			_, err := locks.Lock(t.Context(), "x")
+			writer <- err
+		}()
+		synctest.Wait()
+		if _, err := locks.Peer(redlatch.Config{}).TryLock(t.Context(), "x", redlatch.WithShared()); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("a reader who comes later: %v", err)
+		}
+		if err := reader.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-writer; err != nil {
+			t.Error(err)
+		}
+	})
+}
