@@ -70,9 +70,6 @@ func (c *call) lockSingly(patience time.Duration) (holds bool, err error) {
 		singles = append(singles, one)
 		ctx = one.lock.Context() // done when this one is lost, or one before
 	}
-	if ctx.Err() != nil {
-		return false, nil
-	}
 	lease, failure := c.replace(singles)
 	switch {
 	case lease != nil:
