@@ -87,3 +87,30 @@ func TestWaitBehindAKeptLock(t *testing.T) {
 		}
 	})
 }
+
+// A lock that runs out while it is being prolonged for its WithMinHold, or is found gone then, is lost.
+func TestUnlockOfALockThatIsLostWhileKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, gone := range []bool{false, true} {
+			const ttl, hold, late = 30 * time.Second, 29690 * time.Millisecond, 200 * time.Millisecond
+			locks := New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second})
+			locks.Delay(late) // the validity counts from the send, and WithMinHold from the grant
+			asked := time.Now()
+			lock, err := locks.TryLock(t.Context(), "job", redlatch.WithMinHold(hold), redlatch.WithoutRenewal(), redlatch.WithGuard(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone {
+				locks.server.node.Set("job", "", time.Minute)
+			} else {
+				time.Sleep(time.Until(asked.Add(hold - late/2)))
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("gone %t: %v", gone, err)
+			}
+			if held := locks.Held(); len(held) > 0 {
+				t.Errorf("gone %t: %v", gone, held)
+			}
+		}
+	})
+}
