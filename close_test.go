@@ -219,3 +219,34 @@ func TestCloseEndsLostLocks(t *testing.T) {
 		}
 	})
 }
+
+// Close leaves nothing to do for a lock that is kept for WithMinHold, also if it comes while Unlock is prolonging that.
+func TestCloseEndsKeptLocks(t *testing.T) {
+	t.Parallel()
+	for _, prolonging := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const ttl, hold, late = 30 * time.Second, 29690 * time.Millisecond, 200 * time.Millisecond
+			client := redlatchtest.New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second})
+			client.Delay(late) // the validity counts from the send, and WithMinHold from the grant
+			lock, err := client.TryLock(t.Context(), "name", redlatch.WithMinHold(hold))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- lock.Unlock(t.Context()) }()
+			if time.Sleep(late / 2); !prolonging {
+				time.Sleep(late)
+			}
+			if prolonging != (len(unlocked) == 0) {
+				t.Error("unlocked at another time")
+			}
+			_ = client.Close()
+			if held := client.Stats().Held; held > 0 || len(client.Held()) != 1 {
+				t.Errorf("prolonging %t: %d locks are held after Close, and the node has %v", prolonging, held, client.Held())
+			}
+			if err := <-unlocked; err != nil {
+				t.Errorf("prolonging %t: %v", prolonging, err)
+			}
+		})
+	}
+}

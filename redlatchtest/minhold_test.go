@@ -114,3 +114,19 @@ func TestUnlockOfALockThatIsLostWhileKept(t *testing.T) {
 		}
 	})
 }
+
+// What is left of a lock that was lost is not kept.
+func TestUnlockOfALostLockIsNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const ttl = 30 * time.Second
+		locks := New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl})
+		lock, err := locks.TryLock(t.Context(), "job", redlatch.WithMinHold(29*time.Second), redlatch.WithoutRenewal(), redlatch.WithGuard(ttl/2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-lock.Context().Done()
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) || len(locks.Held()) > 0 {
+			t.Errorf("%v; the node has %v", err, locks.Held())
+		}
+	})
+}
