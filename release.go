@@ -51,7 +51,7 @@ func (l *Lock) release() (err error) {
 	}
 	held := l.heldFor()
 	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
-		err = l.keep(first, before)
+		err = l.keep(before)
 	} else {
 		err = l.drop(before)
 	}
@@ -73,12 +73,8 @@ func (l *Lock) minHoldLeft() time.Duration {
 }
 
 // keep leaves a lock that was released too soon with the servers, until its WithMinHold is over.
-// first says that it was released just now. After Close, the TTL ends it.
-func (l *Lock) keep(first bool, before error) error {
-	closing := l.client.life.Err() != nil
-	if !first && !closing {
-		return before
-	}
+// After Close, the TTL ends it.
+func (l *Lock) keep(before error) error {
 	err := l.prolong()
 	if errors.Is(err, ErrLost) {
 		return errors.Join(l.drop(before), err)
