@@ -131,3 +131,29 @@ func TestAlarmSetLate(t *testing.T) {
 		}
 	})
 }
+
+// A lock that is kept for WithMinHold is looked after when that is over, also where an alarm comes before, as after the
+// machine has slept.
+func TestKeptUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const hold = 2 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.TryLock(t.Context(), "name", redlatch.WithMinHold(hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		redlatch.RingInVain(lock)
+		time.Sleep(hold - time.Millisecond)
+		if held := client.Held(); len(held) != 1 {
+			t.Errorf("before the end: %v", held)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if held := client.Held(); len(held) > 0 {
+			t.Errorf("after it: %v", held)
+		}
+	})
+}
