@@ -32,6 +32,11 @@ const keptTTL = 10 * time.Second
 
 // leaveKeeper starts the keeper and waits for it, in the caller.
 func (l *lockCmd) leaveKeeper(out *printer) error {
+	for _, file := range []string{l.CA, l.Cert, l.Key} {
+		if strings.HasPrefix(file, "/dev/") || strings.HasPrefix(file, "/proc/") { // stdin, or one of the shell's <(...)
+			return usage("--keep needs a file with a name of its own", "the process that keeps %q could not read %s", l.Name, file)
+		}
+	}
 	password, err := l.password()
 	if err != nil {
 		return err
