@@ -37,7 +37,7 @@ func (l *listCmd) line() *cobra.Command {
 		Short: "List all locks.",
 		Long: `Lists all locks: who holds each one, since when by the holder's own clock, how long it has left unless it is renewed, how many clients wait for it, and how many nodes have it. It reads all keys of the servers with SCAN, in small steps that block nobody, and changes nothing. A lock that is taken or released meanwhile may be missing.
 
-A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. In JSON, held is null where the nodes that did not answer decide. Permits are listed as NAME#3, for redlatch show NAME; a client that waits for a permit is counted on each permit of that name.
+A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. In JSON, held is null where the nodes that did not answer decide. Bytes of a name that are no UTF-8 are U+FFFD in JSON, and escaped in the table. Permits are listed as NAME#3, for redlatch show NAME; a client that waits for a permit is counted on each permit of that name.
 
 Strings that expire and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
 
