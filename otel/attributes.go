@@ -87,6 +87,14 @@ func failure(ctx context.Context, err error) string {
 	return "_OTHER"
 }
 
+// unanswered reports whether err is that of a try in whose way no node is known to have stood.
+func unanswered(err error) bool {
+	quorum, ok := errors.AsType[*redlatch.QuorumError](err)
+	return ok && !slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool {
+		return node.Verdict != redlatch.VoteUnknown && node.Verdict != redlatch.VoteGranted
+	})
+}
+
 // loss returns why a lock was lost.
 func loss(e redlatch.LockLost) string {
 	switch {

@@ -21,7 +21,8 @@
 //
 // Attributes have few values. error.type is left out where all went well. For a call that failed it
 // is what stood in the way: held, no_quorum, not_admitted, overloaded, refused, closed, invalid or,
-// where no try was made, timeout or canceled. For a hold it says that the lock was lost: expired,
+// where no try was made, timeout or canceled, which is also that of a call that was canceled in its
+// first try, before the nodes could answer. For a hold it says that the lock was lost: expired,
 // max_hold or gone (no quorum of nodes had it any more); or why its release failed, in the words
 // for a call. For an extension it is why that failed. Anything else is _OTHER. redlatch.node.name
 // is a node's address, or its #name; a node is reported from its first event on.

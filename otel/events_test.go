@@ -55,6 +55,32 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A call that was canceled in its first try is no failure of the nodes, unless one has said no.
+func TestCanceledInFirstTry(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for _, c := range []struct {
+		ctx     context.Context
+		tries   int
+		verdict redlatch.Verdict
+		want    string
+	}{
+		{ended, 1, redlatch.VoteUnknown, "canceled"},
+		{ended, 1, redlatch.VoteGranted, "canceled"},
+		{ended, 1, redlatch.VoteNotSent, "no_quorum"},
+		{ended, 2, redlatch.VoteUnknown, "no_quorum"},
+		{late, 1, redlatch.VoteUnknown, "no_quorum"},
+	} {
+		made := collect(t, nil)
+		nodes := []redlatch.NodeAnswer{{Verdict: c.verdict}, {Verdict: redlatch.VoteUnknown}, {Verdict: redlatch.VoteUnknown}}
+		made.observer.Observe(c.ctx, redlatch.LockFailed{Tries: c.tries, Err: fmt.Errorf("%w: %w", redlatch.ErrNoQuorum, &redlatch.QuorumError{Nodes: nodes})})
+		made.expect(t, map[string]float64{"redlatch.lock.acquire.duration{error.type=" + c.want + "}": 1})
+	}
+}
+
 // What a lock that was lost comes to, and one whose release failed.
 func TestEnds(t *testing.T) {
 	t.Parallel()

@@ -97,6 +97,9 @@ func (o *Observer) Observe(ctx context.Context, event redlatch.Event) {
 		of := o.attributes(e.Name)
 		o.instruments.tries.Add(ctx, int64(e.Tries), of.metric())
 		of.failure = failure(ctx, e.Err)
+		if e.Tries == 1 && ctx.Err() == context.Canceled && unanswered(e.Err) {
+			of.failure = canceled
+		}
 		o.instruments.acquire.Record(ctx, e.Waited.Seconds(), of.metric())
 		o.span(ctx, "lock", of, now, e.Waited, triesKey.Int(e.Tries))
 	case redlatch.LockExtended:
