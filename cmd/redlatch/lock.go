@@ -106,13 +106,10 @@ func (l *lockCmd) check(ttl time.Duration) error {
 		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL && !l.Keep:
 		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl for all clients: "+l.raiseHint(), "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
-	case ttl > l.MaxTTL:
-		return usage("leave --ttl out: --keep renews the lock for as long as you need it", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+	case l.Keep:
+		return l.checkRenewed(ttl)
 	}
-	if err := l.acquisition.check(ttl); err != nil || !l.Keep {
-		return err
-	}
-	return checkRenewed(ttl)
+	return l.acquisition.check(ttl)
 }
 
 // ttl returns the TTL that was given, or the default.

@@ -199,10 +199,7 @@ func (r *runCmd) check() error {
 	case r.Permits != nil && (*r.Permits < 1 || *r.Permits > mostPermits):
 		return usage(fmt.Sprintf("give a number from 1 to %d", mostPermits), "--permits %d is out of range", *r.Permits)
 	}
-	if err := r.acquisition.check(r.TTL); err != nil {
-		return err
-	}
-	return checkRenewed(r.TTL)
+	return r.checkRenewed(r.TTL)
 }
 
 // mostPermits is the largest number of permits that a name can have in the library.
@@ -213,12 +210,15 @@ const mostPermits = 256
 // machine does something else for a moment.
 const leastRenewed = 100 * time.Millisecond
 
-// checkRenewed refuses a TTL that is too short for a renewal.
-func checkRenewed(ttl time.Duration) error {
-	if ttl < leastRenewed {
+// checkRenewed is check for a lock that is renewed: its TTL need not be as long as it is held.
+func (r *acquisition) checkRenewed(ttl time.Duration) error {
+	switch {
+	case ttl > r.MaxTTL:
+		return usage("leave --ttl out: the lock is renewed for as long as it is held", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
+	case ttl < leastRenewed:
 		return usage(fmt.Sprintf("give %v or more; a few seconds are usual", leastRenewed), "--ttl %v is too short: the lock would be lost before it is renewed; the least is %v", ttl, leastRenewed)
 	}
-	return nil
+	return r.check(ttl)
 }
 
 // argv returns COMMAND, or the shell with the STRING that it is to run.
