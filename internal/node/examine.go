@@ -264,6 +264,9 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 	case x.evidence.info.inCluster() && !n.isSlot(): // it also refuses what another master has
 		x.Status, x.Reason = StatusUnfit, errTopology[false]
 		return
+	case x.evidence.info.isSentinel():
+		x.Status, x.Reason = StatusUnfit, errSentinel
+		return
 	case x.refused != nil:
 		x.Status, x.Reason = StatusUnfit, x.refused
 		return

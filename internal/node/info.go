@@ -63,6 +63,10 @@ func (f info) keepsScripts() bool {
 // name the mode differently.
 func (f info) inCluster() bool { return f["redis_mode"] == "cluster" || f["server_mode"] == "cluster" }
 
+func (f info) isSentinel() bool {
+	return f["redis_mode"] == "sentinel" || f["server_mode"] == "sentinel"
+}
+
 // flushes returns the counts of the commands that delete all keys.
 func (f info) flushes() string {
 	all, _, _ := strings.Cut(f["cmdstat_flushall"], ",")

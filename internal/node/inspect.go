@@ -66,6 +66,8 @@ func (n *Node) admit(ctx context.Context) error {
 // been quicker.
 var errChanged = &admission.WaitError{Reason: "its data or its record changed while it was being admitted"}
 
+var errSentinel = errors.New("the server is a Sentinel: add ?master_set=NAME, the name by which it knows the master")
+
 // maxLooks is how often a node is looked at while others are admitting it.
 const maxLooks = 5
 
@@ -97,6 +99,11 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	}
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
+	}
+	if isUnable(err) && !n.isSlot() {
+		if reply, err := n.conn.Do(ctx, "INFO", "server"); err == nil && parseInfo(reply.Text).isSentinel() {
+			return nil, connection, fmt.Errorf("%w: %w", errUnfit, errSentinel)
+		}
 	}
 	if isUnable(err) && commands {
 		e, err = n.gatherByCommands(ctx)

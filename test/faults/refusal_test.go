@@ -179,6 +179,21 @@ func TestReplicaIsRefused(t *testing.T) {
 	})
 }
 
+// A Sentinel that is named as if it were its master is said to be one, and not only to know no scripts.
+func TestSentinelIsRefused(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		o := redistest.Options{Binary: binary}
+		sentinel := redistest.NewSentinel(t, "main", redistest.New(t, o), 1, o)
+		c := locktest.WithQuarantine(sentinel.URL())
+		refused(t, locktest.Open(t, c), "x", "a Sentinel", "?master_set=")
+		refused(t, locktest.Open(t, locktest.Config(sentinel.URL())), "x", "a Sentinel")
+		if reason := locktest.Examine(t, c)[0].Reason; reason == nil || !strings.Contains(reason.Error(), "a Sentinel") {
+			t.Errorf("examined: %v", reason)
+		}
+	})
+}
+
 // Names, passwords and certificates that do not fit: Open takes them, since a
 // node may be mended, and the first lock says what is wrong, in the words of
 // the server or of TLS, without the password.
