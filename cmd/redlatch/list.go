@@ -149,7 +149,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 	select {
 	case err := <-writing(text):
 		if err != nil {
-			return &outcome{code: exitSystem, err: err}
+			return unwritten(err)
 		}
 	case <-ctx.Done():
 		return &outcome{code: signalCode(ctx)}

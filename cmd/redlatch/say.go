@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/printable"
@@ -225,6 +227,15 @@ func writing(text string) <-chan error {
 		written <- err
 	}()
 	return written
+}
+
+// unwritten is the outcome of a command that goes on printing if stdout takes no more. That a reader has
+// gone away, as head does, is no news.
+func unwritten(err error) *outcome {
+	if errors.Is(err, syscall.EPIPE) {
+		return &outcome{code: exitSignal + int(syscall.SIGPIPE)}
+	}
+	return &outcome{code: exitSystem, err: err}
 }
 
 // logger returns the logger for the library, or nil without --verbose.

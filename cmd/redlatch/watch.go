@@ -102,7 +102,7 @@ func (w *watchCmd) Run(out *printer) error {
 			select {
 			case err := <-writing(line.text):
 				if err != nil {
-					return &outcome{code: exitSystem, err: err}
+					return unwritten(err)
 				}
 			case <-over:
 			}
