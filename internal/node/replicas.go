@@ -110,9 +110,6 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 // done. The error is a *ReplicasError.
 func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	r := n.replicas
-	if seen.history == "" {
-		return r.unasked(errReconnected)
-	}
 	a := acknowledgement{history: seen.history, done: make(chan error, 1)}
 	r.mu.Lock()
 	if len(r.waiting) >= maxInFlight {

@@ -85,3 +85,32 @@ func TestEachGrantIsAcknowledged(t *testing.T) {
 		}
 	})
 }
+
+// synced is a connection whose server answers WAITAOF.
+type synced struct {
+	driver.Conn
+	answer []driver.Reply
+}
+
+func (s *synced) Batch(context.Context, ...[]string) ([]driver.Reply, []error) {
+	return []driver.Reply{{Text: "a r"}, {Kind: driver.Array, Array: s.answer}}, make([]error, 2)
+}
+
+// With Fsync a vote counts when it is on the node's own disk, and on those of enough replicas.
+func TestFsyncOfNodeAndReplicas(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		local, replicas int64
+		counts          bool
+	}{{1, 2, true}, {1, 3, true}, {0, 2, false}, {1, 1, false}, {0, 0, false}} {
+		conn := &synced{answer: []driver.Reply{{Kind: driver.Int, Int: c.local}, {Kind: driver.Int, Int: c.replicas}}}
+		history, err := newReplicas(Replicas{Conn: conn, Want: 2, Fsync: true, Limit: time.Second}, "barrier", "1").ask(t.Context())
+		failure, failed := errors.AsType[*ReplicasError](err)
+		if history != "a r" || c.counts == failed || failed && (failure.Local != (c.local > 0) || failure.Acknowledged != int(c.replicas)) {
+			t.Errorf("%+v: %q, %v", c, history, err)
+		}
+	}
+	if _, err := newReplicas(Replicas{Conn: new(synced), Fsync: true}, "barrier", "1").ask(t.Context()); err == nil {
+		t.Error("an answer without numbers counts")
+	}
+}
