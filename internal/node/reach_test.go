@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -147,8 +145,10 @@ func TestReachOfASlotWithoutAMaster(t *testing.T) {
 			t.Errorf("nobody answers: %v, told %v", a.Err, told)
 		}
 		n.link.connected.Store(1)
-		masters := []master{{id: "m", held: admission.Slots{{First: 0, Last: 16383}}}}
-		v.now = &opinions{began: clock.System.Now(), of: map[string]opinion{"m": {run: "b", masters: masters}}}
+		v.ask = func(context.Context, string) (driver.Reply, error) {
+			text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
+			return driver.Reply{Kind: driver.Array, Array: []driver.Reply{text("b"), text("m 127.0.0.1:1 myself,master - 0 0 1 connected 0-16383\n")}}, nil
+		}
 		if a := extend(); !errors.Is(a.Err, errReplaced) || n.link.connected.Load() != 0 {
 			t.Errorf("another server has the slot: %v, connected by %d", a.Err, n.link.connected.Load())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,9 +60,17 @@ func TestOpinions(t *testing.T) {
 // one may that a slot is just moving to.
 type viewed struct {
 	*view
+
+	mu       sync.Mutex // guards what follows
 	first    string
 	silent   map[string]bool
 	stranger bool
+}
+
+func (v *viewed) set(change func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	change()
 }
 
 func newViewed(t *testing.T) *viewed {
@@ -77,12 +86,15 @@ func newViewed(t *testing.T) *viewed {
 		},
 		ask: func(ctx context.Context, tag string) (driver.Reply, error) {
 			time.Sleep(time.Millisecond)
+			v.mu.Lock()
 			ids := []string{v.first, "b", "c"}
 			asked := ids[hashslot.Of(tag)/10]
 			if v.silent[asked] && v.stranger {
 				asked = "e"
 			}
-			if v.silent[asked] {
+			silent := v.silent[asked]
+			v.mu.Unlock()
+			if silent {
 				<-ctx.Done()
 				return driver.Reply{}, ctx.Err()
 			}
@@ -122,7 +134,7 @@ func TestViewOfANewMaster(t *testing.T) {
 				t.Fatalf("%s: the master: %v", what, err)
 			}
 			time.Sleep(idle)
-			v.first = "d"
+			v.set(func() { v.first = "d" })
 			if err := v.confirm(t, "run d"); err != nil {
 				t.Errorf("%s: the new master: %v", what, err)
 			}
@@ -145,7 +157,7 @@ func TestViewOfMastersThatHang(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := v.now.began.Mono
-		v.silent = map[string]bool{"a": true, "b": true, "c": true}
+		v.set(func() { v.silent = map[string]bool{"a": true, "b": true, "c": true} })
 		time.Sleep(viewLimit - time.Since(began) - time.Millisecond)
 		before := time.Now()
 		for range 2 {
@@ -173,7 +185,7 @@ func TestViewOfOneMasterThatHangs(t *testing.T) {
 		if err := v.confirm(t, "run a"); err != nil {
 			t.Fatal(err)
 		}
-		v.silent = map[string]bool{"a": true}
+		v.set(func() { v.silent = map[string]bool{"a": true} })
 		time.Sleep(viewLimit)
 		if err := v.confirm(t, "run a"); !errors.Is(err, errNoMajority) {
 			t.Errorf("it has not said itself that it has the slot: %v", err)
@@ -190,7 +202,7 @@ func TestViewOfAMasterWithoutSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		v := newViewed(t)
-		v.silent, v.stranger = map[string]bool{"b": true, "c": true}, true
+		v.set(func() { v.silent, v.stranger = map[string]bool{"b": true, "c": true}, true })
 		if err := v.confirm(t, "run a"); !errors.Is(err, errNoMajority) {
 			t.Errorf("one master of three and one without slots: %v", err)
 		}
