@@ -62,14 +62,14 @@ func (l Locks) permitAt(key, pattern string) (p place, ok bool) {
 }
 
 // CheckMaster returns an error where the server is a replica: its keys are those of its master, which may
-// be another node. A user who may not ask is told of what is there.
+// be another node. Of one that does not tell, it returns nil.
 func CheckMaster(ctx context.Context, conn driver.Batcher) error {
 	replies, err := ask(ctx, conn, []string{"INFO", "replication"})
-	switch _, refused := errors.AsType[*driver.ServerError](err); {
-	case refused:
-		return nil
-	case err == nil && strings.Contains(replies[0].Text, "role:slave"):
-		return admission.ErrReplica
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Unable() {
+		return nil // a client without scripts need not be permitted to ask
+	}
+	if err == nil && strings.Contains(replies[0].Text, "role:slave") {
+		err = admission.ErrReplica
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func TestRefusedToList(t *testing.T) {
 	}
 }
 
-// Who only looks needs no INFO.
+// Who may not ask for the role is told what there is.
 func TestListWithoutInfo(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t, redistest.Options{Users: []string{"looks on >p ~* &* +@all -info"}})
