@@ -48,3 +48,20 @@ func TestEndWhileTheLockIsPassedOn(t *testing.T) {
 		}
 	})
 }
+
+// A try that the end of ctx cuts short says less of what stood in the way than the one before it.
+func TestEndInTheMiddleOfATry(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{NodeTimeout: time.Second})
+		if _, err := locks.Peer(redlatch.Config{}).TryLock(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		const late = 100 * time.Millisecond // much longer than the rest between two tries
+		locks.Delay(late)
+		ctx, cancel := context.WithTimeout(t.Context(), late+late/2)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "x", redlatch.WithoutQueue()); !errors.Is(err, redlatch.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
