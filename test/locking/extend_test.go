@@ -97,7 +97,7 @@ func TestRenewalRepairs(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(1500*time.Millisecond))
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(6*time.Second))
 	locktest.Await(t, "the node has it", func() bool { return locktest.Value(t, nodes[2], t.Name()) != "" })
 	id := locktest.Value(t, nodes[2], t.Name())
 	locktest.Do(t, nodes[2], "DEL", t.Name())
