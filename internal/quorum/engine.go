@@ -107,13 +107,13 @@ func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []v
 }
 
 // acquire makes the attempt, which began at start, by running step for each node.
-func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Lease, []vote.Answer) {
+func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lease *Lease, answers []vote.Answer) {
 	e := k.engine
 	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
 	t := newTally(len(e.voters))
-	decided := false
 	defer func() {
-		if !decided { // a method of ctx has panicked
+		// rule: failure-undone
+		if lease == nil { // also where a method of ctx has panicked
 			k.giveUp()
 		}
 	}()
@@ -136,8 +136,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		t.acquired(0, step(k, stepCtx, 0))
 		answered++
 		if ctx.Err() != nil {
-			decided = true
-			return nil, k.fail() // the step may have waited for the node all the same
+			return nil, k.answers() // the step may have waited for the node all the same
 		}
 	} else {
 		votes = k.ask(step)
@@ -155,15 +154,13 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 			answered++
 			t.acquired(v.node, v.answer)
 			if k.yields(v.answer) {
-				decided = true
-				return nil, k.fail()
+				return nil, k.answers()
 			}
 		case <-patience:
 			t.fix()
 			patience = nil
 		case <-ctx.Done():
-			decided = true
-			return nil, k.fail()
+			return nil, k.answers()
 		}
 		if patience == nil && t.split() {
 			patience = e.patience(start)
@@ -171,19 +168,17 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (*Le
 		second = k.confirm(t, votes, start, second)
 	}
 	if k.request.Shared && !k.agreed(ctx, t, votes, &answered, start) {
-		decided = true
-		return nil, k.fail()
+		return nil, k.answers()
 	}
 	if answered == len(e.voters) {
 		round.unlimit() // otherwise it ends the steps that the decision did not wait for
 	}
 	// The time is read after the last answer that was used.
 	now := e.clock.Now()
-	decided = true
 	// rule: validity-judged-last
 	// rule: longest-attempt
 	if !t.held() || now.Reached(k.until) || now.Reached(start.Add(vote.LongestAttempt)) {
-		return nil, k.fail()
+		return nil, k.answers()
 	}
 	return k.win(t.token, now), nil
 }

@@ -215,15 +215,13 @@ func (k *keys) win(stored uint64, now clock.Instant) *Lease {
 	return &k.first
 }
 
-// fail gives up an attempt, undoes it in the background, and returns the nodes' answers so far.
-func (k *keys) fail() []vote.Answer {
-	answers := make([]vote.Answer, len(k.nodes))
+// answers returns the nodes' last answers.
+func (k *keys) answers() []vote.Answer {
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	answers := make([]vote.Answer, len(k.nodes))
 	for i := range k.nodes {
 		answers[i] = k.nodes[i].answer
 	}
-	k.mu.Unlock()
-	// rule: failure-undone
-	k.giveUp()
 	return answers
 }

@@ -71,9 +71,9 @@ var breaches = []breach{
 		now: "		case node.granted == t.token, broken == RULE:\n",
 	},
 	{
-		rule: "a failure is undone", file: "internal/quorum/keys.go", within: 1000,
-		was: "	k.giveUp()\n",
-		now: "	if broken != RULE {\n		k.giveUp()\n	}\n",
+		rule: "a failure is undone", file: "internal/quorum/engine.go", within: 1000,
+		was: "			k.giveUp()\n",
+		now: "			if broken != RULE {\n				k.giveUp()\n			}\n",
 	},
 	{
 		rule: "what was not replaced is released", file: "internal/quorum/take_over.go", within: 1000, weather: "sets",
