@@ -122,7 +122,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	for i := range k.nodes {
 		k.nodes[i].busy = true
 	}
-	answered := 0
 	var votes chan stepAnswer
 	if len(e.voters) == 1 {
 		// There is no other node to hear: the caller's own goroutine waits for this one, whose
@@ -134,7 +133,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 			stepCtx = a
 		}
 		t.acquired(0, step(k, stepCtx, 0))
-		answered++
 		if ctx.Err() != nil {
 			return nil, k.answers() // the step may have waited for the node all the same
 		}
@@ -151,7 +149,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 				t.confirmed(v.node, v.answer)
 				break
 			}
-			answered++
 			t.acquired(v.node, v.answer)
 			if k.yields(v.answer) {
 				return nil, k.answers()
@@ -167,10 +164,10 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		}
 		second = k.confirm(t, votes, start, second)
 	}
-	if k.request.Shared && !k.agreed(ctx, t, votes, &answered, start) {
+	if k.request.Shared && !k.agreed(ctx, t, votes, start) {
 		return nil, k.answers()
 	}
-	if answered == len(e.voters) {
+	if t.count(pending) == 0 {
 		round.unlimit() // otherwise it ends the steps that the decision did not wait for
 	}
 	// The time is read after the last answer that was used.

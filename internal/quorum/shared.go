@@ -14,7 +14,7 @@ import (
 // time some would always hear that node last, and a writer would wait for ever.
 //
 // rule: arbiter-heard
-func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, answered *int, start clock.Instant) bool {
+func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, start clock.Instant) bool {
 	var patience <-chan struct{}
 	for t.held() && k.unheard(t) {
 		if patience == nil {
@@ -25,7 +25,6 @@ func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, an
 			if v.confirm {
 				continue
 			}
-			*answered++
 			t.acquired(v.node, v.answer)
 			if k.yields(v.answer) {
 				return false
