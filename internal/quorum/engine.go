@@ -141,7 +141,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	}
 
 	var patience <-chan struct{} // ends the wait for nodes that are split
-	second := false
 	for !t.decided() {
 		select {
 		case v := <-votes:
@@ -162,7 +161,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		if patience == nil && t.split() {
 			patience = e.patience(start)
 		}
-		second = k.confirm(t, votes, start, second)
+		k.confirm(t, votes, start)
 	}
 	if k.request.Shared && !k.agreed(ctx, t, votes, start) {
 		return nil, k.answers()
@@ -201,12 +200,13 @@ func (k *keys) ask(step step) chan stepAnswer {
 	return votes
 }
 
-// confirm asks the nodes to store the token of t that must be asked now, if any. second reports whether the
-// second round has begun, and before whether it had. That round has its own time, which a grant that comes
-// during it does not prolong; both rounds together have no more than two steps' time.
-func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant, before bool) (second bool) {
+// confirm asks the nodes that must now store the token of t to do so. The second round, which begins with
+// the first of them, has its own time, which a grant that comes during it does not prolong; both rounds
+// together have no more than two steps' time.
+func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
 	ask := t.confirmations()
-	if second = before || len(ask) > 0; second && !before {
+	if len(ask) > 0 && !t.second {
+		t.second = true
 		e := k.engine
 		e.secondRounds.Add(1)
 		k.attempt.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
@@ -214,7 +214,6 @@ func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant, b
 	for _, i := range ask {
 		k.askToConfirm(votes, i, t.token, t.nodes[i].granted)
 	}
-	return second
 }
 
 // askToConfirm asks node i, which granted under the counter granted, to store token.

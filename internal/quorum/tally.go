@@ -24,6 +24,8 @@ type tally struct {
 	// called.
 	token uint64
 	fixed bool
+	// second: the second round has begun.
+	second bool
 	// refused is how many nodes answered with an error that waiting does not cure.
 	refused int
 }
@@ -136,8 +138,8 @@ func (t *tally) settle() {
 	}
 }
 
-// confirmations returns the nodes that must now be asked to store the token. There are none while
-// the lock is held without them, or when it cannot be held.
+// confirmations returns the nodes that must now be asked to store the token, and counts them as asked.
+// There are none while the lock is held without them, or when it cannot be held.
 func (t *tally) confirmations() []int {
 	// rule: token-stored
 	if !t.fixed || t.held() || t.failed() {
