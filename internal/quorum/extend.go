@@ -53,7 +53,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	round := new(roundContext)
 	// The alarm stays set: it ends the steps that the decision does not wait for.
 	round.begin(e, start.Mono, e.timeout)
-	x := k.extend(round, start, ttl)
+	x := k.newExtension(round, start, ttl)
 	votes := make(chan stepAnswer, len(e.voters))
 	for i := range e.voters {
 		if x.ask(i) {
@@ -101,8 +101,8 @@ type extension struct {
 	answers    []vote.Answer
 }
 
-// extend begins a round, in which no node has been asked yet.
-func (k *keys) extend(round *roundContext, start clock.Instant, ttl time.Duration) extension {
+// newExtension returns a round in which no node has been asked yet.
+func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.Duration) extension {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.extending, k.ttl = round, max(k.ttl, ttl)
@@ -236,17 +236,17 @@ func (l *Lease) beginExtension(ctx context.Context, decided chan struct{}) (end 
 func (l *Lease) turn(decided chan struct{}) (before chan struct{}, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over = l.state.over(); over || l.extension != nil {
-		return l.extension, over
+	if over = l.state.over(); over || l.decided != nil {
+		return l.decided, over
 	}
-	l.extension = decided
+	l.decided = decided
 	return nil, false
 }
 
 // endExtension lets the next extension begin.
 func (k *keys) endExtension() {
 	k.mu.Lock()
-	k.extension = nil
+	k.decided = nil
 	k.mu.Unlock()
 }
 

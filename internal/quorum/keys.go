@@ -32,13 +32,12 @@ type keys struct {
 	ttl time.Duration
 	// until is the end of the validity.
 	until clock.Instant
-	// extending is the context of the extension that is under way, if any.
+	// extending is the context of the last extension: steps of it may be under way although it is decided.
 	extending *roundContext
 	// confirmed is the context of the last extension that a quorum confirmed.
 	confirmed *roundContext
-	// extension is closed when the extension under way is decided; nil when
-	// there is none.
-	extension chan struct{}
+	// decided is closed when the extension under way is decided; nil when there is none.
+	decided chan struct{}
 	// release is the round that deletes the keys, once no lease has them.
 	release releasing
 }

@@ -178,7 +178,7 @@ func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.D
 			r.end = end
 			k.endExtension()
 		default:
-			x := k.extend(round, start, r.ttl)
+			x := k.newExtension(round, start, r.ttl)
 			open[i] = &x
 			left++
 		}
