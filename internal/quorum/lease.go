@@ -52,14 +52,13 @@ const (
 // over reports whether the lease has nothing to do with its keys any more.
 func (s state) over() bool { return s >= failed }
 
-// become makes next the lease's state. If the lease was held, reason says why it is held no more,
-// and was is true. The caller holds l.mu.
-func (l *Lease) become(next state, reason error) (was bool) {
-	if was = l.state == held; was {
+// become makes next the lease's state. If the lease was held, reason says why it is held no more.
+// The caller holds l.mu.
+func (l *Lease) become(next state, reason error) {
+	if l.state == held {
 		l.reason, l.final = reason, l.until
 	}
 	l.state = next
-	return was
 }
 
 // Token returns the fencing token.
@@ -97,16 +96,16 @@ func (l *Lease) Held() (ok bool, reason error) {
 
 // Lose makes the lease lost because of reason, if it is held. It returns why the lease is held no
 // more, and whether this call made it so.
-func (l *Lease) Lose(reason error) (last error, first bool) { return l.leave(lost, reason) }
+func (l *Lease) Lose(reason error) (last error, first bool) { return l.endHolding(lost, reason) }
 
 // Unlock is Lose for a holder that is done.
-func (l *Lease) Unlock(reason error) (last error, first bool) { return l.leave(unlocked, reason) }
+func (l *Lease) Unlock(reason error) (last error, first bool) { return l.endHolding(unlocked, reason) }
 
-func (l *Lease) leave(next state, reason error) (last error, first bool) {
+func (l *Lease) endHolding(next state, reason error) (last error, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state == held {
-		first = l.become(next, reason)
+	if first = l.state == held; first {
+		l.become(next, reason)
 	}
 	return l.reason, first
 }
