@@ -294,7 +294,7 @@ func isSimpleRelease(r *vote.Release) bool {
 // sendBatch runs the command of a batch.
 func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := b.limited()
-	reply, _, err := b.cast(ctx, b.votes.Load(), func(seen *sighting) (driver.Reply, error) {
+	reply, _, err := b.send(ctx, b.votes.Load(), func(seen *sighting) (driver.Reply, error) {
 		args[2] = seen.expected
 		return b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
 	})

@@ -30,7 +30,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// Replicas says which acknowledgement by replicas each vote needs.
 	Replicas Replicas
-	// Patience is how long a node may owe an answer before it is asked for no further votes.
+	// Patience is how long a command may be unanswered before the node is asked for no further votes.
 	Patience time.Duration
 	// Waiter is the name of this client in the wait queues that nodes keep.
 	Waiter string
@@ -159,7 +159,7 @@ func (n *Node) Close() {
 // vote sends a step of the voting script. Where the step depends on the node's admission, vote sets
 // args[expected] to the expected value of the admission key; else expected is 0.
 func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
+	reply, seen, err := n.send(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
 		if expected > 0 {
 			args[expected] = seen.expected
 		}
@@ -203,16 +203,16 @@ func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, 
 	return reply, err
 }
 
-// patient is the context of a step for which a node may owe an answer for up to patience.
+// patient is the context of a step that is sent unless a command has been unanswered for longer than patience.
 type patient struct {
 	context.Context
 	patience time.Duration
 }
 
-// cast calls eval to send a command, which flight counts. eval gets the server that the command goes
-// to; cast returns it, too, if there is a reply. An answer counts only if it came over the connection
-// whose server was inspected.
-func (n *Node) cast(ctx context.Context, flight *inFlight, eval func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
+// send runs call, which sends one command, within the bounds of flight. call gets the server that the
+// command goes to; send returns it, too, if there is a reply. An answer counts only if it came over the
+// connection whose server was inspected.
+func (n *Node) send(ctx context.Context, flight *inFlight, call func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
 	patience := n.options.Patience
 	if p, ok := ctx.(patient); ok {
 		patience = p.patience
@@ -229,7 +229,7 @@ func (n *Node) cast(ctx context.Context, flight *inFlight, eval func(*sighting) 
 	}
 	connection := n.link.connected.Load()
 	if seen = n.link.seen.Load(); seen.connection == connection {
-		reply, err = eval(seen)
+		reply, err = call(seen)
 	} else { // what was seen is of another server
 		err = driver.NotSent(errReconnected)
 	}

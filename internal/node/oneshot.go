@@ -219,7 +219,7 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, seen, err := n.cast(ctx, n.votes.Load(), func(*sighting) (driver.Reply, error) {
+	reply, seen, err := n.send(ctx, n.votes.Load(), func(*sighting) (driver.Reply, error) {
 		if err := n.agrees(ctx); err != nil {
 			return driver.Reply{}, err
 		}
@@ -248,7 +248,7 @@ const agreeLimit = 1500 * time.Millisecond
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, _, err := n.cast(ctx, n.inFlight, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	reply, _, err := n.send(ctx, n.inFlight, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
 	return reply, err
 }
 

@@ -32,7 +32,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		args = append(args, strconv.Itoa(int(r.Slots)))
 	}
 	watched := false
-	reply, _, err := n.cast(ctx, n.inFlight, func(seen *sighting) (reply driver.Reply, err error) {
+	reply, _, err := n.send(ctx, n.inFlight, func(seen *sighting) (reply driver.Reply, err error) {
 		args[3] = seen.expected
 		if l, ok := n.conn.(driver.Watcher); ok && r.Watch {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)

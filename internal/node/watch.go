@@ -13,7 +13,7 @@ import (
 // change of the key after that is told to Options.Changed. Where the server tells of no change,
 // Left is how long the key stays. A node that is not admitted answers like any other.
 func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched bool) {
-	reply, _, err := n.cast(ctx, n.inFlight, func(*sighting) (reply driver.Reply, err error) {
+	reply, _, err := n.send(ctx, n.inFlight, func(*sighting) (reply driver.Reply, err error) {
 		if l, ok := n.conn.(driver.Watcher); ok {
 			reply, watched, err = l.DoWatching(ctx, "GET", key)
 			return reply, err
@@ -62,7 +62,7 @@ func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.A
 	for _, key := range keys {
 		command = append(command, CounterKey(key))
 	}
-	reply, _, err := n.cast(ctx, n.inFlight, func(*sighting) (driver.Reply, error) {
+	reply, _, err := n.send(ctx, n.inFlight, func(*sighting) (driver.Reply, error) {
 		if l, ok := n.conn.(driver.Watcher); ok && watch {
 			reply, _, err := l.DoWatching(ctx, command...)
 			return reply, err

@@ -27,6 +27,7 @@ var retired = map[string]string{
 	"beat": "heartbeat", "fenced": "quarantine", "standing": "status, or position", "bequests": "transfers", "claim": "request",
 	"ear": "wakeUps", "seats": "nodes", "lanes": "steps", "keepers": "nodes", "beats": "heartbeats", "crowds": "waiters",
 	"twin": "control", "tortured": "worker", "crew": "workers", "hire": "start", "town": "world",
+	"cast": "send",
 }
 
 // kept has the identifiers that are of another thing than the retired word: the keeper of
