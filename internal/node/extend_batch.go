@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -24,10 +25,9 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	keys[0] = n.admissionKey
 	args[0], args[1] = script.ExtendBatch, n.counterTTL
 	for _, r := range batch {
-		ttl, token := decimals(uint64(r.TTL.Milliseconds()), r.Token)
 		counter, _ := r.Made.SideKeys(r.Key)
 		keys = append(keys, r.Key, counter)
-		args = append(args, r.ID, ttl, token)
+		args = append(args, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10))
 	}
 	reply, err := n.voteAdmitted(ctx, keys, args, 2, -1)
 	answers := make([]vote.Answer, len(batch))

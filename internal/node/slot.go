@@ -40,13 +40,13 @@ func CutSlot(key string) (queue, slot, name string, ok bool) {
 // answer's Which is the slot that was granted; the other nodes must be asked for that slot's key.
 // If no answer says which slot was granted, it is released in the background.
 func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
-	ttl, proposed := decimals(uint64(r.TTL.Milliseconds()), r.Proposed)
+	proposed := strconv.FormatUint(r.Proposed, 10)
 	waiter := r.Ticket.Waiter
 	if r.Barge {
 		waiter = "*"
 	}
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
-	args := []string{script.Slot, r.ID, ttl, proposed, proposed[:max(0, len(proposed)-6)], n.counterTTL, "",
+	args := []string{script.Slot, r.ID, milliseconds(r.TTL), proposed, proposed[:max(0, len(proposed)-6)], n.counterTTL, "",
 		waiter, strconv.Itoa(int(r.Slots)), strconv.Itoa(int(r.First))}
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := answer(reply, ofAnotherKind(err))

@@ -41,17 +41,16 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 	counter, next := words.SideKeys(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
 		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
+	further := r.From != "" || r.More > 0 || r.With != nil // arguments come behind the waiter's
 	switch {
 	case r.Reused:
 		command = append(command, "=")
 	case r.Barge:
 		command = append(command, "*")
-	case r.Ticket.Waiter != "":
+	case r.Ticket.Waiter != "" || further:
 		command = append(command, r.Ticket.Waiter)
-	case r.From != "" || r.More > 0 || r.With != nil:
-		command = append(command, "")
 	}
-	if r.From != "" || r.More > 0 || r.With != nil {
+	if further {
 		command = append(command, r.From)
 	}
 	switch {
@@ -155,15 +154,6 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 		}
 		return reply, err
 	})
-}
-
-// decimals returns two numbers in decimal.
-func decimals(a, b uint64) (string, string) {
-	var room [40]byte
-	text := strconv.AppendUint(room[:0], a, 10)
-	n := len(text)
-	both := string(strconv.AppendUint(text, b, 10))
-	return both[:n], both[n:]
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
