@@ -77,8 +77,9 @@ if type(stored) == 'table' and stored.err then -- an error alone does not undo w
 end
 local others = seen[4]
 if who and who == waiter then
-  -- The waiter that was woken up has the key now: it leaves the queue, and next says who is first.
-  local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6)
+  -- The waiter that was woken up has the key now: it leaves the queue, and next names the first,
+  -- unless that is a reader or hears no messages: their names begin with a dash, which is 45.
+  local side = string.sub(KEYS[4], 1, -#KEYS[1] - 6) -- without 'next:' and the key
   local queue, heartbeats = side .. 'queue:' .. KEYS[1], side .. 'heartbeats:' .. KEYS[1]
   -- A key of another type is no queue. It must not end the step, which has granted.
   local first = redis.pcall('ZRANGE', queue, 0, 1)

@@ -23,3 +23,4 @@ end
 if ours and not seen[2] and not waiter then
   return 1
 end
+-- Otherwise notify.lua and release_queued.lua go on.
