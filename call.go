@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-// call is one call of Lock, LockAll, Acquire, TryLock, Do or TryDo. What it asks for does not change.
+// call is one call that acquires a lock. What it asks for does not change.
 type call struct {
 	client  *Client
 	ctx     context.Context

@@ -79,7 +79,7 @@ func (l *Lock) awaitWork() {
 		return
 	}
 	// rule: lead-until-returned
-	l.tell(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
+	l.endContext(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
 	for {
 		// A renewal that was under way may have succeeded meanwhile.
 		left := l.client.clock.Now().Until(l.lease.Until())

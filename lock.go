@@ -95,13 +95,13 @@ func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.setti
 
 // lose makes the lock lost, if it was held, and returns why it is no longer held.
 func (l *Lock) lose(reason error) error {
-	// Close waits until the Observer was told. If it has come to the lock before, the lock is over.
+	// Close waits until the Observer was told, unless it has ended the lock by now.
 	if l.client.enterWith(l) == nil {
 		defer l.client.calls.Done()
 	}
 	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
-		l.tell(why)
+		l.endContext(why)
 		// Work may go on until the end of the guard, so what is left of the
 		// keys is released after it.
 		now := l.client.clock.Now()
@@ -117,18 +117,18 @@ func (l *Lock) lose(reason error) error {
 func (l *Lock) unlock(why error) (last error, first bool) {
 	last, first = l.lease.Unlock(why)
 	if first {
-		l.tell(last)
+		l.endContext(last)
 	}
 	return last, first
 }
 
-// tell ends the lock's context.
-func (l *Lock) tell(why error) {
+// endContext ends the lock's context, if it was asked for.
+func (l *Lock) endContext(why error) {
 	l.mu.Lock()
-	lockContext := l.context
+	c := l.context
 	l.mu.Unlock()
-	if lockContext != nil {
-		lockContext.cancel(why)
+	if c != nil {
+		c.cancel(why)
 	}
 }
 

@@ -22,7 +22,7 @@ func (t *ticker) Ring() {
 		return
 	}
 	l.mu.Lock()
-	renew := l.call.settings.renewal && !l.renewing && now.Reached(l.renewal) && now.Since(l.lease.Since()) < l.call.settings.maxHold
+	renew := l.renewable(now) && now.Reached(l.renewal)
 	l.renewing = l.renewing || renew
 	l.ringNext(now)
 	l.mu.Unlock()
@@ -77,10 +77,15 @@ func (l *Lock) nextTick(now clock.Instant) time.Duration {
 		return l.nextKept(now)
 	}
 	d := now.Until(l.lostAt())
-	if l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold {
+	if l.renewable(now) {
 		d = min(d, now.Until(l.renewal))
 	}
 	return max(d, time.Millisecond)
+}
+
+// renewable reports whether a renewal may begin at now. The caller holds l.mu.
+func (l *Lock) renewable(now clock.Instant) bool {
+	return l.call.settings.renewal && !l.renewing && now.Since(l.lease.Since()) < l.call.settings.maxHold
 }
 
 // renewed notes how a renewal ended, and sets the time of the next.
