@@ -54,7 +54,8 @@ const releasePatience = 4
 
 // releasing is the round that ends a lease.
 type releasing struct {
-	// wanted: somebody waits for the answers.
+	// wanted: the lease was held, so its holder wants the answers, and a waiter may be queued on a node
+	// that has no key.
 	wanted bool
 	// left is how many of the nodes to be released are not released yet, and asked is how many
 	// there were.
