@@ -204,8 +204,9 @@ func Decide(a Agreement, e Evidence) Decision {
 // whether it is. A record counts if the server that has it was admitted or set under it. A server
 // without a record may have lost it, and a record that came with a restart or from a master may be
 // an old one: then the other nodes' records decide. A majority that has the client's agreement
-// overrules the rest, which cannot make a quorum. Where a majority is known to have no record but
-// the client's, the deployment is new or all nodes forgot it, and there is only the client's word.
+// overrules the rest, which cannot make a quorum; a record of the node that is overruled is taken out
+// of e. Where a majority is known to have no record but the client's, the deployment is new or all
+// nodes forgot it, and there is only the client's word.
 func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	need, certain := len(a.Nodes)/2+1, e.isKnown()
 	if e.Shard != nil {
@@ -237,8 +238,8 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 // NeedsOthers reports whether the other nodes' records matter.
 func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
 
-// isKnown reports whether this server was admitted before, or was set and then kept out by its
-// note. It still is known after its script cache was flushed: that lost no lock.
+// isKnown reports whether this server was admitted before, or was set by an operator and is kept out
+// by its note since. It still is known after its script cache was flushed: that lost no lock.
 func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
 
 // Voided says why the word that the node is durable is not believed any more.

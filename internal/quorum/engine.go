@@ -167,7 +167,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		return nil, k.answers()
 	}
 	if t.count(pending) == 0 {
-		round.unlimit() // otherwise it ends the steps that the decision did not wait for
+		round.unlimit() // otherwise its limit ends the steps that the decision did not wait for
 	}
 	// The time is read after the last answer that was used.
 	now := e.clock.Now()
@@ -186,7 +186,7 @@ type step func(k *keys, ctx context.Context, i int) vote.Answer
 // room for all: a node is asked to confirm only after its first answer was received.
 //
 // Usually the goroutine that is made ready last runs first. So the node that keeps the queue comes
-// last here: the release will wait for its answer.
+// last here, and is asked first: the release will wait for its answer.
 func (k *keys) ask(step step) chan stepAnswer {
 	votes := make(chan stepAnswer, len(k.nodes))
 	first := 0
