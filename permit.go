@@ -103,7 +103,7 @@ func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers 
 		return nil, answers, false
 	}
 	// rule: votes-for-one-slot
-	request.Key, request.Proposed = node.SlotKey(c.key, int(given.Which)), given.Token
+	request.Key, request.Proposed = node.SlotKey(c.key, int(given.Which)), given.Counter
 	lease, answers = c.client.engine.Accept(c.ctx, request, start, i, given)
 	c.permits.slot = int(given.Which)
 	return lease, answers, true

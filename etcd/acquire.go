@@ -144,7 +144,7 @@ func (w *acquisition) granted(revision int64, others bool) (vote.Answer, bool) {
 		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
-	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.transferred}, false
+	return vote.Answer{Verdict: vote.Granted, Counter: token, Waiting: others, Transferred: w.transferred}, false
 }
 
 // obstacle returns who stands in the way: Held, if anybody does.

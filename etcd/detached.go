@@ -69,7 +69,7 @@ func (s *store) move(ctx context.Context, r vote.Extend) vote.Answer {
 			return answer(err)
 		case result.Succeeded:
 			s.leases.Written(r.ID, result.Header.Revision)
-			return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+			return vote.Answer{Verdict: vote.Granted, Counter: r.Token}
 		}
 	}
 	return vote.Answer{Verdict: vote.Unavailable, Err: errConflict}

@@ -34,7 +34,7 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 		}
 		if result.Succeeded {
 			s.leases.Written(r.ID, result.Header.Revision)
-			return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+			return vote.Answer{Verdict: vote.Granted, Counter: r.Token}
 		}
 		c, err := p.parse(result)
 		if err != nil {

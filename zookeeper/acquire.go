@@ -177,7 +177,7 @@ func (w *acquisition) granted(zxid int64, others bool) (vote.Answer, bool) {
 		w.doubtful = true // it must be removed
 		return vote.Answer{Verdict: vote.Refused, Err: err}, false
 	}
-	return vote.Answer{Verdict: vote.Granted, Token: token, Waiting: others, Transferred: w.transferred}, false
+	return vote.Answer{Verdict: vote.Granted, Counter: token, Waiting: others, Transferred: w.transferred}, false
 }
 
 // obstacle returns who stands in the way. If nobody does, replaced has the requests that end the

@@ -102,7 +102,7 @@ func (s *store) moveOnce(ctx context.Context, r vote.Extend, holder bool) (a vot
 	})
 	switch {
 	case err == nil:
-		return vote.Answer{Verdict: vote.Granted, Token: r.Token}, false
+		return vote.Answer{Verdict: vote.Granted, Counter: r.Token}, false
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		return vote.Answer{}, true
 	}

@@ -30,7 +30,7 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	})
 	switch {
 	case err == nil:
-		return vote.Answer{Verdict: vote.Granted, Token: r.Token}
+		return vote.Answer{Verdict: vote.Granted, Counter: r.Token}
 	case errors.Is(err, zk.ErrBadVersion): // an answer was lost, or somebody has extended it by its id
 		return s.move(ctx, r, true)
 	case errors.Is(err, zk.ErrNoNode):

@@ -67,11 +67,11 @@ func isKeyDenied(err error) bool {
 func answer(reply driver.Reply, err error) vote.Answer {
 	switch {
 	case err == nil && reply.Kind == driver.Int && reply.Int > 0:
-		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Int)}
+		return vote.Answer{Verdict: vote.Granted, Counter: uint64(reply.Int)}
 	case err == nil && reply.Kind == driver.Int:
 		return vote.Answer{Verdict: vote.NotOurs}
 	case err == nil && reply.Kind == driver.Array && len(reply.Array) == 3 && reply.Array[0].Kind == driver.Int:
-		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Array[0].Int), Transferred: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
+		return vote.Answer{Verdict: vote.Granted, Counter: uint64(reply.Array[0].Int), Transferred: reply.Array[1].Int == 1, Waiting: reply.Array[2].Int == 1}
 	case err == nil && reply.Kind == driver.Array && (len(reply.Array) == 2 || len(reply.Array) == 3):
 		left := time.Duration(reply.Array[1].Int) * time.Millisecond
 		a := vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[0].Text), Left: left}
@@ -88,7 +88,7 @@ func answer(reply driver.Reply, err error) vote.Answer {
 // granted is answer for a step that answers with a counter, which may be negative.
 func granted(reply driver.Reply, err error) vote.Answer {
 	if err == nil && reply.Kind == driver.Int && reply.Int < 0 {
-		return vote.Answer{Verdict: vote.Granted, Token: uint64(reply.Int)}
+		return vote.Answer{Verdict: vote.Granted, Counter: uint64(reply.Int)}
 	}
 	return answer(reply, err)
 }

@@ -264,7 +264,7 @@ func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
 		return failure(err), true
 	case executed:
 		b.noteVote()
-		return vote.Answer{Verdict: vote.Granted, Token: r.Proposed}, true
+		return vote.Answer{Verdict: vote.Granted, Counter: r.Proposed}, true
 	}
 	return a, false
 }

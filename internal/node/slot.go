@@ -51,7 +51,7 @@ func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
 	a := answer(reply, ofAnotherKind(err))
 	switch {
-	case a.Verdict == vote.Granted && isCounter(a.Token):
+	case a.Verdict == vote.Granted && isCounter(a.Counter):
 		a.Which, a.Transferred = uint8(reply.Array[1].Int), false
 		n.noteVote()
 	case a.Verdict == vote.Held:
@@ -60,7 +60,7 @@ func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 		release := vote.Release{Key: r.Key, ID: r.ID, TTL: r.TTL}
 		n.released(release, driver.Reply{}, errNoAnswer)
 		if a.Verdict == vote.Granted {
-			a = badCounter(CounterKey(SlotKey(r.Key, int(reply.Array[1].Int))), a.Token)
+			a = badCounter(CounterKey(SlotKey(r.Key, int(reply.Array[1].Int))), a.Counter)
 		}
 	}
 	return a

@@ -19,9 +19,9 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	a := granted(reply, ofAnotherKind(err))
 	switch {
 	// rule: counter-bounded
-	case a.Verdict == vote.Granted && !isCounter(a.Token):
+	case a.Verdict == vote.Granted && !isCounter(a.Counter):
 		n.Release(ctx, vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared})
-		return badCounter(CounterKey(r.Key), a.Token)
+		return badCounter(CounterKey(r.Key), a.Counter)
 	case a.Verdict == vote.Granted:
 		// A transfer is usually answered with the counter alone.
 		a.Transferred = a.Transferred || r.From != "" && reply.Kind == driver.Int

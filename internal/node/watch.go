@@ -88,5 +88,5 @@ func holderIn(value, counter driver.Reply) vote.Answer {
 	if err != nil {
 		token = 0 // no client has written it
 	}
-	return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(value.Text), Token: token}
+	return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(value.Text), Counter: token}
 }

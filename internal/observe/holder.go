@@ -58,8 +58,8 @@ func Holding(answers []vote.Answer) (id string, token uint64, decided bool) {
 		return "", 0, most+missing < need
 	}
 	for _, a := range answers {
-		if a.Verdict == vote.Held && a.Holder == id && a.Token > 0 && (token == 0 || a.Token < token) {
-			token = a.Token
+		if a.Verdict == vote.Held && a.Holder == id && a.Counter > 0 && (token == 0 || a.Counter < token) {
+			token = a.Counter
 		}
 	}
 	return id, token, true

@@ -47,7 +47,7 @@ func TestPermitIsValidFromBeforeTheChoice(t *testing.T) {
 					start := e.Now()
 					given := nodes[by].Acquire(t.Context(), request)
 					machine.suspend(c.asleep)
-					request.Proposed = given.Token
+					request.Proposed = given.Counter
 					nodes[by].set(func(s *server) { s.back = time.Millisecond }) // of what follows
 
 					lease, answers := e.Accept(t.Context(), request, start, by, given)
@@ -106,7 +106,7 @@ func TestVoteInHand(t *testing.T) {
 				ahead(nodes[2], 7)
 				request, start := requestOf("mine"), e.Now()
 				given := nodes[2].Acquire(t.Context(), request)
-				request.Proposed = given.Token
+				request.Proposed = given.Counter
 				lease, answers := e.Accept(t.Context(), request, start, 2, given)
 				if (lease != nil) != c.held {
 					t.Fatalf("held is %t: %v", lease != nil, answers)

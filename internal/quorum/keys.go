@@ -139,7 +139,7 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	defer func() {
 		k.leave(i, func(s *nodeState) {
 			s.answer = a
-			s.stored, s.waiting = a.Token, a.Waiting
+			s.stored, s.waiting = a.Counter, a.Waiting
 			// A node that may have executed the step may hold the key.
 			s.ours = a.MayHold()
 		})

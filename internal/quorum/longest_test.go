@@ -41,7 +41,7 @@ func (d *deaf) Acquire(_ context.Context, c vote.Acquire) vote.Answer {
 		token = max(d.granted, token)
 	}
 	d.note("acquire " + c.ID)
-	return vote.Answer{Verdict: vote.Granted, Token: token, Transferred: c.From != ""}
+	return vote.Answer{Verdict: vote.Granted, Counter: token, Transferred: c.From != ""}
 }
 
 func (d *deaf) Confirm(context.Context, vote.Confirm) vote.Answer {

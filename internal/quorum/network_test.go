@@ -245,7 +245,7 @@ func (s *server) Acquire(ctx context.Context, c vote.Acquire) vote.Answer {
 		default:
 			return s.held()
 		}
-		return vote.Answer{Verdict: vote.Granted, Token: s.counter, Transferred: handed, Waiting: s.waiting}
+		return vote.Answer{Verdict: vote.Granted, Counter: s.counter, Transferred: handed, Waiting: s.waiting}
 	})
 }
 
@@ -257,7 +257,7 @@ func (s *server) Extend(ctx context.Context, c vote.Extend) vote.Answer {
 				s.expires = end
 			}
 			s.counter = max(s.counter, c.Token)
-			return vote.Answer{Verdict: vote.Granted, Token: 1}
+			return vote.Answer{Verdict: vote.Granted, Counter: 1}
 		case "":
 			return vote.Answer{Verdict: vote.NotOurs}
 		}
@@ -279,7 +279,7 @@ func (s *server) Confirm(ctx context.Context, c vote.Confirm) vote.Answer {
 			return vote.Answer{Verdict: vote.NotOurs}
 		}
 		s.counter = c.Token
-		return vote.Answer{Verdict: vote.Granted, Token: 1}
+		return vote.Answer{Verdict: vote.Granted, Counter: 1}
 	})
 }
 
@@ -293,7 +293,7 @@ func (s *server) Repair(ctx context.Context, c vote.Extend) vote.Answer {
 			s.grant(c.ID, c.TTL)
 			s.counter = c.Token
 		}
-		return vote.Answer{Verdict: vote.Granted, Token: 1}
+		return vote.Answer{Verdict: vote.Granted, Counter: 1}
 	})
 }
 
@@ -303,7 +303,7 @@ func (s *server) Release(ctx context.Context, c vote.Release) vote.Answer {
 		case c.ID:
 			s.counter = max(s.counter, c.Token)
 			s.id, s.expires = "", time.Time{}
-			return vote.Answer{Verdict: vote.Granted, Token: 1, Waiting: s.waiting && c.Transfer}
+			return vote.Answer{Verdict: vote.Granted, Counter: 1, Waiting: s.waiting && c.Transfer}
 		case "":
 			return vote.Answer{Verdict: vote.NotOurs}
 		}

@@ -66,7 +66,7 @@ func (t *tally) acquired(i int, a vote.Answer) {
 	node.state = against
 	switch a.Verdict {
 	case vote.Granted:
-		node.state, node.granted = granted, a.Token
+		node.state, node.granted = granted, a.Counter
 	case vote.Refused:
 		t.refused++
 	}

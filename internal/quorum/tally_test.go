@@ -11,7 +11,7 @@ import (
 )
 
 func yes(counter uint64) vote.Answer {
-	return vote.Answer{Verdict: vote.Granted, Token: counter}
+	return vote.Answer{Verdict: vote.Granted, Counter: counter}
 }
 
 var no = vote.Answer{Verdict: vote.Held, Holder: theirs}
@@ -78,7 +78,7 @@ func TestTallyCountsGrantsOnly(t *testing.T) {
 	t.Parallel()
 	for v := vote.Unknown; v <= vote.Refused; v++ {
 		tally := newTally(1)
-		tally.acquired(0, vote.Answer{Verdict: v, Token: 7})
+		tally.acquired(0, vote.Answer{Verdict: v, Counter: 7})
 		if granted := v == vote.Granted; tally.held() != granted || tally.failed() == granted {
 			t.Errorf("%v: held %t, failed %t", v, tally.held(), tally.failed())
 		}
@@ -361,8 +361,8 @@ func playTally(t *testing.T, answers []vote.Answer, order []int, patience, outco
 				came[e.node] = true
 				answered++
 				if e.answer.Verdict == vote.Granted {
-					stored[e.node] = e.answer.Token
-					same[e.answer.Token]++
+					stored[e.node] = e.answer.Counter
+					same[e.answer.Counter]++
 					granted++
 				}
 			}
@@ -427,7 +427,7 @@ func playTally(t *testing.T, answers []vote.Answer, order []int, patience, outco
 	// It fails only where it must: fewer than a quorum can store the token.
 	possible := 0
 	for i, a := range answers {
-		if a.Verdict == vote.Granted && (a.Token == tally.token || a.Token < tally.token && outcome>>i&1 == 1) {
+		if a.Verdict == vote.Granted && (a.Counter == tally.token || a.Counter < tally.token && outcome>>i&1 == 1) {
 			possible++
 		}
 	}

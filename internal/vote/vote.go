@@ -65,8 +65,8 @@ type Answer struct {
 	// Which, with Held, is the key that is in the way where several were asked for: 0 for Key, else
 	// n for the nth of With. For a granted slot it is the slot.
 	Which uint8
-	// Token is the counter the node granted under.
-	Token uint64
+	// Counter is the counter under which the node granted.
+	Counter uint64
 	// Holder, with Held, is the holder id found on the node.
 	Holder string
 	// Left is how long the node keeps the other's key (Held; negative when

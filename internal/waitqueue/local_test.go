@@ -100,7 +100,7 @@ func TestHolderBesideACallerThatContends(t *testing.T) {
 type granting struct{ released int }
 
 func (*granting) Acquire(_ context.Context, r vote.Acquire) vote.Answer {
-	return vote.Answer{Verdict: vote.Granted, Token: r.Proposed + uint64(r.More)}
+	return vote.Answer{Verdict: vote.Granted, Counter: r.Proposed + uint64(r.More)}
 }
 func (*granting) Extend(context.Context, vote.Extend) vote.Answer   { return vote.Answer{} }
 func (*granting) Confirm(context.Context, vote.Confirm) vote.Answer { return vote.Answer{} }

@@ -42,7 +42,7 @@ func (n readersNode) acquire(id string, reads bool, ttl time.Duration) uint64 {
 	if a.Verdict != vote.Granted {
 		n.Fatalf("%s: %v, held by %q, %v", id, a.Verdict, a.Holder, a.Err)
 	}
-	return a.Token
+	return a.Counter
 }
 
 func (n readersNode) release(id string, reads bool) vote.Verdict {

@@ -61,21 +61,21 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now}
 	a := n.node.Acquire(t.Context(), acquisition)
 	n.is("acquired", a.Verdict, vote.Granted)
-	counted("acquired", short, a.Token)
+	counted("acquired", short, a.Counter)
 	acquisition.TTL, acquisition.Proposed = long, now+1000
-	if again := n.node.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Token != a.Token {
-		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Token, a.Token)
+	if again := n.node.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Counter != a.Counter {
+		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Counter, a.Counter)
 	}
-	lasts("repeated", short, a.Token)
+	lasts("repeated", short, a.Counter)
 
-	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Token, Token: a.Token + 1}
+	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Counter, Token: a.Counter + 1}
 	n.is("confirmed", n.node.Confirm(t.Context(), confirmation).Verdict, vote.Granted)
 	confirmation.Token++
 	n.is("confirmed under a counter that is gone", n.node.Confirm(t.Context(), confirmation).Verdict, vote.NotOurs)
-	counted("confirmed", short, a.Token+1)
+	counted("confirmed", short, a.Counter+1)
 
 	lost := keys[len(keys)-1] // the others are still there
-	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Token + 2}
+	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Counter + 2}
 	refused := func(what string, extended vote.Verdict) {
 		t.Helper()
 		n.is(what+": extended", n.node.Extend(t.Context(), extension).Verdict, extended)
