@@ -152,7 +152,7 @@ func (n *Node) silence(flight *inFlight) time.Duration {
 
 // sendRelease connects and runs call, which sends one release, within the bounds of what is in flight.
 func (n *Node) sendRelease(ctx context.Context, call func() (driver.Reply, error)) (driver.Reply, error) {
-	if err := n.connect(ctx); err != nil {
+	if err := n.Connect(ctx); err != nil {
 		return driver.Reply{}, err
 	}
 	f := n.inFlight

@@ -180,7 +180,7 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 // Vouch admits the node's present run on an operator's word. The error says why the node cannot be
 // admitted, or why it could not be asked.
 func (n *Node) Vouch(ctx context.Context) error {
-	if err := n.connect(ctx); err != nil {
+	if err := n.Connect(ctx); err != nil {
 		return err
 	}
 	return n.inspect(ctx, true)

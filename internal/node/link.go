@@ -50,9 +50,9 @@ type handshake struct {
 	err  error // valid when done is closed
 }
 
-// connect waits until the connection stands and its server was inspected. The error wraps
+// Connect waits until the connection stands and its server was inspected, or for ctx. The error wraps
 // driver.ErrNotSent.
-func (n *Node) connect(ctx context.Context) error {
+func (n *Node) Connect(ctx context.Context) error {
 	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
 		return nil
 	}

@@ -124,9 +124,6 @@ func New(conn driver.Conn, o Options) *Node {
 // Name returns the node's name.
 func (n *Node) Name() string { return n.options.Name }
 
-// Connect waits until the node was reached and inspected, or ctx is done.
-func (n *Node) Connect(ctx context.Context) error { return n.connect(ctx) }
-
 // Reached reports whether the node has ever been looked at.
 func (n *Node) Reached() bool { return n.link.seen.Load() != nil }
 
@@ -221,7 +218,7 @@ func (n *Node) send(ctx context.Context, flight *inFlight, call func(*sighting) 
 		n.noteReach(errSilent)
 		return driver.Reply{}, nil, driver.NotSent(errSilent)
 	}
-	if err := n.connect(ctx); err != nil {
+	if err := n.Connect(ctx); err != nil {
 		return driver.Reply{}, nil, err
 	}
 	if err := flight.take(ctx, flight.votes); err != nil {

@@ -231,7 +231,7 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 // agrees returns an error where this client's settings are not the deployment's, as far as the client has
 // read these not long ago.
 func (n *Node) agrees(ctx context.Context) error {
-	inspect := n.connect
+	inspect := n.Connect
 	if seen := n.link.seen.Load(); seen != nil && clock.System.Now().Since(seen.at) > agreeLimit {
 		inspect = n.inspectAnew
 	}
@@ -263,7 +263,7 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, slots chan struct{}, 
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}
 	}
-	if err := n.connect(ctx); err != nil {
+	if err := n.Connect(ctx); err != nil {
 		return failure(err)
 	}
 	if err := n.inFlight.take(ctx, slots); err != nil {

@@ -77,7 +77,7 @@ func (n *Node) inSlot(waiter string) string {
 // listen makes sure that the node can send wake-ups to this client, and reports whether it can.
 func (n *Node) listen(ctx context.Context) bool {
 	subscribe := n.subscriber()
-	if subscribe == nil || n.connect(ctx) != nil {
+	if subscribe == nil || n.Connect(ctx) != nil {
 		return false
 	}
 	s := n.subscription(subscribe)
