@@ -79,7 +79,7 @@ var (
 	errBusy       = errors.New("it is being extended already")
 )
 
-// ranOut returns why the validity ran out.
+// ranOut returns why the validity ran out: because of MaxHold where that forbade the next renewal.
 func (l *Lock) ranOut() error {
 	r := &l.call.settings
 	l.mu.Lock()
