@@ -288,7 +288,7 @@ func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, 
 // isSimpleRelease reports whether the release step of r may go in a batch.
 func isSimpleRelease(r *vote.Release) bool {
 	_, _, _, slot := CutSlot(r.Key)
-	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Queued && !slot
+	return r.Token == 0 && r.With == nil && !r.Shared && r.Ticket.Waiter == "" && !r.Waiting && !slot
 }
 
 // sendBatch runs the command of a batch.

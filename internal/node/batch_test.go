@@ -176,7 +176,7 @@ func TestWhatGoesTogether(t *testing.T) {
 		}
 		for i, r := range []vote.Release{
 			{Key: "x"}, {Key: SlotKey(PermitsKey("x"), 1)}, {Key: "x", Token: 7}, {Key: "x", With: &vote.Keys{"y"}}, {Key: "x", Shared: true},
-			{Key: "x", Ticket: ticket}, {Key: "x", Queued: true},
+			{Key: "x", Ticket: ticket}, {Key: "x", Waiting: true},
 		} {
 			r.ID, conn.n = "mine", 0
 			if n.Release(t.Context(), r); (conn.n == 1) != (i == 0) {

@@ -205,7 +205,7 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may reach another node before the release does.
 		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
-		Queued:   node.waiting, Shared: k.request.Shared, Made: k.request.Made,
+		Waiting:  node.waiting, Shared: k.request.Shared, Made: k.request.Made,
 	}
 	if k.stored > node.stored {
 		request.Token = k.stored // otherwise there is nothing to repair

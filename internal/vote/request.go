@@ -85,10 +85,10 @@ type Release struct {
 	// Transfer: whoever the node wakes up may take over the holder's keys on the
 	// other nodes.
 	Transfer bool
-	// Queued: others were in the wait queue for the key on the node.
-	Queued bool
-	Shared bool
-	Made   Words // the acquire step's
+	// Waiting: others were in the wait queue for the key on the node.
+	Waiting bool
+	Shared  bool
+	Made    Words // the acquire step's
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still there.
