@@ -1,6 +1,10 @@
 package redlatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/node"
+)
 
 // MaxReleases is how many locks Close releases at once.
 const MaxReleases = maxReleases
@@ -53,3 +57,6 @@ func RestsOfTryLock(c *Client) (all time.Duration) {
 	}
 	return all
 }
+
+// PermitNodes returns the client's nodes in the order in which they are asked for a permit of the lock with that key.
+func PermitNodes(c *Client, key string) []int { return c.waitqueue.Order(node.PermitsKey(key)) }
