@@ -94,9 +94,6 @@ func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers 
 	step, cancel := context.WithTimeout(c.ctx, c.client.config.stepTimeout())
 	given := c.client.nodes[i].Choose(step, request)
 	cancel()
-	if given.Waiting || given.Reserved() {
-		c.client.waitqueue.MarkContended(c.key)
-	}
 	if given.Verdict != vote.Granted {
 		answers = make([]vote.Answer, len(c.client.nodes))
 		answers[i] = given
