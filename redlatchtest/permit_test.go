@@ -190,3 +190,113 @@ func TestTriedForBesideOthers(t *testing.T) {
 		}
 	})
 }
+
+// waitForPermit has a peer of client wait for one of k permits.
+func waitForPermit(ctx context.Context, t *testing.T, client *redlatchtest.Client, k int) (*redlatchtest.Client, <-chan error) {
+	t.Helper()
+	peer, got := client.Peer(redlatch.Config{}), make(chan error, 1)
+	go func() {
+		_, err := peer.Acquire(ctx, "pool", k)
+		got <- err
+	}()
+	time.Sleep(time.Millisecond)
+	return peer, got
+}
+
+// holdPermits takes all of two permits. free gives one back.
+func holdPermits(t *testing.T, client *redlatchtest.Client) (free func()) {
+	t.Helper()
+	var held []*redlatch.Lock
+	for range 2 {
+		lock, err := client.Acquire(t.Context(), "pool", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, lock)
+	}
+	return func() {
+		t.Helper()
+		if err := held[0].Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		held = held[1:]
+	}
+}
+
+// A permit is kept for the first in the queue: from whoever tries, but for one who waits in no queue, and no longer
+// than until the first has one.
+func TestPermitIsKeptForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		free, permits := holdPermits(t, client), redlatch.WithPermits(2)
+		peer, got := waitForPermit(t.Context(), t, client, 2)
+		peer.Delay(10 * time.Millisecond)
+		free()
+		free()
+		if _, err := client.TryLock(t.Context(), "pool", permits); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("in turn: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		lock, err := client.Acquire(ctx, "pool", 2, redlatch.WithoutQueue())
+		if err != nil {
+			t.Fatalf("out of turn: %v", err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.TryLock(t.Context(), "pool", permits); err != nil {
+			t.Errorf("after the first has one: %v", err)
+		}
+	})
+}
+
+// Who has got a permit in its turn is in nobody's way any more, also when it hears nothing of what follows.
+func TestPermitTakenInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		free := holdPermits(t, client)
+		first, got := waitForPermit(t.Context(), t, client, 2)
+		_, then := waitForPermit(t.Context(), t, client, 2)
+		free()
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		first.Cut(true)
+		start := time.Now()
+		free()
+		if err := <-then; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 10*time.Millisecond {
+			t.Errorf("the next waited for %v", took)
+		}
+	})
+}
+
+// Who gives up in its turn passes it on.
+func TestTurnForAPermitIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		free := holdPermits(t, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, gone := waitForPermit(ctx, t, client, 2)
+		_, then := waitForPermit(t.Context(), t, client, 2)
+		first.Delay(10 * time.Millisecond) // it hears of its turn too late
+		free()
+		cancel()
+		start := time.Now()
+		if err := <-then; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 20*time.Millisecond {
+			t.Errorf("the next waited for %v", took)
+		}
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -21,6 +21,8 @@ func TestPermitsBesideForeignKeys(t *testing.T) {
 			for i := range 8 { // each begins with any slot
 				name := fmt.Sprintf("foreign-%d-%q-%d", n, value, i)
 				for _, s := range nodes {
+					// who was woken up for that long was not woken up by us
+					locktest.Do(t, s, "SET", "redlatch:{"+name+"}:next:"+locktest.PermitsKey(name), "nobody/1 9999999999999 ")
 					for slot := range k {
 						locktest.Do(t, s, "SET", "redlatch:{"+name+"}:next:"+locktest.SlotKey(name, slot), value)
 					}
