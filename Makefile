@@ -164,8 +164,10 @@ margins: ## how long before its key expires COMMAND of redlatch run is dead, idl
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) ./internal/sim
 
-sim-once: ## the simulation at its full size, which is too slow for the race detector
-	go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim
+# WORLDS is how many of them TestSim runs; ci has a third.
+WORLDS ?= 1920
+sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
+	go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
 	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
@@ -176,7 +178,7 @@ spec: ## the model, at its larger size
 
 # What only computes has the time that tests leave which wait, and says what it came to afterwards.
 side-by-side:
-	@out=$$(mktemp); nice -n 19 $(MAKE) plain sim-once >$$out 2>&1 & computing=$$!; \
+	@out=$$(mktemp); nice -n 19 $(MAKE) plain sim-once WORLDS=640 >$$out 2>&1 & computing=$$!; \
 	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
 	$(MAKE) race-waiting plain-waiting alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
@@ -208,7 +210,7 @@ release: ## build and publish what the tag of this commit names
 
 ci: setup lint side-by-side busy-once ## what every change must pass
 
-soak: ci platforms race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
+soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
 .PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share platforms release-check release ci soak
