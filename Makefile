@@ -179,7 +179,7 @@ spec: ## the model, at its larger size
 # What only computes has the time that tests leave which wait, and says what it came to afterwards.
 side-by-side:
 	@out=$$(mktemp); nice -n 19 $(MAKE) plain sim-once WORLDS=640 >$$out 2>&1 & computing=$$!; \
-	trap 'kill $$computing; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
+	trap 'kill $$computing 2>/dev/null; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
 	$(MAKE) race-waiting plain-waiting alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
 VERSION_FILE := cmd/internal/commandline/version.go
