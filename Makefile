@@ -78,10 +78,10 @@ tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -vet=off -count=1 -timeout 1h $$some
 
 race-waiting:
-	$(call tested,-race -p 3,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING)|$(ALONE))
 
 plain-waiting: everything $(NPM)
-	$(call tested,-p 3 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
+	$(call tested,-p 2 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 alone:
 	$(call tested,-p 1,-E,$(ALONE))

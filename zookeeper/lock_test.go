@@ -71,13 +71,21 @@ func TestNodesOfOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := client.Lock(enginetest.Within(t, 2*enginetest.TTL), name)
-		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), place) {
-			t.Errorf("%s: %v, want ErrRefused with %s", name, err, place)
-		}
-		if left, _, err := conn.Children(place); err != nil || len(left) != len(nodes) {
-			t.Errorf("%s: there are %q, %v", name, left, err)
-		}
+		enginetest.Await(t, name+": a lock is refused", func() bool {
+			lock, err := client.Lock(enginetest.Within(t, 2*enginetest.TTL), name)
+			if err == nil { // the client's server has not heard of the nodes yet
+				enginetest.Unlock(t, lock)
+				return false
+			}
+			if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), place) {
+				t.Fatalf("%s: %v, want ErrRefused with %s", name, err, place)
+			}
+			return true
+		})
+		enginetest.Await(t, name+": nothing else is there", func() bool {
+			left, _, err := conn.Children(place)
+			return err == nil && len(left) == len(nodes)
+		})
 	}
 }
 
