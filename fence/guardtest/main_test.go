@@ -102,7 +102,12 @@ func postgresDB(t *testing.T, settings string) *sql.DB {
 func sqliteDB(t *testing.T, settings string) *sql.DB {
 	t.Helper()
 	db, err := openSQLite(t.TempDir()+"/test.db", settings)
-	return adopt(t, db, err)
+	adopt(t, db, err)
+	// One connection first: where several are the first to set the file's journal mode, SQLite refuses some at once.
+	if err := db.PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
 }
 
 func adopt(t *testing.T, db *sql.DB, err error) *sql.DB {
