@@ -79,17 +79,19 @@ func (s stage) Left(t *testing.T, _ int, key string) time.Duration {
 
 func (s stage) Set(t *testing.T, _ int, key, value string) {
 	t.Helper()
-	held := s.place(key) + "/held"
+	held, before := s.place(key)+"/held", []any(nil)
 	if lease := s.lease(t, key); lease != "" {
-		if _, err := s.conn.Multi(&zk.DeleteRequest{Path: lease, Version: -1}, &zk.DeleteRequest{Path: held, Version: -1}); err != nil {
+		before = []any{&zk.DeleteRequest{Path: lease, Version: -1}, &zk.DeleteRequest{Path: held, Version: -1}}
+	}
+	if value != "" {
+		s.conn.CreateContainer(s.place(key), nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)) // it may be there
+		// At once: nobody gets the lock in between.
+		hold(t, s.conn, held, s.place(key)+"/lease:"+url.QueryEscape(value), time.Minute, before...)
+	} else if before != nil {
+		if _, err := s.conn.Multi(before...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if value == "" {
-		return
-	}
-	s.conn.CreateContainer(s.place(key), nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)) // it may be there
-	hold(t, s.conn, held, s.place(key)+"/lease:"+url.QueryEscape(value), time.Minute)
 }
 
 // What every client passes.

@@ -43,13 +43,13 @@ func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {
 	return lease
 }
 
-// hold makes the nodes of a lock that is held.
-func hold(t *testing.T, conn *zk.Conn, held, lease string, ttl time.Duration) {
+// hold makes the nodes of a lock that is held, in one transaction with what comes before.
+func hold(t *testing.T, conn *zk.Conn, held, lease string, ttl time.Duration, before ...any) {
 	t.Helper()
 	create := func(path, data string) *zk.CreateRequest {
 		return &zk.CreateRequest{Path: path, Data: []byte(data), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
 	}
-	if _, err := conn.Multi(create(held, ""), create(lease, strconv.FormatInt(ttl.Milliseconds(), 10))); err != nil {
+	if _, err := conn.Multi(append(before, create(held, ""), create(lease, strconv.FormatInt(ttl.Milliseconds(), 10)))...); err != nil {
 		t.Fatal(err)
 	}
 }
