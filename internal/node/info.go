@@ -59,13 +59,11 @@ func (f info) keepsScripts() bool {
 	return err != nil || n < 7
 }
 
-// inCluster reports whether the server is part of a Cluster; Valkey and Redis
-// name the mode differently.
-func (f info) inCluster() bool { return f["redis_mode"] == "cluster" || f["server_mode"] == "cluster" }
+func (f info) inCluster() bool  { return f.hasMode("cluster") }
+func (f info) isSentinel() bool { return f.hasMode("sentinel") }
 
-func (f info) isSentinel() bool {
-	return f["redis_mode"] == "sentinel" || f["server_mode"] == "sentinel"
-}
+// hasMode reports whether the server runs in that mode; Valkey and Redis name it differently.
+func (f info) hasMode(mode string) bool { return f["redis_mode"] == mode || f["server_mode"] == mode }
 
 // flushes returns the counts of the commands that delete all keys.
 func (f info) flushes() string {
