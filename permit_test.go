@@ -103,6 +103,17 @@ func (c *permitClient) try(ctx context.Context, k int) (*redlatch.Lock, error) {
 	return c.TryLock(ctx, pool, redlatch.WithPermits(k))
 }
 
+// wait has the client wait for one of k permits, and returns what comes of it.
+func (c *permitClient) wait(t *testing.T, k int) <-chan error {
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(t.Context(), pool, k)
+		got <- err
+	}()
+	time.Sleep(time.Millisecond)
+	return got
+}
+
 // A permit that is free on the node that chooses, and that another has on the others, is not waited for: one try goes
 // on to the next ones.
 func TestPermitThatOthersHaveElsewhere(t *testing.T) {
@@ -154,12 +165,7 @@ func TestPermitIsKeptForTheFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := make(chan error, 1)
-		go func() {
-			_, err := waiter.Acquire(t.Context(), pool, 1)
-			got <- err
-		}()
-		time.Sleep(time.Millisecond)
+		got := waiter.wait(t, 1)
 		for i := range waiter.links {
 			waiter.links[i].Delay(30 * time.Millisecond)
 		}
@@ -193,12 +199,8 @@ func TestPermitByTheNodeThatKeepsTheQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before, got := waiter.Stats().Tries, make(chan error, 1)
-		go func() {
-			_, err := waiter.Acquire(t.Context(), pool, k)
-			got <- err
-		}()
-		time.Sleep(time.Millisecond)
+		before := waiter.Stats().Tries
+		got := waiter.wait(t, k)
 		holder.at(0).Cut(false)
 		waiter.at(0).Cut(false)
 		if err := held[k-1].Unlock(t.Context()); err != nil {
