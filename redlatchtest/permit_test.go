@@ -223,7 +223,7 @@ func holdPermits(t *testing.T, client *redlatchtest.Client) (free func()) {
 	}
 }
 
-// A permit is kept for the first in the queue: from whoever tries, but for one who waits in no queue, and no longer
+// A permit is kept for the first in the queue: from all who try, but for one who waits in no queue, and no longer
 // than until the first has one.
 func TestPermitIsKeptForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

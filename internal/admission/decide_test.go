@@ -226,7 +226,7 @@ func TestNoteThatNobodyWrote(t *testing.T) {
 	}
 }
 
-// A server that does not tell its run and replication id is refused, whoever vouches for it: an admission has
+// A server that does not tell its run and replication id is refused, even if somebody vouches for it: an admission has
 // to name them.
 func TestServerWithoutItsNames(t *testing.T) {
 	for _, s := range []Server{{}, {Run: testRun}, {ReplicationID: testRepl}, {Run: testRun[1:], ReplicationID: testRepl}} {

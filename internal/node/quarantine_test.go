@@ -37,7 +37,7 @@ func TestQuarantineOfSeveralSlots(t *testing.T) {
 	}
 }
 
-// A node whose quarantine was told of is said to vote after its first answer to whoever asks for a lock or a permit, whether or
+// A node whose quarantine was told of is said to vote after its first answer to a caller that asks for a lock or a permit, whether or
 // not that is a grant.
 func TestVoteAfterAQuarantine(t *testing.T) {
 	t.Parallel()

@@ -267,7 +267,7 @@ func (q *Queue) fail(l *local, failure error) {
 func (q *Queue) tell(l *local, c Caller) {
 	q.mu.Lock()
 	holder, failure := l.holder, l.failure
-	if failure == nil { // nothing is known to be in the way of whoever has the key now, or is about to
+	if failure == nil { // nothing is known to be in the way of the caller that has the key now, or is about to
 		holder = l.last
 	}
 	q.mu.Unlock()

@@ -72,7 +72,7 @@ func (n *says) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	return a
 }
 
-// Whoever took the key with a place in the queue believes that others wait for it unless the node that keeps the queue
+// A caller that took the key with a place in the queue believes that others wait for it unless the node that keeps the queue
 // has granted it and says that nobody does. The place ends there with the grant, if the attempt was made with it.
 func TestTakenWithAPlace(t *testing.T) {
 	t.Parallel()
