@@ -16,7 +16,7 @@ func TestFullServerKeepsWhatIsHeld(t *testing.T) {
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := redistest.New(t, redistest.Options{Binary: binary})
 		client := locktest.Open(t, locktest.Config(server.URL()))
-		ttl := redlatch.WithTTL(2 * time.Second)
+		ttl := redlatch.WithTTL(6 * time.Second)
 		held := map[string]*redlatch.Lock{
 			"one":     locktest.TryLock(t, client, "one", ttl),
 			"several": locktest.TryLock(t, client, "several", ttl, redlatch.WithAlso("others")),
@@ -25,8 +25,12 @@ func TestFullServerKeepsWhatIsHeld(t *testing.T) {
 		}
 		locktest.Do(t, server, "CONFIG", "SET", "maxmemory", "1")
 		answers(t, server, "OOM", "SET", "probe", "")
-		time.Sleep(4 * time.Second)
+		until := map[string]time.Time{}
 		for name, lock := range held {
+			until[name] = lock.Until()
+		}
+		for name, lock := range held {
+			locktest.Await(t, name+" is renewed", func() bool { return lock.Until().After(until[name]) || lock.Err() != nil })
 			if err := lock.Err(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -228,11 +228,7 @@ func TestOddNodeNames(t *testing.T) {
 				return
 			}
 			defer client.Close()
-			lock, err := client.TryLock(t.Context(), t.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			locktest.Unlock(t, lock)
+			locktest.Unlock(t, locktest.TryLock(t, client, t.Name()))
 		})
 	}
 }
