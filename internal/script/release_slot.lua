@@ -33,4 +33,6 @@ end
 if ours then
   return 1
 end
-return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', slot)} or 0
+-- MGET says nothing for a key of another type: let the server say what it is.
+local holder = seen[1] or redis.call('GET', slot)
+return holder and {string.sub(holder, 1, SHOWN), redis.call('PTTL', slot)} or 0

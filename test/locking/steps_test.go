@@ -1,34 +1,44 @@
 package locking
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/locktest"
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // A grant that is repeated and the steps that follow it, on one server: they are for all names of a lock or for none, they shorten nothing, take no
-// counter back, and leave what is another's. A counter that they write lasts for longer than the longest TTL.
+// counter back, and leave what is another's. A counter that they write lasts for longer than the longest TTL. A reader's hold and the list of the
+// readers last as long as the key.
 func TestStepsAfterAGrant(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := locktest.SharedOf(t, binary, 1)[0]
-		for kind, also := range map[string][]string{"one name": nil, "several names": {"/also", "/too"}} {
+		for kind, c := range map[string]struct {
+			also   []string
+			shared bool
+			key    func(name string) string
+		}{"one name": {}, "several names": {also: []string{"/also", "/too"}}, "a reader": {shared: true}, "a slot": {key: func(name string) string { return locktest.SlotKey(name, 0) }}} {
 			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
-				stepsAfterAGrant(t, server, also)
+				n := newReadersNode(t, server)
+				if c.key != nil {
+					n.key = c.key(n.key)
+				}
+				stepsAfterAGrant(n, c.also, c.shared)
 			})
 		}
 	})
 }
 
-func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
+func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 	const longest, long, short, patience = 3 * time.Minute, 2 * time.Minute, time.Minute, 50 * time.Second
-	n := newReadersNode(t, server)
-	keys := []string{n.key}
+	t, server, keys := n.T, n.server, []string{n.key}
 	for _, other := range also {
 		keys = append(keys, n.key+other)
 	}
@@ -39,11 +49,22 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	}
 	lasts := func(after string, ttl time.Duration, counter uint64) {
 		t.Helper()
+		left := make(map[string]time.Duration)
 		for _, key := range keys {
-			if left := locktest.Remaining(t, server, key); left > ttl || left < ttl-patience {
-				t.Errorf("%s: %q has %v left, not %v", after, key, left, ttl)
+			left[key] = locktest.Remaining(t, server, key)
+		}
+		if readers := node.ReadersKey(n.key); shared {
+			left[readers] = locktest.Remaining(t, server, readers)
+			end, _ := strconv.ParseInt(locktest.Do(t, server, "ZSCORE", readers, "mine").(string), 10, 64)
+			left["the reader"] = time.UnixMilli(end).Sub(locktest.ServerTime(t, server))
+		}
+		for what, d := range left {
+			if d > ttl || d < ttl-patience {
+				t.Errorf("%s: %q has %v left, not %v", after, what, d, ttl)
 			}
-			if c := locktest.Value(t, server, tokenKey(key)); c != strconv.FormatUint(counter, 10) {
+		}
+		for _, key := range keys {
+			if c := locktest.Value(t, server, node.CounterKey(key)); c != strconv.FormatUint(counter, 10) {
 				t.Errorf("%s: the counter of %q is %s, not %d", after, key, c, counter)
 			}
 		}
@@ -52,13 +73,13 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 		t.Helper()
 		lasts(after, ttl, counter)
 		for _, key := range keys {
-			if left := locktest.Remaining(t, server, tokenKey(key)); left < longest-patience {
+			if left := locktest.Remaining(t, server, node.CounterKey(key)); left < longest-patience {
 				t.Errorf("%s: the counter of %q has %v left", after, key, left)
 			}
 		}
 	}
 	now := uint64(locktest.ServerTime(t, server).UnixMicro())
-	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now}
+	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now, Shared: shared}
 	a := n.node.Acquire(t.Context(), acquisition)
 	n.is("acquired", a.Verdict, vote.Granted)
 	counted("acquired", short, a.Counter)
@@ -68,14 +89,17 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	}
 	lasts("repeated", short, a.Counter)
 
-	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Counter, Token: a.Counter + 1}
+	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Counter, Token: a.Counter + 1, Shared: shared}
 	n.is("confirmed", n.node.Confirm(t.Context(), confirmation).Verdict, vote.Granted)
 	confirmation.Token++
+	if shared { // a larger counter is that of another reader
+		confirmation.Granted--
+	}
 	n.is("confirmed under a counter that is gone", n.node.Confirm(t.Context(), confirmation).Verdict, vote.NotOurs)
 	counted("confirmed", short, a.Counter+1)
 
 	lost := keys[len(keys)-1] // the others are still there
-	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Counter + 2}
+	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Counter + 2, Shared: shared}
 	refused := func(what string, extended vote.Verdict) {
 		t.Helper()
 		n.is(what+": extended", n.node.Extend(t.Context(), extension).Verdict, extended)
@@ -88,11 +112,13 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	}
 	later := strconv.FormatUint(extension.Token+1, 10)
 	locktest.Do(t, server, "DEL", lost)
-	locktest.Do(t, server, "SET", tokenKey(lost), later)
+	confirmation.Granted = a.Counter + 1
+	n.is("confirmed where the key is gone", n.node.Confirm(t.Context(), confirmation).Verdict, vote.NotOurs)
+	locktest.Do(t, server, "SET", node.CounterKey(lost), later)
 	refused("after a later holder", vote.NotOurs)
 	locktest.Do(t, server, "SET", lost, "theirs", "PX", "300000")
 	refused("another's", vote.Held)
-	locktest.Do(t, server, "DEL", lost, tokenKey(lost))
+	locktest.Do(t, server, "DEL", lost, node.CounterKey(lost))
 	locktest.Do(t, server, "HSET", lost, "theirs", "1")
 	n.is("of another kind", n.node.Repair(t.Context(), extension).Verdict, vote.NotOurs)
 	if kind := locktest.Do(t, server, "TYPE", lost); kind != "hash" {
@@ -100,34 +126,64 @@ func stepsAfterAGrant(t *testing.T, server *redistest.Server, also []string) {
 	}
 
 	locktest.Do(t, server, "DEL", lost)
-	locktest.Do(t, server, "SET", tokenKey(lost), strconv.FormatUint(extension.Token, 10)) // by no other holder
+	locktest.Do(t, server, "SET", node.CounterKey(lost), strconv.FormatUint(extension.Token, 10)) // by no other holder
 	n.is("given back", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
-	locktest.Do(t, server, "DEL", lost, tokenKey(lost))
+	locktest.Do(t, server, "DEL", lost, node.CounterKey(lost))
 	n.is("given back with its counter", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	counted("given back", long, extension.Token)
 	n.is("given back again", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	extension.TTL, extension.Token = longest, extension.Token+1
-	locktest.Do(t, server, "DEL", tokenKey(n.key))
+	locktest.Do(t, server, "DEL", node.CounterKey(n.key))
 	n.is("extended", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
 	counted("extended", longest, extension.Token)
 
 	later = strconv.FormatUint(extension.Token+1, 10)
 	for _, key := range keys { // it was granted under a larger counter than the token
-		locktest.Do(t, server, "SET", tokenKey(key), later, "PX", "300000")
+		locktest.Do(t, server, "SET", node.CounterKey(key), later, "PX", "300000")
 	}
 	extension.TTL = short
 	n.is("extended for less", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
 	n.is("given back for less", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	lasts("for less, under a larger counter", longest, extension.Token+1)
 
-	release := vote.Release{Key: n.key, With: with, ID: "mine", TTL: long, Token: extension.Token + 2}
+	release := vote.Release{Key: n.key, With: with, ID: "min", TTL: long, Token: extension.Token + 2, Shared: shared}
+	n.is("released by another", n.node.Release(t.Context(), release).Verdict, vote.Held)
+	lasts("released by another", longest, extension.Token+1)
+	release.ID = "mine"
 	n.is("released", n.node.Release(t.Context(), release).Verdict, vote.Granted)
 	for _, key := range keys {
-		if left := locktest.Remaining(t, server, tokenKey(key)); left < longest-patience {
+		if left := locktest.Remaining(t, server, node.CounterKey(key)); left < longest-patience {
 			t.Errorf("released: the counter of %q has %v left", key, left)
 		}
-		if v, c := locktest.Value(t, server, key), locktest.Value(t, server, tokenKey(key)); v != "" || c != strconv.FormatUint(release.Token, 10) {
+		if v, c := locktest.Value(t, server, key), locktest.Value(t, server, node.CounterKey(key)); v != "" || c != strconv.FormatUint(release.Token, 10) {
 			t.Errorf("released: %q has %q, and its counter is %s", key, v, c)
 		}
 	}
+
+	acquisition.Proposed = now
+	a = n.node.Acquire(t.Context(), acquisition)
+	n.is("acquired again", a.Verdict, vote.Granted)
+	release.Token = a.Counter - 1
+	n.is("released with a smaller token", n.node.Release(t.Context(), release).Verdict, vote.Granted)
+	n.is("released again", n.node.Release(t.Context(), release).Verdict, vote.NotOurs)
+	for _, key := range keys {
+		if v, c := locktest.Value(t, server, key), locktest.Value(t, server, node.CounterKey(key)); v != "" || c != strconv.FormatUint(a.Counter, 10) {
+			t.Errorf("released with a smaller token: %q has %q, and its counter is %s, not %d", key, v, c, a.Counter)
+		}
+	}
+	locktest.Do(t, server, "HSET", lost, "theirs", "1")
+	a = n.node.Acquire(t.Context(), acquisition)
+	n.is("acquired where there is another kind", a.Verdict, vote.Refused)
+	if !strings.Contains(fmt.Sprint(a.Err), "another kind") {
+		t.Errorf("acquired where there is another kind: %v", a.Err)
+	}
+	if kind := locktest.Do(t, server, "TYPE", lost); kind != "hash" {
+		t.Errorf("a lock of another kind was replaced by a %v", kind)
+	}
+	for _, key := range keys[:len(keys)-1] {
+		if v := locktest.Value(t, server, key); v != "" {
+			t.Errorf("%q was acquired beside a lock of another kind", key)
+		}
+	}
+	n.is("released where there is another kind", n.node.Release(t.Context(), release).Verdict, vote.Refused)
 }
