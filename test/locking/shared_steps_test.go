@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -43,6 +44,19 @@ func (n readersNode) acquire(id string, reads bool, ttl time.Duration) uint64 {
 		n.Fatalf("%s: %v, held by %q, %v", id, a.Verdict, a.Holder, a.Err)
 	}
 	return a.Counter
+}
+
+// try is acquire for a reader, whatever is answered.
+func (n readersNode) try(id string) vote.Verdict {
+	return n.node.Acquire(n.Context(), vote.Acquire{Key: n.key, ID: id, TTL: time.Minute, Proposed: uint64(time.Now().UnixMicro()), Shared: true}).Verdict
+}
+
+// enqueue has a writer wait for the key, which is held.
+func (n readersNode) enqueue(waiter string) {
+	n.Helper()
+	if p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Ticket: vote.Ticket{Waiter: waiter}}); p.Err != nil || p.Free() {
+		n.Fatalf("%s waits: %+v", waiter, p)
+	}
 }
 
 func (n readersNode) release(id string, reads bool) vote.Verdict {
@@ -125,6 +139,7 @@ func TestReadersSteps(t *testing.T) {
 			locktest.Do(n.T, server, "DEL", n.key, tokenKey(n.key))
 			locktest.Do(n.T, server, "HSET", n.key, "theirs", "1")
 			n.is("of another kind", n.repair("a", a), vote.NotOurs)
+			n.is("acquired of another kind", n.try("b"), vote.Refused)
 			if kind := locktest.Do(n.T, server, "TYPE", n.key); kind != "hash" {
 				n.Errorf("a lock of another kind was replaced by a %v", kind)
 			}
@@ -146,11 +161,56 @@ func TestReadersSteps(t *testing.T) {
 				n.Errorf("nobody reads, and the key has %q", v)
 			}
 		})
+		each("a writer's key is for the reader whom it is transferred to", func(n readersNode) {
+			w := n.acquire("w", false, long)
+			r := vote.Acquire{Key: n.key, ID: "a", TTL: long, Proposed: w, Shared: true, From: "v"}
+			n.is("from another", n.node.Acquire(n.Context(), r).Verdict, vote.Held)
+			r.From = "w"
+			if a := n.node.Acquire(n.Context(), r); a.Verdict != vote.Granted || !a.Transferred || a.Counter <= w {
+				n.Errorf("%v under %d after %d, transferred: %t", a.Verdict, a.Counter, w, a.Transferred)
+			}
+			n.is("w has it no more", n.release("w", false), vote.Held)
+			r.ID = "b"
+			if b := n.node.Acquire(n.Context(), r); b.Verdict != vote.Granted || b.Transferred {
+				n.Errorf("%v, transferred: %t", b.Verdict, b.Transferred)
+			}
+		})
+		each("a reader comes in while readers are woken up", func(n readersNode) {
+			n.wokenUp(vote.Reader, locktest.ServerTime(n.T, server).Add(script.Grace/2))
+			n.acquire("a", true, long)
+		})
+		each("an empty value is another's", func(n readersNode) {
+			locktest.Do(n.T, server, "SET", n.key, "")
+			n.is("acquired", n.try("a"), vote.Held)
+		})
+		each("where the counter is gone, the key says under which one readers have it", func(n readersNode) {
+			a := n.acquire("a", true, long)
+			locktest.Do(n.T, server, "DEL", tokenKey(n.key))
+			if again := n.acquire("a", true, long); again != a {
+				n.Errorf("a repeat's counter is %d after %d", again, a)
+			}
+			if b := n.acquire("b", true, long); b != a || n.counter() != a {
+				n.Errorf("the next reader's counter is %d after %d, and %d is stored", b, a, n.counter())
+			}
+			if left := locktest.Remaining(n.T, server, tokenKey(n.key)); left < 2*time.Minute {
+				n.Errorf("the counter has %v left", left)
+			}
+			locktest.Do(n.T, server, "DEL", tokenKey(n.key))
+			locktest.Do(n.T, server, "RPUSH", tokenKey(n.key), "theirs")
+			n.is("beside a counter of another kind", n.try("c"), vote.Refused)
+			if kind := locktest.Do(n.T, server, "TYPE", tokenKey(n.key)); kind != "list" {
+				n.Errorf("a counter of another kind was replaced by a %v", kind)
+			}
+			n.is("c is not in", n.extend("c", long, 1), vote.NotOurs)
+		})
 		each("a larger token is written back", func(n readersNode) {
 			a := n.acquire("a", true, long)
 			n.is("confirmed", n.confirm("a", a, a+5), vote.Granted)
 			if b := n.acquire("b", true, long); b != a+5 {
 				n.Errorf("the next reader's counter is %d, not %d", b, a+5)
+			}
+			if again := n.acquire("b", true, long); again != a+5 {
+				n.Errorf("a repeat's counter is %d, not %d", again, a+5)
 			}
 			n.is("extended", n.extend("b", long, a+7), vote.Granted)
 			n.release("a", true)
@@ -168,8 +228,10 @@ func TestReadersSteps(t *testing.T) {
 				n.Errorf("the key has %v left", left)
 			}
 			n.is("a leaves", n.release("a", true), vote.Granted)
-			if left := locktest.Remaining(n.T, server, n.key); left > time.Second {
-				n.Errorf("the key has %v left", left)
+			for _, key := range []string{n.key, node.ReadersKey(n.key)} {
+				if left := locktest.Remaining(n.T, server, key); left > time.Second {
+					n.Errorf("%q has %v left", key, left)
+				}
 			}
 			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "a", Shared: true}); a.Verdict == vote.Granted {
 				n.Error("a leaves again")
@@ -185,11 +247,28 @@ func TestReadersSteps(t *testing.T) {
 		each("each expires by itself", func(n readersNode) {
 			n.acquire("b", true, long)
 			n.acquire("a", true, short)
+			n.acquire("c", true, short)
 			until := locktest.ServerTime(n.T, server).Add(short)
 			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
 			n.is("a", n.extend("a", long, 1), vote.NotOurs)
+			n.acquire("a", true, long) // no repeat: it is in anew
+			n.is("a again", n.extend("a", long, 1), vote.Granted)
 			n.is("b", n.extend("b", long, 1), vote.Granted)
+			if left := locktest.Do(n.T, server, "ZCARD", node.ReadersKey(n.key)); left != int64(2) {
+				n.Errorf("%v are listed as readers", left)
+			}
+			n.release("a", true)
 			n.release("b", true)
+		})
+		each("who is over keeps nobody waiting", func(n readersNode) {
+			n.acquire("b", true, long)
+			n.acquire("a", true, short)
+			until := locktest.ServerTime(n.T, server).Add(short)
+			n.enqueue("/1")
+			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
+			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Waiting {
+				n.Errorf("b's release: %v, somebody was woken up: %t", a.Verdict, a.Waiting)
+			}
 		})
 		each("a key that was lost is given back, and not after a writer", func(n readersNode) {
 			a := n.acquire("a", true, long)
@@ -207,9 +286,12 @@ func TestReadersSteps(t *testing.T) {
 			n.is("extended beside a writer", n.extend("a", long, a), vote.Held)
 			n.is("released", n.release("w", false), vote.Granted)
 			n.is("after a writer", n.repair("a", a), vote.NotOurs)
-			n.acquire("c", true, long)
+			c := n.acquire("c", true, long)
 			n.is("among readers after a writer", n.repair("a", a), vote.NotOurs)
+			n.is("extended among readers after a writer", n.extend("a", long, a), vote.NotOurs)
+			n.is("of the token before theirs", n.repair("a", c-1), vote.NotOurs)
 			n.is("among readers of its own time", n.repair("d", w+1e9), vote.Granted)
+			n.is("where another's larger token is stored", n.repair("e", c), vote.Granted)
 		})
 	})
 }
