@@ -139,6 +139,16 @@ func TestSlotStepExecutedTwice(t *testing.T) {
 			locktest.Unlock(t, lock)
 		}
 		awaitNoPermits(t, nodes, name, 3)
+		lock := locktest.TryLock(t, client, name, redlatch.WithPermits(3))
+		again := <-steps
+		for len(steps) > 0 {
+			again = <-steps
+		}
+		locktest.Do(t, nodes[0], "DEL", "redlatch:{"+name+"}:token:"+locktest.SlotKey(name, lock.Slot()))
+		if answer, err := nodes[0].Do(again...); err == nil {
+			t.Errorf("again, without its counter: %v", answer)
+		}
+		locktest.Unlock(t, lock)
 	})
 }
 

@@ -11,7 +11,10 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // tokenKey is the key of the token counter for a name without braces.
@@ -91,6 +94,82 @@ func TestForeignCounter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A counter from outside of a reader's lock, of a name that is locked with another, and of a permit: there is no lock, the
+// error names the key, nothing is left, and to delete the counter mends it.
+func TestForeignCounterOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := locktest.SharedOf(t, binary, 1)[0]
+		client := locktest.Open(t, locktest.Config(server.URL()))
+		for kind, c := range map[string]struct {
+			option func(name string) redlatch.Option
+			key    func(name string) string // whose counter it is
+		}{
+			"reader":        {func(string) redlatch.Option { return redlatch.WithShared() }, func(name string) string { return name }},
+			"several names": {func(name string) redlatch.Option { return redlatch.WithAlso(name + "/also") }, func(name string) string { return name + "/also" }},
+			"permit":        {func(string) redlatch.Option { return redlatch.WithPermits(1) }, func(name string) string { return locktest.SlotKey(name, 0) }},
+		} {
+			for i, value := range foreignCounters {
+				name := fmt.Sprint(t.Name(), kind, i)
+				option, key := c.option(name), c.key(name)
+				counter := node.CounterKey(key)
+				locktest.Do(t, server, "SET", counter, value)
+				wants := []string{counter, "delete the key"}
+				if value == "list" {
+					locktest.Do(t, server, "DEL", counter)
+					locktest.Do(t, server, "RPUSH", counter, "x")
+					wants = append(wants, "is of another type")
+				}
+				if i == 0 { // it is a counter still
+					locktest.Unlock(t, locktest.TryLock(t, client, name, option))
+					if key != name { // which has the same counter now
+						locktest.Do(t, server, "DEL", node.CounterKey(name))
+					}
+				}
+				lock, err := locktest.TryInTime(t, client, name, option)
+				if lock != nil || !errors.Is(err, redlatch.ErrRefused) {
+					t.Fatalf("%s: counter %q: held %t, %v", kind, value, lock != nil, err)
+				}
+				for _, want := range wants {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: counter %q: %v does not say %q", kind, value, err, want)
+					}
+				}
+				for _, left := range []string{name, key} {
+					if n := locktest.Do(t, server, "EXISTS", left); n != int64(0) {
+						t.Errorf("%s: counter %q: %q is left", kind, value, left)
+					}
+				}
+				locktest.Do(t, server, "DEL", counter)
+				locktest.Unlock(t, locktest.TryLock(t, client, name, option))
+			}
+		}
+	})
+}
+
+// A counter that a client with a wrong clock proposes is moved to within a second of the server's.
+func TestProposalOfAWrongClock(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	for kind, c := range map[string]struct{ several, shared bool }{"a lock": {}, "several names": {several: true}, "a reader": {shared: true}} {
+		for _, off := range []time.Duration{-time.Hour, time.Hour} {
+			t.Run(fmt.Sprint(kind, off), func(t *testing.T) {
+				n := newReadersNode(t, server)
+				before := locktest.ServerTime(t, server)
+				r := vote.Acquire{Key: n.key, ID: "mine", TTL: time.Minute, Proposed: uint64(before.Add(off).UnixMicro()), Shared: c.shared}
+				if c.several {
+					r.With = &vote.Keys{n.key + "/also"}
+				}
+				a := n.node.Acquire(t.Context(), r)
+				at := time.UnixMicro(int64(a.Counter))
+				if a.Verdict != vote.Granted || at.Before(before.Add(-script.Clamp)) || at.After(locktest.ServerTime(t, server).Add(script.Clamp)) {
+					t.Errorf("%v under %v at %v, %v", a.Verdict, at, before, a.Err)
+				}
+			})
+		}
+	}
 }
 
 // A counter from outside on one node of three: the others grant, under tokens that grow.

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,6 +81,30 @@ func TestForeignHolderWithoutExpiry(t *testing.T) {
 	}
 	locktest.Do(t, nodes[0], "DEL", t.Name())
 	locktest.Unlock(t, locktest.TryLock(t, client, t.Name()))
+}
+
+// Of permits the one is told of that may be free first: that is none without an expiry.
+func TestForeignPermitWithoutExpiry(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	client := locktest.Open(t, locktest.Config(server.URL()))
+	for endless := range 3 {
+		name := fmt.Sprint(t.Name(), endless)
+		for slot := range 3 {
+			key := locktest.SlotKey(name, slot)
+			locktest.Do(t, server, "SET", key, "theirs", "PX", "60000")
+			if slot == endless {
+				locktest.Do(t, server, "PERSIST", key)
+			}
+		}
+		_, err := locktest.TryInTime(t, client, name, redlatch.WithPermits(3))
+		if !errors.Is(err, redlatch.ErrHeld) {
+			t.Fatal(err)
+		}
+		if _, left, ok := locktest.FailureOf(t, err).Holder(); !ok || left <= 0 {
+			t.Errorf("slot %d has no expiry: %v left", endless, left)
+		}
+	}
 }
 
 // A foreign lock on a minority is no obstacle, and stays.
