@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -153,7 +154,7 @@ func TestForeignCounterOfOtherKinds(t *testing.T) {
 func TestProposalOfAWrongClock(t *testing.T) {
 	t.Parallel()
 	server := locktest.Shared(t, 1)[0]
-	for kind, c := range map[string]struct{ several, shared bool }{"a lock": {}, "several names": {several: true}, "a reader": {shared: true}} {
+	for kind, c := range map[string]struct{ batched, several, shared bool }{"a lock": {}, "in a batch": {batched: true}, "several names": {several: true}, "a reader": {shared: true}} {
 		for _, off := range []time.Duration{-time.Hour, time.Hour} {
 			t.Run(fmt.Sprint(kind, off), func(t *testing.T) {
 				n := newReadersNode(t, server)
@@ -162,7 +163,11 @@ func TestProposalOfAWrongClock(t *testing.T) {
 				if c.several {
 					r.With = &vote.Keys{n.key + "/also"}
 				}
-				a := n.node.Acquire(t.Context(), r)
+				above := math.MaxInt
+				if c.batched {
+					above = -1
+				}
+				a := node.Batch(n.node, above).Acquire(t.Context(), r)
 				at := time.UnixMicro(int64(a.Counter))
 				if a.Verdict != vote.Granted || at.Before(before.Add(-script.Clamp)) || at.After(locktest.ServerTime(t, server).Add(script.Clamp)) {
 					t.Errorf("%v under %v at %v, %v", a.Verdict, at, before, a.Err)

@@ -101,7 +101,11 @@ func TestTurnGoesToTheNext(t *testing.T) {
 		soon := fmt.Sprint(now.Add(script.Patience).UnixMilli())
 		locktest.Do(n.T, n.server, "ZADD", queue[0], "1", waiter, "2", deaf)
 		locktest.Do(n.T, n.server, "ZADD", queue[1], soon, waiter, soon, deaf)
-		if a := take(n, vote.Ticket{Waiter: waiter}); a.Verdict != vote.Granted || !a.Waiting {
+		a := take(n, vote.Ticket{Waiter: waiter})
+		if locktest.ServerTime(n.T, n.server).Sub(now) >= script.Patience {
+			n.Skip("the machine was so late that both have lost their places")
+		}
+		if a.Verdict != vote.Granted || !a.Waiting {
 			n.Errorf("%v, others wait: %t, %v", a.Verdict, a.Waiting, a.Err)
 		}
 		for _, key := range queue {

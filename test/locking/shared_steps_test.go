@@ -33,7 +33,9 @@ func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
 		ConnectTimeout: locktest.Patience, Patience: locktest.Patience, Logger: slog.New(slog.DiscardHandler), Woken: func(vote.WakeUp) {},
 	})
 	t.Cleanup(n.Close)
-	return readersNode{t, s, n, t.Name()}
+	steps := readersNode{t, s, n, t.Name()}
+	steps.extend("nobody", time.Second, 1) // the first vote admits the server, and no batch is tried again
+	return steps
 }
 
 // acquire has id acquire the key, and returns its counter.
@@ -224,6 +226,8 @@ func TestReadersSteps(t *testing.T) {
 		each("the key lasts as long as the last reader", func(n readersNode) {
 			n.acquire("a", true, long)
 			n.acquire("b", true, time.Second)
+			n.acquire("c", true, long)
+			n.is("c leaves", n.release("c", true), vote.Granted)
 			if left := locktest.Remaining(n.T, server, n.key); left < long-5*time.Second {
 				n.Errorf("the key has %v left", left)
 			}
@@ -261,13 +265,16 @@ func TestReadersSteps(t *testing.T) {
 			n.release("b", true)
 		})
 		each("who is over keeps nobody waiting", func(n readersNode) {
-			n.acquire("b", true, long)
 			n.acquire("a", true, short)
+			n.acquire("b", true, long)
 			until := locktest.ServerTime(n.T, server).Add(short)
 			n.enqueue("/1")
 			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
 			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Waiting {
 				n.Errorf("b's release: %v, somebody was woken up: %t", a.Verdict, a.Waiting)
+			}
+			if left := locktest.Do(n.T, server, "EXISTS", n.key, node.ReadersKey(n.key)); left != int64(0) {
+				n.Errorf("%v keys are left", left)
 			}
 		})
 		each("a key that was lost is given back, and not after a writer", func(n readersNode) {

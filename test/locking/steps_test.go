@@ -2,6 +2,7 @@ package locking
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,23 +21,30 @@ func TestStepsAfterAGrant(t *testing.T) {
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := locktest.SharedOf(t, binary, 1)[0]
 		for kind, c := range map[string]struct {
-			also   []string
-			shared bool
-			key    func(name string) string
-		}{"one name": {}, "several names": {also: []string{"/also", "/too"}}, "a reader": {shared: true}, "a slot": {key: func(name string) string { return locktest.SlotKey(name, 0) }}} {
+			also            []string
+			shared, batched bool
+			key             func(name string) string
+		}{
+			"one name": {}, "in batches": {batched: true}, "several names": {also: []string{"/also", "/too"}}, "a reader": {shared: true},
+			"a slot": {key: func(name string) string { return locktest.SlotKey(name, 0) }},
+		} {
 			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
 				n := newReadersNode(t, server)
 				if c.key != nil {
 					n.key = c.key(n.key)
 				}
-				stepsAfterAGrant(n, c.also, c.shared)
+				above := math.MaxInt
+				if c.batched {
+					above = -1
+				}
+				stepsAfterAGrant(n, node.Batch(n.node, above), c.batched, c.also, c.shared)
 			})
 		}
 	})
 }
 
-func stepsAfterAGrant(n readersNode, also []string, shared bool) {
+func stepsAfterAGrant(n readersNode, steps *node.Batched, together bool, also []string, shared bool) {
 	const longest, long, short, patience = 3 * time.Minute, 2 * time.Minute, time.Minute, 50 * time.Second
 	t, server, keys := n.T, n.server, []string{n.key}
 	for _, other := range also {
@@ -80,11 +88,11 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 	}
 	now := uint64(locktest.ServerTime(t, server).UnixMicro())
 	acquisition := vote.Acquire{Key: n.key, With: with, ID: "mine", TTL: short, Proposed: now, Shared: shared}
-	a := n.node.Acquire(t.Context(), acquisition)
+	a := steps.Acquire(t.Context(), acquisition)
 	n.is("acquired", a.Verdict, vote.Granted)
 	counted("acquired", short, a.Counter)
 	acquisition.TTL, acquisition.Proposed = long, now+1000
-	if again := n.node.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Counter != a.Counter {
+	if again := steps.Acquire(t.Context(), acquisition); again.Verdict != vote.Granted || again.Counter != a.Counter {
 		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Counter, a.Counter)
 	}
 	lasts("repeated", short, a.Counter)
@@ -100,9 +108,16 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 
 	lost := keys[len(keys)-1] // the others are still there
 	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Counter + 2, Shared: shared}
+	extend := func() vote.Verdict {
+		if together {
+			other := vote.Extend{Key: n.key + "/none", ID: "mine", TTL: long}
+			return steps.ExtendBatch(t.Context(), []vote.Extend{other, extension})[1].Verdict
+		}
+		return steps.Extend(t.Context(), extension).Verdict
+	}
 	refused := func(what string, extended vote.Verdict) {
 		t.Helper()
-		n.is(what+": extended", n.node.Extend(t.Context(), extension).Verdict, extended)
+		n.is(what+": extended", extend(), extended)
 		n.is(what+": given back", n.node.Repair(t.Context(), extension).Verdict, vote.NotOurs)
 		for _, key := range keys[:len(keys)-1] {
 			if left := locktest.Remaining(t, server, key); left > short {
@@ -134,7 +149,7 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 	n.is("given back again", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	extension.TTL, extension.Token = longest, extension.Token+1
 	locktest.Do(t, server, "DEL", node.CounterKey(n.key))
-	n.is("extended", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
+	n.is("extended", extend(), vote.Granted)
 	counted("extended", longest, extension.Token)
 
 	later = strconv.FormatUint(extension.Token+1, 10)
@@ -142,15 +157,17 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 		locktest.Do(t, server, "SET", node.CounterKey(key), later, "PX", "300000")
 	}
 	extension.TTL = short
-	n.is("extended for less", n.node.Extend(t.Context(), extension).Verdict, vote.Granted)
+	n.is("extended for less", extend(), vote.Granted)
 	n.is("given back for less", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
 	lasts("for less, under a larger counter", longest, extension.Token+1)
 
 	release := vote.Release{Key: n.key, With: with, ID: "min", TTL: long, Token: extension.Token + 2, Shared: shared}
-	n.is("released by another", n.node.Release(t.Context(), release).Verdict, vote.Held)
+	n.is("released by another", steps.Release(t.Context(), release).Verdict, vote.Held)
+	release.Token = 0
+	n.is("released by another, without a token", steps.Release(t.Context(), release).Verdict, vote.Held)
 	lasts("released by another", longest, extension.Token+1)
-	release.ID = "mine"
-	n.is("released", n.node.Release(t.Context(), release).Verdict, vote.Granted)
+	release.ID, release.Token = "mine", extension.Token+2
+	n.is("released", steps.Release(t.Context(), release).Verdict, vote.Granted)
 	for _, key := range keys {
 		if left := locktest.Remaining(t, server, node.CounterKey(key)); left < longest-patience {
 			t.Errorf("released: the counter of %q has %v left", key, left)
@@ -160,19 +177,21 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 		}
 	}
 
-	acquisition.Proposed = now
-	a = n.node.Acquire(t.Context(), acquisition)
-	n.is("acquired again", a.Verdict, vote.Granted)
+	acquisition.Proposed = release.Token
+	a = steps.Acquire(t.Context(), acquisition)
+	if a.Verdict != vote.Granted || a.Counter <= release.Token {
+		t.Errorf("acquired again: %v, under %d after %d", a.Verdict, a.Counter, release.Token)
+	}
 	release.Token = a.Counter - 1
-	n.is("released with a smaller token", n.node.Release(t.Context(), release).Verdict, vote.Granted)
-	n.is("released again", n.node.Release(t.Context(), release).Verdict, vote.NotOurs)
+	n.is("released with a smaller token", steps.Release(t.Context(), release).Verdict, vote.Granted)
+	n.is("released again", steps.Release(t.Context(), release).Verdict, vote.NotOurs)
 	for _, key := range keys {
 		if v, c := locktest.Value(t, server, key), locktest.Value(t, server, node.CounterKey(key)); v != "" || c != strconv.FormatUint(a.Counter, 10) {
 			t.Errorf("released with a smaller token: %q has %q, and its counter is %s, not %d", key, v, c, a.Counter)
 		}
 	}
 	locktest.Do(t, server, "HSET", lost, "theirs", "1")
-	a = n.node.Acquire(t.Context(), acquisition)
+	a = steps.Acquire(t.Context(), acquisition)
 	n.is("acquired where there is another kind", a.Verdict, vote.Refused)
 	if !strings.Contains(fmt.Sprint(a.Err), "another kind") {
 		t.Errorf("acquired where there is another kind: %v", a.Err)
@@ -185,5 +204,5 @@ func stepsAfterAGrant(n readersNode, also []string, shared bool) {
 			t.Errorf("%q was acquired beside a lock of another kind", key)
 		}
 	}
-	n.is("released where there is another kind", n.node.Release(t.Context(), release).Verdict, vote.Refused)
+	n.is("released where there is another kind", steps.Release(t.Context(), release).Verdict, vote.Refused)
 }
