@@ -132,9 +132,7 @@ func (n *Node) acquireShared(keys, args []string, now instant) driver.Reply {
 		others = 1
 	}
 	if noted && waiter != "*" {
-		if waiter != "" {
-			l.leave(waiter)
-		}
+		l.leave(waiter)
 		switch {
 		case len(l.queue) == 0:
 			l.next, others = next{}, 0
@@ -166,11 +164,10 @@ func (n *Node) extendShared(keys, args []string, now instant) driver.Reply {
 // releaseShared is release_shared.lua.
 func (n *Node) releaseShared(key string, args []string, now instant) driver.Reply {
 	l := n.at(key, now)
-	ours, waiter := false, at(args, 3)
-	if _, shared := l.under(); shared && l.readers[args[0]] > 0 {
-		if ours = l.readers[args[0]] > now.ms; ours {
-			l.counter = max(l.counter, uint64(integer(args[1])))
-		}
+	_, shared := l.under()
+	ours, waiter := shared && l.readers[args[0]] > now.ms, at(args, 3)
+	if ours {
+		l.counter = max(l.counter, uint64(integer(args[1])))
 		delete(l.readers, args[0])
 		last := int64(0)
 		for _, ends := range l.readers {

@@ -18,7 +18,7 @@ end
 
 -- from returns the holder who transfers KEYS[i], if one does.
 local function from(i)
-  local holder = i == 1 and ARGV[9] or i > 1 and ARGV[10 + (i - 1) / 3]
+  local holder = ARGV[i == 1 and 9 or 10 + (i - 1) / 3]
   return holder ~= '' and holder or nil
 end
 

@@ -80,9 +80,7 @@ share(key, readers, id, ttl, now)
 
 local others = seen[4]
 if seen[4] and waiter ~= '*' then
-  if waiter ~= '' then
-    leave(key, next, waiter)
-  end
+  leave(key, next, waiter)
   others = redis.call('ZRANGE', queue, 0, 0)[1]
   if not others then
     redis.call('DEL', next, queue, heartbeats)

@@ -12,7 +12,7 @@ for i = 1, #KEYS, 3 do
   local waiter, ticket = i == 1 and ARGV[4] or nil, ARGV[5]
   -- rule: release-compares
   if seen[i] == ARGV[1] then
-    if ARGV[2] ~= '0' and (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[2]) then
+    if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[2]) then
       redis.call('PSETEX', KEYS[i + 1], ARGV[3], ARGV[2])
     end
     redis.call('DEL', key)

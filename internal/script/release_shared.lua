@@ -7,14 +7,11 @@
 local key, next, readers, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[4], ARGV[5]
 local seen = redis.call('MGET', key, next, KEYS[2])
 local now = clock(redis.call('TIME'))
-local ours, woken = false, nil
-local till = opened(seen[1]) and ends(readers, ARGV[1]) or 0
+local woken
 -- rule: release-compares
-if till > 0 then
-  ours = till > now
-  if ours and ARGV[2] ~= '0' then
-    raise(KEYS[2], seen[3], ARGV[2], ARGV[3])
-  end
+local ours = opened(seen[1]) and ends(readers, ARGV[1]) > now
+if ours then
+  raise(KEYS[2], seen[3], ARGV[2], ARGV[3])
   redis.call('ZREM', readers, ARGV[1])
   local last = redis.call('ZRANGE', readers, -1, -1)[1]
   local rest = last and ends(readers, last) - now or 0
@@ -37,5 +34,5 @@ if ours then
   return woken and 2 or 1
 end
 -- MGET says nothing for a key of another type: let the server say what it is.
-local holder = seen[1] or till == 0 and redis.call('GET', key)
+local holder = seen[1] or redis.call('GET', key)
 return holder and {string.sub(holder, 1, SHOWN), redis.call('PTTL', key)} or 0

@@ -17,7 +17,7 @@ local seen = redis.call('MGET', slot, KEYS[2], next)
 -- rule: release-compares
 local ours, said = seen[1] == id, seen[3]
 if ours then
-  if ARGV[2] ~= '0' and (tonumber(seen[2]) or 0) < tonumber(ARGV[2]) then
+  if (tonumber(seen[2]) or 0) < tonumber(ARGV[2]) then
     redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
   end
   redis.call('DEL', slot)

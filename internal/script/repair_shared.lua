@@ -11,7 +11,7 @@ if not admitted(KEYS[3], seen[3], ARGV[6], time) then
 end
 local under, token = opened(seen[1]), tonumber(ARGV[4])
 -- rule: repair-only-empty
-if seen[1] and not under or (under or tonumber(seen[2]) or 0) > token then
+if (under or tonumber(seen[2]) or 0) > token then
   return 0
 end
 if not under then
