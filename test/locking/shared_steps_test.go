@@ -53,12 +53,14 @@ func (n readersNode) try(id string) vote.Verdict {
 	return n.node.Acquire(n.Context(), vote.Acquire{Key: n.key, ID: id, TTL: time.Minute, Proposed: uint64(time.Now().UnixMicro()), Shared: true}).Verdict
 }
 
-// enqueue has a writer wait for the key, which is held.
-func (n readersNode) enqueue(waiter string) {
+// enqueue has a writer wait for the key, which is held, and returns when it loses its place.
+func (n readersNode) enqueue(waiter string) (lapse time.Time) {
 	n.Helper()
+	lapse = locktest.ServerTime(n.T, n.server).Add(script.Patience)
 	if p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Ticket: vote.Ticket{Waiter: waiter}}); p.Err != nil || p.Free() {
 		n.Fatalf("%s waits: %+v", waiter, p)
 	}
+	return lapse
 }
 
 func (n readersNode) release(id string, reads bool) vote.Verdict {
@@ -268,9 +270,9 @@ func TestReadersSteps(t *testing.T) {
 			n.acquire("a", true, short)
 			n.acquire("b", true, long)
 			until := locktest.ServerTime(n.T, server).Add(short)
-			n.enqueue("/1")
+			lapse := n.enqueue("/1")
 			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
-			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Waiting {
+			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Waiting && locktest.ServerTime(n.T, server).Before(lapse) {
 				n.Errorf("b's release: %v, somebody was woken up: %t", a.Verdict, a.Waiting)
 			}
 			if left := locktest.Do(n.T, server, "EXISTS", n.key, node.ReadersKey(n.key)); left != int64(0) {

@@ -1,0 +1,130 @@
+package locking
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/vote"
+)
+
+// queued has waiters wait in this order, while next says said. It returns when they lose their places.
+func (n readersNode) queued(said string, waiters ...string) (lapse time.Time) {
+	n.Helper()
+	queue := node.SideKeys(n.key)[2:4]
+	lapse = locktest.ServerTime(n.T, n.server).Add(script.Patience)
+	soon := fmt.Sprint(lapse.UnixMilli())
+	for i, waiter := range waiters {
+		locktest.Do(n.T, n.server, "ZADD", queue[0], fmt.Sprint(i+1), waiter)
+		locktest.Do(n.T, n.server, "ZADD", queue[1], soon, waiter)
+	}
+	locktest.Do(n.T, n.server, "SET", node.NextKey(n.key), said)
+	return lapse
+}
+
+// next expects that next says this, apart from the time until which somebody was woken up. A machine so busy that those
+// who waited have lost their places shows nothing.
+func (n readersNode) next(want string, lapse time.Time) {
+	n.Helper()
+	said, _, _ := strings.Cut(locktest.Value(n.T, n.server, node.NextKey(n.key)), " ")
+	if said != want && locktest.ServerTime(n.T, n.server).Before(lapse) {
+		n.Errorf("next says %q, not %q", said, want)
+	}
+}
+
+// leaves gives up a waiter's place, or changes it.
+func (n readersNode) leaves(waiter string, number uint64, shared bool) {
+	n.node.Release(n.Context(), vote.Release{Key: n.key, ID: waiter, Shared: shared, Ticket: vote.Ticket{Waiter: waiter, Number: number}})
+}
+
+// Whom the release by a reader wakes up: a writer when the last reader leaves, and readers who wait before it already
+// when the first does.
+func TestReaderIsReleased(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		waiters     []string
+		first, last string // what next says when the first reader has left, and the last
+	}{
+		"a writer": {[]string{"-/1"}, "-", "-/1"},
+		"readers":  {[]string{"-+-/1", "-/2"}, "-+", "-+"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			n.acquire("a", true, time.Minute)
+			n.acquire("b", true, time.Minute)
+			lapse := n.queued("-", c.waiters...)
+			n.is("a", n.release("a", true), vote.Granted)
+			n.next(c.first, lapse)
+			n.is("b", n.release("b", true), vote.Granted)
+			n.next(c.last, lapse)
+		})
+	}
+}
+
+// A place in the queue is changed and given up by a release of nothing, of a reader's or of a permit's waiter.
+func TestPlaceIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for what, shared := range map[string]bool{"a reader's": true, "a permit's": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			if !shared {
+				n.key = locktest.PermitsKey(n.key)
+			}
+			for _, number := range []uint64{7, 0} {
+				n.leaves("-+-/1", number, shared)
+				want := map[bool]string{true: "[-+-/1 7]", false: "[]"}[number > 0]
+				if places := fmt.Sprint(locktest.Do(n.T, n.server, "ZRANGE", node.SideKeys(n.key)[2], "0", "-1", "WITHSCORES")); places != want {
+					n.Errorf("the queue has %s, not %s", places, want)
+				}
+			}
+		})
+	}
+}
+
+// The release of a permit wakes up the next waiter; so does a waiter whose turn it was, and no other, when it leaves. Where it is not known
+// which permit a holder has, it is found.
+func TestPermitIsReleased(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		said    string
+		release func(n readersNode, slot string) vote.Verdict
+		granted bool
+		next    string
+	}{
+		"its slot": {"-", func(n readersNode, slot string) vote.Verdict {
+			return n.node.Release(n.Context(), vote.Release{Key: slot, ID: "mine"}).Verdict
+		}, true, "-/1"},
+		"any slot": {"-", func(n readersNode, _ string) vote.Verdict {
+			return n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "mine"}).Verdict
+		}, true, "-/1"},
+		"by another": {"-", func(n readersNode, slot string) vote.Verdict {
+			return n.node.Release(n.Context(), vote.Release{Key: slot, ID: "min"}).Verdict
+		}, false, "-"},
+		"who was woken up leaves": {"-/1 9999999999999 ", func(n readersNode, _ string) vote.Verdict { n.leaves("-/1", 0, false); return vote.NotOurs }, false, "-/2"},
+		"who was not leaves":      {"-", func(n readersNode, _ string) vote.Verdict { n.leaves("-/1", 0, false); return vote.NotOurs }, false, "-"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			queue := locktest.PermitsKey(n.key)
+			slot := locktest.SlotKey(n.key, 0)
+			n.key = queue
+			a := n.node.Choose(n.Context(), vote.Acquire{Key: queue, ID: "mine", TTL: time.Minute, Proposed: uint64(time.Now().UnixMicro()), Slots: 1})
+			n.is("chosen", a.Verdict, vote.Granted)
+			lapse := n.queued(c.said, "-/1", "-/2")
+			if v := c.release(n, slot); (v == vote.Granted) != c.granted {
+				n.Errorf("released: %v", v)
+			}
+			if v := locktest.Value(n.T, n.server, slot); (v == "") != c.granted {
+				n.Errorf("the slot has %q", v)
+			}
+			n.next(c.next, lapse)
+		})
+	}
+}
