@@ -66,18 +66,51 @@ func TestReaderIsReleased(t *testing.T) {
 	}
 }
 
-// A place in the queue is changed and given up by a release of nothing, of a reader's or of a permit's waiter.
-func TestPlaceIsGivenUp(t *testing.T) {
+// The release by a writer wakes up who is first, and tells it whose keys elsewhere are left to it. A waiter that leaves while the key is free
+// passes its turn on.
+func TestWriterIsReleased(t *testing.T) {
 	t.Parallel()
-	for what, shared := range map[string]bool{"a reader's": true, "a permit's": false} {
+	for what, c := range map[string]struct {
+		value, said string
+		release     func(n readersNode)
+		next, from  string
+	}{
+		"who has it": {"mine", "-", func(n readersNode) {
+			n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "mine", Transfer: true})
+		}, "-/1", "mine"},
+		"who was woken up leaves":             {"", "-/1 9999999999999 ", func(n readersNode) { n.leaves("-/1", 0, false) }, "-/2", ""},
+		"who was woken up leaves, a reader":   {"", "-/1 9999999999999 ", func(n readersNode) { n.leaves("-/1", 0, true) }, "-/2", ""},
+		"another has it":                      {"theirs", "-", func(n readersNode) { n.leaves("-/1", 0, false) }, "-", ""},
+		"another has it, and a reader leaves": {"theirs", "-", func(n readersNode) { n.leaves("-/1", 0, true) }, "-", ""},
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			n := newReadersNode(t, locktest.Shared(t, 1)[0])
-			if !shared {
+			if c.value != "" {
+				locktest.Do(t, n.server, "SET", n.key, c.value)
+			}
+			lapse := n.queued(c.said, "-/1", "-/2")
+			c.release(n)
+			n.next(c.next, lapse)
+			if said := strings.Split(locktest.Value(t, n.server, node.NextKey(n.key)), " "); len(said) > 2 && said[2] != c.from {
+				t.Errorf("next says %q, not from %q", said, c.from)
+			}
+		})
+	}
+}
+
+// A place in the queue is changed and given up by a release of nothing, of a writer's, a reader's or a permit's waiter.
+func TestPlaceIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"a writer's", "a reader's", "a permit's"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			if what == "a permit's" {
 				n.key = locktest.PermitsKey(n.key)
 			}
 			for _, number := range []uint64{7, 0} {
-				n.leaves("-+-/1", number, shared)
+				n.leaves("-+-/1", number, what == "a reader's")
 				want := map[bool]string{true: "[-+-/1 7]", false: "[]"}[number > 0]
 				if places := fmt.Sprint(locktest.Do(n.T, n.server, "ZRANGE", node.SideKeys(n.key)[2], "0", "-1", "WITHSCORES")); places != want {
 					n.Errorf("the queue has %s, not %s", places, want)
