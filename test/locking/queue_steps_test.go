@@ -161,3 +161,39 @@ func TestPermitIsReleased(t *testing.T) {
 		})
 	}
 }
+
+// A permit is not taken while another was woken up to take one, but by who barges in. Nor is it while somebody wrote so of the
+// slot alone, for which nobody waits.
+func TestPermitOfAnothersTurn(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ slot, barges, granted bool }{
+		"another's":                {},
+		"another's, by who barges": {barges: true, granted: true},
+		"the slot is kept":         {slot: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			kept := locktest.PermitsKey(n.key)
+			if c.slot {
+				kept = locktest.SlotKey(n.key, 0)
+			}
+			n.key = locktest.PermitsKey(n.key)
+			locktest.Await(t, "it is in time", func() bool {
+				until := locktest.ServerTime(t, n.server).Add(script.Grace - time.Millisecond)
+				locktest.Do(t, n.server, "SET", node.NextKey(kept), fmt.Sprintf("nobody/1 %d ", until.UnixMilli()))
+				a := n.node.Choose(n.Context(), vote.Acquire{
+					Key: n.key, ID: "mine", TTL: time.Minute, Proposed: uint64(time.Now().UnixMicro()), Slots: 1, Barge: c.barges,
+				})
+				if a.Verdict == vote.Granted && !c.granted && !locktest.ServerTime(t, n.server).Before(until) {
+					n.release("mine", false) // a busy machine's
+					return false
+				}
+				if a.Verdict == vote.Granted != c.granted || !c.granted && !a.Reserved() {
+					t.Errorf("%v, reserved: %t, %v", a.Verdict, a.Reserved(), a.Err)
+				}
+				return true
+			})
+		})
+	}
+}
