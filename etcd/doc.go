@@ -50,6 +50,11 @@
 // clients before that. A cluster that is restored from a backup has forgotten the later locks and
 // tokens.
 //
+// Endpoints of two clusters are refused with redlatch.ErrInvalid as soon as both have answered this
+// client, which takes some of its heartbeats at most; before that, a lock may have a holder in each.
+// The same is done to a client that is open when another cluster takes the place of the one that it
+// had.
+//
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its etcd lease has ended.
 //

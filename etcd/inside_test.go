@@ -20,12 +20,12 @@ import (
 // renewer is a leader that renews etcd leases by itself, in a term.
 type renewer struct {
 	clientv3.Lease
-	term uint64
-	err  error
+	term, cluster uint64
+	err           error
 }
 
 func (r renewer) KeepAliveOnce(_ context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
-	header := &etcdserverpb.ResponseHeader{RaftTerm: r.term}
+	header := &etcdserverpb.ResponseHeader{RaftTerm: r.term, ClusterId: r.cluster}
 	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: header, ID: id, TTL: 20}, r.err
 }
 
@@ -58,6 +58,21 @@ func TestRenewalInOneTerm(t *testing.T) {
 		if _, ok := s.outlasting(start, 10*time.Second); ok != tt.want {
 			t.Errorf("%s: it outlasts the TTL: %v", name, ok)
 		}
+	}
+}
+
+// A renewal that another cluster answers ends the etcd lease and all grants.
+func TestRenewalInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := &session{
+		client: &clientv3.Client{Lease: renewer{term: 7, cluster: 2}}, id: 1, cluster: 1, news: make(chan struct{}), life: t.Context(),
+		probe: func(context.Context) (uint64, error) { return 7, nil },
+	}
+	if err := s.renew(t.Context()); !errors.Is(err, errClusters) {
+		t.Errorf("renew: %v", err)
+	}
+	if err := s.await(t.Context()); !errors.Is(err, errClusters) || answer(err).Verdict != vote.Refused {
+		t.Errorf("a call: %v", err)
 	}
 }
 

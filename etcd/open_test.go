@@ -90,6 +90,30 @@ func TestPrefixOfOthers(t *testing.T) {
 	}
 }
 
+// Endpoints of two clusters are refused: a lock could have a holder in each.
+func TestEndpointsOfTwoClusters(t *testing.T) {
+	t.Parallel()
+	both := []string{common(t).Addrs()[0], own(t).Addrs()[0]}
+	refused := func(err error) bool {
+		return errors.Is(err, redlatch.ErrInvalid) && strings.Contains(err.Error(), "Cluster.Endpoints: two clusters answer")
+	}
+	client, err := etcd.OpenWith(enginetest.Config, etcd.Cluster{Endpoints: both, Prefix: enginetest.Root(t)})
+	if refused(err) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	enginetest.Await(t, "it is refused", func() bool {
+		held, err := client.TryLock(t.Context(), "name")
+		if err == nil {
+			held.Unlock(t.Context()) // only one of them has answered yet
+		}
+		return refused(err)
+	})
+}
+
 // Somebody deletes the prefix: nothing is granted any more, as tokens might begin anew.
 func TestPrefixIsDeleted(t *testing.T) {
 	t.Parallel()

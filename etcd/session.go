@@ -47,6 +47,8 @@ type session struct {
 	// why there is none yet, and unfit why there never will be.
 	prepared, answered bool
 	refusal, unfit     error
+	// cluster is the id of the cluster that answered first, 0 before that.
+	cluster uint64
 }
 
 // heartbeats is how many renewals are sent while the etcd lease lasts.
@@ -56,6 +58,8 @@ var (
 	errNotConnected = errors.New("no member has answered yet")
 	errNoAnswer     = errors.New("no answer in time")
 	errClosed       = errors.New("the client is closed")
+	// errClusters: two clients could hold one lock, each in another cluster.
+	errClusters = errors.New("Cluster.Endpoints: two clusters answer: name the members of one; if it was restored or made anew, open the client anew")
 )
 
 // run runs f in the background, unless the client is closed.
@@ -127,6 +131,9 @@ func (s *session) begin(ctx context.Context) error {
 	}
 	sent := clock.System.Now()
 	r, err := s.client.Grant(ctx, int64((s.asked+time.Second-1)/time.Second))
+	if err == nil {
+		err = s.hear(r.ResponseHeader)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,6 +156,9 @@ func (s *session) renew(ctx context.Context) error {
 		s.lost(id, err)
 		return err
 	}
+	if err := s.hear(r.ResponseHeader); err != nil {
+		return err
+	}
 	term, err := s.probe(ctx)
 	if err != nil {
 		return err
@@ -159,6 +169,21 @@ func (s *session) renew(ctx context.Context) error {
 		s.renewed, s.lasts = sent, time.Duration(r.TTL)*time.Second
 	}
 	return nil
+}
+
+// hear takes in which cluster an answer is of. If it is another than before, nothing is granted any more.
+// A lock is written under an etcd lease, which is in one cluster only: so it suffices to look at the
+// answers that are about that, and at those about the prefix.
+func (s *session) hear(h *pb.ResponseHeader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster = cmp.Or(s.cluster, h.GetClusterId())
+	if id := h.GetClusterId(); id == 0 || id == s.cluster {
+		return nil
+	}
+	s.id, s.unfit = 0, cmp.Or(s.unfit, errClusters)
+	s.announce()
+	return s.unfit
 }
 
 // note takes in what came of a question.

@@ -114,6 +114,9 @@ func (s *store) prepareRoot(ctx context.Context) error {
 	r, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(s.prefix), "=", 0), clientv3.Compare(clientv3.CreateRevision(s.prefix+"/"), "=", 0).WithPrefix()).
 		Then(clientv3.OpPut(s.prefix, value)).Else(s.readRoot()).Commit()
+	if err == nil {
+		err = s.hear(r.Header)
+	}
 	if err != nil {
 		return err
 	}
@@ -170,6 +173,9 @@ func (s *store) checkRoot(r *clientv3.TxnResponse, i int) error {
 
 func (s *store) readTerm(ctx context.Context) (uint64, error) {
 	r, err := s.client.Get(ctx, s.prefix)
+	if err == nil {
+		err = s.hear(r.Header)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -220,7 +226,7 @@ func answer(err error) vote.Answer {
 // refuses reports whether a server, or this package, will not do it however long one waits.
 func refuses(err error) bool {
 	for _, why := range []error{
-		errForeign, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,
+		errForeign, errClusters, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,
 		rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
 	} {
 		if errors.Is(err, why) {
