@@ -146,9 +146,15 @@ func (s *store) makePlace(ctx context.Context, p place) error {
 	case errors.Is(err, zk.ErrNodeExists):
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		return fmt.Errorf("%s is not there any more, %w: open the client anew", s.root, errForeign)
+		return s.otherRoot("not there any more")
 	}
 	return err
+}
+
+// otherRoot returns the error of a root that was deleted, or is that of another ensemble: servers do not say of
+// which ensemble they are.
+func (s *store) otherRoot(how string) error {
+	return fmt.Errorf("%s is %s, %w: open the client anew if somebody has deleted it, or else name the servers of one ensemble in Ensemble.Servers", s.root, how, errForeign)
 }
 
 // rule: answer-read-back
@@ -311,7 +317,7 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 		return w.granted(results[stat].Stat.Mzxid, others)
 	case w.mark != "" && len(results) > 0 && errors.Is(results[0].Error, zk.ErrNoNode):
 		w.leases.Forget(r.ID)
-		return w.failed(fmt.Errorf("%s is not as it was, %w: open the client anew", w.root, errForeign))
+		return w.failed(w.otherRoot("not as it was"))
 	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		w.leases.Forget(r.ID)
 		w.sure = true // this server has what the transaction met

@@ -159,7 +159,7 @@ func (x *examination) judge() {
 	case x.said:
 		add(true, "", x.why.Error(), "correct the configuration of the servers, or the settings with which clients are opened")
 	case x.why != nil:
-		add(true, "", "no server gives a session that a majority answers: no lock can be acquired", "bring back servers until a majority of the ensemble runs")
+		add(true, "", "no server gives a session that a majority answers: no lock can be acquired: "+x.why.Error(), "bring back servers until a majority of the ensemble runs")
 	}
 	if x.ensembles() > 1 {
 		add(true, "", "the servers are not of one ensemble, since each has one leader, and a standalone server is one by itself: two may hold one lock",

@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/zookeeper"
 )
 
@@ -85,6 +86,39 @@ func TestForeignServer(t *testing.T) { // alone, because it counts what the proc
 	runtime.ReadMemStats(&after)
 	if used, length := after.TotalAlloc-before.TotalAlloc, uint64(binary.BigEndian.Uint32([]byte(answer))); answered.Load() == 0 || used > length/2 {
 		t.Errorf("%d answers used %d MB", answered.Load(), used>>20)
+	}
+}
+
+// The error of a client whose servers are of another kind, or speak TLS where it does not or the reverse, says what to look
+// at, and so does Examine.
+func TestServersOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t).Addr()
+	secure := enginetest.Config
+	secure.TLS = new(tls.Config)
+	text, _ := answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	for name, tt := range map[string]struct {
+		addr   string
+		config redlatch.Config
+		want   string
+	}{
+		"Redis":                        {redis, enginetest.Config, "TLS (zks://"},
+		"Redis, by TLS":                {redis, secure, "redlatch.Config.TLS"},
+		"a text, by TLS":               {text, secure, "redlatch.Config.TLS"},
+		"ZooKeeper without TLS, by it": {common(t).Addrs()[0], secure, "redlatch.Config.TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ensemble := zookeeper.Ensemble{Servers: []string{tt.addr}}
+			want := tt.addr + " is connected and has not answered"
+			_, err := open(t, tt.config, ensemble).TryLock(t.Context(), "name")
+			if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Ensemble.Servers") || !strings.Contains(err.Error(), tt.want) {
+				t.Error(err)
+			}
+			if report := examine(t, tt.config, ensemble); !enginetest.Says(report, true, "", want) {
+				t.Errorf("Examine: %+v", report)
+			}
+		})
 	}
 }
 
@@ -166,6 +200,54 @@ func TestRootIsDeleted(t *testing.T) {
 		t.Errorf("the token %d after %d", lock.Token(), other.Token())
 	} else if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), ensemble.Root) {
 		t.Error(err)
+	}
+}
+
+// A client comes from one ensemble to another, where it is granted nothing: its locks are in the first. The error says
+// what may be wrong with the servers that were given, whether others lock in the second or not.
+func TestServersOfTwoEnsembles(t *testing.T) {
+	reconnects(t)
+	t.Parallel()
+	a, b := own(t), common(t)
+	for name, used := range map[string]bool{"used": true, "unused": false} {
+		proxy := redistest.NewProxy(t, a.Addrs()[0])
+		ensemble := zookeeper.Ensemble{Servers: []string{proxy.Addr()}, Root: enginetest.Root(t) + name}
+		client := open(t, enginetest.Config, ensemble)
+		enginetest.Unlock(t, enginetest.Lock(t, client, "name"))
+		if used {
+			other := open(t, enginetest.Config, zookeeper.Ensemble{Servers: b.Addrs(), Root: ensemble.Root})
+			enginetest.Unlock(t, enginetest.Lock(t, other, "name"))
+		}
+		overtake(t, connect(t, b), connect(t, a), ensemble.Root+"-count")
+		proxy.Retarget(b.Addrs()[0])
+		proxy.Cut()
+		var err error
+		enginetest.Await(t, "it is refused", func() bool {
+			_, err = client.TryLock(t.Context(), "name")
+			return errors.Is(err, redlatch.ErrRefused)
+		})
+		if !strings.Contains(err.Error(), "Ensemble.Servers") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// overtake has more happen in one ensemble than has happened in another, as servers refuse a client that has seen more than
+// they have.
+func overtake(t *testing.T, one, other *zk.Conn, path string) {
+	t.Helper()
+	happened := func(conn *zk.Conn) int64 {
+		path, err := conn.Create(path, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, stat, err := conn.Get(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat.Czxid
+	}
+	for past := happened(other) + 100; happened(one) < past; {
 	}
 }
 

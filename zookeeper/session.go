@@ -239,7 +239,7 @@ func (s *session) notConnected() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.link != nil && s.link.sessionTimeout() == 0:
-		return fmt.Errorf("%w: %v is connected and has not answered as a server of ZooKeeper with a majority does", errNotConnected, s.link.RemoteAddr())
+		return fmt.Errorf("%w: %v is connected and has not answered as a server of ZooKeeper with a majority does: look at Ensemble.Servers, and whether these want TLS (zks:// in a URL)", errNotConnected, s.link.RemoteAddr())
 	case s.undialled != nil:
 		return fmt.Errorf("%w: %v", errNotConnected, s.undialled) // it may be a context's error
 	}

@@ -148,8 +148,21 @@ func (e Ensemble) dialer(config *tls.Config) func(ctx context.Context, address s
 		return e.Dial
 	case config != nil:
 		d := &tls.Dialer{Config: config}
-		return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+		return func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := d.DialContext(ctx, "tcp", address)
+			return conn, explainTLS(address, err)
+		}
 	}
 	d := new(net.Dialer)
 	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+}
+
+// explainTLS returns the error of a handshake, and says that there was no answer to it where that is so.
+func explainTLS(address string, err error) error {
+	op, isOp := errors.AsType[*net.OpError](err)
+	_, isCertificate := errors.AsType[*tls.CertificateVerificationError](err)
+	if err == nil || isCertificate || isOp && (op.Op == "dial" || op.Op == "remote error") {
+		return err
+	}
+	return fmt.Errorf("%s is connected and has not answered as a TLS server does (%w): look at Ensemble.Servers, and leave redlatch.Config.TLS out if these have no TLS (zk:// in a URL)", address, err)
 }
