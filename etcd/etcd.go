@@ -8,7 +8,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/ensemble"
@@ -91,22 +90,6 @@ func checked(config redlatch.Config, c Cluster) (Cluster, error) {
 		return c, invalid(err)
 	}
 	return c, nil
-}
-
-// dial makes a client of a cluster.
-func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
-		// Servers object to more frequent probes.
-		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-	})
-	switch {
-	case refuses(err):
-		return nil, fmt.Errorf("etcd: %w: %w", redlatch.ErrRefused, err)
-	case err != nil:
-		return nil, fmt.Errorf("etcd: %w: %w", redlatch.ErrNoQuorum, err)
-	}
-	return client, nil
 }
 
 // OpenURL is [OpenWith] for a cluster named by a URL, as settings and the program redlatch have it:

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func Examine(ctx context.Context, config redlatch.Config, c Cluster) (doctor.Ens
 	ctx, cancel := context.WithTimeout(ctx, examineTime)
 	defer cancel()
 	x := &examination{
-		client: client, prefix: c.Prefix, names: make(map[uint64]string), status: make([]*clientv3.StatusResponse, len(c.Endpoints)),
+		client: client, prefix: c.Prefix, names: make(map[uint64]string), status: make([]*etcdserverpb.StatusResponse, len(c.Endpoints)),
 		report: doctor.Ensemble{Members: make([]doctor.Member, len(c.Endpoints))},
 	}
 	var all sync.WaitGroup
@@ -60,7 +61,7 @@ type examination struct {
 	prefix string
 	report doctor.Ensemble
 	// status is what each endpoint says, or nil. names are the endpoints by member id.
-	status []*clientv3.StatusResponse
+	status []*etcdserverpb.StatusResponse
 	names  map[uint64]string
 	// first is the first endpoint that answers, and cluster is the cluster that it is of.
 	first   string
@@ -75,11 +76,17 @@ type examination struct {
 }
 
 // ask asks one endpoint what it is.
-func (x *examination) ask(ctx context.Context, endpoint string) (*clientv3.StatusResponse, doctor.Member) {
+func (x *examination) ask(ctx context.Context, endpoint string) (*etcdserverpb.StatusResponse, doctor.Member) {
 	m := doctor.Member{Address: endpoint}
-	status, err := x.client.Status(ctx, endpoint)
+	conn, err := x.client.Dial(endpoint)
 	if err != nil {
 		m.Err = err
+		return nil, m
+	}
+	defer conn.Close()
+	status, err := ask(ctx, conn)
+	if err != nil {
+		m.Err = errors.New(reason(err))
 		return nil, m
 	}
 	m.Version, m.Role = status.Version, "follower"

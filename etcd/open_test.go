@@ -4,7 +4,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // What cannot work is refused before anything is sent, with the setting in the error.
@@ -88,6 +94,72 @@ func TestPrefixOfOthers(t *testing.T) {
 			t.Errorf("%s: it has %v, %v", name, r.Kvs, err)
 		}
 	}
+}
+
+// The error of a client whose endpoints are of another kind, or speak TLS where it does not or the reverse, says what to
+// look at, with a user too, and so does Examine.
+func TestEndpointsOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	redis, web := redistest.New(t).Addr(), httptest.NewUnstartedServer(nil)
+	web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	secure := enginetest.Config
+	secure.TLS = new(tls.Config)
+	for name, tt := range map[string]struct {
+		addr   string
+		config redlatch.Config
+	}{
+		"Redis":                   {redis, enginetest.Config},
+		"Redis, by TLS":           {redis, secure},
+		"TLS, without it":         {web.Listener.Addr().String(), enginetest.Config},
+		"etcd without TLS, by it": {common(t).Addrs()[0], secure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := etcd.Cluster{Endpoints: []string{tt.addr}}
+			says := func(what string, err error) {
+				t.Helper()
+				text := fmt.Sprint(err)
+				if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(text, "has not answered as a member of etcd does") || !strings.Contains(text, "Cluster.Endpoints") || !strings.Contains(text, "redlatch.Config.TLS") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			_, err := open(t, tt.config, cluster).TryLock(t.Context(), "name")
+			says("a try", err)
+			report, err := etcd.Examine(t.Context(), tt.config, cluster)
+			if err != nil || !enginetest.Says(report, false, tt.addr, "has not answered as a member of etcd does") {
+				t.Errorf("Examine: %+v, %v", report, err)
+			}
+			cluster.User, cluster.Password = "me", "secret"
+			_, err = etcd.OpenWith(tt.config, cluster)
+			says("with a user", err)
+		})
+	}
+}
+
+// While no member is up, a client goes on trying about once a second, however long that is: it would not notice for
+// minutes that they are back.
+func TestConnectsAgain(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tried atomic.Int32
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			tried.Add(1)
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { listener.Close() })
+	open(t, enginetest.Config, etcd.Cluster{Endpoints: []string{listener.Addr().String()}})
+	enginetest.Await(t, "it tries again and again", func() bool { return tried.Load() >= 9 })
 }
 
 // Endpoints of two clusters are refused: a lock could have a holder in each.

@@ -11,9 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/status"
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
@@ -278,11 +276,10 @@ func (s *session) notConnected() error {
 	}
 	ctx, cancel := context.WithTimeout(s.life, 100*time.Millisecond) // it may connect just now
 	defer cancel()
-	err := conn.Invoke(ctx, pb.Maintenance_Status_FullMethodName, new(pb.StatusRequest), new(pb.StatusResponse))
-	if status.Code(err) != codes.Unavailable {
-		return errNotConnected
+	if why := whyNot(ctx, conn); why != "" {
+		return fmt.Errorf("%w: %s", errNotConnected, why)
 	}
-	return fmt.Errorf("%w: %s", errNotConnected, status.Convert(err).Message())
+	return errNotConnected
 }
 
 // rule: session-outlasts-lease
