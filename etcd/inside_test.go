@@ -127,6 +127,35 @@ func TestLostLeaseIsMadeAnew(t *testing.T) {
 	})
 }
 
+// A renewal that fails is soon made again, however seldom the etcd lease is renewed: until then the servers pass for
+// unreachable, and Close would leave the etcd lease behind.
+func TestFailedRenewalIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(t.Context())
+		probes := 0
+		s := &session{
+			client: &clientv3.Client{Lease: renewer{}}, id: 1, asked: time.Hour, life: life, news: make(chan struct{}), prepared: true,
+			probe: func(context.Context) (uint64, error) {
+				if probes++; probes == 1 {
+					return 0, errors.New("no majority")
+				}
+				return 0, nil
+			},
+		}
+		go s.attend()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		s.mu.Lock()
+		if !s.answered || probes != 2 {
+			t.Errorf("answered: %v, after %d renewals", s.answered, probes)
+		}
+		s.mu.Unlock()
+		end()
+		synctest.Wait()
+	})
+}
+
 // Without an etcd lease nothing is written that would then stay for ever.
 func TestNothingIsWrittenWithoutALease(t *testing.T) {
 	t.Parallel()

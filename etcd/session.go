@@ -104,7 +104,7 @@ func (s *session) attend() {
 		switch has := s.native() != 0; {
 		case !has && (had || err == nil): // it is lost
 			wait = 0
-		case !has: // calls wait for it
+		case !has, err != nil: // calls wait for it, or it is not known whether the servers answer
 			wait = min(wait, time.Second)
 		}
 		s.mu.Lock()
