@@ -42,10 +42,11 @@ type Redis struct {
 	// Keep is how long a guard stays after the last access to its key. A guard that expired has forgotten, and would
 	// let an old holder in. So with Keep set, a key without a guard refuses a token that is older than half of Keep by
 	// the server's clock. That requires clocks that agree within half of Keep, and tokens that are microseconds since
-	// 1970, as Redlatch's are on Redis. On ZooKeeper and etcd they are not: leave Keep 0 there. A holder is then
-	// refused if it lets half of Keep pass before its first access, or Keep between two accesses. A day is a good value
-	// where keys come and go. All who access a key must agree on it. The minimum is a minute. Defaults to 0: guards
-	// stay for ever, one small key for each key guarded, until [Redis.Forget].
+	// 1970, as Redlatch's are on Redis. On ZooKeeper and etcd they are not: leave Keep 0 there; a token that is a year
+	// ahead of the clock is ErrInvalid. A holder is then refused if it lets half of Keep pass before its first access,
+	// or Keep between two accesses. A day is a good value where keys come and go. All who access a key must agree on
+	// it. The minimum is a minute. Defaults to 0: guards stay for ever, one small key for each key guarded, until
+	// [Redis.Forget].
 	Keep time.Duration
 }
 
@@ -110,6 +111,8 @@ func (a *Access) open(ctx context.Context) (*Access, error) {
 		return nil, fmt.Errorf("%w: Redis.Eval is nil: set it to a function that runs a script with your client", ErrInvalid)
 	case r.Keep != 0 && r.Keep < time.Minute:
 		return nil, fmt.Errorf("%w: Redis.Keep is %v: want 0, for ever, or a minute at least, a day being a good value", ErrInvalid, r.Keep)
+	case r.Keep != 0 && a.token > uint64(time.Now().AddDate(1, 0, 0).UnixMicro()):
+		return nil, fmt.Errorf("%w: Redis.Keep is %v, and the token %d is a year ahead of the clock, as those of ZooKeeper and etcd are: leave Keep 0, as a guard that expired would let all of them in", ErrInvalid, r.Keep, a.token)
 	}
 	if _, err := a.Run(ctx, "", nil, nil); err != nil {
 		return nil, err

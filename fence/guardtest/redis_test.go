@@ -169,6 +169,26 @@ func TestRedisTokensAreExact(t *testing.T) {
 	})
 }
 
+// TestRedisKeepOfAnotherEngine pins that Keep is refused with tokens that are ahead of the clock, as those of ZooKeeper and
+// etcd are: a guard that expired would let any of them in.
+func TestRedisKeepOfAnotherEngine(t *testing.T) {
+	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {
+		guard, token := fence.Redis{Eval: eval, Keep: 24 * time.Hour}, uint64(time.Now().AddDate(10, 0, 0).UnixMicro())
+		refused := func(err error) {
+			t.Helper()
+			if !errors.Is(err, fence.ErrInvalid) || !strings.Contains(err.Error(), "Redis.Keep") {
+				t.Errorf("it is let in, or %v", err)
+			}
+		}
+		refused(guard.Enter(t.Context(), "a", token+8))
+		do(t, server, "DEL", "redlatch:{a}:guard:a") // it has expired
+		refused(guard.Enter(t.Context(), "a", token))
+		refused(guard.EnterShared(t.Context(), "a", token))
+		guard.Keep = 0
+		open(t, guard, "a", token)
+	})
+}
+
 func TestRedisKeep(t *testing.T) {
 	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {
 		ctx := t.Context()
