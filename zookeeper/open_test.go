@@ -232,6 +232,26 @@ func TestServersOfTwoEnsembles(t *testing.T) {
 	}
 }
 
+// A client comes to servers that have less than it has seen, as those of another ensemble, or of its own that were restored
+// from a backup. They refuse it without a word; the error says what that may be.
+func TestServersThatHaveLess(t *testing.T) {
+	reconnects(t)
+	t.Parallel()
+	a, b := own(t), common(t)
+	proxy := redistest.NewProxy(t, b.Addrs()[0])
+	ensemble := zookeeper.Ensemble{Servers: []string{proxy.Addr()}, Root: enginetest.Root(t)}
+	overtake(t, connect(t, b), connect(t, a), ensemble.Root+"-count")
+	client := open(t, enginetest.Config, ensemble)
+	enginetest.Unlock(t, enginetest.Lock(t, client, "name"))
+	proxy.Retarget(a.Addrs()[0])
+	proxy.Cut()
+	var err error
+	enginetest.Await(t, "it says what that may be", func() bool {
+		_, err = client.TryLock(t.Context(), "name")
+		return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(err.Error(), "backup")
+	})
+}
+
 // overtake has more happen in one ensemble than has happened in another, as servers refuse a client that has seen more than
 // they have.
 func overtake(t *testing.T, one, other *zk.Conn, path string) {
