@@ -48,7 +48,8 @@
 //
 // Tokens begin anew, by the clock, if somebody deletes the Prefix or wipes the cluster. Close all
 // clients before that. A cluster that is restored from a backup has forgotten the later locks and
-// tokens.
+// tokens: close all clients before that, too, and delete the Prefix and all that begins with it and
+// a slash when it is restored. Then tokens are larger than before again.
 //
 // Endpoints of two clusters are refused with redlatch.ErrInvalid as soon as both have answered this
 // client, which takes some of its heartbeats at most; before that, a lock may have a holder in each.

@@ -51,6 +51,9 @@
 //
 // Tokens begin anew, by the clock, if somebody deletes the Root or wipes the ensemble. Close all
 // clients before that: those that are open when the Root is deleted are granted nothing any more.
+// An ensemble that is restored from a backup has forgotten the later locks and tokens: close all
+// clients before that, too, and delete the Root when it is restored. Then tokens are larger than
+// before again, if the Root was older than ten hours for each election that was forgotten.
 //
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its session has ended.
