@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // limit ends a test that would hang. It does not measure speed.
@@ -54,6 +55,11 @@ func TestEnsemble(t *testing.T) {
 			}
 			left(true)
 			if err := lock.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+			left(false)
+			// What an attempt that was given up leaves until the client closes is no lock's.
+			if _, err := oneshot.New(client).Release(ctx, "a/b:c", "nobody's"); err != nil {
 				t.Fatal(err)
 			}
 			left(false)

@@ -84,8 +84,8 @@ func etcdVersion(ctx context.Context, address string) string {
 	return "etcd " + statusOf(ctx, address).Version
 }
 
-// etcdLeft is Left for etcd. It does not count a lock's gate: the client that gives an attempt up
-// writes that key, and it stays until the client closes.
+// etcdLeft is Left for etcd. It does not count a lock's gates: a client that gives an attempt up
+// writes one, and it stays until that client closes.
 func etcdLeft(ctx context.Context, address, root string, names []string) (map[string]bool, error) {
 	left := make(map[string]bool)
 	for _, name := range names {
@@ -101,7 +101,7 @@ func etcdLeft(ctx context.Context, address, root string, names []string) (map[st
 			return nil, err
 		}
 		for _, kv := range found.Kvs {
-			left[name] = left[name] || string(kv.Key) != place+"gate"
+			left[name] = left[name] || !strings.HasPrefix(string(kv.Key), place+"gate/")
 		}
 	}
 	return left, nil
