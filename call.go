@@ -167,10 +167,10 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	}
 	c.acquired()
 	lease.Limit(c.settings.maxHold)
-	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.ttl/3))
+	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.renewEach()))
 
 	if r := c.renewer(); r != nil {
-		r.Add(c.settings.ttl)
+		r.Add(3 * c.settings.renewEach())
 	}
 	c.changed()
 	client.mu.Lock()

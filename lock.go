@@ -212,7 +212,7 @@ func (l *Lock) end() (first bool) {
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
 	if r := l.call.renewer(); r != nil && first {
-		r.Remove(l.call.settings.ttl)
+		r.Remove(3 * l.call.settings.renewEach())
 	}
 	return first
 }

@@ -77,7 +77,7 @@ func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
 
 // WithGuard sets how long before the end of its validity the lock counts as lost. This is the time
 // to stop the work that the lock protects. It must be less than the TTL without its drift, 1 % and
-// 2 ms. Defaults to a tenth of the TTL.
+// 2 ms. Defaults to a tenth of the TTL. With a third of the TTL or more the lock is renewed more often.
 func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
 
 // WithWaitReport calls fn with a *QuorumError that says what Lock waits for, at once and then every
@@ -145,6 +145,12 @@ func (c *Client) settings(r *settings, options []Option) error {
 		return nil
 	}
 	return checkLabel("WithLabel", r.label)
+}
+
+// renewEach returns the time from one renewal to the next: a third of the TTL or, where the guard
+// leaves less than that, half of the time in which the lock does not yet count as lost.
+func (r *settings) renewEach() time.Duration {
+	return max(min(r.ttl/3, (r.ttl-quorum.Drift(r.ttl)-r.guard)/2), r.ttl/100)
 }
 
 // endless is a MaxHold that is never over.

@@ -91,9 +91,10 @@ func (l *Lock) renewable(now clock.Instant) bool {
 // renewed notes how a renewal ended, and sets the time of the next.
 func (l *Lock) renewed(err error) {
 	now := l.client.clock.Now()
-	next := l.client.jitter(l.call.settings.ttl / 3)
+	each := l.call.settings.renewEach()
+	next := l.client.jitter(each)
 	if err != nil {
-		next = l.client.jitter(l.call.settings.ttl / 12)
+		next = l.client.jitter(each / 4)
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
@@ -120,7 +121,7 @@ func (l *Lock) afterLoss(now clock.Instant) {
 // process up once.
 func (l *Lock) renewAt(now clock.Instant, d time.Duration) clock.Instant {
 	at := now.Add(d)
-	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.ttl / 300)))
+	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.renewEach() / 100)))
 }
 
 // sleepCheck bounds how late a lock is found lost after the machine slept, since the lock's alarm

@@ -90,3 +90,22 @@ func TestRenewalsOfManySets(t *testing.T) {
 		}
 	})
 }
+
+// A lock is renewed before it counts as lost, also where its guard takes up most of its TTL.
+func TestRenewalBeforeALongGuard(t *testing.T) {
+	for _, guard := range []time.Duration{0, 6 * time.Second, 15 * time.Second, 19 * time.Second, 20 * time.Second, 28 * time.Second} {
+		t.Run(fmt.Sprint(guard), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				locks := New(t, redlatch.Config{})
+				lock, err := locks.TryLock(t.Context(), "name", redlatch.WithTTL(30*time.Second), redlatch.WithGuard(guard))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Minute)
+				if err := lock.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
