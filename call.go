@@ -167,7 +167,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	}
 	c.acquired()
 	lease.Limit(c.settings.maxHold)
-	l.renewal = l.renewAt(lease.Since(), client.jitter(c.settings.renewEach()))
+	l.renewal = l.renewAt(lease.Since(), l.renewIn(lease.Since()))
 
 	if r := c.renewer(); r != nil {
 		r.Add(3 * c.settings.renewEach())

@@ -91,10 +91,9 @@ func (l *Lock) renewable(now clock.Instant) bool {
 // renewed notes how a renewal ended, and sets the time of the next.
 func (l *Lock) renewed(err error) {
 	now := l.client.clock.Now()
-	each := l.call.settings.renewEach()
-	next := l.client.jitter(each)
+	next := l.renewIn(now)
 	if err != nil {
-		next = l.client.jitter(each / 4)
+		next = l.client.jitter(l.call.settings.renewEach() / 4)
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
 	}
 	l.mu.Lock()
@@ -114,6 +113,12 @@ func (l *Lock) afterLoss(now clock.Instant) {
 		return
 	}
 	l.release()
+}
+
+// renewIn returns the time from now to the renewal after a grant or a renewal: the usual time or, where
+// the nodes took long to answer, half of what is left until the lock counts as lost.
+func (l *Lock) renewIn(now clock.Instant) time.Duration {
+	return l.client.jitter(max(0, min(l.call.settings.renewEach(), now.Until(l.lostAt())/2)))
 }
 
 // renewAt returns the time d after now, or up to a hundredth of the usual time between renewals

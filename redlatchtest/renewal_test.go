@@ -109,3 +109,20 @@ func TestRenewalBeforeALongGuard(t *testing.T) {
 		})
 	}
 }
+
+// A lock is renewed in time also where the nodes took most of its TTL to grant it.
+func TestRenewalAfterASlowGrant(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{NodeTimeout: time.Second})
+		locks.Delay(900 * time.Millisecond)
+		lock, err := locks.TryLock(t.Context(), "name", redlatch.WithTTL(1500*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks.Delay(0)
+		time.Sleep(time.Minute)
+		if err := lock.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
