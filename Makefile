@@ -37,7 +37,7 @@ servers:
 everything:
 	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql php)
 
-test alone busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
+test busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
 test-all race-waiting: everything
 
 demo: ## five nodes, racing workers, killed and hung nodes, and the tally
@@ -66,25 +66,20 @@ PROGRAMS := test/house|test/release
 BOTH := zookeeper
 # Programs that start programs, and suites whose code others run under the race detector as well: these are under it in
 # soak alone.
-SOAKED := cmd/redlatch|interop|test/restart|test/topology
-# These take the processors, and nothing in them is ever late.
+SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topology
+# These take the processors, and nothing in them is ever late. The others mostly wait.
 COMPUTING := internal/sim(/.*)?
-# These take them, too, and count what happens in seconds: only what gives way runs beside them. The others mostly wait.
-ALONE := cmd/redlatch-torture(/.*)?
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
 # match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
-	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && go test $(1) -vet=off -count=1 -timeout 1h $$some
+	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && MAKEFLAGS= go test $(1) -vet=off -count=1 -timeout 1h $$some
 
 race-waiting:
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
 plain-waiting: everything $(NPM)
-	$(call tested,-p 2 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
-
-alone:
-	$(call tested,-p 1,-E,$(ALONE))
+	$(call tested,-p 2 -parallel 4 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
@@ -94,19 +89,21 @@ race: race-waiting race-soaked ## the tests in which the race detector has somet
 
 race-soaked: everything $(NPM)
 	$(call tested,-race -p 2,-E,$(SOAKED))
-	$(call tested,-race -p 1,-E,$(COMPUTING)|$(ALONE))
+	$(call tested,-race -p 1,-E,$(COMPUTING))
 
-# Compiled first: that is not what is tested. The loops end by themselves if they are not stopped.
+# Compiled first: that is not what is tested.
 BUSY_ONCE := ./test/locking ./test/waiting ./internal/waitqueue ./internal/quorum
 BUSY := $(BUSY_ONCE) ./oneshot ./doctor ./test/faults ./test/restart ./test/topology
-busy-once: BUSY := $(BUSY_ONCE)
-busy busy-once:
+busy-once:
+	go test -short -run=NONE $(BUSY_ONCE)
+	go test -short -count=1 -p 4 -timeout 30m $(BUSY_ONCE)
+
+# The loops end by themselves if they are not stopped.
+busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
 	go test -short -run=NONE $(BUSY)
 	@pids=; trap 'kill $$pids' EXIT; trap 'exit 130' HUP INT TERM; \
 	for i in $$(seq $$((2 * $$(nproc)))); do timeout 30m sh -c 'while :; do :; done' & pids="$$pids $$!"; done; \
 	go test -short -count=1 -p 4 -timeout 30m $(BUSY)
-busy: ## the tests on servers, of waiting and of votes beside busy loops, two for each core
-busy-once: ## those of locking, waiting, queue and votes alone
 
 lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
@@ -164,10 +161,12 @@ margins: ## how long before its key expires COMMAND of redlatch run is dead, idl
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) ./internal/sim
 
-# WORLDS is how many of them TestSim runs; ci has a third.
+# WORLDS is how many of them TestSim runs; ci has a third. PROCESSES is how many processes run them; otherwise there is
+# one for each core.
 WORLDS ?= 1920
+PROCESSES ?=
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
-	go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
+	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
 
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector
 	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
@@ -175,12 +174,6 @@ storm: ## a Cluster and Sentinels under faults, and their locks, which is too mu
 spec: ## the model, at its larger size
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
-
-# What only computes has the time that tests leave which wait, and says what it came to afterwards.
-side-by-side:
-	@out=$$(mktemp); nice -n 19 $(MAKE) plain sim-once WORLDS=640 >$$out 2>&1 & computing=$$!; \
-	trap 'kill $$computing 2>/dev/null; rm -f $$out' EXIT; trap 'exit 130' HUP INT TERM; \
-	$(MAKE) race-waiting plain-waiting alone; failed=$$?; wait $$computing || failed=1; cat $$out; trap - EXIT; rm -f $$out; exit $$failed
 
 VERSION_FILE := cmd/internal/commandline/version.go
 VERSION = $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' $(VERSION_FILE))
@@ -208,9 +201,12 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-ci: setup lint side-by-side busy-once ## what every change must pass
+# What mostly waits for servers, then what computes; beside that once more what no busy machine may make fail.
+ci: setup lint ## what every change must pass
+	$(MAKE) -j 2 race-waiting plain-waiting
+	$(MAKE) -j 3 sim-once plain busy-once WORLDS=640 PROCESSES=$$((2 * $$(nproc)))
 
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
-.PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked alone plain plain-waiting side-by-side busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked plain plain-waiting busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share platforms release-check release ci soak

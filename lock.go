@@ -145,7 +145,9 @@ func (l *Lock) ring(now clock.Instant, d time.Duration) {
 // shortens the lock. It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its
 // Timeout more), or until ctx is done; before that, for a renewal of the lock that is under way,
 // which takes as long or a twelfth of the TTL at most. An extension counts if the quorum's answers
-// came before the validity ran out.
+// came before the validity ran out. After ctx is done they do not count any more, and until a node has
+// answered, nothing asks it again: with a ctx that ends before a quorum can answer, over and over, the
+// lock is not renewed either.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
 // does not take a lapsed lock again. ErrClosed while Close is under way. ErrInvalid for a ttl beyond

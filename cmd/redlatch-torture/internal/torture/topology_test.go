@@ -82,13 +82,14 @@ func TestRunOfTopology(t *testing.T) {
 	if len(redistest.Flavors()) == 0 {
 		t.Fatal(redistest.ErrNoServer)
 	}
+	t.Setenv("TMPDIR", t.TempDir())
 	for topology, faults := range map[Topology]string{
 		Single:   "kill,wipe,hang,partition,lost-reply,scripts,admit,stop,crash,stranger,neighbour",
 		Sentinel: "failover,lag,sentinel-hang,scripts,stop,crash,stranger",
 		Cluster:  "failover,takeover,kill,wipe,hang,move,fix,settings,flush,scripts,stop,crash,stranger,neighbour",
 	} {
 		t.Run(string(topology), func(t *testing.T) {
-			t.Setenv("TMPDIR", t.TempDir())
+			t.Parallel()
 			r, err := Run(t.Context(), Options{
 				Topology: topology, For: 35 * time.Second, Seed: 1, Workers: 4, Names: 3, TTL: time.Second, Faults: strings.Split(faults, ","), Out: io.Discard,
 			})
