@@ -33,9 +33,9 @@ import (
 // the next holder, and a slow caller sees the latest. It looks at the node that keeps the lock's
 // wait queue, and asks the others when that node has something new, has nothing, or does not
 // answer. If the server tells of a key that has changed, Observe waits for that, and a renewal
-// costs one GET. If it does not, as behind package goredis and in redlatchtest, Observe looks every
-// 1.5 s and when the lock can have expired. It learns at once what its own client does. Each range
-// begins anew. Observe is safe for concurrent use.
+// costs one command. If it does not, as behind package goredis and in redlatchtest, Observe looks
+// every 1.5 s and when the lock can have expired. It learns at once what its own client does. Each
+// range begins anew. Observe is safe for concurrent use.
 func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := checkContext(ctx); err != nil {
@@ -216,9 +216,9 @@ type Permit struct {
 // Its errors are those of Observe. ZooKeeper and etcd have no permits: ErrInvalid ends the range.
 //
 // ObservePermits changes nothing on the nodes, and has no goroutine. It reads all 256 possible
-// slots on all nodes, by one MGET each, when the node that keeps the permits' wait queue tells that
-// one has changed, and otherwise every 1.5 s. Nodes behind package goredis and in redlatchtest tell
-// of no change. Each range begins anew. ObservePermits is safe for concurrent use.
+// slots on all nodes, by one command each, when the node that keeps the permits' wait queue tells
+// that one has changed, and otherwise every 1.5 s. Nodes behind package goredis and in redlatchtest
+// tell of no change. Each range begins anew. ObservePermits is safe for concurrent use.
 func (c *Client) ObservePermits(ctx context.Context, name string) iter.Seq2[[]Permit, error] {
 	return func(yield func([]Permit, error) bool) {
 		err := checkContext(ctx)

@@ -168,6 +168,12 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				is(t, false)(client.Extend(ctx, name, "y", 20*time.Second))
 				is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
 				holderIs(t, client, name, "x", 1, 20*time.Second)
+				for holder, err := range client.locks.Observe(ctx, name) {
+					if denied := user == "least"; (err != nil) != denied || !denied && holder.ID != "x" { // which may not use MGET
+						t.Errorf("observed: %q, %v", holder.ID, err)
+					}
+					break
+				}
 				is(t, false)(client.Release(ctx, name, "y"))
 				is(t, true)(client.Release(ctx, name, "x"))
 				locktest.AwaitValue(t, server, name, "") // SET IFEQ takes 1 ms

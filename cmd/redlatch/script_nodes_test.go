@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // node is a server and the proxy through which redlatch sees it, nil of a Cluster's master.
@@ -110,7 +111,7 @@ func slowReads(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		n.proxy.OnCommand(func(c redistest.Command) redistest.Action {
-			if c.Name() == "GET" {
+			if c.Name() == "EVAL" && c.Args[1] == script.Look.Text {
 				time.Sleep(900 * time.Millisecond)
 			}
 			return redistest.Pass

@@ -49,7 +49,7 @@ const limit = 3 * time.Minute
 //	pause|resume NODE       stop a server by SIGSTOP, continue it
 //	kill-node NODE          kill a server
 //	partition NODE          cut a server off from clients, not from the script
-//	slow-reads NODE...      delay each GET that clients send to these nodes, and to no others
+//	slow-reads NODE...      delay each look at a key of these nodes, and to no others
 //	redis NODE WANT CMD...  send a command; its reply must match WANT
 //	[!] locked NODE LOCK    whether the lock's key is there, or gone, now or a little later
 //	free LOCK NODE...       whether most nodes do not have it

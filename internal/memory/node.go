@@ -213,10 +213,10 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 		return n.admit(args[3:6], args[6:], now), nil
 	case args[0] == "GET" && len(args) == 2:
 		return n.get(args[1], now), nil
-	case args[0] == "MGET":
-		values := make([]driver.Reply, len(args)-1)
-		for i, key := range args[1:] {
-			values[i] = n.get(key, now)
+	case args[0] == "EVAL" && args[1] == script.Look.Text:
+		var values []driver.Reply
+		for _, key := range args[3:] {
+			values = append(values, n.get(key, now))
 		}
 		return array(values...), nil
 	case args[0] == "PTTL" && len(args) == 2:

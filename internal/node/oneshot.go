@@ -190,24 +190,24 @@ func (n *Node) deleteIfOurs(ctx context.Context, key, id string) vote.Answer {
 // Query answers Held with the key's holder and remaining time, or NotOurs when nobody has the key.
 func (n *Node) Query(ctx context.Context, key string) vote.Answer {
 	for {
-		before, err := n.command(ctx, "GET", key)
+		before, _, err := n.values(ctx, false, key)
 		if err != nil {
 			return failure(err)
 		}
-		if before.Kind == driver.Null {
-			return vote.Answer{Verdict: vote.NotOurs}
+		if before[0].Kind == driver.Null {
+			return n.unheld(ctx, key)
 		}
 		left, err := n.command(ctx, "PTTL", key)
 		if err != nil {
 			return failure(err)
 		}
 		// The time is the holder's only if the same holder was there before and after.
-		after, err := n.command(ctx, "GET", key)
+		after, _, err := n.values(ctx, false, key)
 		if err != nil {
 			return failure(err)
 		}
-		if after.Kind == driver.Text && after.Text == before.Text {
-			return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(before.Text), Left: time.Duration(left.Int) * time.Millisecond}
+		if after[0].Kind == driver.Text && after[0].Text == before[0].Text {
+			return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(before[0].Text), Left: time.Duration(left.Int) * time.Millisecond}
 		}
 	}
 }

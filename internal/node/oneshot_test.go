@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -80,12 +81,13 @@ type taken struct {
 }
 
 func (c *taken) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	switch args[0] {
-	case "PTTL":
+	switch {
+	case args[0] == "PTTL":
 		c.asked++
 		return driver.Reply{Kind: driver.Int, Int: int64(c.asked) * 1000}, nil
-	case "GET":
-		return driver.Reply{Kind: driver.Text, Text: "holder " + strconv.Itoa(min(c.asked, 1))}, nil
+	case args[0] == "EVAL" && args[1] == script.Look.Text:
+		holder := driver.Reply{Kind: driver.Text, Text: "holder " + strconv.Itoa(min(c.asked, 1))}
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{holder}}, nil
 	}
 	return c.scripted.Do(ctx, args...)
 }
@@ -96,5 +98,18 @@ func TestQueryWhileTheKeyIsTaken(t *testing.T) {
 	n := voter(t, &taken{scripted: scripted{answer: released}}, math.MaxInt)
 	if a := n.Query(t.Context(), "x"); a.Verdict != vote.Held || a.Holder != "holder 1" || a.Left != 2*time.Second {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A server that answers a look otherwise than it should is not taken for one that has no key.
+func TestLookIsAnsweredOtherwise(t *testing.T) {
+	t.Parallel()
+	n := voter(t, &scripted{answer: released}, math.MaxInt)
+	watched, _ := n.Watch(t.Context(), t.Context(), "x")
+	_, all := n.ReadAll(t.Context(), []string{"x"}, true)
+	for i, a := range []vote.Answer{watched, all, n.Read(t.Context(), "x"), n.Query(t.Context(), "x")} {
+		if a.Verdict != vote.Unknown || !strings.Contains(a.Err.Error(), "PONG") {
+			t.Errorf("%d: %+v", i, a)
+		}
 	}
 }

@@ -11,7 +11,7 @@ var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 // besides running the scripts. It leaves out what epoch.lua and nodes.lua send to a Cluster alone.
 func Commands() []string {
 	var commands []string
-	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua,
+	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua, lookLua,
 		acquireAllLua, confirmAllLua, extendAllLua, repairAllLua, releaseAllLua, heldLua, slotsLua, slotLua, releaseSlotLua,
 		readersLua, readersQueueLua, acquireSharedLua, confirmSharedLua, extendSharedLua, repairSharedLua, releaseSharedLua} {
 		for _, found := range call.FindAllStringSubmatch(text, -1) {

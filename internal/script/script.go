@@ -142,6 +142,8 @@ var (
 	releaseSlotLua string
 	//go:embed inspect.lua
 	inspectLua string
+	//go:embed look.lua
+	lookLua string
 	//go:embed nodes.lua
 	nodesLua string
 	//go:embed shard.lua
@@ -175,6 +177,9 @@ var limits = fmt.Sprintf("local GRACE, PATIENCE, SHOWN = %d, %d, %d\n", Grace.Mi
 
 // Inspect reads what admission depends on.
 var Inspect = New(inspectLua)
+
+// Look reads keys of locks.
+var Look = New(limits + lookLua)
 
 // Nodes reads what a Cluster's master knows of the Cluster, and Shard records which slots the
 // master has. Like Quarantine, they let nobody vote.

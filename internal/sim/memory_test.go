@@ -263,6 +263,7 @@ func (s *twoServers) step() {
 		s.extendBatch()
 	case 12:
 		s.both("GET", key)
+		s.both("EVAL", script.Look.Text, "2", key, side("token", key))
 		s.both("PTTL", key)
 	case 13, 14, 15, 16, 17, 18, 19, 20:
 		s.readers(key)
