@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +53,15 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			t.Errorf("foreign keys: %+v", keys)
 		}
 	})
+}
+
+// A lock's name may be that of another program's key, whose value is larger than a connection takes for
+// a reply.
+func TestExamineALargeForeignValue(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	locktest.Do(t, s, "SETRANGE", "x", strconv.Itoa(17<<20), "x")
+	if r := locktest.Examine(t, locktest.WithQuarantine(s.URL()), "x")[0]; r.Err != nil || r.Missing != nil || r.Refusal != nil || r.ForeignKeys != nil {
+		t.Errorf("%v; missing %q, refused %v, foreign %v", r.Err, r.Missing, r.Refusal, r.ForeignKeys)
+	}
 }

@@ -51,16 +51,20 @@ func (n *Node) lookAtForeignKeys(ctx context.Context, x *Examination, lockKeys [
 
 // foreignString looks at a key that should be a string. problem says what is wrong with its text.
 func (n *Node) foreignString(ctx context.Context, key string, blocks bool, problem func(string) string) (*ForeignKey, error) {
-	reply, err := n.conn.Do(ctx, "GET", key)
+	do := func(command ...string) (driver.Reply, error) { return n.conn.Do(ctx, command...) }
+	values, err := beginnings([]string{key}, do)
+	if err == nil && values[0].Kind == driver.Null { // nothing, or of another type
+		values[0], err = do("GET", key)
+	}
 	switch {
 	case isWrongType(err):
 		return &ForeignKey{key, n.typeText(ctx, key, "a string"), blocks}, nil
 	case err != nil && !isReply(err):
 		return nil, err
-	case err != nil || reply.Kind == driver.Null:
+	case err != nil || values[0].Kind == driver.Null:
 		return nil, nil
 	}
-	if text := problem(reply.Text); text != "" {
+	if text := problem(values[0].Text); text != "" {
 		return &ForeignKey{key, text, blocks}, nil
 	}
 	return nil, nil

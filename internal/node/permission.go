@@ -137,8 +137,9 @@ var forms = map[string]struct {
 	"TIME":    {noKey, nil},
 	"EVAL":    {noKey, []string{"return 1", "0"}},
 	"EVALSHA": {noKey, []string{strings.Repeat("0", 40), "0"}}, // answers NOSCRIPT
-	"GET":     {anyKey, nil},
-	"MGET":    {anyKey, nil},
+	// Of a key that exists, GET and MGET may answer at length.
+	"GET":     {absentKey, nil},
+	"MGET":    {absentKey, nil},
 	"PTTL":    {anyKey, nil},
 	"PEXPIRE": {anyKey, []string{"0", "GT"}}, // cannot prolong to a time in the past
 	"SET":     {absentKey, []string{"", "XX", "PX", "1"}},
