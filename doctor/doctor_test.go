@@ -81,6 +81,9 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if node.Err != nil || node.Status != c.want || !strings.Contains(fmt.Sprint(reason), c.reason) {
 					t.Fatalf("got %v because of %v (%v), want %v because of %q", node.Status, reason, node.Err, c.want, c.reason)
 				}
+				if node.OtherSet != nil {
+					t.Errorf("it is said to have other nodes recorded: %q", node.OtherSet)
+				}
 				if left := node.Left; (left > 0) != (c.want == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
@@ -233,6 +236,11 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			if node.Err != nil || node.User != fmt.Sprint("u", i) || !slices.Equal(node.Missing, missing(rule)) {
 				t.Errorf("without %s: %s is missing %q (%v)", rule, node.User, node.Missing, node.Err)
 			}
+			// Admission depends on what these tell.
+			blind := slices.Contains([]string{"~redlatch:*", "+info", "+time", "+get"}, rule)
+			if refused := node.Status == doctor.StatusUnfit && strings.Contains(node.Reason.Error(), "NOPERM"); refused != blind {
+				t.Errorf("without %s: %v because of %v", rule, node.Status, node.Reason)
+			}
 		}
 		node := locktest.Examine(t, as("none"), "job/1")[0]
 		for _, rule := range needed {
@@ -240,15 +248,15 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 				t.Errorf("without all: %s is not among %q", rule, node.Missing)
 			}
 		}
-		if node.Status != doctor.StatusUnfit {
-			t.Errorf("without all: %v", node.Status)
+		if node.Status != doctor.StatusUnfit || !strings.Contains(node.Reason.Error(), "info") || node.Persistence != "unknown" {
+			t.Errorf("without all: %v because of %v, and what is kept is %s", node.Status, node.Reason, node.Persistence)
 		}
 
 		if node := locktest.Examine(t, locktest.WithQuarantine(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
 			t.Errorf("of two nodes: %q is missing, and there is no second connection", node.Missing)
 		}
 		c := as("app")
-		if node := locktest.Examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil {
+		if node := locktest.Examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil || node.Persistence != "unknown" {
 			t.Fatalf("with all that is needed: %+v", node)
 		}
 		one, other := locktest.Open(t, c), locktest.Open(t, c)
@@ -336,7 +344,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	replica := redistest.NewReplica(t, servers[0])
 	proxy := redistest.NewProxy(t, servers[1].Addr())
 
-	reports := locktest.Examine(t, locktest.WithQuarantine(replica.URL(), servers[1].URL(), proxy.URL()))
+	reports := locktest.Examine(t, locktest.WithQuarantine(replica.URL(), servers[1].URL(), proxy.URL(), servers[2].URL()))
 	if node := reports[0]; node.Role != "slave" || node.Status != doctor.StatusUnfit || node.Refusal != nil {
 		t.Errorf("a replica: got %+v", node)
 	}
@@ -345,6 +353,9 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	}
 	if node := reports[1]; node.SameAs != "" || node.Status != doctor.StatusUnfit {
 		t.Errorf("the first address: got %+v", node)
+	}
+	if node := reports[3]; node.SameAs != "" || node.Status == doctor.StatusUnfit {
+		t.Errorf("another server: got %+v", node)
 	}
 
 	three := locktest.WithQuarantine(redistest.URLs(servers)...)

@@ -86,7 +86,8 @@ type Examination struct {
 	// Foreign are those keys of the named locks that no client can have written.
 	Foreign []ForeignKey
 
-	// evidence is what admission would be decided on. It is incomplete where refused is set.
+	// evidence is what admission would be decided on. It is incomplete where refused is set, which is the
+	// first refusal.
 	evidence evidence
 	refused  error
 }
@@ -103,6 +104,8 @@ func (n *Node) Look(ctx context.Context, lockKeys []string) *Examination {
 	x := new(Examination)
 	for _, step := range []func(context.Context, *Examination) error{
 		n.lookAtInfo, n.lookAtLatency, n.lookAtClock, n.lookAtPersistence, n.lookAtRecord, n.lookAtUser,
+		func(ctx context.Context, x *Examination) error { return n.lookAtForeignKeys(ctx, x, lockKeys) },
+		func(ctx context.Context, x *Examination) error { return n.lookAtPermissions(ctx, x, lockKeys) },
 	} {
 		if err := step(ctx, x); err != nil {
 			if x.Err = err; errors.Is(err, context.DeadlineExceeded) {
@@ -111,22 +114,7 @@ func (n *Node) Look(ctx context.Context, lockKeys []string) *Examination {
 			return x
 		}
 	}
-	if x.Err = n.lookAtForeignKeys(ctx, x, lockKeys); x.Err == nil {
-		x.Err = n.lookAtPermissions(ctx, x, lockKeys)
-	}
 	return x
-}
-
-// ask sends a command that admission depends on. It keeps the first refusal.
-func (n *Node) ask(ctx context.Context, x *Examination, command ...string) (driver.Reply, error) {
-	reply, err := n.conn.Do(ctx, command...)
-	if !isReply(err) {
-		return reply, err
-	}
-	if x.refused == nil {
-		x.refused = err
-	}
-	return driver.Reply{}, nil
 }
 
 func (n *Node) lookAtInfo(ctx context.Context, x *Examination) error {
@@ -169,9 +157,13 @@ func (n *Node) lookAtLatency(ctx context.Context, x *Examination) error {
 func (n *Node) lookAtClock(ctx context.Context, x *Examination) error {
 	for range clockReads {
 		sent := time.Now()
-		reply, err := n.ask(ctx, x, "TIME")
+		reply, err := n.conn.Do(ctx, "TIME")
 		half := time.Since(sent) / 2
-		if err != nil || len(reply.Array) != 2 {
+		switch {
+		case isReply(err):
+			x.refused = cmp.Or(x.refused, err)
+			return nil
+		case err != nil || len(reply.Array) != 2:
 			return err
 		}
 		seconds, err1 := strconv.ParseInt(reply.Array[0].Text, 10, 64)
@@ -225,8 +217,8 @@ func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
 		switch {
 		case ok && refusal.Code() == "WRONGTYPE" && i > 0:
 			x.evidence.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
-		case ok && x.refused == nil && refusal.Code() != "WRONGTYPE":
-			x.refused = err
+		case ok && refusal.Code() != "WRONGTYPE":
+			x.refused = cmp.Or(x.refused, err)
 		case err != nil && !ok:
 			return err
 		}
