@@ -196,7 +196,7 @@ func TestResetAmidAnother(t *testing.T) {
 	if err := client.Reset(t.Context(), small.Nodes[0]); err != nil {
 		t.Fatal(err)
 	}
-	_, err := client.TryLock(t.Context(), "y")
+	_, err := locktest.TryInTime(t, client, "y")
 	waitsFor(t, err, held)
 }
 
@@ -216,7 +216,7 @@ func TestResetAfterARestart(t *testing.T) {
 		if err := operator.Reset(t.Context(), small.Nodes[0]); err != nil {
 			t.Fatal(err)
 		}
-		_, err := operator.TryLock(t.Context(), "y")
+		_, err := locktest.TryInTime(t, operator, "y")
 		waitsFor(t, err, held)
 	}
 	locktest.Do(t, server, "FLUSHALL")
@@ -261,7 +261,7 @@ func TestAdmissionAmidResets(t *testing.T) {
 	if !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("got %v, want ErrNotAdmitted", err)
 	}
-	_, err = client.TryLock(t.Context(), "y")
+	_, err = locktest.TryInTime(t, client, "y")
 	waitsFor(t, err, held)
 }
 
