@@ -40,7 +40,7 @@ func (n *Node) reset(ctx context.Context) error {
 	d := n.options.Deployment
 	a := d.agreement(admission.Names(n.options.Census.members()))
 	longest := a.Quarantine()
-	for _, r := range append(n.allRecords(ctx), seen.record) {
+	for _, r := range append(n.othersRecords(ctx), seen.record) {
 		if r != nil {
 			longest = max(longest, r.Agreement(d.Name).Quarantine())
 		}
@@ -62,16 +62,18 @@ func (n *Node) reset(ctx context.Context) error {
 	return nil
 }
 
-// allRecords returns the other nodes' records, as far as they can be read: this node, if it has
+// othersRecords returns the other nodes' records, as far as they can be read: this node, if it has
 // lost its own, may have had the same, and locks of that MaxTTL.
-func (n *Node) allRecords(ctx context.Context) []*admission.Record {
+func (n *Node) othersRecords(ctx context.Context) []*admission.Record {
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
 	readers := n.options.Census.readers()
 	records := make([]*admission.Record, len(readers))
 	var all sync.WaitGroup
 	for i, record := range readers {
-		all.Go(func() { records[i], _ = record(ctx) })
+		if i != n.options.Index {
+			all.Go(func() { records[i], _ = record(ctx) })
+		}
 	}
 	all.Wait()
 	return records
