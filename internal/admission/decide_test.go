@@ -211,6 +211,23 @@ func TestPromotedWithAnothersNote(t *testing.T) {
 	}
 }
 
+// So does a server whose data may have been deleted while it ran.
+func TestDeletedWithAnothersNote(t *testing.T) {
+	a := agreementOf(Agreement{})
+	note := NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow, a.Quarantine())
+	e := Evidence{Server: testServer, Now: testNow + seconds(a.Quarantine()) - 3, Note: note.Text(), Others: Others{Same: 2}}
+	if d := Decide(a, e); d.Outcome != Wait {
+		t.Errorf("nothing was deleted: outcome %d, %v", d.Outcome, d.Err)
+	}
+	for _, deleted := range []func(*Evidence){func(e *Evidence) { e.Flushed = true }, func(e *Evidence) { e.Voted = true }} {
+		e := e
+		deleted(&e)
+		if d := Decide(a, e); d.Outcome != Begin {
+			t.Errorf("outcome %d, %v", d.Outcome, d.Err)
+		}
+	}
+}
+
 // A note of another run that no client can have written by now keeps nobody out, and makes no later quarantine longer.
 func TestNoteThatNobodyWrote(t *testing.T) {
 	a := agreementOf(Agreement{})

@@ -73,6 +73,9 @@ func TestRenew(t *testing.T) {
 		"another run":        {func(e *Evidence) { e.Run = otherRun }, true, testNow, Slots{{0, 9, testNow}}},
 		"no record":          {func(e *Evidence) { e.Record = nil }, true, testNow, Slots{{0, 9, testNow}}},
 		"somebody vouches":   {func(e *Evidence) { e.Vouched = true }, true, since, Slots{{0, 9, 0}}},
+		"somebody vouches again, as it took slots over": {
+			func(e *Evidence) { e.Vouched, e.Record.Slots, e.Shard.Epoch = true, Slots{{0, 9, 0}}, 4 }, true, since, Slots{{0, 9, 0}},
+		},
 	} {
 		e := Evidence{Server: testServer, Now: testNow, Shard: &Shard{Epoch: 3, Held: Slots{{First: 0, Last: 9}}},
 			Record: &Record{Server: testServer, Since: since, Epoch: 3, Slots: Slots{{0, 4, 7}, {5, 9, testNow - 5}}}}
