@@ -215,6 +215,10 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		}
 		server := redistest.New(t, redistest.Options{Binary: binary, Users: users})
 		as := func(user string) redlatch.Config { return locktest.WithQuarantine(server.URLAs(user, "p")) }
+		// What clients have written is not called foreign by one who may not see the clock, or the keys.
+		now, heartbeats, next := locktest.ServerTime(t, server).UnixMilli(), "redlatch:{job/1}:heartbeats:job/1", "redlatch:{job/1}:next:job/1"
+		locktest.Do(t, server, "ZADD", heartbeats, fmt.Sprint(now+5000), "who")
+		locktest.Do(t, server, "SET", next, fmt.Sprintf("who %d ", now+500))
 
 		without := as(fmt.Sprint("u", slices.Index(needed, "+wait")))
 		if node := locktest.Examine(t, without, "job/1")[0]; node.Missing != nil {
@@ -236,6 +240,9 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			if node.Err != nil || node.User != fmt.Sprint("u", i) || !slices.Equal(node.Missing, missing(rule)) {
 				t.Errorf("without %s: %s is missing %q (%v)", rule, node.User, node.Missing, node.Err)
 			}
+			if node.ForeignKeys != nil {
+				t.Errorf("without %s: foreign %+v", rule, node.ForeignKeys)
+			}
 			// Admission depends on what these tell.
 			blind := slices.Contains([]string{"~redlatch:*", "+info", "+time", "+get"}, rule)
 			if refused := node.Status == doctor.StatusUnfit && strings.Contains(node.Reason.Error(), "NOPERM"); refused != blind {
@@ -255,6 +262,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		if node := locktest.Examine(t, locktest.WithQuarantine(server.URLAs(fmt.Sprint("u", slices.Index(needed, "+client|kill")), "p"), redistest.New(t).URL()), "job/1")[0]; node.Missing != nil {
 			t.Errorf("of two nodes: %q is missing, and there is no second connection", node.Missing)
 		}
+		locktest.Do(t, server, "DEL", heartbeats, next)
 		c := as("app")
 		if node := locktest.Examine(t, c, "job/1")[0]; node.Missing != nil || node.Err != nil || node.Refusal != nil || node.Persistence != "unknown" {
 			t.Fatalf("with all that is needed: %+v", node)

@@ -47,8 +47,9 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 
 		locktest.Do(t, s, "SET", "redlatch:{x}:token:x", "9007199254740992")
 		locktest.Do(t, s, "SET", "redlatch:{x}:heartbeats:x", "")
+		locktest.Do(t, s, "SET", "redlatch:{x}:readers:x", "")
 		keys := locktest.Examine(t, c, "x")[0].ForeignKeys
-		if len(keys) != 2 || keys[0].Key != "redlatch:{x}:token:x" || !keys[0].Blocks || keys[1].Blocks ||
+		if len(keys) != 3 || keys[0].Key != "redlatch:{x}:token:x" || !keys[0].Blocks || keys[1].Blocks || keys[2].Key != "redlatch:{x}:readers:x" || keys[2].Blocks ||
 			!slices.ContainsFunc(keys, func(k doctor.ForeignKey) bool { return strings.Contains(k.Problem, "a string, not a sorted set") }) {
 			t.Errorf("foreign keys: %+v", keys)
 		}

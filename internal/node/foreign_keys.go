@@ -78,32 +78,31 @@ func (n *Node) foreignSet(ctx context.Context, key string, most int64) (*Foreign
 		return &ForeignKey{key, n.typeText(ctx, key, "a sorted set"), false}, nil
 	case err != nil && !isReply(err):
 		return nil, err
-	case err != nil:
-		return nil, nil
 	}
-	score, ok := lastScore(reply)
-	if !ok || score <= float64(most) {
+	score := lastScore(reply)
+	if score <= float64(most) {
 		return nil, nil
 	}
 	return &ForeignKey{key, fmt.Sprintf("it has the deadline %.0f, in ms since 1970, which is later than a client writes", score), false}, nil
 }
 
-// lastScore reads a member's score from a reply. RESP3 puts the pair into an array of its own.
-func lastScore(reply driver.Reply) (score float64, ok bool) {
+// lastScore reads a member's score from a reply, 0 where there is none. RESP3 puts the pair into an
+// array of its own.
+func lastScore(reply driver.Reply) float64 {
 	pair := reply.Array
 	if len(pair) == 1 {
 		pair = pair[0].Array
 	}
 	if len(pair) != 2 {
-		return 0, false
+		return 0
 	}
-	score, err := strconv.ParseFloat(pair[1].Text, 64)
-	return score, err == nil
+	score, _ := strconv.ParseFloat(pair[1].Text, 64)
+	return score
 }
 
 // typeText says of which type the key is, if the user may ask that.
 func (n *Node) typeText(ctx context.Context, key, want string) string {
-	if reply, err := n.conn.Do(ctx, "TYPE", key); err == nil && reply.Text != "" {
+	if reply, err := n.conn.Do(ctx, "TYPE", key); err == nil {
 		return fmt.Sprintf("it is a %s, not %s", printable.Text(reply.Text), want)
 	}
 	return "it is not " + want
@@ -143,7 +142,8 @@ func (x *Examination) foreignWakeUp(text string) string {
 	if match == nil {
 		return ""
 	}
-	if until, err := strconv.ParseInt(match[1], 10, 64); err != nil || until > x.latest(script.Grace) {
+	// A number that is too large for an int64 is read as the largest.
+	if until, _ := strconv.ParseInt(match[1], 10, 64); until > x.latest(script.Grace) {
 		return fmt.Sprintf("it calls somebody until %.32s, in ms since 1970, which is later than a client writes", match[1])
 	}
 	return ""
