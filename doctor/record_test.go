@@ -53,6 +53,13 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			!slices.ContainsFunc(keys, func(k doctor.ForeignKey) bool { return strings.Contains(k.Problem, "a string, not a sorted set") }) {
 			t.Errorf("foreign keys: %+v", keys)
 		}
+
+		admitted := "redlatch:{recorded}:admitted" // which the next client overwrites, whatever it is
+		locktest.Do(t, s, "DEL", admitted)
+		locktest.Do(t, s, "RPUSH", admitted, "x")
+		if r := locktest.Examine(t, c)[0]; r.Unreadable != nil || r.Status != doctor.StatusAdmissible {
+			t.Errorf("an admission of another type: %v, %v because of %v", r.Unreadable, r.Status, r.Reason)
+		}
 	})
 }
 
