@@ -375,6 +375,19 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 			t.Errorf("another set: got %+v", node)
 		}
 	}
+
+	// Whether servers under other names are those of the record can be told only when all were seen.
+	away := redistest.NewProxy(t, servers[2].Addr())
+	if err := away.Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	renamed := three
+	renamed.Nodes = []string{servers[0].URL() + "#a", servers[1].URL() + "#b", away.URL() + "#c"}
+	for _, node := range locktest.Examine(t, renamed) {
+		if node.Status != doctor.StatusUnclear {
+			t.Errorf("under another name, while one is away: got %+v", node)
+		}
+	}
 }
 
 func TestExamineMeasuresTheClock(t *testing.T) {
