@@ -208,7 +208,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 		return []string{rule}
 	}
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		users := []string{"none on >p resetkeys -@all", "app on >p -@all +subscribe " + strings.Join(needed, " ")}
+		users := []string{"none on >p resetkeys -@all", "deaf on >p -@all " + strings.Join(needed, " "), "app on >p -@all +subscribe " + strings.Join(needed, " ")}
 		for i := range needed {
 			rest := slices.Delete(slices.Clone(needed), i, i+1)
 			users = append(users, fmt.Sprintf("u%d on >p resetchannels -@all +subscribe %s", i, strings.Join(rest, " ")))
@@ -249,7 +249,13 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 				t.Errorf("without %s: %v because of %v", rule, node.Status, node.Reason)
 			}
 		}
+		if node := locktest.Examine(t, as("deaf"), "job/1")[0]; !slices.Equal(node.Missing, []string{"+subscribe"}) {
+			t.Errorf("without +subscribe: %q", node.Missing)
+		}
 		node := locktest.Examine(t, as("none"), "job/1")[0]
+		if slices.Contains(node.Missing, "~") {
+			t.Errorf("without all: %q", node.Missing)
+		}
 		for _, rule := range needed {
 			if rule != "+wait" && !slices.Contains(node.Missing, missing(rule)[0]) {
 				t.Errorf("without all: %s is not among %q", rule, node.Missing)

@@ -103,8 +103,6 @@ func rules(tries, denied []try) []string {
 		if kind, _, ok := strings.Cut(t.command[0], "PUBLISH"); ok {
 			// Either the command or the channel was denied. Both are needed, also to subscribe.
 			missing = append(missing, "+"+strings.ToLower(kind)+"subscribe", "&"+wakeUpChannel("*"))
-		} else if strings.HasSuffix(t.command[0], "SUBSCRIBE") {
-			missing = append(missing, "&"+wakeUpChannel("*"))
 		}
 		if rule := keyRule(t.key); !slices.Contains(missing, rule) || wholly == len(tried) {
 			missing = append(missing, "+"+strings.ToLower(t.name()))
