@@ -19,7 +19,7 @@ var seams = map[string]struct {
 	tests      []string
 }{
 	"batches": {
-		files: []string{"internal/node/batch.go"},
+		files: []string{"internal/node/batch.go", "test/locking/steps_together_test.go"},
 		file:  "client.go",
 		line:  "	return node.Batch(node.New(conn, o), c.config.batchAbove), nil\n",
 		then:  "	return node.New(conn, o), nil\n",
@@ -36,7 +36,7 @@ var seams = map[string]struct {
 		tests: []string{"./test/locking", "./oneshot"},
 	},
 	"renewals together": {
-		files: []string{"internal/quorum/renewals.go", "internal/node/extend_batch.go"},
+		files: []string{"internal/quorum/renewals.go", "internal/node/extend_batch.go", "test/locking/steps_together_test.go"},
 		file:  "client.go",
 		line:  "	c.renewals = quorum.NewRenewals(c.life, c.engine, config.acknowledged())\n",
 		run:   "Conformance|Renew|Extend",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -154,26 +153,29 @@ func TestForeignCounterOfOtherKinds(t *testing.T) {
 func TestProposalOfAWrongClock(t *testing.T) {
 	t.Parallel()
 	server := locktest.Shared(t, 1)[0]
-	for kind, c := range map[string]struct{ batched, several, shared bool }{"a lock": {}, "in a batch": {batched: true}, "several names": {several: true}, "a reader": {shared: true}} {
+	proposed := func(kind string, several, shared bool, stepsOf func(*node.Node) steps) {
 		for _, off := range []time.Duration{-time.Hour, time.Hour} {
 			t.Run(fmt.Sprint(kind, off), func(t *testing.T) {
 				n := newReadersNode(t, server)
 				before := locktest.ServerTime(t, server)
-				r := vote.Acquire{Key: n.key, ID: "mine", TTL: time.Minute, Proposed: uint64(before.Add(off).UnixMicro()), Shared: c.shared}
-				if c.several {
+				r := vote.Acquire{Key: n.key, ID: "mine", TTL: time.Minute, Proposed: uint64(before.Add(off).UnixMicro()), Shared: shared}
+				if several {
 					r.With = &vote.Keys{n.key + "/also"}
 				}
-				above := math.MaxInt
-				if c.batched {
-					above = -1
-				}
-				a := node.Batch(n.node, above).Acquire(t.Context(), r)
+				a := stepsOf(n.node).Acquire(t.Context(), r)
 				at := time.UnixMicro(int64(a.Counter))
 				if a.Verdict != vote.Granted || at.Before(before.Add(-script.Clamp)) || at.After(locktest.ServerTime(t, server).Add(script.Clamp)) {
 					t.Errorf("%v under %v at %v, %v", a.Verdict, at, before, a.Err)
 				}
 			})
 		}
+	}
+	alone := func(n *node.Node) steps { return n }
+	proposed("a lock", false, false, alone)
+	proposed("several names", true, false, alone)
+	proposed("a reader", false, true, alone)
+	for kind, joined := range together {
+		proposed(kind, false, false, joined)
 	}
 }
 

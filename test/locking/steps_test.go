@@ -1,8 +1,8 @@
 package locking
 
 import (
+	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,11 +21,11 @@ func TestStepsAfterAGrant(t *testing.T) {
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := locktest.SharedOf(t, binary, 1)[0]
 		for kind, c := range map[string]struct {
-			also            []string
-			shared, batched bool
-			key             func(name string) string
+			also   []string
+			shared bool
+			key    func(name string) string
 		}{
-			"one name": {}, "in batches": {batched: true}, "several names": {also: []string{"/also", "/too"}}, "a reader": {shared: true},
+			"one name": {}, "several names": {also: []string{"/also", "/too"}}, "a reader": {shared: true},
 			"a slot": {key: func(name string) string { return locktest.SlotKey(name, 0) }},
 		} {
 			t.Run(kind, func(t *testing.T) {
@@ -34,17 +34,30 @@ func TestStepsAfterAGrant(t *testing.T) {
 				if c.key != nil {
 					n.key = c.key(n.key)
 				}
-				above := math.MaxInt
-				if c.batched {
-					above = -1
-				}
-				stepsAfterAGrant(n, node.Batch(n.node, above), c.batched, c.also, c.shared)
+				stepsAfterAGrant(n, n.node, c.also, c.shared)
+			})
+		}
+		for kind, joined := range together {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				n := newReadersNode(t, server)
+				stepsAfterAGrant(n, joined(n.node), nil, false)
 			})
 		}
 	})
 }
 
-func stepsAfterAGrant(n readersNode, steps *node.Batched, together bool, also []string, shared bool) {
+// steps are those that go to a server by themselves or together with others.
+type steps interface {
+	Acquire(ctx context.Context, r vote.Acquire) vote.Answer
+	Extend(ctx context.Context, r vote.Extend) vote.Answer
+	Release(ctx context.Context, r vote.Release) vote.Answer
+}
+
+// together are the ways in which a node's steps go together with others. The file of each adds it.
+var together = map[string]func(*node.Node) steps{}
+
+func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 	const longest, long, short, patience = 3 * time.Minute, 2 * time.Minute, time.Minute, 50 * time.Second
 	t, server, keys := n.T, n.server, []string{n.key}
 	for _, other := range also {
@@ -108,13 +121,7 @@ func stepsAfterAGrant(n readersNode, steps *node.Batched, together bool, also []
 
 	lost := keys[len(keys)-1] // the others are still there
 	extension := vote.Extend{Key: n.key, With: with, ID: "mine", TTL: long, Token: a.Counter + 2, Shared: shared}
-	extend := func() vote.Verdict {
-		if together {
-			other := vote.Extend{Key: n.key + "/none", ID: "mine", TTL: long}
-			return steps.ExtendBatch(t.Context(), []vote.Extend{other, extension})[1].Verdict
-		}
-		return steps.Extend(t.Context(), extension).Verdict
-	}
+	extend := func() vote.Verdict { return steps.Extend(t.Context(), extension).Verdict }
 	refused := func(what string, extended vote.Verdict) {
 		t.Helper()
 		n.is(what+": extended", extend(), extended)
