@@ -55,9 +55,10 @@ func TestRenewalThroughTrouble(t *testing.T) {
 	nodes := locktest.Shared(t, 3)
 	proxies := redistest.Proxies(t, nodes)
 	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(3*time.Second))
+	const ttl = 6 * time.Second // for a busy machine to renew it
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(ttl))
 	start := lock.Until()
-	for round := 0; lock.Until().Sub(start) < 4*time.Second; round++ {
+	for round := 0; lock.Until().Sub(start) < ttl*4/3; round++ {
 		before := lock.Until()
 		p := proxies[round%3]
 		switch round % 4 {
