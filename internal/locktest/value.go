@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -67,4 +68,18 @@ func LockKeys(t *testing.T, s *redistest.Server) []string {
 		}
 	}
 	return keys
+}
+
+// Output returns how many bytes the server has sent to all its clients.
+func Output(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	info, err := s.Info("stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(info["total_net_output_bytes"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,23 +18,12 @@ func TestLooksAtALargeForeignValue(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	client := locktest.Open(t, locktest.Config(server.URL()))
-	sent := func() int {
-		info, err := server.Info("stats")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(info["total_net_output_bytes"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 	lock := locktest.TryLock(t, client, "beside")
 	const size = 17 << 20
 	for _, key := range []string{t.Name(), locktest.SlotKey(t.Name(), 0)} {
 		locktest.Do(t, server, "SET", key, strings.Repeat("x", size))
 	}
-	before := sent()
+	before := locktest.Output(t, server)
 	theirs := strings.Repeat("x", 1024)
 
 	awaitSight(t, observe(t, client), "a foreign holder", func(s sight) bool { return s.err == nil && s.holder.ID == theirs })
@@ -49,7 +37,7 @@ func TestLooksAtALargeForeignValue(t *testing.T) {
 		t.Errorf("queried: %.20q, %v", id, err)
 	}
 	locktest.Extend(t, lock, locktest.TTL)
-	if n := sent() - before; n >= size {
+	if n := locktest.Output(t, server) - before; n >= size {
 		t.Errorf("the server has sent %d bytes", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -220,17 +219,6 @@ func TestForeignValueIsToldInPart(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	client := locktest.Open(t, locktest.Config(server.URL()))
-	sent := func() int {
-		info, err := server.Info("stats")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(info["total_net_output_bytes"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 	const size = 1 << 20
 	for what, options := range map[string][]redlatch.Option{
 		"alone": nil, "shared": {redlatch.WithShared()}, "several": {redlatch.WithAlso("beside")}, "permit": {redlatch.WithPermits(1)},
@@ -246,7 +234,7 @@ func TestForeignValueIsToldInPart(t *testing.T) {
 				t.Errorf("%s: %.200v", what, err)
 			}
 		}
-		before := sent()
+		before := locktest.Output(t, server)
 		lock := locktest.TryLock(t, client, what, append(options, redlatch.WithoutRenewal())...)
 		locktest.Do(t, server, "SET", key, strings.Repeat("x", size))
 		if err := lock.Extend(t.Context(), locktest.TTL); !errors.Is(err, redlatch.ErrLost) {
@@ -262,7 +250,7 @@ func TestForeignValueIsToldInPart(t *testing.T) {
 		<-waits
 		cancel()
 		held((<-out).Err)
-		if n := sent() - before; n >= size {
+		if n := locktest.Output(t, server) - before; n >= size {
 			t.Errorf("%s: the server has sent %d bytes", what, n)
 		}
 	}
