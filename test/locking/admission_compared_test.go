@@ -77,7 +77,7 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 			{"admit", admit(run, history, "new", "+", "new"), "[agreement " + run + " " + history + " STAMP new <nil>]"},
 		} {
 			got := send(done.step)
-			if now := regexp.MustCompile(` \d{16}`).ReplaceAllString(has(), " STAMP"); got != "1" || now != done.want {
+			if now := regexp.MustCompile(` \d{16}\b`).ReplaceAllString(has(), " STAMP"); got != "1" || now != done.want {
 				t.Errorf("%s: %s; the keys have %s, not %s", done.what, got, now, done.want)
 			}
 		}
