@@ -78,7 +78,8 @@ func TestPermitsAreNeverExceeded(t *testing.T) {
 					time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
 					inside.Add(-1)
 					gates[lock.Slot()].Leave(lock)
-					if err := lock.Unlock(t.Context()); errors.Is(err, redlatch.ErrLost) {
+					// Who had it of three nodes alone may lose it with one of them.
+					if err := lock.Unlock(t.Context()); errors.Is(err, redlatch.ErrLost) && phase.Load() < 2 {
 						t.Error(err)
 					}
 					passed[phase.Load()].Add(1)
