@@ -348,7 +348,7 @@ func TestTransferOutlastsTheTTL(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	c := locktest.Config(redistest.URLs(nodes)...)
-	c.NodeTimeout = 100 * time.Millisecond
+	c.NodeTimeout = 500 * time.Millisecond
 	ways := [][]*redistest.Proxy{redistest.Proxies(t, nodes), redistest.Proxies(t, nodes)}
 	gate := locktest.Open(t, c)
 	former := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(ways[0])...))
