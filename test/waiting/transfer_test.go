@@ -347,19 +347,27 @@ func TestTransferToACallForSeveral(t *testing.T) {
 func TestTransferOutlastsTheTTL(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
+	// What a busy machine's client does not take over soon its former holder releases, but not each time.
+	for round := 0; !takenOverBut(t, nodes, fmt.Sprint(t.Name(), round)); round++ {
+	}
+}
+
+// takenOverBut has a lock transferred past a node that cannot be reached, and reports whether it was.
+func takenOverBut(t *testing.T, nodes []*redistest.Server, name string) bool {
 	c := locktest.Config(redistest.URLs(nodes)...)
-	c.NodeTimeout = 500 * time.Millisecond
+	c.NodeTimeout = 100 * time.Millisecond
 	ways := [][]*redistest.Proxy{redistest.Proxies(t, nodes), redistest.Proxies(t, nodes)}
+	wires := locktest.Taps(ways[0])
 	gate := locktest.Open(t, c)
 	former := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(ways[0])...))
 	next := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(ways[1])...))
-	lock := locktest.TryLock(t, gate, t.Name())
+	lock := locktest.TryLock(t, gate, name)
 	ctx := locktest.Within(t, locktest.Patience)
-	first := locktest.LockIn(ctx, former, t.Name())
-	awaitQueued(t, nodes, t.Name(), 1)
+	first := locktest.LockIn(ctx, former, name)
+	awaitQueued(t, nodes, name, 1)
 	const short = time.Second
-	second := locktest.LockIn(ctx, next, t.Name(), redlatch.WithTTL(short), redlatch.WithoutRenewal())
-	arbiter := awaitQueued(t, nodes, t.Name(), 2)
+	second := locktest.LockIn(ctx, next, name, redlatch.WithTTL(short), redlatch.WithoutRenewal())
+	arbiter := awaitQueued(t, nodes, name, 2)
 	locktest.Unlock(t, lock)
 	o := <-first
 	if o.Err != nil {
@@ -368,7 +376,7 @@ func TestTransferOutlastsTheTTL(t *testing.T) {
 	id := hook.LeaseOf(o.Lock).HolderID()
 	far := 0
 	locktest.Await(t, "it is on a node that keeps no queue", func() bool {
-		far = slices.IndexFunc(nodes, func(s *redistest.Server) bool { return s != nodes[arbiter] && locktest.Value(t, s, t.Name()) == id })
+		far = slices.IndexFunc(nodes, func(s *redistest.Server) bool { return s != nodes[arbiter] && locktest.Value(t, s, name) == id })
 		return far >= 0
 	})
 	for _, way := range ways {
@@ -378,8 +386,13 @@ func TestTransferOutlastsTheTTL(t *testing.T) {
 	if o := <-second; o.Err != nil {
 		t.Fatal(o.Err)
 	}
+	if wires[3-arbiter-far].Count("release") > 0 {
+		ways[0][far].BlackHole(redistest.Both, false)
+		return false
+	}
 	former.Close()
 	time.Sleep(2 * short) // the answer of the node that is far is waited for meanwhile
 	ways[1][far].BlackHole(redistest.Both, false)
-	locktest.Await(t, "what was left there is gone", func() bool { return locktest.Value(t, nodes[far], t.Name()) != id })
+	locktest.Await(t, "what was left there is gone", func() bool { return locktest.Value(t, nodes[far], name) != id })
+	return true
 }
