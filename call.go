@@ -170,7 +170,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	l.renewal = l.renewAt(lease.Since(), l.renewIn(lease.Since()))
 
 	if r := c.renewer(); r != nil {
-		r.Add(3 * c.settings.renewEach())
+		r.Add(c.settings.renewEach())
 	}
 	c.changed()
 	client.mu.Lock()

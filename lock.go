@@ -214,7 +214,7 @@ func (l *Lock) end() (first bool) {
 	delete(l.client.held, l)
 	l.client.mu.Unlock()
 	if r := l.call.renewer(); r != nil && first {
-		r.Remove(3 * l.call.settings.renewEach())
+		r.Remove(l.call.settings.renewEach())
 	}
 	return first
 }

@@ -254,9 +254,9 @@ func (k *keys) endExtension() {
 type Renewer interface {
 	// Renew extends the lease by ttl, and calls ended when that is over. It does not block.
 	Renew(l *Lease, ttl time.Duration, ended func(Extension, []vote.Answer))
-	// Add and Remove count a lease that is renewed each third of ttl.
-	Add(ttl time.Duration)
-	Remove(ttl time.Duration)
+	// Add and Remove count a lease; each is the time from one renewal of it to the next.
+	Add(each time.Duration)
+	Remove(each time.Duration)
 	// Overloaded reports whether one lease more could not be renewed in time.
 	Overloaded() bool
 }

@@ -68,15 +68,15 @@ func (r *Renewals) Renew(l *Lease, ttl time.Duration, ended func(Extension, []vo
 }
 
 // Add implements Renewer.
-func (r *Renewals) Add(ttl time.Duration) { r.hourly.Add(int64(3 * time.Hour / ttl)) }
+func (r *Renewals) Add(each time.Duration) { r.hourly.Add(int64(time.Hour / each)) }
 
 // Remove implements Renewer.
-func (r *Renewals) Remove(ttl time.Duration) { r.hourly.Add(-int64(3 * time.Hour / ttl)) }
+func (r *Renewals) Remove(each time.Duration) { r.hourly.Add(-int64(time.Hour / each)) }
 
 // Overloaded implements Renewer. As many renewals are under way, on average, as begin while one is
 // (Little's law); where that comes near to maxRenewals in each of maxRenewalRounds, leases that are due
-// begin to wait. It is asked when a lock is acquired, whose first renewal is due only after a third of
-// its TTL, so it answers early.
+// begin to wait. It is asked when a lock is acquired, whose first renewal is due only later, so it
+// answers early.
 func (r *Renewals) Overloaded() bool {
 	return float64(r.hourly.Load())*time.Duration(r.took.Load()).Hours() > 0.8*maxRenewals*maxRenewalRounds
 }
