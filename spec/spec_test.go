@@ -21,6 +21,7 @@ func TestModel(t *testing.T) {
 		model   string
 		defines []string
 		cover   bool // every statement is reached
+		slow    bool // of the others, those that take seconds
 		large   bool // left out but for REDLATCH_SPEC=large
 		memory  int  // MB
 		depth   int
@@ -28,7 +29,7 @@ func TestModel(t *testing.T) {
 		{name: "lock 3 nodes 2 clients", model: "lock", cover: true},
 		{name: "lock 1 node", model: "lock", defines: []string{"N=1"}},
 		{name: "lock 4 nodes", model: "lock", defines: []string{"N=4", "SORTED"}},
-		{name: "lock 5 nodes", model: "lock", defines: []string{"N=5", "SORTED"}},
+		{name: "lock 5 nodes", model: "lock", defines: []string{"N=5", "SORTED"}, slow: true},
 		{name: "lock 3 clients", model: "lock", defines: []string{"CLIENTS=3", "SORTED"}},
 		{name: "lock both clocks wrong", model: "lock", defines: []string{"TTL=4", "CLIENT_SLOW=1", "SORTED"}},
 		{name: "lock shortest quarantine", model: "lock", defines: []string{"QUARANTINE=3"}},
@@ -41,16 +42,16 @@ func TestModel(t *testing.T) {
 		{name: "names on 1 node", model: "names", defines: []string{"N=1", "CLIENTS=3"}},
 		{name: "names one by one", model: "names_singly", cover: true},
 		{name: "names one by one, who waits for whom", model: "names_singly", defines: []string{"N=1", "CLIENTS=3", "CIRCLES"}},
-		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}},
-		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}},
+		{name: "names, tokens", model: "names_token", defines: []string{"SORTED"}, slow: true},
+		{name: "names, tokens of one and of both", model: "names_token", defines: []string{"ONE_NAME", "SORTED"}, slow: true},
 
 		{name: "shared", model: "shared", cover: true},
-		{name: "shared, 2 readers", model: "shared", defines: []string{"READERS=2", "TTL=2", "SORTED"}},
+		{name: "shared, 2 readers", model: "shared", defines: []string{"READERS=2", "TTL=2", "SORTED"}, slow: true},
 		{name: "shared, 2 writers", model: "shared", defines: []string{"WRITERS=2", "TTL=2", "SORTED"}},
 		{name: "shared, 5 nodes", model: "shared", defines: []string{"N=5", "TTL=2", "SORTED"}},
 		{name: "shared, what is left of a reader", model: "shared", defines: []string{"MORTAL", "READERS=2", "TTL=2", "SORTED"}},
 		{name: "shared, tokens", model: "shared_token", defines: []string{"SORTED"}},
-		{name: "shared, tokens of 2 readers", model: "shared_token", defines: []string{"READERS=2", "MAX=2", "SORTED"}, cover: true},
+		{name: "shared, tokens of 2 readers", model: "shared_token", defines: []string{"READERS=2", "MAX=2", "SORTED"}, cover: true, slow: true},
 		{name: "shared, tokens of 2 writers", model: "shared_token", defines: []string{"WRITERS=2", "MAX=2", "SORTED"}},
 		{name: "shared, tokens are confirmed", model: "shared_token", defines: []string{"WHOLE", "SORTED"}},
 		{name: "shared, queue", model: "shared_queue", defines: []string{"WRITERS=3"}, cover: true},
@@ -84,7 +85,7 @@ func TestModel(t *testing.T) {
 			if tt.large && size != "large" {
 				t.Skip("only with REDLATCH_SPEC=large")
 			}
-			s := search{model: tt.model, defines: tt.defines, memory: tt.memory, depth: tt.depth}
+			s := search{model: tt.model, defines: tt.defines, memory: tt.memory, depth: tt.depth, slow: tt.slow || tt.large}
 			if tt.cover {
 				s.defines = append(slices.Clone(tt.defines), "COVER")
 			}
@@ -302,7 +303,7 @@ func TestSearchCutShort(t *testing.T) {
 		s    search
 	}{
 		{"depth", search{model: "token", defines: []string{"MAX=3"}, depth: 12}},
-		{"memory", search{model: "token", defines: []string{"MAX=3"}, depth: 1000, memory: 140}},
+		{"memory", search{model: "token", defines: []string{"MAX=3"}, depth: 1000, memory: 44}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := tt.s.run(t)
