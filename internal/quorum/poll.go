@@ -77,19 +77,6 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	return false, answers
 }
 
-// Count counts the answers that have one of the verdicts.
-func Count(answers []vote.Answer, verdicts ...vote.Verdict) int {
-	n := 0
-	for _, a := range answers {
-		for _, v := range verdicts {
-			if a.Verdict == v {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // settlement undoes what was granted to a lost poll, whether the grant or the loss became known
 // first.
 type settlement struct {

@@ -34,11 +34,11 @@ func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
 
 // deleted reports whether a quorum has deleted the key.
 func deleted(answers []vote.Answer) bool {
-	return count(answers, vote.Granted) >= Majority(len(answers))
+	return Count(answers, vote.Granted) >= Majority(len(answers))
 }
 
-// count returns how many answers have one of the verdicts.
-func count(answers []vote.Answer, verdicts ...vote.Verdict) int {
+// Count returns how many answers have one of the verdicts.
+func Count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 	n := 0
 	for _, a := range answers {
 		if slices.Contains(verdicts, a.Verdict) {
@@ -189,19 +189,27 @@ func (k *keys) releaseStep(i int) vote.Answer {
 }
 
 func (k *keys) releaseOn(i int) vote.Answer {
-	request, ours := k.releasable(i)
-	if !ours && !k.release.wanted {
+	if maybe, _ := k.has(i); !maybe && !k.release.wanted {
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	return k.engine.voters[i].Release(&k.release.round, request)
+	return k.engine.voters[i].Release(&k.release.round, k.releaseRequest(i))
 }
 
-// releasable returns the request that releases node i, and whether the node may have the key.
-func (k *keys) releasable(i int) (request vote.Release, ours bool) {
+// has reports whether node i may have the key, and whether it said that it has when it last answered.
+// Where it may have the key and did not say so, the key may still be on its way.
+func (k *keys) has(i int) (maybe, surely bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	node := &k.nodes[i]
-	request = vote.Release{
+	return node.ours, node.ours && node.answer.Verdict == vote.Granted
+}
+
+// releaseRequest returns the request that releases the key on node i.
+func (k *keys) releaseRequest(i int) vote.Release {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	node := &k.nodes[i]
+	request := vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may reach another node before the release does.
 		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
@@ -213,7 +221,7 @@ func (k *keys) releasable(i int) (request vote.Release, ours bool) {
 	if ticket := k.request.Ticket; k.holder.state == failed && ticket.Waiter != "" && ticket.Node == i {
 		request.Ticket = ticket
 	}
-	return request, node.ours
+	return request
 }
 
 // released takes in what became of the key on node i.

@@ -36,7 +36,7 @@ func (k *keys) collectTransferred(offered bool) []vote.Answer {
 		return offered || slices.ContainsFunc(answers, func(a vote.Answer) bool { return a.Waiting })
 	}
 	answers := k.collect(func(answers []vote.Answer) bool {
-		gone := count(answers, vote.Granted, vote.NotOurs, vote.Held)
+		gone := Count(answers, vote.Granted, vote.NotOurs, vote.Held)
 		return deleted(answers) || woken(answers) && gone >= Majority(len(answers))
 	})
 	for i := range answers {
@@ -59,21 +59,6 @@ func (k *keys) arbiter() int {
 		return ticket.Node // where the attempt had its ticket
 	}
 	return slices.IndexFunc(k.nodes, func(s nodeState) bool { return s.waiting })
-}
-
-// leaves reports whether the key on node i may be left to another holder. It may not where the key
-// may still be on its way: it could arrive after that holder has gone.
-func (k *keys) leaves(i int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.nodes[i].ours || k.nodes[i].answer.Verdict == vote.Granted
-}
-
-// has reports whether the key was on node i when that last answered.
-func (k *keys) has(i int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.nodes[i].ours && k.nodes[i].answer.Verdict == vote.Granted
 }
 
 // sorting has the nodes on which no step is under way, while it is open whether their keys are
@@ -145,7 +130,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 		l.releaseAll(s.end(-1))
 		return false, true
 	}
-	request, _ := l.releasable(arbiter)
+	request := l.releaseRequest(arbiter)
 	release.begin(l.engine, l.engine.clock.Mono(), l.engine.timeout/4)
 	a := l.engine.voters[arbiter].Release(&release, request)
 	release.unlimit()
@@ -159,14 +144,14 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	}
 	var left, uncertain []int
 	for _, i := range others {
-		if !l.leaves(i) {
-			uncertain = append(uncertain, i)
+		if maybe, surely := l.has(i); maybe && !surely {
+			uncertain = append(uncertain, i) // it could arrive after the next holder has gone
 			continue
 		}
 		left = append(left, i)
 		l.released(i, vote.Answer{Verdict: vote.Granted})
 	}
-	t.leave(request, left, l.has)
+	t.leave(request, left, func(i int) bool { _, surely := l.has(i); return surely })
 	l.releaseAll(uncertain)
 	return false, true
 }
