@@ -56,7 +56,7 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	select {
 	case a := <-s.remove(r.Key, r.ID):
-		a.Waiting = a.Waiting || r.Waiting && a.Verdict == vote.Granted
+		a.Woken = r.Waiting && a.Verdict == vote.Granted
 		return a
 	case <-ctx.Done():
 		return answer(ctx.Err())

@@ -112,7 +112,7 @@ func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 // released returns the answer to a release step. If none came, the node goes on trying.
 func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answer {
 	a := answer(reply, err)
-	a.Waiting = reply.Int == 2
+	a.Woken = reply.Int == 2
 	if a.Verdict == vote.Unknown || a.Verdict == vote.NotSent || a.Verdict == vote.Unavailable || isDemoted(err) {
 		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}

@@ -303,7 +303,7 @@ func (s *server) Release(ctx context.Context, c vote.Release) vote.Answer {
 		case c.ID:
 			s.counter = max(s.counter, c.Token)
 			s.id, s.expires = "", time.Time{}
-			return vote.Answer{Verdict: vote.Granted, Counter: 1, Waiting: s.waiting && c.Transfer}
+			return vote.Answer{Verdict: vote.Granted, Counter: 1, Woken: s.waiting && c.Transfer}
 		case "":
 			return vote.Answer{Verdict: vote.NotOurs}
 		}

@@ -227,7 +227,7 @@ func (k *keys) releaseRequest(i int) vote.Release {
 // released takes in what became of the key on node i.
 func (k *keys) released(i int, answer vote.Answer) {
 	r := &k.release
-	if answer.Waiting {
+	if answer.Woken {
 		k.engine.waiting(k.request.Key)
 	}
 	if r.votes != nil {

@@ -33,7 +33,7 @@ func (t *Transfers) release(l *Lease) (answers []vote.Answer, ok bool) {
 // now. offered: the arbiter may have woken somebody up without saying so.
 func (k *keys) collectTransferred(offered bool) []vote.Answer {
 	woken := func(answers []vote.Answer) bool {
-		return offered || slices.ContainsFunc(answers, func(a vote.Answer) bool { return a.Waiting })
+		return offered || slices.ContainsFunc(answers, func(a vote.Answer) bool { return a.Woken })
 	}
 	answers := k.collect(func(answers []vote.Answer) bool {
 		gone := Count(answers, vote.Granted, vote.NotOurs, vote.Held)
@@ -138,7 +138,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
 	l.released(arbiter, a)
-	if a.Verdict != vote.Granted || !a.Waiting {
+	if a.Verdict != vote.Granted || !a.Woken {
 		l.releaseAll(others)
 		return offered, true
 	}

@@ -284,7 +284,7 @@ func (s waking) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 func (s waking) Release(ctx context.Context, r vote.Release) vote.Answer {
 	a := s.server.Release(ctx, r)
-	a.Waiting = a.Verdict == vote.Granted
+	a.Woken = a.Verdict == vote.Granted
 	return a
 }
 

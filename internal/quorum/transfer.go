@@ -103,9 +103,9 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	switch {
 	case a.Verdict == vote.Granted && a.Transferred:
-		return vote.Answer{Verdict: vote.Granted, Waiting: a.Waiting}
+		return vote.Answer{Verdict: vote.Granted}
 	case a.Verdict == vote.Granted:
-		return vote.Answer{Verdict: vote.NotOurs, Waiting: a.Waiting}
+		return vote.Answer{Verdict: vote.NotOurs}
 	}
 	released := k.releaseOn(i)
 	switch {
@@ -115,7 +115,7 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	case (released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:
 		// The step may have been done and undone since, and another holder may have come: nobody
 		// can say that the lock was lost.
-		released = vote.Answer{Verdict: vote.Unknown, Err: a.Err, Waiting: released.Waiting}
+		released = vote.Answer{Verdict: vote.Unknown, Err: a.Err, Woken: released.Woken}
 	}
 	return released
 }

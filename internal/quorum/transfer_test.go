@@ -310,3 +310,26 @@ func TestTransferredOnce(t *testing.T) {
 		}
 	})
 }
+
+// That others wait says nothing of what became of the keys: where a quorum has none of the lease's any more, the answers say so.
+func TestTransferOfWhatWasLostWhileOthersWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		e := newEngine(t, nodes)
+		lease := acquired(t, e, "mine")
+		rest()
+		nodes[0].set(func(s *server) { s.waiting = true })
+		for _, s := range nodes[1:] {
+			s.put("", 0)
+		}
+		next, answers, ok := transferOf(lease, requestOf("next"))
+		if next == nil || !ok || Count(answers, vote.NotOurs) != 2 {
+			t.Errorf("the next holds: %t, %t, the answers are %v", next != nil, ok, answers)
+		}
+		if next != nil {
+			next.Release()
+		}
+		rest()
+	})
+}

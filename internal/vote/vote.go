@@ -59,9 +59,9 @@ type Answer struct {
 	// Transferred, in an answer to an acquire step with From, says that the node had that holder's
 	// key and replaced it.
 	Transferred bool
-	// Waiting: others may be in the wait queue for the lock on this node. In an answer to a
-	// release: one of them was woken up.
-	Waiting bool
+	// Waiting, in an answer to an acquire step: others may be in the wait queue for the lock on this
+	// node. Woken, in an answer to a release: one of them was woken up.
+	Waiting, Woken bool
 	// Which, with Held, is the key that is in the way where several were asked for: 0 for Key, else
 	// n for the nth of With. For a granted slot it is the slot.
 	Which uint8

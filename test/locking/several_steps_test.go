@@ -211,8 +211,8 @@ func TestSeveralAreReleased(t *testing.T) {
 		tests[fmt.Sprintf("one waits for name %d", i)] = func(n severalNode) {
 			n.take(n.request())
 			lapse := of(n).enqueue("/1")
-			if a := n.letGo("mine", vote.Ticket{}); a.Verdict != vote.Granted || !a.Waiting && locktest.ServerTime(n.T, n.server).Before(lapse) {
-				n.Errorf("%v, woken up: %t", a.Verdict, a.Waiting)
+			if a := n.letGo("mine", vote.Ticket{}); a.Verdict != vote.Granted || !a.Woken && locktest.ServerTime(n.T, n.server).Before(lapse) {
+				n.Errorf("%v, woken up: %t", a.Verdict, a.Woken)
 			}
 			of(n).next("/1", lapse)
 		}

@@ -272,8 +272,8 @@ func TestReadersSteps(t *testing.T) {
 			until := locktest.ServerTime(n.T, server).Add(short)
 			lapse := n.enqueue("/1")
 			locktest.Await(n.T, "a is over", func() bool { return locktest.ServerTime(n.T, server).After(until) })
-			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Waiting && locktest.ServerTime(n.T, server).Before(lapse) {
-				n.Errorf("b's release: %v, somebody was woken up: %t", a.Verdict, a.Waiting)
+			if a := n.node.Release(n.Context(), vote.Release{Key: n.key, ID: "b", TTL: time.Minute, Shared: true}); a.Verdict != vote.Granted || !a.Woken && locktest.ServerTime(n.T, server).Before(lapse) {
+				n.Errorf("b's release: %v, somebody was woken up: %t", a.Verdict, a.Woken)
 			}
 			if left := locktest.Do(n.T, server, "EXISTS", n.key, node.ReadersKey(n.key)); left != int64(0) {
 				n.Errorf("%v keys are left", left)
