@@ -89,7 +89,7 @@ func (c *call) Request() vote.Acquire {
 	case c.several != nil:
 		request.With = c.several.without(c.key)
 	case c.settings.shared:
-		request.Shared, request.Queue = true, c.client.waitqueue.Order(c.key)
+		request.Shared, request.Arbiters = true, c.client.waitqueue.Order(c.key)
 	}
 	return request
 }

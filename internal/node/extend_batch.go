@@ -25,7 +25,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	keys[0] = n.admissionKey
 	args[0], args[1] = script.ExtendBatch, n.counterTTL
 	for _, r := range batch {
-		counter, _ := r.Made.SideKeys(r.Key)
+		counter, _ := r.Prepared.CounterAndNext(r.Key)
 		keys = append(keys, r.Key, counter)
 		args = append(args, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10))
 	}

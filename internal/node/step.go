@@ -34,11 +34,11 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 // acquireCommand returns the keys and arguments of the acquire step.
 func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
-	words := r.Words()
-	ttl, proposed := words.Numbers()
+	prepared := r.Prepare()
+	ttl, proposed := prepared.Numbers()
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 14
-	counter, next := words.SideKeys(r.Key)
+	counter, next := prepared.CounterAndNext(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
 		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
 	further := r.From != "" || r.More > 0 || r.With != nil // arguments come behind the waiter's
@@ -80,7 +80,7 @@ func (n *Node) ofKind(keys, args []string, with *vote.Keys, reader bool) []strin
 // Extend prolongs the key. A node that is kept out does not extend either: the key of a client with
 // other settings may outlast the node's quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
-	counter, _ := r.Made.SideKeys(r.Key)
+	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
@@ -88,7 +88,7 @@ func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 
 // Confirm stores the token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
-	counter, _ := r.Made.SideKeys(r.Key)
+	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
 	return n.unlessScriptIsGone(n.vote(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 0))
@@ -96,7 +96,7 @@ func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 
 // Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
-	counter, _ := r.Made.SideKeys(r.Key)
+	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
@@ -126,7 +126,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 // release runs the release script.
 func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error) {
 	const nkeys, usual = 3, 8
-	counter, next := r.Made.SideKeys(r.Key)
+	counter, next := r.Prepared.CounterAndNext(r.Key)
 	command := append(make([]string, 0, usual), r.Key, counter, next,
 		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
 	queue, _, _, slot := CutSlot(r.Key)

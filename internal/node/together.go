@@ -31,7 +31,7 @@ func (n *Node) keysOfAll(key string, with vote.Keys) []string {
 	const each = 3
 	keys := make([]string, 0, each*(1+len(with))+1)
 	add := func(key string) {
-		counter, next := vote.Words{}.SideKeys(key)
+		counter, next := vote.Prepared{}.CounterAndNext(key)
 		keys = append(keys, key, counter, next)
 	}
 	add(key)

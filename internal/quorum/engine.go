@@ -218,7 +218,7 @@ func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
 
 // askToConfirm asks node i, which granted under the counter granted, to store token.
 func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared, Made: k.request.Made}
+	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared, Prepared: k.request.Prepared}
 	k.engine.workers.run(func() {
 		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
 	})

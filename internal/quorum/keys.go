@@ -70,7 +70,7 @@ type nodeState struct {
 func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
 	k := &keys{engine: e, request: request, ttl: request.TTL}
 	k.holder, k.first.keys = &k.first, k
-	k.request.Made = k.request.Words()
+	k.request.Prepared = k.request.Prepare()
 	k.attempt.begin(e, start.Mono, e.timeout)
 	if k.nodes = k.single[:]; len(e.voters) != len(k.single) {
 		k.nodes = make([]nodeState, len(e.voters))

@@ -41,7 +41,7 @@ func (k *keys) agreed(ctx context.Context, t *tally, votes <-chan stepAnswer, st
 // unheard reports whether the node that keeps the queue has yet to answer. That is the first of the
 // nodes that may keep it, but for those that are known not to vote.
 func (k *keys) unheard(t *tally) bool {
-	for _, i := range k.request.Queue {
+	for _, i := range k.request.Arbiters {
 		if t.nodes[i].state == pending {
 			return true
 		}

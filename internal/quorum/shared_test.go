@@ -37,7 +37,7 @@ func TestReaderHearsTheArbiter(t *testing.T) {
 				e := New(voters(nodes), newBubbleClock(), stepTime)
 				defer e.Close()
 				start := time.Now()
-				lease, answers := e.Acquire(t.Context(), vote.Acquire{Key: "k", ID: "a", TTL: time.Second, Proposed: 1, Shared: true, Queue: []int{3, 1, 0, 2, 4}})
+				lease, answers := e.Acquire(t.Context(), vote.Acquire{Key: "k", ID: "a", TTL: time.Second, Proposed: 1, Shared: true, Arbiters: []int{3, 1, 0, 2, 4}})
 				if lease != nil != c.held {
 					t.Fatalf("held %t: %v", lease != nil, answers)
 				}

@@ -19,9 +19,9 @@ type Keys []string
 type Acquire struct {
 	Key, ID string
 	With    *Keys
-	// Queue, for a reader, has the nodes that may keep the wait queue, in the order of the name:
+	// Arbiters, for a reader, has the nodes that may keep the wait queue, in the order of the name:
 	// the first of them that answers has to agree.
-	Queue []int
+	Arbiters []int
 	// TTL is how long the node keeps the key.
 	TTL time.Duration
 	// Proposed is the client's wall clock in microseconds when the attempt
@@ -47,8 +47,8 @@ type Acquire struct {
 	// Slots, if not 0, asks for one of so many slots, trying them from First on. Key is then the
 	// key of their queue.
 	Slots, First uint16
-	// Made is what Words returned, if it was called before.
-	Made Words
+	// Prepared is what Prepare returned, if it was called before.
+	Prepared Prepared
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger than Granted.
@@ -57,7 +57,7 @@ type Confirm struct {
 	With           *Keys
 	Granted, Token uint64
 	Shared         bool
-	Made           Words // the acquire step's
+	Prepared       Prepared // the acquire step's
 }
 
 // Extend asks a node to keep the key for TTL from now, or, in a repair, to take it back after
@@ -69,7 +69,8 @@ type Extend struct {
 	// Token is stored where the node remembers a smaller one.
 	Token  uint64
 	Shared bool
-	Made   Words // the acquire step's
+	// Prepared is the acquire step's.
+	Prepared Prepared
 }
 
 // Release asks a node to delete the key if it is held under ID, and to wake up the next waiter.
@@ -88,7 +89,8 @@ type Release struct {
 	// Waiting: others were in the wait queue for the key on the node.
 	Waiting bool
 	Shared  bool
-	Made    Words // the acquire step's
+	// Prepared is the acquire step's.
+	Prepared Prepared
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still there.

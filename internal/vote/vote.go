@@ -4,6 +4,7 @@ package vote
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -84,3 +85,16 @@ func (a Answer) MayHold() bool {
 
 // Reserved reports that the node keeps the free key for a waiter that it has woken up.
 func (a Answer) Reserved() bool { return a.Verdict == Held && a.Holder == "" }
+
+// SharedMark begins the value of a key that readers have, and is what is named as its holder. Who
+// the readers are is in a key beside it.
+const SharedMark = "redlatch:shared"
+
+// HolderIn returns the holder that a key's value names. For a key that readers have, that is the
+// same on all nodes.
+func HolderIn(value string) string {
+	if strings.HasPrefix(value, SharedMark+" ") {
+		return SharedMark
+	}
+	return value
+}
