@@ -294,9 +294,13 @@ func isSimpleRelease(r *vote.Release) bool {
 // sendBatch runs the command of a batch.
 func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := b.limited()
-	reply, _, err := b.send(ctx, b.votes.Load(), func(seen *sighting) (driver.Reply, error) {
-		args[2] = seen.expected
-		return b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
-	})
+	flight := b.votes.Load()
+	seen, err := b.ready(ctx, flight)
+	if err != nil {
+		return "", err
+	}
+	args[2] = seen.expected
+	reply, err := b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
+	reply, err = b.answered(ctx, flight, seen, reply, err)
 	return reply.Text, err
 }

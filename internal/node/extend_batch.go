@@ -29,7 +29,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 		keys = append(keys, r.Key, counter)
 		args = append(args, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10))
 	}
-	reply, err := n.voteAdmitted(ctx, keys, args, 2, -1)
+	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1})
 	answers := make([]vote.Answer, len(batch))
 	for i, r := range batch {
 		switch {

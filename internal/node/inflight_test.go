@@ -21,24 +21,24 @@ func TestFlightIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newInFlight()
 		for i := range maxInFlight {
-			if err := f.take(t.Context(), f.votes); err != nil {
+			if err := f.votes.take(t.Context()); err != nil {
 				t.Fatalf("slot %d: %v", i, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		err := f.take(ctx, f.votes)
+		err := f.votes.take(ctx)
 		if !errors.Is(err, driver.ErrNotSent) || time.Since(start) != 50*time.Millisecond {
 			t.Errorf("beyond the bound: %v after %v", err, time.Since(start))
 		}
 		// A hung node that is full of votes still takes releases.
-		if err := f.take(t.Context(), f.releases); err != nil {
+		if err := f.releases.take(t.Context()); err != nil {
 			t.Errorf("a release: %v", err)
 		}
-		time.AfterFunc(time.Second, func() { f.free(f.votes) })
+		time.AfterFunc(time.Second, func() { f.votes.free() })
 		start = time.Now()
-		if err := f.take(t.Context(), f.votes); err != nil || time.Since(start) != time.Second {
+		if err := f.votes.take(t.Context()); err != nil || time.Since(start) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
@@ -51,11 +51,11 @@ func TestAbandonedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newInFlight()
 		for range 3 {
-			if err := f.take(t.Context(), f.votes); err != nil {
+			if err := f.votes.take(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := f.take(t.Context(), f.releases); err != nil {
+		if err := f.releases.take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if f.silence() != 0 {
@@ -237,20 +237,20 @@ func TestFlightUnderLoad(t *testing.T) {
 		var callers, probes sync.WaitGroup
 		for i := range 5000 {
 			callers.Go(func() {
-				slots := f.votes
+				taken := f.votes
 				if i%3 == 0 {
-					slots = f.releases
+					taken = f.releases
 				}
-				if err := f.take(t.Context(), slots); err != nil {
+				if err := taken.take(t.Context()); err != nil {
 					t.Errorf("%v", err)
 					return
 				}
 				time.Sleep(time.Duration(i%7) * time.Millisecond)
 				if i%5 != 0 {
-					f.free(slots)
+					taken.free()
 					return
 				}
-				if f.abandon(slots) {
+				if f.abandon(taken) {
 					probes.Go(func() { f.probe(func() { time.Sleep(10 * time.Millisecond) }) })
 				}
 			})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -153,32 +152,37 @@ func (n *Node) Close() {
 	n.background.Wait()
 }
 
-// vote sends a step of the voting script. Where the step depends on the node's admission, vote sets
-// args[expected] to the expected value of the admission key; else expected is 0.
-func (n *Node) vote(ctx context.Context, keys, args []string, expected int) (driver.Reply, error) {
-	reply, seen, err := n.send(ctx, n.votes.Load(), func(seen *sighting) (driver.Reply, error) {
-		if expected > 0 {
-			args[expected] = seen.expected
-		}
-		if n.options.view != nil {
-			if err := n.options.view.confirm(ctx, hashslot.Of(n.options.slotTag), seen.run); err != nil {
-				n.noteReach(err)
-				return driver.Reply{}, err
-			}
-		}
-		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
-	})
-	return n.counted(ctx, reply, seen, err)
+// votingStep is a step of the voting script, as it is sent.
+type votingStep struct {
+	keys, args []string
+	// expected is the place in args of what the step expects of the admission key, which vote fills
+	// in; 0 for a step that does not depend on that key.
+	expected int
+	// refusal is what a step that depends on it answers where the node is not admitted.
+	refusal int64
 }
 
-// voteAdmitted is vote for a step that answers refusal where the node is not admitted. Such a node,
-// or one that does not know the script, is inspected, and asked once more if the inspection admits
-// it: a step that was answered so was not executed.
-func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected int, refusal int64) (driver.Reply, error) {
+// vote sends a step of the voting script. A node that is not admitted, or does not know the script,
+// is inspected, and asked once more if the inspection admits it: a step that was answered so was not
+// executed.
+func (n *Node) vote(ctx context.Context, s votingStep) (driver.Reply, error) {
 	for try := 0; ; try++ {
-		reply, err := n.vote(ctx, keys, args, expected)
+		flight := n.votes.Load()
+		seen, err := n.ready(ctx, flight)
+		if err != nil {
+			return driver.Reply{}, err
+		}
+		if s.expected > 0 {
+			s.args[s.expected] = seen.expected
+		}
+		var reply driver.Reply
+		if err = n.hasSlot(ctx, seen); err == nil {
+			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)
+		}
+		reply, err = n.answered(ctx, flight, seen, reply, err)
+		reply, err = n.counted(ctx, seen, reply, err)
 		// rule: noscript-never-eval
-		if !isNoScript(err) && (err != nil || reply.Kind != driver.Int || reply.Int != refusal) {
+		if s.expected == 0 || !isNoScript(err) && (err != nil || reply.Kind != driver.Int || reply.Int != s.refusal) {
 			return reply, err
 		}
 		switch err := n.admit(ctx); {
@@ -192,7 +196,7 @@ func (n *Node) voteAdmitted(ctx context.Context, keys, args []string, expected i
 
 // counted returns the reply to a vote after replicas have acknowledged a yes, where that is asked
 // for.
-func (n *Node) counted(ctx context.Context, reply driver.Reply, seen *sighting, err error) (driver.Reply, error) {
+func (n *Node) counted(ctx context.Context, seen *sighting, reply driver.Reply, err error) (driver.Reply, error) {
 	// rule: replicas-acknowledge
 	if err == nil && n.replicas != nil && (answer(reply, nil).Verdict == vote.Granted || done(reply, nil).Verdict == vote.Granted) {
 		err = n.acknowledged(ctx, seen)
@@ -206,32 +210,36 @@ type patient struct {
 	patience time.Duration
 }
 
-// send runs call, which sends one command, within the bounds of flight. call gets the server that the
-// command goes to; send returns it, too, if there is a reply. An answer counts only if it came over the
-// connection whose server was inspected.
-func (n *Node) send(ctx context.Context, flight *inFlight, call func(*sighting) (driver.Reply, error)) (reply driver.Reply, seen *sighting, err error) {
+// ready waits until a command that flight counts may be sent: the connection stands, its server was
+// inspected, and the command has a slot. It returns that server. answered must follow.
+func (n *Node) ready(ctx context.Context, flight *inFlight) (*sighting, error) {
 	patience := n.options.Patience
 	if p, ok := ctx.(patient); ok {
 		patience = p.patience
 	}
 	if n.silence(flight) > patience {
 		n.noteReach(errSilent)
-		return driver.Reply{}, nil, driver.NotSent(errSilent)
+		return nil, driver.NotSent(errSilent)
 	}
 	if err := n.Connect(ctx); err != nil {
-		return driver.Reply{}, nil, err
+		return nil, err
 	}
-	if err := flight.take(ctx, flight.votes); err != nil {
-		return driver.Reply{}, nil, err
+	if err := flight.votes.take(ctx); err != nil {
+		return nil, err
 	}
 	connection := n.link.connected.Load()
-	if seen = n.link.seen.Load(); seen.connection == connection {
-		reply, err = call(seen)
-	} else { // what was seen is of another server
-		err = driver.NotSent(errReconnected)
+	seen := n.link.seen.Load()
+	if seen.connection != connection { // what was seen is of another server
+		return nil, n.ended(ctx, flight, flight.votes, driver.NotSent(errReconnected))
 	}
+	return seen, nil
+}
+
+// answered takes in how a command ended that was sent to the server that was seen, and returns that. An
+// answer counts only if it came over the connection whose server was inspected.
+func (n *Node) answered(ctx context.Context, flight *inFlight, seen *sighting, reply driver.Reply, err error) (driver.Reply, error) {
 	// rule: inspected-connection
-	if err == nil && connection != n.conn.Connections() {
+	if err == nil && seen.connection != n.conn.Connections() {
 		reply, err = driver.Reply{}, errReconnected
 	}
 	if err == nil {
@@ -240,7 +248,7 @@ func (n *Node) send(ctx context.Context, flight *inFlight, call func(*sighting) 
 	if isReadOnly(err) {
 		n.link.broken() // no longer a master, though it may be one again before it is next asked
 	}
-	return reply, seen, n.over(ctx, flight, flight.votes, err)
+	return reply, n.ended(ctx, flight, flight.votes, err)
 }
 
 var (

@@ -219,13 +219,17 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, seen, err := n.send(ctx, n.votes.Load(), func(*sighting) (driver.Reply, error) {
-		if err := n.agrees(ctx); err != nil {
-			return driver.Reply{}, err
-		}
-		return n.conn.Do(ctx, args...)
-	})
-	return n.counted(ctx, reply, seen, err)
+	flight := n.votes.Load()
+	seen, err := n.ready(ctx, flight)
+	if err != nil {
+		return driver.Reply{}, err
+	}
+	var reply driver.Reply
+	if err = n.agrees(ctx); err == nil {
+		reply, err = n.conn.Do(ctx, args...)
+	}
+	reply, err = n.answered(ctx, flight, seen, reply, err)
+	return n.counted(ctx, seen, reply, err)
 }
 
 // agrees returns an error where this client's settings are not the deployment's, as far as the client has
@@ -248,17 +252,25 @@ const agreeLimit = 1500 * time.Millisecond
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	reply, _, err := n.send(ctx, n.inFlight, func(*sighting) (driver.Reply, error) { return n.conn.Do(ctx, args...) })
-	return reply, err
+	seen, err := n.ready(ctx, n.inFlight)
+	if err != nil {
+		return driver.Reply{}, err
+	}
+	reply, err := n.conn.Do(ctx, args...)
+	return n.answered(ctx, n.inFlight, seen, reply, err)
 }
 
 // deletion sends a command that deletes. It is also sent to a node with unanswered commands.
 func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, error) {
-	return n.sendRelease(ctx, func() (driver.Reply, error) { return n.conn.Do(ctx, args...) })
+	if err := n.readyToRelease(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	reply, err := n.conn.Do(ctx, args...)
+	return reply, n.ended(ctx, n.inFlight, n.inFlight.releases, err)
 }
 
 // ifOurs runs a command in a transaction if the key is held under id.
-func (n *Node) ifOurs(ctx context.Context, key, id string, slots chan struct{}, command ...string) vote.Answer {
+func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command ...string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}
@@ -266,10 +278,10 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, slots chan struct{}, 
 	if err := n.Connect(ctx); err != nil {
 		return failure(err)
 	}
-	if err := n.inFlight.take(ctx, slots); err != nil {
+	if err := taken.take(ctx); err != nil {
 		return failure(err)
 	}
-	defer n.inFlight.free(slots)
+	defer taken.free()
 	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
 	switch {
 	case err != nil:

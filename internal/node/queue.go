@@ -32,14 +32,17 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		args = append(args, strconv.Itoa(int(r.Slots)))
 	}
 	watched := false
-	reply, _, err := n.send(ctx, n.inFlight, func(seen *sighting) (reply driver.Reply, err error) {
+	var reply driver.Reply
+	seen, err := n.ready(ctx, n.inFlight)
+	if err == nil {
 		args[3] = seen.expected
 		if l, ok := n.conn.(driver.Watcher); ok && r.Watch {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)
-			return reply, err
+		} else {
+			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
 		}
-		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)
-	})
+		reply, err = n.answered(ctx, n.inFlight, seen, reply, err)
+	}
 	s := vote.Position{Hears: hears, Watched: watched}
 	s.Ticket.Waiter = waiter
 	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {

@@ -48,7 +48,7 @@ func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys := []string{r.Key, n.admissionKey, NextKey(r.Key)}
 	args := []string{script.Slot, r.ID, milliseconds(r.TTL), proposed, proposed[:max(0, len(proposed)-6)], n.counterTTL, "",
 		waiter, strconv.Itoa(int(r.Slots)), strconv.Itoa(int(r.First))}
-	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
+	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 6, refusal: 0})
 	a := answer(reply, ofAnotherKind(err))
 	switch {
 	case a.Verdict == vote.Granted && isCounter(a.Counter):

@@ -15,7 +15,7 @@ import (
 func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 	keys, args := n.acquireCommand(&r)
 	keys = n.ofKind(keys, args, r.With, r.Shared)
-	reply, err := n.voteAdmitted(ctx, keys, args, 6, 0)
+	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 6, refusal: 0})
 	a := granted(reply, ofAnotherKind(err))
 	switch {
 	// rule: counter-bounded
@@ -83,7 +83,7 @@ func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
+	return answer(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1}))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
@@ -91,7 +91,7 @@ func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
 	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
-	return n.unlessScriptIsGone(n.vote(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 0))
+	return n.unlessScriptIsGone(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args}))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
@@ -99,7 +99,7 @@ func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	counter, _ := r.Prepared.CounterAndNext(r.Key)
 	keys := []string{r.Key, counter, n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.voteAdmitted(ctx, n.ofKind(keys, args, r.With, r.Shared), args, 5, -1))
+	return answer(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1}))
 }
 
 // Release deletes the key if it is held under the ID. When no answer comes, or the server cannot do
@@ -146,14 +146,24 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	case slot:
 		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
 	}
-	return n.sendRelease(ctx, func() (driver.Reply, error) {
-		// The script gives nothing away, so any server may load it.
-		reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
-		if isNoScript(err) {
-			reply, err = eval(ctx, n.conn, releasing.Text, keys, args)
-		}
-		return reply, err
-	})
+	if err := n.readyToRelease(ctx); err != nil {
+		return driver.Reply{}, err
+	}
+	// The script gives nothing away, so any server may load it.
+	reply, err := n.conn.EvalSHA(ctx, releasing.SHA, keys, args)
+	if isNoScript(err) {
+		reply, err = eval(ctx, n.conn, releasing.Text, keys, args)
+	}
+	return reply, n.ended(ctx, n.inFlight, n.inFlight.releases, err)
+}
+
+// readyToRelease waits until a release may be sent. ended must follow. A release is also sent to a node
+// that owes answers.
+func (n *Node) readyToRelease(ctx context.Context) error {
+	if err := n.Connect(ctx); err != nil {
+		return err
+	}
+	return n.inFlight.releases.take(ctx)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

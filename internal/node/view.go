@@ -120,6 +120,19 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	}
 }
 
+// hasSlot returns an error where the masters do not say that the server that was seen has the node's
+// slot. A node that is no slot has nobody to ask.
+func (n *Node) hasSlot(ctx context.Context, seen *sighting) error {
+	if n.options.view == nil {
+		return nil
+	}
+	err := n.options.view.confirm(ctx, hashslot.Of(n.options.slotTag), seen.run)
+	if err != nil {
+		n.noteReach(err)
+	}
+	return err
+}
+
 // refresh asks the masters that are known anew, unless they were asked a moment ago: a slot that was
 // never used cannot be connected to, and nothing else may be asked of the other masters.
 func (v *view) refresh(tag string) {

@@ -77,14 +77,17 @@ func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.A
 // after that is told to Options.Changed, if watched is set.
 func (n *Node) values(ctx context.Context, watch bool, keys ...string) (values []driver.Reply, watched bool, err error) {
 	values, err = beginnings(keys, func(command ...string) (driver.Reply, error) {
-		reply, _, err := n.send(ctx, n.inFlight, func(*sighting) (reply driver.Reply, err error) {
-			if l, ok := n.conn.(driver.Watcher); ok && watch {
-				reply, watched, err = l.DoWatching(ctx, command...)
-				return reply, err
-			}
-			return n.conn.Do(ctx, command...)
-		})
-		return reply, err
+		seen, err := n.ready(ctx, n.inFlight)
+		if err != nil {
+			return driver.Reply{}, err
+		}
+		var reply driver.Reply
+		if l, ok := n.conn.(driver.Watcher); ok && watch {
+			reply, watched, err = l.DoWatching(ctx, command...)
+		} else {
+			reply, err = n.conn.Do(ctx, command...)
+		}
+		return n.answered(ctx, n.inFlight, seen, reply, err)
 	})
 	return values, watched, err
 }

@@ -123,14 +123,14 @@ var breaches = []breach{
 	},
 	{
 		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 100, weather: "servers",
-		was:      "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
-		now:      "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
+		was:      "			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)\n",
+		now:      "			if reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args); isNoScript(err) && broken == RULE {\n				reply, err = eval(ctx, n.conn, n.voting.Text, s.keys, s.args)\n			}\n",
 		survives: "the admission key names the server, so that the text finds none of this one: it is the first of two guards",
 	},
 	{
 		rule: "neither by its text nor by its name", file: "internal/node/node.go", within: 1000, weather: "roles", mutation: "admission of another server",
-		was: "		return n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)\n",
-		now: "		if reply, err := n.conn.EvalSHA(ctx, n.voting.SHA, keys, args); !isNoScript(err) || broken != RULE {\n			return reply, err\n		}\n		return eval(ctx, n.conn, n.voting.Text, keys, args)\n",
+		was: "			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)\n",
+		now: "			if reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args); isNoScript(err) && broken == RULE {\n				reply, err = eval(ctx, n.conn, n.voting.Text, s.keys, s.args)\n			}\n",
 	},
 	{
 		rule: "a client that differs votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
@@ -149,8 +149,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 100, weather: "servers",
-		was:      "	if err == nil && connection != n.conn.Connections() {\n",
-		now:      "	if err == nil && connection != n.conn.Connections() && broken != RULE {\n",
+		was:      "	if err == nil && seen.connection != n.conn.Connections() {\n",
+		now:      "	if err == nil && seen.connection != n.conn.Connections() && broken != RULE {\n",
 		survives: "the step says which run and replication id it expects, so that another server refuses it: it is the second of two guards",
 	},
 	{
