@@ -186,7 +186,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		// caller learns at once that it is over.
 		l.unlock(ErrReleased)
 		held := l.heldFor()
-		l.released(held, l.drop(nil))
+		l.released(held, l.drop())
 		return &l.holder
 	}
 	if watch {

@@ -103,22 +103,21 @@ func (l *Lock) endedUnheard() bool {
 }
 
 // leave ends a lock and leaves its keys to expire.
-func (l *Lock) leave() (err error) {
-	before, held := l.Err(), l.heldFor()
-	last, first := l.unlock(ErrReleased)
-	if first || errors.Is(last, ErrLost) || l.lease.Kept() { // else whoever unlocks it goes on
+func (l *Lock) leave() error {
+	_ = l.Err() // a lock whose validity is over by now was lost, and is not unlocked
+	held := l.heldFor()
+	why, first := l.unlock(ErrReleased)
+	if first || errors.Is(why, ErrLost) || l.lease.Kept() { // else whoever unlocks it goes on
 		l.forget()
 	}
 	if !first {
-		return last
+		return why
 	}
-	if err = before; err == nil {
-		votes := make([]vote.Answer, len(l.client.nodes))
-		for i := range votes {
-			votes[i].Verdict = vote.NotSent
-		}
-		err = newQuorumError("unlock", l.call.name, l.client.answers(votes))
+	votes := make([]vote.Answer, len(l.client.nodes))
+	for i := range votes {
+		votes[i].Verdict = vote.NotSent
 	}
+	err := newQuorumError("unlock", l.call.name, l.client.answers(votes))
 	l.released(held, err)
 	return err
 }

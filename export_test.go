@@ -27,15 +27,15 @@ func LoseUntold(l *Lock, why error) { l.lease.Lose(why) }
 // does then.
 func UnlockSlowly(l *Lock) (goOn func() error) {
 	entered := l.client.enterWith(l)
-	before, first := l.unlock(ErrReleased)
+	why, first := l.unlock(ErrReleased)
 	return func() error {
 		if entered == nil {
 			defer l.client.calls.Done()
 		}
-		if first {
-			before = nil
+		if err := l.drop(); first {
+			return err
 		}
-		return l.drop(before)
+		return why
 	}
 }
 

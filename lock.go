@@ -203,22 +203,6 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	return err
 }
 
-// end ends the work for the lock in the background. It reports false if that had ended before:
-// somebody else then takes care of the lease.
-func (l *Lock) end() (first bool) {
-	l.mu.Lock()
-	first, l.over = !l.over, true
-	l.alarm.Stop()
-	l.mu.Unlock()
-	l.client.mu.Lock()
-	delete(l.client.held, l)
-	l.client.mu.Unlock()
-	if r := l.call.renewer(); r != nil && first {
-		r.Remove(l.call.settings.renewEach())
-	}
-	return first
-}
-
 // renewer returns what renews the call's lock together with others, or nil if the lock is renewed
 // by itself or not at all.
 func (c *call) renewer() quorum.Renewer {
@@ -237,60 +221,4 @@ func (c *call) changed() {
 	for _, key := range c.several.keys {
 		c.client.observers.Changed(key)
 	}
-}
-
-// drop deletes the keys of a lock that is over, or transfers them. before is why the lock was over
-// already; drop returns it then.
-func (l *Lock) drop(before error) error {
-	if !l.end() {
-		return before
-	}
-	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease)
-	l.call.changed()
-	if !ok || votes == nil {
-		return before
-	}
-	err := l.deleted(votes)
-	if errors.Is(err, ErrNoQuorum) {
-		l.mu.Lock()
-		l.unheard = true
-		l.mu.Unlock()
-	}
-	if before != nil {
-		return before
-	}
-	return err
-}
-
-// deleted returns nil if by votes a quorum has deleted the lock's keys, and else the error to report.
-func (l *Lock) deleted(votes []vote.Answer) error {
-	yes, notOurs, unheard := 0, 0, false
-	for _, v := range votes {
-		switch v.Verdict {
-		case vote.Granted:
-			yes++
-		case vote.NotOurs, vote.Held:
-			notOurs++
-		case vote.Unknown, vote.Unavailable: // it may have woken somebody up, too
-			unheard = true
-		}
-	}
-	need := quorum.Majority(len(votes))
-	if yes >= need {
-		return nil
-	}
-	if notOurs > len(votes)-need {
-		// rule: not-lost-in-doubt
-		if !unheard {
-			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
-		}
-		// The node that was not heard may keep the queue. It may have woken up another client,
-		// which has taken over what the rest of the nodes do not have.
-		for i, v := range votes {
-			if v.Verdict != vote.Granted {
-				votes[i] = vote.Answer{}
-			}
-		}
-	}
-	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }

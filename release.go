@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Unlock releases the lock, or transfers it to the next caller that waits for it. It waits until a
@@ -41,24 +42,96 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // for the rest of WithMinHold. What another goroutine has unlocked is left to that one, which tells its
 // caller what the nodes say; Close waits for it.
 func (l *Lock) release() (err error) {
-	before := l.Err()
-	last, first := l.unlock(ErrReleased)
-	if !first {
-		before = last
-	}
-	if !first && !errors.Is(before, ErrLost) && !l.lease.Kept() {
-		return before
+	_ = l.Err() // a lock whose validity is over by now was lost, and is not unlocked
+	why, first := l.unlock(ErrReleased)
+	lost := errors.Is(why, ErrLost)
+	if !first && !lost && !l.lease.Kept() {
+		return why
 	}
 	held := l.heldFor()
-	if !errors.Is(before, ErrLost) && l.minHoldLeft() > 0 {
-		err = l.keep(before)
+	keep := !lost && l.minHoldLeft() > 0
+	if keep {
+		err = l.keep()
 	} else {
-		err = l.drop(before)
+		err = l.drop()
 	}
-	if first {
+	switch {
+	case first:
 		l.released(held, err)
+		return err
+	case keep:
+		return errors.Join(why, err)
+	}
+	return why
+}
+
+// end ends the work for the lock in the background. It reports false if that had ended before:
+// somebody else then takes care of the lease.
+func (l *Lock) end() (first bool) {
+	l.mu.Lock()
+	first, l.over = !l.over, true
+	l.alarm.Stop()
+	l.mu.Unlock()
+	l.client.mu.Lock()
+	delete(l.client.held, l)
+	l.client.mu.Unlock()
+	if r := l.call.renewer(); r != nil && first {
+		r.Remove(l.call.settings.renewEach())
+	}
+	return first
+}
+
+// drop deletes the keys of a lock that is over, or transfers them. It returns nil where another
+// goroutine does that.
+func (l *Lock) drop() error {
+	if !l.end() {
+		return nil
+	}
+	votes, ok := l.client.waitqueue.Release(&l.holder, l.lease)
+	l.call.changed()
+	if !ok || votes == nil {
+		return nil
+	}
+	err := l.deleted(votes)
+	if errors.Is(err, ErrNoQuorum) {
+		l.mu.Lock()
+		l.unheard = true
+		l.mu.Unlock()
 	}
 	return err
+}
+
+// deleted returns nil if by votes a quorum has deleted the lock's keys, and else the error to report.
+func (l *Lock) deleted(votes []vote.Answer) error {
+	yes, notOurs, unheard := 0, 0, false
+	for _, v := range votes {
+		switch v.Verdict {
+		case vote.Granted:
+			yes++
+		case vote.NotOurs, vote.Held:
+			notOurs++
+		case vote.Unknown, vote.Unavailable: // it may have woken somebody up, too
+			unheard = true
+		}
+	}
+	need := quorum.Majority(len(votes))
+	if yes >= need {
+		return nil
+	}
+	if notOurs > len(votes)-need {
+		// rule: not-lost-in-doubt
+		if !unheard {
+			return fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, errImpossible)
+		}
+		// The node that was not heard may keep the queue. It may have woken up another client,
+		// which has taken over what the rest of the nodes do not have.
+		for i, v := range votes {
+			if v.Verdict != vote.Granted {
+				votes[i] = vote.Answer{}
+			}
+		}
+	}
+	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
 
 // minHoldEnd returns when the lock may be released at the earliest.
@@ -74,10 +147,10 @@ func (l *Lock) minHoldLeft() time.Duration {
 
 // keep leaves a lock that was released too soon with the servers, until its WithMinHold is over.
 // After Close, the TTL ends it.
-func (l *Lock) keep(before error) error {
+func (l *Lock) keep() error {
 	err := l.prolong()
 	if errors.Is(err, ErrLost) {
-		return errors.Join(l.drop(before), err)
+		return errors.Join(l.drop(), err)
 	}
 	if l.lease.Keep() {
 		now := l.client.clock.Now()
@@ -86,7 +159,7 @@ func (l *Lock) keep(before error) error {
 	if l.client.life.Err() != nil { // Close may have left it to this goroutine
 		l.forget()
 	}
-	return errors.Join(before, err)
+	return err
 }
 
 // forget ends the work for a lock that is over, and leaves its keys to expire.
@@ -122,7 +195,7 @@ func (l *Lock) tickKept(now clock.Instant) {
 		l.ring(now, l.nextKept(now))
 		return
 	}
-	if err := l.drop(nil); err != nil {
+	if err := l.drop(); err != nil {
 		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
 	}
 }

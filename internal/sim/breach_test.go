@@ -96,7 +96,7 @@ var breaches = []breach{
 		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
-		rule: "what one may have taken over who was woken up is not lost", file: "lock.go", within: 4000, weather: "torn",
+		rule: "what one may have taken over who was woken up is not lost", file: "release.go", within: 4000, weather: "torn",
 		was: `if !unheard {`,
 		now: `if !unheard || broken == RULE {`,
 	},
