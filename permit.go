@@ -100,9 +100,9 @@ func (c *call) tryAt(i int, request vote.Acquire) (lease *quorum.Lease, answers 
 		return nil, answers, false
 	}
 	// rule: votes-for-one-slot
-	request.Key, request.Proposed = node.SlotKey(c.key, int(given.Which)), given.Counter
+	request.Key, request.Proposed = node.SlotKey(c.key, int(given.Slot)), given.Counter
 	lease, answers = c.client.engine.Accept(c.ctx, request, start, i, given)
-	c.permits.slot = int(given.Which)
+	c.permits.slot = int(given.Slot)
 	return lease, answers, true
 }
 

@@ -277,24 +277,27 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 		return
 	}
 	a := d.agreement(names)
-	decision := admission.Decide(a, n.complete(ctx, a, &x.evidence))
+	x.Status, x.Reason, x.Left = n.statusFor(ctx, a, &x.evidence)
+	if other, ok := errors.AsType[*admission.DisagreementError](x.Reason); ok && !slices.Equal(other.Recorded.Nodes, names) {
+		x.OtherSet = other.Recorded.Nodes
+	}
+}
+
+// statusFor returns what the node's vote is worth to clients of a, by the evidence e; why that is less
+// than StatusAdmissible, and for how long it is StatusWaiting, if that is known.
+func (n *Node) statusFor(ctx context.Context, a admission.Agreement, e *evidence) (s Status, reason error, left time.Duration) {
+	decision := admission.Decide(a, n.complete(ctx, a, e))
 	switch decision.Outcome {
 	case admission.Admit:
-		x.Status = StatusAdmissible
-		if x.evidence.admits(x.evidence.expected(a)) && n.hasScript(ctx) {
-			x.Status = StatusAdmitted
+		if e.admits(e.expected(a)) && n.hasScript(ctx) {
+			return StatusAdmitted, nil, 0
 		}
-		return
+		return StatusAdmissible, nil, 0
 	case admission.Refuse:
-		x.Status = StatusUnfit
-		if other, ok := errors.AsType[*admission.DisagreementError](decision.Err); ok && !slices.Equal(other.Recorded.Nodes, names) {
-			x.OtherSet = other.Recorded.Nodes
-		}
-	default:
-		x.Status = StatusWaiting
-		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
-			x.Left = waiting.Left
-		}
+		return StatusUnfit, decision.Err, 0
 	}
-	x.Reason = decision.Err
+	if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
+		left = waiting.Left
+	}
+	return StatusWaiting, decision.Err, left
 }

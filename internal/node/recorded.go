@@ -40,22 +40,7 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 		r.Status, r.Reason = StatusUnclear, err
 		return r
 	}
-	decision := admission.Decide(r.Agreement, n.complete(ctx, r.Agreement, &x.evidence))
-	r.Reason = decision.Err
-	switch decision.Outcome {
-	case admission.Admit:
-		r.Status = StatusAdmissible
-		if x.evidence.admits(x.evidence.expected(r.Agreement)) && n.hasScript(ctx) {
-			r.Status = StatusAdmitted
-		}
-	case admission.Refuse:
-		r.Status = StatusUnfit
-	default:
-		r.Status = StatusWaiting
-		if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
-			r.Left = waiting.Left
-		}
-	}
+	r.Status, r.Reason, r.Left = n.statusFor(ctx, r.Agreement, &x.evidence)
 	return r
 }
 

@@ -37,7 +37,7 @@ func CutSlot(key string) (queue, slot, name string, ok bool) {
 }
 
 // Choose asks the node, which keeps the queue, for one of the slots, whichever is free. The
-// answer's Which is the slot that was granted; the other nodes must be asked for that slot's key.
+// answer's Slot is the one that was granted; the other nodes must be asked for that slot's key.
 // If no answer says which slot was granted, it is released in the background.
 func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 	proposed := strconv.FormatUint(r.Proposed, 10)
@@ -52,7 +52,7 @@ func (n *Node) Choose(ctx context.Context, r vote.Acquire) vote.Answer {
 	a := answer(reply, ofAnotherKind(err))
 	switch {
 	case a.Verdict == vote.Granted && isCounter(a.Counter):
-		a.Which, a.Transferred = uint8(reply.Array[1].Int), false
+		a.Slot, a.Transferred = uint8(reply.Array[1].Int), false
 		n.noteVote()
 	case a.Verdict == vote.Held:
 		n.noteVote()

@@ -50,7 +50,7 @@ func TestWhoIsToHaveTheSlot(t *testing.T) {
 	n := voter(t, conn, math.MaxInt)
 	for want, r := range map[string]vote.Acquire{"": {}, "me": {Ticket: vote.Ticket{Waiter: "me", Number: 5}}, "*": {Barge: true}} {
 		r.Key, r.ID, r.TTL, r.Proposed, r.Slots = PermitsKey("x"), "mine", time.Second, 7, 2
-		if a := n.Choose(t.Context(), r); a.Verdict != vote.Granted || a.Which != 1 || conn.waiter != want {
+		if a := n.Choose(t.Context(), r); a.Verdict != vote.Granted || a.Slot != 1 || conn.waiter != want {
 			t.Errorf("asked for by %q, not %q: %+v", conn.waiter, want, a)
 		}
 	}

@@ -212,16 +212,14 @@ func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
 		k.attempt.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
 	}
 	for _, i := range ask {
-		k.askToConfirm(votes, i, t.token, t.nodes[i].granted)
+		request := vote.Confirm{
+			Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: t.nodes[i].granted, Token: t.token,
+			Shared: k.request.Shared, Prepared: k.request.Prepared,
+		}
+		k.engine.workers.run(func() {
+			votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
+		})
 	}
-}
-
-// askToConfirm asks node i, which granted under the counter granted, to store token.
-func (k *keys) askToConfirm(votes chan<- stepAnswer, i int, token, granted uint64) {
-	request := vote.Confirm{Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: granted, Token: token, Shared: k.request.Shared, Prepared: k.request.Prepared}
-	k.engine.workers.run(func() {
-		votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}
-	})
 }
 
 // patience returns a channel that is closed when an attempt that began at start should no longer

@@ -200,7 +200,7 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	s.due = false
 	k.mu.Unlock()
 	if due {
-		k.freed(i)
+		k.afterStep(i)
 	}
 }
 

@@ -69,9 +69,9 @@ type releasing struct {
 	// answers belongs to the caller that wants them. single is its room for one.
 	answers []vote.Answer
 	single  [1]vote.Answer
-	// freed, if set, is called in place of the release for a node whose step was under way and is
+	// instead, if set, is called in place of the release for a node whose step was under way and is
 	// now over.
-	freed func(i int)
+	instead func(i int)
 }
 
 // giveUp ends an attempt that failed, and releases its keys in the background.
@@ -90,22 +90,22 @@ func (l *Lease) releaseEverywhere(next state) bool {
 		r.answers[idle[0]] = l.releaseStep(idle[0])
 		return true
 	}
-	l.releaseAll(idle)
+	l.releaseInBackground(idle)
 	return true
 }
 
-// releaseAll releases the keys on idle nodes, in the background.
-func (k *keys) releaseAll(idle []int) {
-	for _, i := range idle {
+// releaseInBackground releases the keys on nodes where no step is under way, and does not wait.
+func (k *keys) releaseInBackground(nodes []int) {
+	for _, i := range nodes {
 		k.engine.workers.run(func() { k.releaseStep(i) })
 	}
 }
 
-// end ends the lease. Where a step is under way on a node, the step's goroutine calls freed when the
-// step is over, or releases the key if freed is nil. The other nodes that are to be released are
+// end ends the lease. Where a step is under way on a node, the step's goroutine calls instead when
+// the step is over, or releases the key if instead is nil. The other nodes that are to be released are
 // appended to idle: those that may have a key and, after a lock that was held, also those that said
 // that they have none, because a waiter may be queued there.
-func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
+func (l *Lease) end(next state, idle []int, instead func(i int)) ([]int, bool) {
 	l.mu.Lock()
 	if l.state.over() {
 		l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	l.become(next, nil)
 	wanted := next != failed
 	r := &l.release
-	r.wanted, r.freed = wanted, freed
+	r.wanted, r.instead = wanted, instead
 	if wanted {
 		if r.answers = r.single[:]; len(l.nodes) != len(r.single) {
 			r.answers = make([]vote.Answer, len(l.nodes))
@@ -138,7 +138,7 @@ func (l *Lease) end(next state, idle []int, freed func(i int)) ([]int, bool) {
 	}
 	r.left.Store(int32(r.asked))
 	// If one node is asked, there is no other to wait for.
-	if alone := r.asked == 1 && len(idle) == 1 && freed == nil; wanted && r.asked > 0 && !alone {
+	if alone := r.asked == 1 && len(idle) == 1 && instead == nil; wanted && r.asked > 0 && !alone {
 		r.votes = make(chan stepAnswer, r.asked)
 	}
 	if r.asked > 0 {
@@ -171,10 +171,10 @@ func (k *keys) abandonSteps(extending *roundContext) {
 	k.engine.clock.AfterFunc(k.engine.timeout/10, end)
 }
 
-// freed goes on with the release on node i, where the step under way is over now.
-func (k *keys) freed(i int) {
-	if k.release.freed != nil {
-		k.release.freed(i)
+// afterStep goes on with the release on node i, where the step under way is over now.
+func (k *keys) afterStep(i int) {
+	if k.release.instead != nil {
+		k.release.instead(i)
 		return
 	}
 	k.releaseStep(i)
@@ -183,12 +183,12 @@ func (k *keys) freed(i int) {
 // releaseStep releases the key on node i, if the step before it may have left one there or somebody
 // may wait there.
 func (k *keys) releaseStep(i int) vote.Answer {
-	a := k.releaseOn(i)
+	a := k.sendRelease(i)
 	k.released(i, a)
 	return a
 }
 
-func (k *keys) releaseOn(i int) vote.Answer {
+func (k *keys) sendRelease(i int) vote.Answer {
 	if maybe, _ := k.has(i); !maybe && !k.release.wanted {
 		return vote.Answer{Verdict: vote.NotOurs}
 	}

@@ -127,7 +127,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	}
 	before.unlimit()
 	if !s.has(arbiter) {
-		l.releaseAll(s.end(-1))
+		l.releaseInBackground(s.end(-1))
 		return false, true
 	}
 	request := l.releaseRequest(arbiter)
@@ -139,7 +139,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	others := s.end(arbiter)
 	l.released(arbiter, a)
 	if a.Verdict != vote.Granted || !a.Woken {
-		l.releaseAll(others)
+		l.releaseInBackground(others)
 		return offered, true
 	}
 	var left, uncertain []int
@@ -152,6 +152,6 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 		l.released(i, vote.Answer{Verdict: vote.Granted})
 	}
 	t.leave(request, left, func(i int) bool { _, surely := l.has(i); return surely })
-	l.releaseAll(uncertain)
+	l.releaseInBackground(uncertain)
 	return false, true
 }

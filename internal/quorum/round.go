@@ -13,7 +13,7 @@ import (
 // caller's own context does. It is a field of another struct, and costs neither an allocation nor
 // an alarm until somebody waits for it: steps that go with others do not.
 type roundContext struct {
-	once atomic.Bool
+	ended atomic.Bool
 	// shared: several leases use it.
 	shared bool
 
@@ -68,7 +68,7 @@ func (s *roundContext) await() {
 func (s *roundContext) Ring() { s.end() }
 
 func (s *roundContext) end() {
-	if !s.once.CompareAndSwap(false, true) {
+	if !s.ended.CompareAndSwap(false, true) {
 		return
 	}
 	s.mu.Lock()
@@ -89,8 +89,8 @@ func (s *roundContext) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over == nil {
-		if s.once.Load() {
-			return ended // end sets once before it looks for over
+		if s.ended.Load() {
+			return closed // end sets ended before it looks for over
 		}
 		s.over = make(chan struct{})
 		s.await()
@@ -98,8 +98,8 @@ func (s *roundContext) Done() <-chan struct{} {
 	return s.over
 }
 
-// ended is closed.
-var ended = func() chan struct{} {
+// closed is a closed channel.
+var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -109,7 +109,7 @@ var ended = func() chan struct{} {
 // it is called by whoever ends the round context, if that has not ended yet.
 func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
 	s.mu.Lock()
-	if s.once.Load() {
+	if s.ended.Load() {
 		s.mu.Unlock()
 		go f() // as in package context: the caller may hold what f wants
 		return func() bool { return false }
@@ -136,8 +136,57 @@ func (s *roundContext) Deadline() (time.Time, bool) { return time.Time{}, false 
 func (s *roundContext) Value(any) any               { return nil }
 
 func (s *roundContext) Err() error {
-	if s.once.Load() {
+	if s.ended.Load() {
 		return context.Canceled
 	}
 	return nil
+}
+
+// callerRound is a round context that also ends with the ctx of a caller who waits for a step.
+// Being told of the caller's end costs more than the rest of a round context, so it is arranged
+// only when somebody waits for the round context: a step that goes with others does not.
+type callerRound struct {
+	*roundContext
+	caller context.Context
+
+	mu   sync.Mutex // guards what follows; nothing that blocks is called while it is held
+	stop func() bool
+	left bool
+}
+
+// attend has the round context end when the caller's ctx does.
+func (a *callerRound) attend() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stop == nil && !a.left {
+		a.stop = context.AfterFunc(a.caller, a.end)
+	}
+}
+
+func (a *callerRound) Done() <-chan struct{} {
+	a.attend()
+	return a.roundContext.Done()
+}
+
+// AfterFunc is that of the round context.
+func (a *callerRound) AfterFunc(f func()) (stop func() bool) {
+	a.attend()
+	return a.roundContext.AfterFunc(f)
+}
+
+func (a *callerRound) Err() error {
+	if a.caller.Err() != nil {
+		a.end()
+	}
+	return a.roundContext.Err()
+}
+
+// leave makes the round context depend on the caller no longer.
+func (a *callerRound) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = true
+	if a.stop != nil {
+		a.stop()
+	}
 }

@@ -107,7 +107,7 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	case a.Verdict == vote.Granted:
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	released := k.releaseOn(i)
+	released := k.sendRelease(i)
 	switch {
 	case released.Verdict == vote.Held && released.Holder == id:
 		released.Verdict = vote.Granted // the answer was lost, but the step was done

@@ -140,6 +140,10 @@ var (
 	slotLua string
 	//go:embed release_slot.lua
 	releaseSlotLua string
+	//go:embed quarantine.lua
+	quarantineLua string
+	//go:embed barrier.lua
+	barrierLua string
 	//go:embed inspect.lua
 	inspectLua string
 	//go:embed look.lua
@@ -180,6 +184,13 @@ var Inspect = New(inspectLua)
 
 // Look reads keys of locks.
 var Look = New(limits + lookLua)
+
+// Quarantine keeps a node out of the vote, and may store a new description of its deployment. It
+// lets nobody vote, so it may be loaded on any node at any time.
+var Quarantine = New(quarantineLua)
+
+// Barrier goes before a WAIT.
+var Barrier = New(barrierLua)
 
 // Nodes reads what a Cluster's master knows of the Cluster, and Shard records which slots the
 // master has. Like Quarantine, they let nobody vote.

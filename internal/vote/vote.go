@@ -64,8 +64,8 @@ type Answer struct {
 	// node. Woken, in an answer to a release: one of them was woken up.
 	Waiting, Woken bool
 	// Which, with Held, is the key that is in the way where several were asked for: 0 for Key, else
-	// n for the nth of With. For a granted slot it is the slot.
-	Which uint8
+	// n for the nth of With. Slot is the slot that was granted.
+	Which, Slot uint8
 	// Counter is the counter under which the node granted.
 	Counter uint64
 	// Holder, with Held, is the holder id found on the node.

@@ -323,7 +323,7 @@ func heldNode() (nodes []*node, k *node) {
 // arbiter returns the node that is asked first.
 func arbiter(t *testing.T, nodes []*node) *node {
 	t.Helper()
-	return nodes[newQueue(t, "scout", nodes, nil).order(key)[0]]
+	return nodes[newQueue(t, "scout", nodes, nil).Order(key)[0]]
 }
 
 func quiet(vote.Position) {}

@@ -98,7 +98,7 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 		failures++
 		if failure.Unsent {
 			// A place ends with a release, which there is not. Those behind must not wait for it.
-			l.ticket.leave()
+			l.ticket.Leave()
 			l.ticket = nil
 			inQueue, queued = false, false
 		}

@@ -91,7 +91,7 @@ func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 		w.entry = nil
 		unused := q.next(l)
 		q.mu.Unlock()
-		unused.leave()
+		unused.Leave()
 		return nil, false
 	}
 	defer q.mu.Unlock()
@@ -139,7 +139,7 @@ func (q *Queue) pass(l *local) {
 	l.busy = false
 	unused := q.next(l)
 	q.mu.Unlock()
-	unused.leave()
+	unused.Leave()
 }
 
 // next lets the first waiter contend, if nobody contends and nobody holds the key. It returns the
@@ -177,7 +177,7 @@ func (q *Queue) acquired(h *Holder, served, others bool) {
 	l.transfers, l.remote = 0, others
 	unused := q.held(l, h)
 	q.mu.Unlock()
-	unused.leave()
+	unused.Leave()
 }
 
 // took notes that h, which was busy, holds its key, which was given to it.
@@ -187,7 +187,7 @@ func (q *Queue) took(h *Holder) {
 	l.busy = false
 	unused := q.held(l, h)
 	q.mu.Unlock()
-	unused.leave()
+	unused.Leave()
 }
 
 // held makes h the holder in l. The caller holds q.mu.
@@ -213,7 +213,7 @@ func (q *Queue) LetGo(h *Holder) {
 		unused = q.next(l)
 	}
 	q.mu.Unlock()
-	unused.leave()
+	unused.Leave()
 }
 
 // successor returns the waiter that h must hand its key over to, which makes the queue busy; nil

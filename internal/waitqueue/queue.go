@@ -106,7 +106,7 @@ func (q *Queue) Close() {
 // Join takes a place in the wait queue for key, in which this process has none. It sends nothing:
 // Await does.
 func (q *Queue) Join(key string) *Ticket {
-	t := &Ticket{queue: q, key: key, order: q.order(key), woken: make(chan notice, 1)}
+	t := &Ticket{queue: q, key: key, order: q.Order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.name("")
@@ -125,15 +125,12 @@ func (t *Ticket) name(kind string) {
 }
 
 // Arbiter returns the index of the node that keeps the key's queue while it can.
-func (q *Queue) Arbiter(key string) int { return q.order(key)[0] }
+func (q *Queue) Arbiter(key string) int { return q.Order(key)[0] }
 
-// Order returns the nodes that may keep the key's queue, the arbiter first.
-func (q *Queue) Order(key string) []int { return q.order(key) }
-
-// order returns the nodes that may keep the key's queue, the arbiter first. The order is the same
+// Order returns the nodes that may keep the key's queue, the arbiter first. The order is the same
 // in every process that gives the nodes the same names, and differs from key to key (rendezvous
 // hashing: Thaler and Ravishankar, 1998).
-func (q *Queue) order(key string) []int {
+func (q *Queue) Order(key string) []int {
 	weights := make([]uint64, len(q.nodes))
 	order := make([]int, len(q.nodes))
 	for i, k := range q.nodes {
@@ -199,7 +196,7 @@ func (q *Queue) look(key string, told func(somebody bool)) {
 	q.background.Go(func() {
 		somebody := true
 		// The first node that answers need not be the one that keeps the queue.
-		for _, i := range q.order(key) {
+		for _, i := range q.Order(key) {
 			ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
 			waits, err := q.nodes[i].HasWaiters(ctx, key)
 			cancel()

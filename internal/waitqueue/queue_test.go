@@ -24,10 +24,10 @@ func TestOrder(t *testing.T) {
 	for i := range 1000 {
 		name := fmt.Sprint("key", i)
 		var a, b []string
-		for _, k := range one.order(name) {
+		for _, k := range one.Order(name) {
 			a = append(a, one.nodes[k].Name())
 		}
-		for _, k := range other.order(name) {
+		for _, k := range other.Order(name) {
 			b = append(b, other.nodes[k].Name())
 		}
 		if !slices.Equal(a, b) {
@@ -252,7 +252,7 @@ func TestArbiterChanges(t *testing.T) {
 			k.set(trouble)
 			time.Sleep(2 * heartbeat)
 			synctest.Wait()
-			second := nodes[newQueue(t, "scout", nodes, nil).order(key)[1]]
+			second := nodes[newQueue(t, "scout", nodes, nil).Order(key)[1]]
 			if got := second.order(); !slices.Equal(got, order) {
 				t.Errorf("%s: the next node's queue is %v, was %v", what, got, order)
 			}

@@ -20,7 +20,7 @@ func TestLookForWaiters(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := newNodes(3)
 				q := newQueue(t, "p", nodes, nil)
-				last := nodes[q.order(key)[2]]
+				last := nodes[q.Order(key)[2]]
 				switch name {
 				case "the last node keeps the queue":
 					last.set(func(k *node) { k.queue["another/1"] = 1 })

@@ -11,7 +11,7 @@ import (
 func (q *Queue) WaitShared(ctx context.Context, c Caller) error {
 	l := &local{key: c.Key(), shared: true}
 	// Deferred: a report may panic or end this goroutine. A holder has no place any more.
-	defer func() { l.ticket.leave() }()
+	defer func() { l.ticket.Leave() }()
 	lease, _, err := q.contend(ctx, c, l)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (q *Queue) WaitShared(ctx context.Context, c Caller) error {
 
 // joinShared is Join for a reader. Others of this process may have places for the same key.
 func (q *Queue) joinShared(key string) *Ticket {
-	t := &Ticket{queue: q, key: key, order: q.order(key), woken: make(chan notice, 1)}
+	t := &Ticket{queue: q, key: key, order: q.Order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.name(vote.Reader)

@@ -202,16 +202,12 @@ func (t *Ticket) Taken(arbiter vote.Answer) {
 	}
 }
 
-// leave is Leave for a ticket that may be nil.
-func (t *Ticket) leave() {
-	if t != nil {
-		t.Leave()
-	}
-}
-
-// Leave ends the place in the background. If it was this process's turn, the next waiter is woken
-// up.
+// Leave ends the place in the background, if there is one: t may be nil. If it was this process's
+// turn, the next waiter is woken up.
 func (t *Ticket) Leave() {
+	if t == nil {
+		return
+	}
 	t.forget()
 	select {
 	case n := <-t.woken:
