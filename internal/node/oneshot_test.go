@@ -74,6 +74,42 @@ func TestNoTransaction(t *testing.T) {
 	})
 }
 
+// narrow is a connection to a server whose user may use the key "denied" with SET alone, as a script needs keys beside it.
+type narrow struct{ scripted }
+
+func (c *narrow) EvalSHA(_ context.Context, _ string, keys, _ []string) (driver.Reply, error) {
+	if keys[0] == "denied" {
+		return driver.Reply{}, &driver.ServerError{Text: "NOPERM No permissions to access a key"}
+	}
+	return driver.Reply{Kind: driver.Int, Int: 7}, nil
+}
+
+func (c *narrow) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "SET" {
+		return driver.Reply{Kind: driver.Text, Text: "OK"}, nil
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// That scripts are denied for one key says nothing of another: there a lock has its token.
+func TestDeniedKey(t *testing.T) {
+	t.Parallel()
+	n := New(&narrow{scripted{answer: released}}, Options{
+		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+		ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	defer n.background.Wait()
+	defer n.end()
+	for _, c := range []struct {
+		key     string
+		counter uint64
+	}{{"denied", 0}, {"permitted", 7}} {
+		if a := n.Take(t.Context(), AnyWay, vote.Acquire{Key: c.key, ID: "mine", TTL: time.Second}); a.Verdict != vote.Granted || a.Counter != c.counter {
+			t.Errorf("%s: %v under %d, want %d: %v", c.key, a.Verdict, a.Counter, c.counter, a.Err)
+		}
+	}
+}
+
 // taken is a connection to a server where another holder takes the key between two commands.
 type taken struct {
 	scripted
