@@ -118,7 +118,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		}
 	}()
 
-	round := &k.attempt
+	round := &k.round
 	for i := range k.nodes {
 		k.nodes[i].busy = true
 	}
@@ -195,7 +195,7 @@ func (k *keys) ask(step step) chan stepAnswer {
 	}
 	for n := range k.nodes {
 		i := (first + n) % len(k.nodes)
-		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.attempt, i)} })
+		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.round, i)} })
 	}
 	return votes
 }
@@ -209,7 +209,7 @@ func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
 		t.second = true
 		e := k.engine
 		e.secondRounds.Add(1)
-		k.attempt.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
+		k.round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))
 	}
 	for _, i := range ask {
 		request := vote.Confirm{

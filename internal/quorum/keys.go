@@ -16,8 +16,8 @@ type keys struct {
 
 	// request is what the attempt asks for.
 	request vote.Acquire
-	// attempt is the context of the attempt's steps.
-	attempt roundContext
+	// round is the context of the attempt's steps.
+	round roundContext
 
 	mu sync.Mutex // guards what follows; never held across a command
 	// nodes has one element for each node. It uses single where there is one node.
@@ -71,7 +71,7 @@ func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
 	k := &keys{engine: e, request: request, ttl: request.TTL}
 	k.holder, k.first.keys = &k.first, k
 	k.request.Prepared = k.request.Prepare()
-	k.attempt.begin(e, start.Mono, e.timeout)
+	k.round.begin(e, start.Mono, e.timeout)
 	if k.nodes = k.single[:]; len(e.voters) != len(k.single) {
 		k.nodes = make([]nodeState, len(e.voters))
 	}
@@ -167,7 +167,7 @@ func (k *keys) confirmStep(i int, request vote.Confirm) vote.Answer {
 	if !k.enter(i, false) {
 		return vote.Answer{Verdict: vote.NotSent}
 	}
-	a := k.engine.voters[i].Confirm(&k.attempt, request)
+	a := k.engine.voters[i].Confirm(&k.round, request)
 	k.leave(i, func(s *nodeState) {
 		s.answer = a
 		if a.Verdict == vote.Granted {

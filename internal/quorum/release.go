@@ -159,7 +159,7 @@ func (l *Lease) end(next state, idle []int, instead func(i int)) ([]int, bool) {
 // is over.
 func (k *keys) abandonSteps(extending *roundContext) {
 	end := func() {
-		k.attempt.end()
+		k.round.end()
 		if extending != nil && !extending.shared {
 			extending.end()
 		}

@@ -47,12 +47,8 @@ func (k *keys) collectTransferred(offered bool) []vote.Answer {
 	return answers
 }
 
-// arbiter returns the node that keeps the wait queue for the lock, if others may wait there and
-// there are other nodes; else -1.
+// arbiter returns the node that keeps the wait queue for the lock, if others may wait there; else -1.
 func (k *keys) arbiter() int {
-	if len(k.nodes) == 1 {
-		return -1
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ticket := k.request.Ticket; ticket.Waiter != "" && k.nodes[ticket.Node].busy {
