@@ -40,6 +40,9 @@ type call struct {
 	lock Lock
 }
 
+// Key implements waitqueue.Caller.
+func (c *call) Key() string { return c.key }
+
 // May returns an error if the call may make no further try.
 func (c *call) May() error {
 	if c.ctx.Err() != nil || c.client.life.Err() != nil {

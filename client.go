@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	randv2 "math/rand/v2"
 	"net/url"
 	"sync"
@@ -359,6 +360,11 @@ func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 		}
 	}
 	return answers
+}
+
+// logs reports whether the log takes a level.
+func (c *Client) logs(level slog.Level) bool {
+	return c.config.Logger.Enabled(context.Background(), level)
 }
 
 // jitter returns d ± 10 %, so that what started together does not go on together.

@@ -1,7 +1,6 @@
 package redlatch
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -13,9 +12,6 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
-
-// Key implements waitqueue.Caller.
-func (c *call) Key() string { return c.key }
 
 // Listens implements waitqueue.Caller.
 func (c *call) Listens() bool { return c.settings.report != nil || c.client.logs(slog.LevelInfo) }
@@ -81,11 +77,6 @@ type waitLog struct {
 	// last is the reason that the log was told last. told is when it was told each reason.
 	last error
 	told map[error]time.Time
-}
-
-// logs reports whether the log takes a level.
-func (c *Client) logs(level slog.Level) bool {
-	return c.config.Logger.Enabled(context.Background(), level)
 }
 
 // logWait tells the log why the call waits, once that takes long, and again when the reason is
