@@ -72,12 +72,8 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 func (l *Lock) endTerm() { close(l.work) }
 
 // awaitWork ends the context of a lead because the client is being closed. It returns when the work
-// under the lead has returned, or cannot rely on the lead any more. It does nothing for other
-// locks.
+// under the lead has returned, or cannot rely on the lead any more.
 func (l *Lock) awaitWork() {
-	if l.work == nil {
-		return
-	}
 	// rule: lead-until-returned
 	l.endContext(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
 	for {

@@ -32,9 +32,9 @@ var breachesElsewhere = []breach{
 		was: scriptNew, now: scriptWithout("      woken = true\n", "      woken = true\n      break\n"),
 	},
 	{
-		rule: "Close waits for the work of a lead", where: "TestSimLeading", file: "campaign.go",
-		was: "	if l.work == nil {\n",
-		now: "	if l.work == nil || broken == RULE {\n",
+		rule: "Close waits for the work of a lead", where: "TestSimLeading", file: "close.go",
+		was: "			lock.awaitWork()\n",
+		now: "			if broken != RULE {\n				lock.awaitWork()\n			}\n",
 	},
 	{
 		rule: "a lead whose ctx is done is kept until its work has returned", where: "TestSimLeading", file: "campaign.go",
