@@ -126,6 +126,9 @@ func (l *Lease) end(next state, idle []int, instead func(i int)) ([]int, bool) {
 		switch {
 		case s.asked:
 			r.asked++
+			if ticket := l.place(i); ticket != nil && ticket.Undoing != nil {
+				ticket.Undoing.Add(1)
+			}
 			// An extension that is made together with others is not waited for: it may take long, and
 			// does nothing where it comes after the release.
 			// rule: release-follows-step
@@ -218,10 +221,19 @@ func (k *keys) releaseRequest(i int) vote.Release {
 	if k.stored > node.stored {
 		request.Token = k.stored // otherwise there is nothing to repair
 	}
-	if ticket := k.request.Ticket; k.holder.state == failed && ticket.Waiter != "" && ticket.Node == i {
-		request.Ticket = ticket
+	if ticket := k.place(i); ticket != nil {
+		request.Ticket = *ticket
 	}
 	return request
+}
+
+// place returns the waiter's place that the undoing of a failed attempt keeps on node i, or nil. The
+// lease has ended.
+func (k *keys) place(i int) *vote.Ticket {
+	if ticket := &k.request.Ticket; !k.release.wanted && ticket.Waiter != "" && ticket.Node == i {
+		return ticket
+	}
+	return nil
 }
 
 // released takes in what became of the key on node i.
@@ -229,6 +241,9 @@ func (k *keys) released(i int, answer vote.Answer) {
 	r := &k.release
 	if answer.Woken {
 		k.engine.waiting(k.request.Key)
+	}
+	if ticket := k.place(i); ticket != nil && ticket.Undoing != nil {
+		ticket.Undoing.Done()
 	}
 	if r.votes != nil {
 		r.votes <- stepAnswer{node: i, answer: answer}

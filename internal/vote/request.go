@@ -2,6 +2,7 @@ package vote
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -116,6 +117,8 @@ type Ticket struct {
 	Number uint64
 	// Node is the index of the node that keeps the queue.
 	Node int
+	// Undoing, if set, counts what undoes attempts there: it may take the place anew.
+	Undoing *sync.WaitGroup
 }
 
 // Waiter returns the name that a waiter has in its own process, given the name by which a node

@@ -164,7 +164,7 @@ func (q *Queue) Wake(i int, w vote.WakeUp) {
 	q.mu.Unlock()
 	if !ours {
 		// That waiter does not wait any more, and the others should not wait for it.
-		q.leave(i, w)
+		q.leave(i, w, nil)
 	}
 }
 
@@ -212,14 +212,17 @@ func (q *Queue) look(key string, told func(somebody bool)) {
 }
 
 // leave gives up the place of w in the queue of the i-th node, and the keys that were left to it,
-// in the background.
-func (q *Queue) leave(i int, w vote.WakeUp) {
+// in the background. What is counted by undoing, if anything, comes first: it may take the place anew.
+func (q *Queue) leave(i int, w vote.WakeUp, undoing *sync.WaitGroup) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return // the place lapses
 	}
 	q.background.Go(func() {
+		if undoing != nil {
+			undoing.Wait()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
 		defer cancel()
 		q.nodes[i].Leave(ctx, w.Key, w.Waiter)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -40,6 +41,9 @@ type Ticket struct {
 	// to this process. It holds nothing any more, so it does no harm if somebody has taken them
 	// over.
 	attempt, from string
+	// undoing counts what undoes this ticket's attempts. again: there was more than one.
+	undoing *sync.WaitGroup
+	again   bool
 	// slots is how many slots there are when one of them is waited for; 0 for a lock.
 	slots uint16
 	// watch asks to be told of changes to the key, because its holder wakes nobody up.
@@ -159,7 +163,7 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 		cancel()
 		there := t.queued() && t.ticket.Node == i && t.ticket.Waiter == s.Ticket.Waiter
 		if !there && (s.Verdict == vote.Unknown || s.Verdict == vote.Held && ctx.Err() != nil) {
-			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From})
+			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}, nil)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -187,17 +191,22 @@ func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
 		t.ticket.Number = 0
 		t.begun = time.Time{}
 	}
-	t.attempt = r.ID
+	if t.undoing == nil {
+		t.undoing = new(sync.WaitGroup)
+	}
+	t.again, t.attempt = t.attempt != "", r.ID
 	r.Ticket, r.From = t.ticket, t.from
+	r.Ticket.Undoing = t.undoing
 	return r
 }
 
 // Taken ends the place of a process that has the lock. Where the arbiter has granted, or has yet to
-// answer, the place ends with that step.
+// answer, the place ends with that step, but for what undoes an earlier attempt.
 func (t *Ticket) Taken(arbiter vote.Answer) {
 	t.forget()
 	t.from = ""
-	if t.queued() && arbiter.Verdict != vote.Granted && (arbiter.Verdict != vote.Unknown || arbiter.Err != nil) {
+	answered := arbiter.Verdict != vote.Unknown || arbiter.Err != nil
+	if t.queued() && answered && (t.again || arbiter.Verdict != vote.Granted) {
 		t.abandon()
 	}
 }
@@ -236,5 +245,6 @@ func (t *Ticket) forget() {
 }
 
 func (t *Ticket) abandon() {
-	t.queue.leave(t.ticket.Node, vote.WakeUp{Key: t.key, Waiter: t.ticket.Waiter, From: t.from})
+	t.queue.leave(t.ticket.Node, vote.WakeUp{Key: t.key, Waiter: t.ticket.Waiter, From: t.from}, t.undoing)
+	t.undoing = nil // a WaitGroup that is waited for is not added to
 }
