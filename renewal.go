@@ -32,8 +32,15 @@ func (t *ticker) Ring() {
 	ttl := l.call.settings.ttl
 	if r := l.call.renewer(); r != nil {
 		r.Renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
-			defer l.client.calls.Done()
-			l.renewed(l.afterExtension(l.client.life, end, votes))
+			book := func() {
+				defer l.client.calls.Done()
+				l.renewed(l.afterExtension(l.client.life, end, votes))
+			}
+			if l.call.observed == nil {
+				book()
+				return
+			}
+			go book() // the Observer may be slow, and others wait that were renewed together with this lock
 		})
 		return
 	}

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,47 @@ func TestRenewalDuringExtend(t *testing.T) {
 		if err := lock.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// slowFor is an Observer that does not come back, until it may, once it is told that the lock with that
+// name was extended.
+type slowFor struct {
+	name string
+	may  chan struct{}
+}
+
+func (s slowFor) Observe(_ context.Context, event redlatch.Event) {
+	if e, ok := event.(redlatch.LockExtended); ok && e.Name == s.name {
+		<-s.may
+	}
+}
+
+// An Observer that is slow about one lock keeps the client from renewing that lock, and not those that
+// were renewed together with it.
+func TestSlowObserverOfOneLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slow = "200"
+		may := make(chan struct{})
+		client := redlatchtest.New(t, redlatch.Config{TTL: 3 * time.Second, Observer: slowFor{slow, may}})
+		// Renewals are due at random times. Of so many, some are renewed with that lock, and booked behind it.
+		locks := make(map[string]*redlatch.Lock)
+		for i := range 400 {
+			name := fmt.Sprint(i)
+			lock, err := client.TryLock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks[name] = lock
+		}
+		time.Sleep(time.Minute)
+		for name, lock := range locks {
+			if err := lock.Err(); (name == slow) != errors.Is(err, redlatch.ErrLost) {
+				t.Errorf("lock %s: %v", name, err)
+			}
+		}
+		close(may)
 	})
 }
 
