@@ -207,7 +207,9 @@ func (l *Lock) nextKept(now clock.Instant) time.Duration {
 
 // Detach gives the lock up to whoever keeps the id that it returns. From then on the client does
 // not renew the lock, Close does not release it, and its context is done. Package oneshot extends
-// and releases it by the id, here or in another process. Detach does not block.
+// and releases it by the id, here or in another process. Detach waits for nodes that have yet to answer
+// the lock's last attempt or extension, for NodeTimeout at most (with Config.Replicas, twice its Timeout
+// more): what they are still asked would come after a release by the id.
 //
 // The error wraps ErrLost or ErrReleased if the lock was not held any more. It wraps ErrInvalid for
 // a lock of several names, a reader's lock and a permit, which are then still held.

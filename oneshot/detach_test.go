@@ -1,13 +1,20 @@
 package oneshot_test
 
 import (
+	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -62,5 +69,64 @@ func TestDetach(t *testing.T) {
 	locktest.Unlock(t, released)
 	if _, err := released.Detach(); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("released: %v", err)
+	}
+}
+
+// lateConn is a connection that hands an acquire step on when a release was handed on before it, or when its
+// time is over.
+type lateConn struct {
+	*redisconn.Conn
+	released chan struct{}
+	once     *sync.Once
+}
+
+func (c lateConn) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if args[0] == script.Acquire {
+		select {
+		case <-c.released:
+		case <-ctx.Done():
+		}
+	}
+	reply, err := c.Conn.EvalSHA(ctx, sha, keys, args)
+	if sha == script.Releasing.SHA {
+		c.once.Do(func() { close(c.released) })
+	}
+	return reply, err
+}
+
+// A lock is detached and released by its id while a node is still to be asked for it: no key comes after
+// the release.
+func TestDetachWhileANodeIsToBeAsked(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	admit := locktest.Open(t, c)
+	locktest.Unlock(t, locktest.TryLock(t, admit, t.Name()))
+	client := locktest.OpenIn(t, c, hook.Surroundings{Dial: func(name string) (driver.Conn, error) {
+		url, _, _ := strings.Cut(c.Nodes[name[1]-'0'], "#")
+		options, _, err := redisconn.Parse(url)
+		if err != nil {
+			return nil, err
+		}
+		options.ConnectTimeout = locktest.Patience
+		conn, err := redisconn.New(options)
+		if name != "n2" || err != nil {
+			return conn, err
+		}
+		return lateConn{conn, make(chan struct{}), new(sync.Once)}, nil
+	}})
+	lock := locktest.TryLock(t, client, t.Name())
+	id, err := lock.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(t, true)(oneshot.New(client).Release(t.Context(), t.Name(), id))
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	for i, server := range nodes {
+		if v := locktest.Value(t, server, t.Name()); v != "" {
+			t.Errorf("node %d has %q", i, v)
+		}
 	}
 }

@@ -129,12 +129,16 @@ func (l *Lease) Kept() bool {
 }
 
 // Detach ends the lease and leaves its keys where they are, for somebody else to extend
-// and to release by the holder id. ok is false when it was over before.
+// and to release by the holder id. It waits for the steps that are under way, for a step's time at
+// most: a release by somebody else must not overtake them. ok is false when it was over before.
 func (l *Lease) Detach() (ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ok = !l.state.over(); ok {
-		l.become(detached, nil)
+	over := make(chan struct{}, len(l.nodes))
+	idle, ok := l.end(detached, nil, func(int) { over <- struct{}{} })
+	if !ok {
+		return false
 	}
-	return ok
+	for range l.release.asked - len(idle) {
+		<-over
+	}
+	return true
 }

@@ -150,7 +150,7 @@ func (l *Lease) end(next state, idle []int, instead func(i int)) ([]int, bool) {
 	extending := l.extending
 	l.mu.Unlock()
 
-	if len(idle) < r.asked {
+	if len(idle) < r.asked && next != detached { // whose steps are to be done
 		l.abandonSteps(extending)
 	}
 	return idle, true
