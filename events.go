@@ -80,7 +80,8 @@ type LockExtended struct {
 	Until time.Time
 }
 
-// LockNotExtended says that no quorum has extended a lock. The lock is held for as long as before.
+// LockNotExtended says that no quorum has extended a lock, or that Lock.Extend did not wait for one. The
+// lock is held for as long as before, unless the answers that were not waited for extend it.
 type LockNotExtended struct {
 	Name  string
 	Token uint64

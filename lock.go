@@ -145,15 +145,14 @@ func (l *Lock) ring(now clock.Instant, d time.Duration) {
 // shortens the lock. It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its
 // Timeout more), or until ctx is done; before that, for a renewal of the lock that is under way,
 // which takes as long or a twelfth of the TTL at most. An extension counts if the quorum's answers
-// came before the validity ran out. After ctx is done they do not count any more, and until a node has
-// answered, nothing asks it again: with a ctx that ends before a quorum can answer, over and over, the
-// lock is not renewed either.
+// came before the validity ran out. They also count after ctx is done: Until then says so, and no
+// Observer is told.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
 // does not take a lapsed lock again. ErrClosed while Close is under way. ErrInvalid for a ttl beyond
 // MaxTTL. ErrInvalid and ErrMaxHold for a lock that was held for longer than MaxHold. If no quorum
-// said yes, ErrNoQuorum, ErrRefused or ErrNotAdmitted in a *QuorumError, or the cause of ctx: the
-// lock is then held for as long as before.
+// said yes, ErrNoQuorum, ErrRefused or ErrNotAdmitted in a *QuorumError: the lock is then held for as
+// long as before. The cause of ctx: it is held for as long as before, or is still extended.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := checkContext(ctx); err != nil {
 		return err

@@ -199,3 +199,29 @@ func TestKeptUntilTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A holder asks to extend its lock over and over, each time for less long than the nodes take. The rounds go
+// on without it, so that the lock is held for as long as the nodes answer.
+func TestExtendThatDoesNotWaitForTheNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: 500 * time.Millisecond})
+		lock, err := client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Delay(100 * time.Millisecond)
+		for start := time.Now(); time.Since(start) < time.Minute; {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			if err := lock.Extend(ctx, ttl); errors.Is(err, redlatch.ErrLost) {
+				t.Fatalf("after %v: %v", time.Since(start), err)
+			}
+			<-ctx.Done()
+			cancel()
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -31,23 +32,26 @@ const (
 
 // Extend makes one round that prolongs the keys to ttl from now. It never shortens the validity.
 // One round runs at a time: a further caller waits until that one is decided, or for ctx. When ctx
-// ends first the round is Missed, and may have extended keys.
+// ends first Extend says Missed, and the round goes on without its caller: nothing else could ask the
+// nodes before they have answered it, and another such caller might be there by then.
 //
 // A node that lost its key is given it back after a quorum has confirmed, and only while the
 // validity runs: a lapsed lock is never resurrected.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-	decided := make(chan struct{})
-	if end, ok := l.beginExtension(ctx, decided); !ok {
+	decided, left := make(chan struct{}), ctx.Done()
+	if end, ok := l.beginExtension(left, decided); !ok {
 		return end, nil
 	}
 	k := l.keys
-	defer close(decided)
-	defer k.endExtension()
-
+	over := func() {
+		k.endExtension()
+		close(decided)
+	}
 	e := k.engine
 	// rule: extension-from-send
 	start := e.clock.Now()
 	if end, late := k.late(start); late {
+		over()
 		return end, nil
 	}
 	round := new(roundContext)
@@ -69,10 +73,20 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 		select {
 		case v := <-votes:
 			x.answered(v.node, v.answer)
-		case <-ctx.Done():
-			return Missed, x.answers
+		case <-left:
+			answers := slices.Clone(x.answers)
+			e.workers.run(func() {
+				for !x.decided() {
+					v := <-votes
+					x.answered(v.node, v.answer)
+				}
+				x.end()
+				over()
+			})
+			return Missed, answers
 		}
 	}
+	defer over()
 	return x.end(), x.answers
 }
 
@@ -211,9 +225,9 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	})
 }
 
-// beginExtension waits for its turn to extend. If the extension ends without a turn, it returns
-// how.
-func (l *Lease) beginExtension(ctx context.Context, decided chan struct{}) (end Extension, ok bool) {
+// beginExtension waits for its turn to extend, until its caller has left. If the extension ends without a
+// turn, it returns how.
+func (l *Lease) beginExtension(left <-chan struct{}, decided chan struct{}) (end Extension, ok bool) {
 	for {
 		before, over := l.turn(decided)
 		switch {
@@ -224,7 +238,7 @@ func (l *Lease) beginExtension(ctx context.Context, decided chan struct{}) (end 
 		}
 		select {
 		case <-before:
-		case <-ctx.Done():
+		case <-left:
 			return Missed, false
 		}
 	}
