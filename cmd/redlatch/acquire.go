@@ -110,6 +110,29 @@ func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Confi
 	return cfg, ours, nil
 }
 
+// open connects to the nodes. A signal ends that, and leaves nothing on them: no lock was asked for yet.
+func (r *acquisition) open(cfg redlatch.Config, sigs signals, out *printer) (*redlatch.Client, error) {
+	type answer struct {
+		client *redlatch.Client
+		err    error
+	}
+	got := make(chan answer, 1) // room for one: nobody reads it after a signal
+	go func() {
+		client, err := r.connection.open(cfg, out)
+		got <- answer{client, err}
+	}()
+	for {
+		select {
+		case a := <-got:
+			return a.client, a.err
+		case sig := <-sigs:
+			if stops(sig) {
+				return nil, interrupted(sig, r.quoted())
+			}
+		}
+	}
+}
+
 // acquire waits for the lock as --wait says. If it returns an outcome, it has left
 // nothing on any node that can be reached, unless two signals interrupted it.
 func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printer, options []redlatch.Option) (*redlatch.Lock, *outcome) {

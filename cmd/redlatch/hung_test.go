@@ -4,15 +4,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -150,5 +155,26 @@ func TestOneHungServerIsNotWaitedFor(t *testing.T) {
 	}
 	if best > 3*time.Second {
 		t.Errorf("five commands took %v", best)
+	}
+}
+
+// A signal ends the first contact with servers that hang, before it would give them up.
+func TestSignalEndsTheFirstContact(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	r := acquisition{Name: "job"}
+	sigs := make(signals, 2)
+	sigs <- syscall.SIGUSR1 // means nothing yet
+	sigs <- syscall.SIGTERM
+	cfg := redlatch.Config{Nodes: []string{"redis://" + silent.Addr().String()}, NodeTimeout: time.Second}
+	client, err := r.open(cfg, sigs, &printer{out: io.Discard})
+	if client != nil {
+		client.Close()
+	}
+	if end, ok := errors.AsType[*outcome](err); !ok || end.code != exitSignal+int(syscall.SIGTERM) {
+		t.Errorf("the first contact ended with %v, want SIGTERM", err)
 	}
 }

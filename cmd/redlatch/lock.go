@@ -144,7 +144,7 @@ func (l *lockCmd) Run(out *printer) error {
 	if l.Keeper {
 		l.watchCaller(sigs)
 	}
-	client, err := l.open(cfg, out)
+	client, err := l.open(cfg, sigs, out)
 	if err != nil {
 		return err
 	}

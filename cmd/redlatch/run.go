@@ -298,7 +298,7 @@ func (r *runCmd) Run(out *printer) error {
 	if err != nil {
 		return err
 	}
-	client, err := r.open(cfg, out)
+	client, err := r.open(cfg, sigs, out)
 	if err != nil {
 		child.abandon()
 		return err
