@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/listing"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -91,7 +91,8 @@ func labelOf(waiter string) string {
 // List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
 // waits half as long again for the other nodes, NodeTimeout at least. The error wraps ErrInvalid; or
 // ErrNoQuorum if too few nodes answered to tell who holds what, or ErrRefused if so many refused:
-// the locks are then those that the nodes that answered have. A Redis Cluster is not listed.
+// the locks are then those that the nodes that answered have. A Redis Cluster is not listed: it counts
+// as a node that refused.
 func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeAnswer, error) {
 	if err := checkPattern(pattern); err != nil {
 		return nil, nil, err
@@ -249,8 +250,10 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
 			case r.err == nil:
 				heard++
-			case refused, errors.Is(r.err, admission.ErrReplica):
+			case node.Unfit(r.err), r.err == errNotListed:
 				answers[r.i].Verdict = VoteRefused
+			case refused:
+				answers[r.i].Verdict = VoteUnavailable
 			case errors.Is(r.err, driver.ErrNotSent):
 				answers[r.i].Verdict = VoteNotSent
 			default:
@@ -275,11 +278,13 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 }
 
 // dialToBrowse connects to the node at e, to list all its locks or to look up one name. The locks
-// of a Cluster cannot all be listed, as each of its masters has some of them. A replica is refused.
+// of a Cluster cannot all be listed, as each of its masters has some of them. A replica is refused, and
+// what is no server by itself. Why there is no connection is known before the first answer is due.
 func (e endpoint) dialToBrowse(ctx context.Context, all bool) (driver.Batcher, error) {
+	e.options.ConnectTimeout = listing.AnswerTime
 	switch {
 	case e.cluster && all:
-		return nil, driver.NotSent(errNotListed)
+		return nil, errNotListed
 	case e.cluster:
 		return redisconn.NewCluster(e.options), nil
 	}
@@ -287,7 +292,7 @@ func (e endpoint) dialToBrowse(ctx context.Context, all bool) (driver.Batcher, e
 	if err != nil {
 		return nil, err
 	}
-	if err := listing.CheckMaster(ctx, conn); err != nil {
+	if err := listing.CheckServer(ctx, conn); err != nil {
 		conn.Close()
 		return nil, err
 	}

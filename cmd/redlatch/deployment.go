@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/internal/redisconn"
 )
@@ -53,6 +52,8 @@ func recordText(node doctor.Report, names []string) string {
 		return oneLine(node.Unreadable.Error())
 	case r == nil && node.Err != nil:
 		return "cannot be examined: " + oneLine(strings.TrimPrefix(node.Err.Error(), "not sent: "))
+	case r == nil && node.Status == doctor.StatusUnfit:
+		return "nothing, and it does not vote: " + oneLine(node.Reason.Error())
 	case r == nil:
 		return "nothing"
 	default:
@@ -96,11 +97,10 @@ func nodeNames(reports []doctor.Report) []string {
 
 // nodeCode is the exit code for a node that could not be examined, admitted or reset.
 func nodeCode(err error) int {
-	refusal, answered := errors.AsType[*driver.ServerError](err)
 	switch {
 	case errors.Is(err, redlatch.ErrInvalid):
 		return exitUsage
-	case errors.Is(err, redlatch.ErrRefused), answered && !refusal.Passing(), errors.Is(err, admission.ErrReplica):
+	case errors.Is(err, redlatch.ErrRefused), errors.Is(err, admission.ErrUnfit), redisconn.Unfit(err):
 		return exitRefused
 	}
 	return exitNoQuorum

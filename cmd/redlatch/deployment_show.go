@@ -111,12 +111,15 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 
 // differenceText says what is to be done where not all nodes have recorded the settings.
 func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
-	cluster, differs := false, false
+	cluster, differs, unfit := false, false, false
 	for _, node := range reports {
+		unfit = unfit || node.Recorded == nil && node.Status == doctor.StatusUnfit
 		cluster = cluster || node.Cluster != nil
 		differs = differs || node.Err == nil && !has(node) && (node.Recorded != nil || node.Unreadable != nil)
 	}
 	switch {
+	case !differs && unfit:
+		return "a node has no record, and gets none before what it says is mended"
 	case !differs:
 		return "a node has no record yet: the first client that it votes for writes one"
 	case cluster:

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -44,9 +45,15 @@ func TestCertificates(t *testing.T) {
 		{"no certificate of ours", []string{"--ca", ca}, exitRefused},
 		{"none whom we trust", []string{"--cert", cert, "--key", private}, exitRefused},
 	} {
-		args := append([]string{"show", "--node-timeout", "1", "--nodes", server.URL(), "job"}, c.flags...)
-		if code := exitOf(t, args); code != c.code {
-			t.Errorf("%s: exit code %d, want %d", c.name, code, c.code)
+		commands := [][]string{{"show", "job"}}
+		if c.code == exitRefused {
+			commands = append(commands, []string{"list"}, []string{"admit", "--all"})
+		}
+		for _, command := range commands {
+			args := slices.Concat(command, []string{"--node-timeout", "1", "--nodes", server.URL()}, c.flags)
+			if code := exitOf(t, args); code != c.code {
+				t.Errorf("%q, %s: exit code %d, want %d", command, c.name, code, c.code)
+			}
 		}
 	}
 }

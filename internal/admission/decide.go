@@ -15,6 +15,9 @@ var (
 	ErrEvicting = errors.New("the node may evict locks to make room: set maxmemory-policy noeviction")
 )
 
+// ErrUnfit marks errors that waiting does not cure.
+var ErrUnfit = errors.New("the node cannot serve this client")
+
 // unread is the reason when too few other nodes could be asked for their records.
 const unread = "the node has no record of the deployment or an old one, and too few others answer that might tell"
 

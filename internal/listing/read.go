@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/script"
@@ -22,8 +21,8 @@ const (
 	maxID = 512
 	// longestQueue bounds how many waiters are listed.
 	longestQueue = 1000
-	// answerTime is how long one answer is waited for.
-	answerTime = time.Second
+	// AnswerTime is how long one answer is waited for.
+	AnswerTime = time.Second
 	// gone is what PTTL answers of a key that is not there.
 	gone = -2
 )
@@ -61,17 +60,18 @@ func (l Locks) permitAt(key, pattern string) (p place, ok bool) {
 	return permitPlace(name, queue, number), ok && matches(pattern, name)
 }
 
-// CheckMaster returns an error where the server is a replica: its keys are those of its master, which may
-// be another node. Of one that does not tell, it returns nil.
-func CheckMaster(ctx context.Context, conn driver.Batcher) error {
-	replies, err := ask(ctx, conn, []string{"INFO", "replication"})
+// CheckServer returns an error where the server is a replica, whose keys are those of its master, which may
+// be another node; or a part of a Cluster, which has a part of the locks; or a Sentinel. Of one that does not
+// tell, it returns nil.
+func CheckServer(ctx context.Context, conn driver.Batcher) error {
+	replies, err := ask(ctx, conn, []string{"INFO", "server"}, []string{"INFO", "replication"})
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Unable() {
 		return nil // a client without scripts need not be permitted to ask
 	}
-	if err == nil && strings.Contains(replies[0].Text, "role:slave") {
-		err = admission.ErrReplica
+	if err != nil {
+		return err
 	}
-	return err
+	return node.CheckAlone(replies[0].Text + replies[1].Text)
 }
 
 // All returns the locks and the permits whose names match the pattern. It reads all keys with SCAN, in
@@ -218,7 +218,7 @@ func readTime(reply driver.Reply) time.Duration {
 
 // ask sends commands together. A key of another type counts as missing.
 func ask(ctx context.Context, conn driver.Batcher, commands ...[]string) ([]driver.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	replies, errs := conn.Batch(ctx, commands...)
 	for _, err := range errs {

@@ -116,13 +116,16 @@ func failure(err error) vote.Answer {
 	switch {
 	case ok && refusal.Passing():
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
-	case errors.Is(err, errUnfit), redisconn.Unfit(err):
+	case Unfit(err):
 		return vote.Answer{Verdict: vote.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
 		return vote.Answer{Verdict: vote.NotSent, Err: err}
 	}
 	return vote.Answer{Verdict: vote.Unknown, Err: err}
 }
+
+// Unfit reports whether err is a refusal that waiting does not cure.
+func Unfit(err error) bool { return errors.Is(err, admission.ErrUnfit) || redisconn.Unfit(err) }
 
 // explained adds to an error of the ACL what is missing, as far as the server tells, and how to
 // find out the rest. The server's text stays.

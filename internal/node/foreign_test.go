@@ -33,7 +33,7 @@ func TestErrorsAreEscaped(t *testing.T) {
 		}).Err,
 		answer(text, nil).Err, answer(array, nil).Err, answer(driver.Reply{}, &driver.ServerError{Text: evil}).Err,
 		ofAnotherKind(&driver.ServerError{Text: "WRONGTYPE " + evil}),
-		fmt.Errorf("%w: %w", errUnfit, driver.NotSent(&driver.ServerError{Text: evil})),
+		fmt.Errorf("%w: %w", admission.ErrUnfit, driver.NotSent(&driver.ServerError{Text: evil})),
 	} {
 		if err == nil || !printable.Is(err.Error()) {
 			t.Errorf("%q", fmt.Sprint(err))

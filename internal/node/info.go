@@ -1,9 +1,12 @@
 package node
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // info is a server's INFO reply.
@@ -64,6 +67,19 @@ func (f info) isSentinel() bool { return f.hasMode("sentinel") }
 
 // hasMode reports whether the server runs in that mode; Valkey and Redis name it differently.
 func (f info) hasMode(mode string) bool { return f["redis_mode"] == mode || f["server_mode"] == mode }
+
+// CheckAlone returns an error where the server that has this INFO is not a node by itself.
+func CheckAlone(text string) error {
+	switch f := parseInfo(text); {
+	case f.inCluster():
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[false])
+	case f.isSentinel():
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, errSentinel)
+	case f["role"] == "slave":
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, admission.ErrReplica)
+	}
+	return nil
+}
 
 // flushes returns the counts of the commands that delete all keys.
 func (f info) flushes() string {

@@ -17,9 +17,6 @@ import (
 // inspectPause keeps attempts from inspecting a node that is not admitted again and again.
 const inspectPause = 50 * time.Millisecond
 
-// errUnfit marks errors that waiting does not cure.
-var errUnfit = errors.New("the node cannot serve this client")
-
 // inspection is what is known of a node's right to vote.
 type inspection struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
@@ -98,11 +95,11 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		e, connection, err = n.gatherNumbered(ctx)
 	}
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
-		return nil, connection, fmt.Errorf("%w: %w: %w", errUnfit, errTopology[false], err)
+		return nil, connection, fmt.Errorf("%w: %w: %w", admission.ErrUnfit, errTopology[false], err)
 	}
 	if isUnable(err) && !n.isSlot() {
 		if reply, err := n.conn.Do(ctx, "INFO", "server"); err == nil && parseInfo(reply.Text).isSentinel() {
-			return nil, connection, fmt.Errorf("%w: %w", errUnfit, errSentinel)
+			return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, errSentinel)
 		}
 	}
 	if isUnable(err) && commands {
@@ -113,16 +110,16 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	}
 	n.reportRun(e.run())
 	if err := n.options.Census.Err(); err != nil {
-		return nil, connection, fmt.Errorf("%w: %w", errUnfit, err)
+		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, err)
 	}
 	if e.info.inCluster() != n.isSlot() {
-		return nil, connection, fmt.Errorf("%w: %w", errUnfit, errTopology[n.isSlot()])
+		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[n.isSlot()])
 	}
 	if e.isReplica() {
 		if n.seek() { // others choose the master
 			return nil, connection, driver.NotSent(admission.ErrReplica)
 		}
-		return nil, connection, fmt.Errorf("%w: %w", errUnfit, admission.ErrReplica)
+		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, admission.ErrReplica)
 	}
 	n.warn(e)
 	return e, connection, nil
@@ -167,9 +164,9 @@ func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	s := &sighting{connection: connection, run: e.run(), history: e.history(), expected: e.expected(a), at: at}
 	switch {
 	case e.unreadable != nil:
-		s.refusal = fmt.Errorf("%w: %w", errUnfit, e.unreadable)
+		s.refusal = fmt.Errorf("%w: %w", admission.ErrUnfit, e.unreadable)
 	case e.record != nil && e.record.Agreement(a.Deployment).ID() != a.ID():
-		s.refusal = fmt.Errorf("%w: %w", errUnfit, &admission.DisagreementError{Recorded: e.record.Agreement(a.Deployment), Ours: a})
+		s.refusal = fmt.Errorf("%w: %w", admission.ErrUnfit, &admission.DisagreementError{Recorded: e.record.Agreement(a.Deployment), Ours: a})
 	case e.record != nil && e.record.Void == "" && a.Durable && n.sync(ctx, e.info) == admission.SyncOtherwise:
 		s.expected = "" // the first vote has it recorded
 	}
@@ -190,13 +187,13 @@ func (n *Node) Vouch(ctx context.Context) error {
 func (n *Node) judge(ctx context.Context, vouched bool) error {
 	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
-		if errors.Is(err, errUnfit) {
+		if errors.Is(err, admission.ErrUnfit) {
 			n.link.broken() // no vote counts, not even one that the server would give
 		}
 		return err
 	}
 	if seen.unreadable != nil {
-		return fmt.Errorf("%w: %w", errUnfit, seen.unreadable)
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, seen.unreadable)
 	}
 	names, err := n.options.Deployment.named(seen.record, n.options.Census)
 	if err != nil {
@@ -226,7 +223,7 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	case admission.Wait:
 		return d.Err
 	default:
-		err := fmt.Errorf("%w: %w", errUnfit, d.Err)
+		err := fmt.Errorf("%w: %w", admission.ErrUnfit, d.Err)
 		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), refusal: err})
 		return err
 	}

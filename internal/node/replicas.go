@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -101,9 +102,9 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 		return err
 	}
 	if n.replicas.Fsync {
-		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", errUnfit, err)
+		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)
 	}
-	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", errUnfit, err)
+	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", admission.ErrUnfit, err)
 }
 
 // acknowledged waits until replicas have acknowledged a vote of the server that was seen, or ctx is

@@ -31,6 +31,11 @@ func (m *master) home() string { return hashslot.TagOf(m.last()) }
 // askMasters asks any server of the Cluster which masters there are.
 func askMasters(ctx context.Context, conn driver.Conn) ([]master, error) {
 	reply, err := conn.Do(ctx, "CLUSTER", "NODES")
+	if isReply(err) {
+		if reply, err := conn.Do(ctx, "INFO", "server"); err == nil && parseInfo(reply.Text).hasMode("standalone") {
+			return nil, fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[true])
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -87,3 +87,46 @@ func TestReplicaIsNotListed(t *testing.T) {
 		locktest.Await(t, what+" says so", func() bool { return errors.Is(lookUp("job"), redlatch.ErrRefused) })
 	}
 }
+
+// A part of a Cluster that is named as a server of its own has not all locks, and a Sentinel has none: who
+// asks them is told how to name them.
+func TestMisnamedIsNotListed(t *testing.T) {
+	t.Parallel()
+	for words, server := range map[string]*redistest.Server{
+		"with ?cluster": redistest.New(t, redistest.Options{Args: []string{"--cluster-enabled", "yes"}}),
+		"?master_set":   redistest.NewSentinel(t, "main", redistest.New(t), 1),
+	} {
+		c := locktest.Config(server.URL())
+		locktest.Await(t, "List says "+words, func() bool {
+			_, answers, err := redlatch.List(t.Context(), c, "*")
+			if err == nil {
+				t.Fatalf("the locks are listed of what is to be named %s", words)
+			}
+			return errors.Is(err, redlatch.ErrRefused) && strings.Contains(answers[0].Err.Error(), words)
+		})
+	}
+}
+
+// That the locks of a Cluster are not listed is an answer: waiting does not help.
+func TestClusterIsNotListed(t *testing.T) {
+	t.Parallel()
+	_, answers, err := redlatch.List(t.Context(), redlatch.Config{Nodes: []string{"redis://127.0.0.1:1?cluster"}}, "*")
+	if !errors.Is(err, redlatch.ErrRefused) || answers[0].Verdict != redlatch.VoteRefused {
+		t.Errorf("%v, %+v", err, answers)
+	}
+}
+
+// Why a server cannot be connected to by TLS is said, though List waits for an answer for a second only.
+func TestListByTLS(t *testing.T) {
+	t.Parallel()
+	plain := locktest.Config("rediss://" + locktest.Shared(t, 1)[0].Addr())
+	locktest.Await(t, "List says that the server has no TLS", func() bool {
+		_, answers, err := redlatch.List(t.Context(), plain, "*")
+		return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(answers[0].Err.Error(), "as a TLS server does")
+	})
+	stranger := locktest.Config(redistest.New(t, redistest.Options{TLS: true}).URL())
+	locktest.Await(t, "List says that the certificate is refused", func() bool {
+		_, answers, err := redlatch.List(t.Context(), stranger, "*")
+		return errors.Is(err, redlatch.ErrRefused) && strings.Contains(answers[0].Err.Error(), "certificate")
+	})
+}
