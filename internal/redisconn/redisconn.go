@@ -9,12 +9,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -121,7 +124,9 @@ var _ driver.Batcher = (*Conn)(nil)
 
 var (
 	errNotYet = errors.New("no command asked for a connection yet")
-	errNoTLS  = errors.New("it was connected and did not answer as a TLS server does")
+	errNoTLS  = errors.New("it was connected and did not answer as a TLS server does: redis:// is for one without TLS")
+	// A server with TLS ends a connection without it.
+	errNoRedis = errors.New("it was connected and did not answer as a Redis server does: rediss:// is for one with TLS")
 )
 
 // New prepares a connection. It sends nothing before the first command.
@@ -294,14 +299,20 @@ type watched struct {
 // hasMessages reports whether the connection is one for messages, without RESP3.
 func (w *watched) hasMessages() bool { return w.checker.pending.messages.Load() }
 
-// Read implements net.Conn. Bytes that cannot be a reply break the connection.
+// Read implements net.Conn. Bytes that cannot be a reply break the connection. What ends it before it has
+// answered at all may be no Redis server.
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	if whole, bad := w.checker.reading(b[:n]); bad != nil {
+	whole, bad := w.checker.reading(b[:n])
+	if bad != nil {
 		w.Conn.Close()
 		n, err = whole, bad
 	}
 	if err != nil {
+		_, secure := w.Conn.(*tls.Conn)
+		if !secure && n == 0 && !w.answered.Load() && (bad != nil || err == io.EOF || errors.Is(err, syscall.ECONNRESET)) {
+			err = fmt.Errorf("%w: %w", errNoRedis, err)
+		}
 		w.broke()
 	} else if !w.answered.Load() {
 		w.answered.Store(true)

@@ -251,3 +251,25 @@ func TestPassingAtConnect(t *testing.T) {
 		}
 	}
 }
+
+// What is no Redis server, or wants TLS, is said to be that. A server that answered once is not.
+func TestNoRedisServer(t *testing.T) {
+	t.Parallel()
+	another := redistest.NewFake(t, "", func(redistest.Command) string { return "HTTP/1.1 400 Bad Request\r\n\r\n" })
+	secure := redistest.New(t, redistest.Options{TLS: true})
+	for what, url := range map[string]string{"another protocol": another.URL(), "TLS": plainURL(secure)} {
+		_, err := connect(t, url).Do(within(t, patience), "PING")
+		if !errors.Is(err, errNoRedis) || Unfit(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	cut := redistest.NewFake(t, "", func(c redistest.Command) string {
+		if c.Name() == "HELLO" {
+			return redistest.Helloed
+		}
+		return "HTTP/1.1 400 Bad Request\r\n\r\n"
+	})
+	if _, err := connect(t, cut.URL()).Do(within(t, patience), "PING"); err == nil || errors.Is(err, errNoRedis) {
+		t.Errorf("after an answer: %v", err)
+	}
+}
