@@ -29,6 +29,9 @@ type Cluster struct {
 	// turn has room for one token. The goroutine that has put it there may make the client.
 	turn   chan struct{}
 	client atomic.Pointer[rueidis.Client]
+	// failure is why the last try to make it failed, and failed is when. The token guards both.
+	failure error
+	failed  time.Time
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// present are the connections that stand. over: no further one is to be made.
@@ -108,6 +111,10 @@ func (c *Cluster) lost(w *watched) (with []*watched) {
 	return with
 }
 
+// retryPause is how long after one try to make the client, or longer, the next is made. Until then
+// callers learn at once why there is none.
+const retryPause = 50 * time.Millisecond
+
 // ready returns the client. It makes the client when first called, which needs a node of the
 // Cluster that answers.
 func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
@@ -123,6 +130,18 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	if client := c.client.Load(); client != nil {
 		return *client, nil
 	}
+	if c.failure != nil && time.Since(c.failed) < retryPause {
+		return nil, c.failure
+	}
+	client, err := c.connect(ctx)
+	if ctx.Err() == nil { // or it says nothing of the Cluster
+		c.failure, c.failed = err, time.Now()
+	}
+	return client, err
+}
+
+// connect makes the client.
+func (c *Cluster) connect(ctx context.Context) (rueidis.Client, error) {
 	o := c.options
 	option := o.client(c.dial)
 	option.OnInvalidations = c.invalidated
@@ -229,6 +248,9 @@ func (c *Cluster) SubscribeShard(ctx context.Context, channel string, ready func
 
 // unreached returns why there is no client. A refusal keeps the server's own words.
 func (c *Cluster) unreached(err error) error {
+	if errors.Is(err, driver.ErrNotSent) {
+		return err
+	}
 	if refusal, ok := errors.AsType[*rueidis.RedisError](err); ok {
 		return driver.NotSent(&driver.ServerError{Text: refusal.Error()})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,40 @@ func TestServerWithoutTLS(t *testing.T) {
 	}
 	if Unfit(err) {
 		t.Error("it may be a server that hangs")
+	}
+}
+
+// Why a Cluster was not connected to is said to the next caller, too, without another try.
+func TestClusterWithoutTLS(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var tries atomic.Int32
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			defer conn.Close()
+		}
+	}()
+	c := NewCluster(Options{Network: "tcp", Address: silent.Addr().String(), Cluster: true, TLS: new(tls.Config), ConnectTimeout: 200 * time.Millisecond})
+	defer c.Close()
+	for ctx := within(t, patience); ; { // on a busy machine the second caller may be late
+		_, first := c.Do(ctx, "PING")
+		before := tries.Load()
+		_, second := c.Do(ctx, "PING")
+		if errors.Is(first, errNoTLS) && errors.Is(second, errNoTLS) && tries.Load() == before {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%v; %v", first, second)
+		}
 	}
 }
 
