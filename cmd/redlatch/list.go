@@ -165,7 +165,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 			}
 		}
 		if l.Watch {
-			out.say("%s", inFlags(end.err.Error()))
+			out.write(failLines(end)...)
 			return nil
 		}
 		return end
