@@ -49,11 +49,11 @@ func (s settings) quarantine() time.Duration {
 func recordText(node doctor.Report, names []string) string {
 	switch r := node.Recorded; {
 	case node.Unreadable != nil:
-		return oneLine(node.Unreadable.Error())
+		return oneLine(words(node.Unreadable))
 	case r == nil && node.Err != nil:
-		return "cannot be examined: " + oneLine(strings.TrimPrefix(node.Err.Error(), "not sent: "))
+		return "cannot be examined: " + oneLine(strings.TrimPrefix(words(node.Err), "not sent: "))
 	case r == nil && node.Status == doctor.StatusUnfit:
-		return "nothing, and it does not vote: " + oneLine(node.Reason.Error())
+		return "nothing, and it does not vote: " + oneLine(words(node.Reason))
 	case r == nil:
 		return "nothing"
 	default:

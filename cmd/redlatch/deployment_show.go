@@ -137,10 +137,10 @@ func statusText(r *doctor.Recorded) string {
 		return "it votes as soon as a client asks it to"
 	case doctor.StatusWaiting:
 		if r.Left > 0 {
-			return fmt.Sprintf("does not vote for another %s: %s", short(r.Left), oneLine(r.Reason.Error()))
+			return fmt.Sprintf("does not vote for another %s: %s", short(r.Left), oneLine(words(r.Reason)))
 		}
 	}
-	return "does not vote: " + oneLine(r.Reason.Error())
+	return "does not vote: " + oneLine(words(r.Reason))
 }
 
 // settingsJSON are settings in the output of --json. Times are in seconds.

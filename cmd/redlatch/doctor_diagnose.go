@@ -60,7 +60,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 }
 
 func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, remedy string) {
-	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(node.Err.Error(), "not sent: "), remedy)
+	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), remedy)
 }
 
 // diagnoseSet looks at the nodes together.

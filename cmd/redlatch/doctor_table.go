@@ -227,9 +227,10 @@ func asJSON(node doctor.Report) nodeJSON {
 	return n
 }
 
+// words is the text of an error, "" of none.
 func words(err error) string {
 	if err == nil {
 		return ""
 	}
-	return withoutScript(err.Error())
+	return inFlags(withoutScript(err.Error()))
 }

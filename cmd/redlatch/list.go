@@ -172,7 +172,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 	}
 	for _, node := range answers {
 		if node.Err != nil && !l.Watch {
-			out.say("%s is left out: %s", node.Node, oneLine(node.Err.Error()))
+			out.say("%s is left out: %s", node.Node, oneLine(words(node.Err)))
 		}
 	}
 	return nil

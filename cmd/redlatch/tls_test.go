@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -53,6 +54,13 @@ func TestCertificates(t *testing.T) {
 			args := slices.Concat(command, []string{"--node-timeout", "1", "--nodes", server.URL()}, c.flags)
 			if code := exitOf(t, args); code != c.code {
 				t.Errorf("%q, %s: exit code %d, want %d", command, c.name, code, c.code)
+			}
+		}
+		// Errors speak of flags.
+		for _, command := range [][]string{{"show", "job"}, {"doctor"}, {"deployment", "show"}, {"doctor", "--json"}} {
+			text := printed(t, slices.Concat(command, []string{"--node-timeout", "1", "--nodes", server.URL()}, c.flags)...)
+			if strings.Contains(text, "Config") || c.name == "no certificate of ours" && !strings.Contains(text, "--cert") {
+				t.Errorf("%q, %s:\n%s", command, c.name, text)
 			}
 		}
 	}

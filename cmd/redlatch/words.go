@@ -32,6 +32,7 @@ var (
 		"Config.Deployment", "--deployment",
 		"Config.Durable", "--durable",
 		"Config.Nodes", "--nodes",
+		"and Config.TLS has none", "and there is no --cert",
 		"Ensemble.Root", "the path of --nodes",
 		"Cluster.Prefix", "the path of --nodes",
 		"Ensemble.User and Ensemble.Password", "user and password of --nodes",
