@@ -146,6 +146,9 @@ func TestObserverOfPermitsDoesNotGoBack(t *testing.T) {
 				tokens[i] = locktest.Value(t, s, counter)
 			}
 			locktest.Unlock(t, first)
+			for _, s := range nodes { // one of which chooses the slot
+				locktest.AwaitValue(t, s, key, "")
+			}
 			second := acquire("second")
 			for i, s := range nodes { // else there is a moment in which nobody has most of them
 				locktest.Await(t, "all nodes have the second", func() bool {

@@ -124,6 +124,25 @@ func TestObserverWithoutItsNode(t *testing.T) {
 	}
 }
 
+// The node that is looked at may be one of those that a holder does without: that it has nothing is not the last word.
+func TestObserverOfAMinorityThatHasNothing(t *testing.T) {
+	t.Parallel()
+	for without := range 3 {
+		t.Run(fmt.Sprint("without node ", without), func(t *testing.T) {
+			t.Parallel()
+			nodes := locktest.Shared(t, 3)
+			sights := observe(t, locktest.Open(t, locktest.Config(redistest.URLs(nodes)...)))
+			awaitSight(t, sights, "nobody", sightOf(""))
+			for i, s := range nodes {
+				if i != without {
+					locktest.Do(t, s, "SET", t.Name(), "other", "PX", "60000")
+				}
+			}
+			awaitSight(t, sights, "who has the other nodes", func(s sight) bool { return s.holder.ID == "other" })
+		})
+	}
+}
+
 // A server comes back with old data, as a replica that lacks the last writes does when it is
 // promoted: its leader is not told after the one that was seen meanwhile.
 func TestObserverDoesNotGoBack(t *testing.T) {
