@@ -1,6 +1,7 @@
 package oneshot_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -246,4 +247,83 @@ func TestWatchedKeyChanges(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One node granted a take, another has another holder's key, and the third cannot be asked: somebody has the lock,
+// and what was granted is taken back.
+func TestTakeOfASplitVote(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		s := w.site(t, locktest.SharedOf(t, binary, 3))
+		if err := s.proxies[2].Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+		client := s.open(t)
+		again(t, func(t *testing.T, name string) {
+			locktest.Do(t, s.nodes[0], "SET", name, "other", "PX", "60000")
+			is(t, false)(client.Take(t.Context(), name, "mine", 20*time.Second))
+			locktest.AwaitValue(t, s.nodes[1], name, "")
+			if v := locktest.Value(t, s.nodes[0], name); v != "other" {
+				t.Errorf("the other's is now %q", v)
+			}
+		})
+	})
+}
+
+// A node that no call has reached yet says nothing of the lock.
+func TestOneShotAtANodeThatWasNeverThere(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		if err := s.proxies[0].Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+		for op, call := range map[string]func(caller) (bool, error){
+			"take":    func(c caller) (bool, error) { return c.Take(ctx, name, "x", time.Second) },
+			"extend":  func(c caller) (bool, error) { return c.Extend(ctx, name, "x", time.Second) },
+			"release": func(c caller) (bool, error) { return c.Release(ctx, name, "x") },
+		} {
+			if ok, err := call(s.open(t)); ok || !errors.Is(err, redlatch.ErrNoQuorum) || locktest.VerdictOf(t, err, 0).Verdict != redlatch.VoteNotSent {
+				t.Errorf("%s: %t, %v", op, ok, err)
+			}
+		}
+	})
+}
+
+// A call whose ctx ends while a node is asked returns what ended it.
+func TestOneShotEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	for op, call := range map[string]func(caller, context.Context) error{
+		"take": func(c caller, ctx context.Context) error {
+			_, err := c.Take(ctx, t.Name(), "x", time.Second)
+			return err
+		},
+		"extend": func(c caller, ctx context.Context) error {
+			_, err := c.Extend(ctx, t.Name(), "x", time.Second)
+			return err
+		},
+		"release": func(c caller, ctx context.Context) error { _, err := c.Release(ctx, t.Name(), "x"); return err },
+		"query":   func(c caller, ctx context.Context) error { _, _, err := c.Query(ctx, t.Name()); return err },
+		"inspect": func(c caller, ctx context.Context) error { _, err := c.Inspect(ctx, t.Name()); return err },
+	} {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			c := locktest.Config(proxy.URL())
+			client := newCaller(t, c, oneshot.CommandsAuto)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			over, reason := make(chan struct{}), errors.New("the reason")
+			proxy.OnCommand(func(redistest.Command) redistest.Action {
+				cancel(reason)
+				<-over
+				return redistest.Pass
+			})
+			if err := call(client, ctx); !errors.Is(err, reason) || errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Errorf("got %v", err)
+			}
+			close(over)
+		})
+	}
 }
