@@ -84,6 +84,13 @@ func TestExamineForetellsTheVote(t *testing.T) {
 				if node.OtherSet != nil {
 					t.Errorf("it is said to have other nodes recorded: %q", node.OtherSet)
 				}
+				switch r := node.Recorded; {
+				case r == nil:
+				case r.Agrees && (r.Status != node.Status || r.Durable != c.durable):
+					t.Errorf("it is %v, and has recorded %+v", node.Status, r)
+				case !r.Agrees && (r.Status != doctor.StatusWaiting || r.Left <= 0 || r.Reason == nil): // the reset began a quarantine
+					t.Errorf("for those with its settings: %+v", r)
+				}
 				if left := node.Left; (left > 0) != (c.want == doctor.StatusWaiting) || left > cfg.MaxTTL+4*time.Second {
 					t.Errorf("%v left", left)
 				}
@@ -248,6 +255,9 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			if refused := node.Status == doctor.StatusUnfit && strings.Contains(node.Reason.Error(), "NOPERM"); refused != blind {
 				t.Errorf("without %s: %v because of %v", rule, node.Status, node.Reason)
 			}
+			if node.Unreadable != nil || (node.Server == "") != (rule == "+info") {
+				t.Errorf("without %s: unreadable %v; the server is %q", rule, node.Unreadable, node.Server)
+			}
 		}
 		if node := locktest.Examine(t, as("deaf"), "job/1")[0]; !slices.Equal(node.Missing, []string{"+subscribe"}) {
 			t.Errorf("without +subscribe: %q", node.Missing)
@@ -328,6 +338,9 @@ func TestExamineUnreachableNodes(t *testing.T) {
 	for i, word := range []string{"refused", "", "NOAUTH"} {
 		if node := reports[i]; node.Err == nil || node.Status != doctor.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
 			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Status, node.Err, word)
+		}
+		if node := reports[i]; node.SameAs != "" || node.User != "" {
+			t.Errorf("node %d: the same as %q, user %q", i, node.SameAs, node.User)
 		}
 	}
 

@@ -186,7 +186,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 			holderIs(t, client, name, "x", 1, 20*time.Second)
 			s.proxies[2].BlackHole(redistest.Both, true)
 			for op, call := range map[string]func() error{
-				"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", 20*time.Second); return err },
+				"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", locktest.TTL); return err },
 				"extend": func() error { _, err := client.Extend(ctx, name, "x", 20*time.Second); return err },
 				"query":  func() error { _, _, err := client.Query(ctx, name); return err },
 			} {
@@ -287,6 +287,59 @@ func TestOneShotAtANodeThatWasNeverThere(t *testing.T) {
 			if ok, err := call(s.open(t)); ok || !errors.Is(err, redlatch.ErrNoQuorum) || locktest.VerdictOf(t, err, 0).Verdict != redlatch.VoteNotSent {
 				t.Errorf("%s: %t, %v", op, ok, err)
 			}
+		}
+	})
+}
+
+// A node's answer may come when the time for which it is given is over already: nothing is held then, and what was
+// taken is taken back.
+func TestOneShotIsGrantedTooLate(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		const ttl = 20 * time.Millisecond
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		client := s.open(t)
+		s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
+			if set, _ := locktest.StepOf(c); set == "acquire" || set == "extend" || c.Name() == "SET" || c.Name() == "EXEC" {
+				time.Sleep(2 * ttl)
+			}
+			return redistest.Pass
+		})
+		if ok, err := client.Take(ctx, name, "x", ttl); ok || err == nil {
+			t.Errorf("take: %t, %v", ok, err)
+		}
+		locktest.AwaitValue(t, s.nodes[0], name, "")
+		locktest.Do(t, s.nodes[0], "SET", name, "x", "PX", "60000")
+		if ok, err := client.Extend(ctx, name, "x", ttl); ok || err == nil {
+			t.Errorf("extend: %t, %v", ok, err)
+		}
+	})
+}
+
+// A client that does not read the admission when it votes learns all the same that the deployment has other
+// settings now.
+func TestOneShotAfterAReset(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		ctx, name := t.Context(), t.Name()
+		s := w.site(t, []*redistest.Server{redistest.New(t, redistest.Options{Binary: binary})})
+		client := s.open(t)
+		again(t, func(t *testing.T, name string) { is(t, true)(client.Take(ctx, name, "x", locktest.TTL)) })
+		locktest.Do(t, s.nodes[0], "SET", name, "x", "PX", "60000")
+		changed := s.config
+		changed.MaxTTL *= 2
+		if err := locktest.Open(t, changed).Reset(ctx, "n0"); err != nil {
+			t.Fatal(err)
+		}
+		for op, call := range map[string]func() error{
+			"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", locktest.TTL); return err },
+			"extend": func() error { _, err := client.Extend(ctx, name, "x", locktest.TTL); return err },
+		} {
+			locktest.Await(t, op+" is refused", func() bool {
+				err := call()
+				return errors.Is(err, redlatch.ErrInvalid) && locktest.VerdictOf(t, err, 0).Verdict == redlatch.VoteRefused
+			})
 		}
 	})
 }

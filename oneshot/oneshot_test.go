@@ -1,6 +1,7 @@
 package oneshot_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,10 +64,21 @@ func TestOneShotArguments(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", strings.Repeat("x", 513), "redlatch:shared 7"} {
-		if ok, err := client.Take(ctx, name, id, time.Second); ok || !errors.Is(err, redlatch.ErrInvalid) {
-			t.Errorf("id %.10q: %t, %v", id, ok, err)
+	// fails expects each call to return the error.
+	fails := func(what string, ctx context.Context, id string, want error) {
+		t.Helper()
+		for op, call := range map[string]func() (bool, error){
+			"take":    func() (bool, error) { return client.Take(ctx, name, id, time.Second) },
+			"extend":  func() (bool, error) { return client.Extend(ctx, name, id, time.Second) },
+			"release": func() (bool, error) { return client.Release(ctx, name, id) },
+		} {
+			if ok, err := call(); ok || !errors.Is(err, want) {
+				t.Errorf("%s: %s: %t, %v", what, op, ok, err)
+			}
 		}
+	}
+	for _, id := range []string{"", strings.Repeat("x", 513), "redlatch:shared 7"} {
+		fails(fmt.Sprintf("id %.10q", id), ctx, id, redlatch.ErrInvalid)
 	}
 	if _, err := client.Release(ctx, "", "x"); !errors.Is(err, redlatch.ErrInvalid) {
 		t.Errorf("no name: %v", err)
@@ -74,9 +86,10 @@ func TestOneShotArguments(t *testing.T) {
 	if v := locktest.Value(t, server, name); v != "" {
 		t.Errorf("set all the same: %q", v)
 	}
-	// Any bytes are an id.
-	is(t, true)(client.Take(ctx, name, "a b\r\n\x00ü", 5*time.Second))
-	is(t, true)(client.Release(ctx, name, "a b\r\n\x00ü"))
+	for _, id := range []string{"a b\r\n\x00ü", strings.Repeat("x", 512)} { // any bytes are an id
+		is(t, true)(client.Take(ctx, name, id, 5*time.Second))
+		is(t, true)(client.Release(ctx, name, id))
+	}
 
 	for _, commands := range []oneshot.Commands{oneshot.CommandsNative, oneshot.CommandsWatch, 9} {
 		c := locktest.Config(server.URL())
@@ -87,13 +100,9 @@ func TestOneShotArguments(t *testing.T) {
 	}
 	ended := locktest.Within(t, 0)
 	<-ended.Done()
-	if _, err := client.Take(ended, name, "x", time.Second); !errors.Is(err, ended.Err()) {
-		t.Errorf("ctx is done: %v", err)
-	}
+	fails("ctx is done", ended, "x", ended.Err())
 	client.locks.Close()
-	if _, err := client.Take(ctx, name, "x", time.Second); !errors.Is(err, redlatch.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
+	fails("closed", ctx, "x", redlatch.ErrClosed)
 }
 
 func TestOneShotWrongType(t *testing.T) {
@@ -264,18 +273,20 @@ func TestOneShotKeyIsDenied(t *testing.T) {
 func TestTakeAtANodeNotAdmitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	c := locktest.Config(server.URL())
-	c.NoQuarantine = false
-	client := newCaller(t, c, oneshot.CommandsAuto)
-	if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
-		t.Fatalf("got %t, %v", ok, err)
+	for _, commands := range []oneshot.Commands{oneshot.CommandsAuto, oneshot.CommandsScript} {
+		c := locktest.Config(server.URL())
+		c.NoQuarantine = false
+		client := newCaller(t, c, commands)
+		if ok, err := client.Take(t.Context(), "x", "id", 10*time.Second); ok || !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("got %t, %v", ok, err)
+		}
+		if err := client.locks.Admit(t.Context(), c.Nodes[0]); err != nil {
+			t.Fatal(err)
+		}
+		is(t, true)(client.Take(t.Context(), "x", "id", 10*time.Second))
+		is(t, true)(client.Extend(t.Context(), "x", "id", 20*time.Second))
+		is(t, true)(client.Release(t.Context(), "x", "id"))
 	}
-	if err := client.locks.Admit(t.Context(), c.Nodes[0]); err != nil {
-		t.Fatal(err)
-	}
-	is(t, true)(client.Take(t.Context(), "x", "id", 10*time.Second))
-	is(t, true)(client.Extend(t.Context(), "x", "id", 20*time.Second))
-	is(t, true)(client.Release(t.Context(), "x", "id"))
 }
 
 // Several clients take and release by turns, and no two hold at once.

@@ -38,6 +38,9 @@ func TestInspect(t *testing.T) {
 	locktest.Do(t, nodes[1], "SET", name, "a")
 	holderIs(t, client, name, "a", 1, 20*time.Second) // a quorum as long as the first
 	locktest.Do(t, nodes[0], "SET", name, "a")
+	locktest.Do(t, nodes[1], "SET", name, "a", "PX", "20000")
+	holderIs(t, client, name, "a", 1, 20*time.Second) // as long as the second
+	locktest.Do(t, nodes[1], "SET", name, "a")
 	holderIs(t, client, name, "a", -1, -1) // for ever
 	if h := inspect(t, client, name); h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
 		t.Errorf("%+v", h)

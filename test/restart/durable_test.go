@@ -79,6 +79,9 @@ func TestDurable(t *testing.T) {
 					return
 				}
 
+				if r := locktest.Examine(t, conf)[0].Recorded; r == nil || !r.Durable || r.Void == "" {
+					t.Errorf("recorded: %+v", r)
+				}
 				// It is said again, and true from now on.
 				if err := client.Reset(t.Context(), "n0"); err != nil {
 					t.Fatal(err)

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -86,11 +87,11 @@ func TestExamineWholeCluster(t *testing.T) {
 	}
 }
 
-// A Cluster that does not serve all slots refuses all locks, as each of its masters says.
+// A Cluster that does not serve all slots refuses all locks, as each of its masters says, also where it can be read.
 func TestExamineClusterThatFails(t *testing.T) {
 	t.Parallel()
-	servers := redistest.NewCluster(t, 3)
-	c := locktest.Config(clusterURL(servers))
+	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-allow-reads-when-down", "yes"}})
+	c := locktest.Config(fmt.Sprintf("redis://localhost:%d?cluster", servers[0].Port())) // which they do not call themselves
 	client := locktest.Open(t, c)
 	servers[2].Kill()
 	locktest.Await(t, "it is said to fail", func() bool {
@@ -102,12 +103,28 @@ func TestExamineClusterThatFails(t *testing.T) {
 			if m.Node == servers[2].Addr() {
 				return m.Err == nil
 			}
-			return m.State != "fail" || m.Status != doctor.StatusUnfit || !strings.Contains(m.Reason.Error(), "fail")
+			if m.Node != servers[0].Addr() && m.Node != servers[1].Addr() || m.Uptime <= 0 {
+				t.Errorf("%s is up for %v", m.Node, m.Uptime)
+			}
+			return m.State != "fail" || m.Status != doctor.StatusUnfit || !strings.Contains(m.Reason.Error(), "its cluster_state is fail")
 		})
 	})
 	if _, err := locktest.TryInTime(t, client, nameIn(0)); err == nil {
 		t.Error("it is locked")
 	}
+}
+
+// Where a Cluster does not name the hosts of its masters, they are where it was asked.
+func TestExamineClusterWithoutHosts(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewCluster(t, 3, redistest.Options{Args: []string{"--cluster-preferred-endpoint-type", "unknown-endpoint"}})
+	c := locktest.Config(servers[0].URL() + "?cluster")
+	for _, m := range locktest.Examine(t, c)[0].Cluster.Masters {
+		if m.Err != nil || !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Addr() == m.Node }) {
+			t.Errorf("%s: %v because of %v", m.Node, m.Status, m.Err)
+		}
+	}
+	locktest.Unlock(t, locktest.TryLock(t, locktest.Open(t, c), "x"))
 }
 
 // What is no Cluster, or not of one, is said to be so.
