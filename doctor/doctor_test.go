@@ -339,8 +339,8 @@ func TestExamineUnreachableNodes(t *testing.T) {
 		if node := reports[i]; node.Err == nil || node.Status != doctor.StatusUnclear || !strings.Contains(node.Err.Error(), word) {
 			t.Errorf("node %d: got %v because of %v, want an error with %q", i, node.Status, node.Err, word)
 		}
-		if node := reports[i]; node.SameAs != "" || node.User != "" {
-			t.Errorf("node %d: the same as %q, user %q", i, node.SameAs, node.User)
+		if node := reports[i]; node.SameAs != "" || node.User != "" || !errors.Is(node.Reason, node.Err) {
+			t.Errorf("node %d: the same as %q, user %q, %v because of %v", i, node.SameAs, node.User, node.Status, node.Reason)
 		}
 	}
 
@@ -403,7 +403,7 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	renamed := three
 	renamed.Nodes = []string{servers[0].URL() + "#a", servers[1].URL() + "#b", away.URL() + "#c"}
 	for _, node := range locktest.Examine(t, renamed) {
-		if node.Status != doctor.StatusUnclear {
+		if node.Status != doctor.StatusUnclear || node.Reason == nil {
 			t.Errorf("under another name, while one is away: got %+v", node)
 		}
 	}

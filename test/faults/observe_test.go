@@ -143,6 +143,48 @@ func TestObserverOfAMinorityThatHasNothing(t *testing.T) {
 	}
 }
 
+// A key of another type is no lock of which it can be told whether it is held; when it is gone, nobody holds it.
+func TestObserverOfAKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	for _, s := range nodes {
+		locktest.Do(t, s, "RPUSH", t.Name(), "x")
+	}
+	sights := observe(t, locktest.Open(t, locktest.Config(redistest.URLs(nodes)...)))
+	for _, s := range awaitSight(t, sights, "that it is refused", func(s sight) bool { return errors.Is(s.err, redlatch.ErrRefused) }) {
+		if s.err == nil {
+			t.Errorf("told before: %v", s)
+		}
+	}
+	for _, s := range nodes {
+		locktest.Do(t, s, "DEL", t.Name())
+	}
+	awaitSight(t, sights, "nobody", sightOf(""))
+}
+
+// A counter that no client has written says nothing of the order of holders.
+func TestObserverOfAForeignCounter(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	holder := locktest.Open(t, c)
+	first := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("first"), redlatch.WithoutRenewal())
+	counter := "redlatch:{" + t.Name() + "}:token:" + t.Name()
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+		locktest.Do(t, s, "SET", counter, "99999999999999999999")
+	}
+	sights := observe(t, locktest.Open(t, c))
+	awaitSight(t, sights, "the first", sightOf("first"))
+	for _, s := range nodes {
+		locktest.Do(t, s, "DEL", counter)
+	}
+	locktest.Unlock(t, first)
+	second := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("second"))
+	awaitSight(t, sights, "the second", sightOf("second"))
+	locktest.Unlock(t, second)
+}
+
 // A server comes back with old data, as a replica that lacks the last writes does when it is
 // promoted: its leader is not told after the one that was seen meanwhile.
 func TestObserverDoesNotGoBack(t *testing.T) {
