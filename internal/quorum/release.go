@@ -81,8 +81,7 @@ func (k *keys) giveUp() { k.first.releaseEverywhere(failed) }
 // is under way, else from the goroutine of that step, after it. It reports false when the lease was
 // over before.
 func (l *Lease) releaseEverywhere(next state) bool {
-	var room [8]int
-	idle, ok := l.end(next, room[:0], nil)
+	idle, ok := l.end(next, nil)
 	if !ok {
 		return false
 	}
@@ -102,10 +101,11 @@ func (k *keys) releaseInBackground(nodes []int) {
 }
 
 // end ends the lease. Where a step is under way on a node, the step's goroutine calls instead when
-// the step is over, or releases the key if instead is nil. The other nodes that are to be released are
-// appended to idle: those that may have a key and, after a lock that was held, also those that said
-// that they have none, because a waiter may be queued there.
-func (l *Lease) end(next state, idle []int, instead func(i int)) ([]int, bool) {
+// the step is over, or releases the key if instead is nil. idle are the other nodes that are to be
+// released: those that may have a key and, after a lock that was held, also those that said that they
+// have none, because a waiter may be queued there. ok is false when the lease was over before.
+func (l *Lease) end(next state, instead func(i int)) (idle []int, ok bool) {
+	idle = make([]int, 0, len(l.nodes))
 	l.mu.Lock()
 	if l.state.over() {
 		l.mu.Unlock()

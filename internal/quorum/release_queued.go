@@ -104,7 +104,7 @@ func (s *sorting) end(except int) []int {
 // up.
 func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	s := &sorting{more: make(chan struct{}, 1)}
-	idle, ok := l.end(released, nil, func(i int) {
+	idle, ok := l.end(released, func(i int) {
 		if !s.add(i) {
 			l.releaseStep(i)
 		}

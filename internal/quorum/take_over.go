@@ -24,7 +24,7 @@ func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*L
 		for i := range under {
 			under[i].Add(1)
 		}
-		idle, ok := l.end(transferred, nil, func(i int) { under[i].Done() })
+		idle, ok := l.end(transferred, func(i int) { under[i].Done() })
 		if ok {
 			ended = append(ended, l)
 		}

@@ -74,7 +74,7 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 	for i := range free {
 		free[i] = make(chan struct{})
 	}
-	idle, ok := l.end(transferred, nil, func(i int) { close(free[i]) })
+	idle, ok := l.end(transferred, func(i int) { close(free[i]) })
 	if !ok {
 		decided(nil)
 		return nil, false
