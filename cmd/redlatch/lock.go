@@ -121,7 +121,14 @@ func (l *lockCmd) ttl() time.Duration {
 }
 
 // Run takes the lock and prints its handle. Whoever has the handle has the lock then.
-func (l *lockCmd) Run(out *printer) error {
+func (l *lockCmd) Run(out *printer) (err error) {
+	if l.Keeper {
+		defer func() { // by its exit code the caller knows that it has said so
+			if end, ok := errors.AsType[*outcome](err); ok {
+				end.signal = 0
+			}
+		}()
+	}
 	out.level = l.level()
 	out, flushed := out.detached()
 	defer flushed()
