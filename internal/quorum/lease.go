@@ -133,7 +133,7 @@ func (l *Lease) Kept() bool {
 // most: a release by somebody else must not overtake them. ok is false when it was over before.
 func (l *Lease) Detach() (ok bool) {
 	over := make(chan struct{}, len(l.nodes))
-	idle, ok := l.end(detached, nil, func(int) { over <- struct{}{} })
+	idle, ok := l.end(detached, func(int) { over <- struct{}{} })
 	if !ok {
 		return false
 	}
