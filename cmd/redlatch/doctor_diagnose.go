@@ -60,6 +60,9 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 }
 
 func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, remedy string) {
+	if unknownUser(node.Err) {
+		remedy = passwordHint
+	}
 	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), remedy)
 }
 
