@@ -65,6 +65,7 @@ var parts = []struct {
 	{"messages are heard unless the user may not", hearsUnlessDenied},
 	{"messages are heard until close", hearsUntilClose},
 	{"a script watches what it reads", watches},
+	{"what watches is refused like any other", watchesWhatIsRefused},
 	{"a script watches unless the user may not", watchesUnlessDenied},
 }
 

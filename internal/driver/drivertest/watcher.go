@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -65,14 +66,26 @@ func watches(t *testing.T, r *run) {
 	}
 }
 
+// A command that watches is refused like any other.
+func watchesWhatIsRefused(t *testing.T, r *run) {
+	w, _ := r.watcher(t)
+	r.direct(t, "RPUSH", r.Key("k"), "v")
+	_, _, err := w.DoWatching(within(t, patience), "GET", r.Key("k"))
+	if refusal, ok := errors.AsType[*driver.ServerError](err); !ok || refusal.Code() != "WRONGTYPE" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Where the user may not have keys watched, the answer comes all the same, with watched false.
 func watchesUnlessDenied(t *testing.T, r *run) {
 	w, _ := r.watcher(t)
 	r.direct(t, "SET", r.Key("k"), "v")
-	r.direct(t, "ACL", "SETUSER", "default", "-client|tracking", "-client|caching")
-	for range 2 {
-		if reply, watched, err := w.DoWatching(within(t, patience), "GET", r.Key("k")); err != nil || reply.Text != "v" || watched {
-			t.Errorf("denied: %+v, %t, %v", reply, watched, err)
+	for _, denied := range []string{"-client|caching", "-client|tracking"} {
+		r.direct(t, "ACL", "SETUSER", "default", denied)
+		for range 2 {
+			if reply, watched, err := w.DoWatching(within(t, patience), "GET", r.Key("k")); err != nil || reply.Text != "v" || watched {
+				t.Errorf("%s: %+v, %t, %v", denied, reply, watched, err)
+			}
 		}
 	}
 }
