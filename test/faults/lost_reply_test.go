@@ -1,13 +1,17 @@
 package faults
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -150,6 +154,43 @@ func TestReleaseOfALockLostInDoubt(t *testing.T) {
 				t.Errorf("unlock, without that of one node: %v", err)
 			}
 		})
+	}
+}
+
+// A caller of the same client and another client wait for a lock that two of three nodes have lost: its release says so.
+func TestReleaseOfALostLockForWhichOthersWait(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	config := locktest.Config(redistest.URLs(nodes)...)
+	client, other := locktest.Open(t, config), locktest.Open(t, config)
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	for _, s := range nodes {
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer cancel()
+	wait := func(c *redlatch.Client, options ...redlatch.Option) {
+		report, waits := locktest.WhenWaiting(nil)
+		callers.Go(func() {
+			if lock, err := c.Lock(ctx, t.Name(), append(options, report)...); err == nil {
+				_ = lock.Unlock(t.Context())
+			}
+		})
+		<-waits
+	}
+	wait(other)
+	queued := func(s *redistest.Server) bool { return locktest.Value(t, s, node.NextKey(t.Name())) != "" }
+	locktest.Await(t, "a node has it in its queue", func() bool { return slices.ContainsFunc(nodes, queued) })
+	wait(client, redlatch.WithTTL(locktest.TTL/2)) // which does not go on to hold by the same attempt
+	for _, s := range nodes {
+		if !queued(s) {
+			locktest.Do(t, s, "DEL", t.Name())
+		}
+	}
+	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
 	}
 }
 
