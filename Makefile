@@ -75,6 +75,8 @@ COMPUTING := internal/sim(/.*)?
 tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && MAKEFLAGS= go test $(1) -vet=off -count=1 -timeout 1h $$some
 
+# At its end a process would sleep for a second, in which others may race; here nothing goes on in it.
+race-waiting: export GORACE := atexit_sleep_ms=50
 race-waiting:
 	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 

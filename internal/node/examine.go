@@ -277,27 +277,27 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 		return
 	}
 	a := d.agreement(names)
-	x.Status, x.Reason, x.Left = n.statusFor(ctx, a, &x.evidence)
+	x.Status, x.Left, x.Reason = n.statusFor(ctx, a, &x.evidence)
 	if other, ok := errors.AsType[*admission.DisagreementError](x.Reason); ok && !slices.Equal(other.Recorded.Nodes, names) {
 		x.OtherSet = other.Recorded.Nodes
 	}
 }
 
-// statusFor returns what the node's vote is worth to clients of a, by the evidence e; why that is less
-// than StatusAdmissible, and for how long it is StatusWaiting, if that is known.
-func (n *Node) statusFor(ctx context.Context, a admission.Agreement, e *evidence) (s Status, reason error, left time.Duration) {
+// statusFor returns what the node's vote is worth to clients of a, by the evidence e; for how long it is
+// StatusWaiting, if that is known; and why it is less than StatusAdmissible.
+func (n *Node) statusFor(ctx context.Context, a admission.Agreement, e *evidence) (s Status, left time.Duration, reason error) {
 	decision := admission.Decide(a, n.complete(ctx, a, e))
 	switch decision.Outcome {
 	case admission.Admit:
 		if e.admits(e.expected(a)) && n.hasScript(ctx) {
-			return StatusAdmitted, nil, 0
+			return StatusAdmitted, 0, nil
 		}
-		return StatusAdmissible, nil, 0
+		return StatusAdmissible, 0, nil
 	case admission.Refuse:
-		return StatusUnfit, decision.Err, 0
+		return StatusUnfit, 0, decision.Err
 	}
 	if waiting, ok := errors.AsType[*admission.WaitError](decision.Err); ok {
 		left = waiting.Left
 	}
-	return StatusWaiting, decision.Err, left
+	return StatusWaiting, left, decision.Err
 }

@@ -40,7 +40,7 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 		r.Status, r.Reason = StatusUnclear, err
 		return r
 	}
-	r.Status, r.Reason, r.Left = n.statusFor(ctx, r.Agreement, &x.evidence)
+	r.Status, r.Left, r.Reason = n.statusFor(ctx, r.Agreement, &x.evidence)
 	return r
 }
 
