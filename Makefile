@@ -71,8 +71,9 @@ SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topo
 COMPUTING := internal/sim(/.*)?
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
-# match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
-tested = @all=$$(go list $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
+# match (-E) or do not match (-vE) the pattern. There must be some. lint vets them. The tool's tests take
+# the longest and mostly wait: they are the first of those.
+tested = @all=$$(go list ./cmd/redlatch/... $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && MAKEFLAGS= go test $(1) -vet=off -count=1 -timeout 1h $$some
 
 # At its end a process would sleep for a second, in which others may race; here nothing goes on in it.
