@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (a *admitCmd) line() *cobra.Command {
 
 New servers have never granted a lock: run redlatch admit --all once for a new deployment.
 
-When most of the nodes have answered, redlatch waits half as long again for the others, or for --node-timeout if that is given.
+When most of the nodes have answered, redlatch waits half as long again for the others, and for --node-timeout at least.
 
 --nodes, --deployment, --max-ttl, --no-quarantine and --durable must be the same as those of the clients.
 
@@ -149,13 +150,10 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	return nil
 }
 
-// rest is how long to wait for the last nodes: --node-timeout if it was given, otherwise
-// at most half of the time that the command has taken so far.
+// rest is how long to wait for the last nodes: half of the time that the command has taken so far, and
+// --node-timeout at least, as the others may be much nearer.
 func (a *admitCmd) rest() time.Duration {
-	if a.NodeTimeout != 0 {
-		return a.NodeTimeout
-	}
-	return min(defaultNodeTimeout, time.Since(started)/2)
+	return max(cmp.Or(a.NodeTimeout, defaultNodeTimeout), time.Since(started)/2)
 }
 
 // started is the time at which this program started.
