@@ -23,7 +23,12 @@ local function share(key, readers, id, ttl, now)
   end
   -- rule: marker-lasts-longest
   redis.call('PEXPIRE', key, ttl, 'GT')
-  redis.call('PEXPIRE', readers, redis.call('PTTL', key))
+  local left = redis.call('PTTL', key)
+  if left < 0 then -- somebody has made it persistent: it ends with the last reader again
+    left = tonumber(redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]) - now
+    redis.call('PEXPIRE', key, left)
+  end
+  redis.call('PEXPIRE', readers, left)
 end
 
 -- raise stores a counter if it is larger than the one that is there.

@@ -250,6 +250,17 @@ func TestReadersSteps(t *testing.T) {
 				}
 			}
 		})
+		each("a key that somebody made persistent ends with the last reader again", func(n readersNode) {
+			n.acquire("a", true, long)
+			locktest.Do(n.T, server, "PERSIST", n.key)
+			n.acquire("b", true, time.Second)
+			for _, key := range []string{n.key, node.ReadersKey(n.key)} {
+				if left := locktest.Remaining(n.T, server, key); left < long-5*time.Second || left > long {
+					n.Errorf("%q has %v left", key, left)
+				}
+			}
+			n.is("a", n.extend("a", long, 1), vote.Granted)
+		})
 		each("each expires by itself", func(n readersNode) {
 			n.acquire("b", true, long)
 			n.acquire("a", true, short)
