@@ -162,7 +162,7 @@ margins: ## how long before its key expires COMMAND of redlatch run is dead, idl
 	cd cmd/redlatch && go test -count=1 -timeout 40m -run TestMargins -v . -margins
 
 sim: ## simulated time and faults, from new seeds, until stopped
-	go test -run 'TestSim$$' -v -timeout 0 -sim.for 8760h -sim.first $$(date +%s) ./internal/sim
+	go test -run 'TestSim$$' -v -timeout 0 ./internal/sim -sim.for=8760h -sim.first=$$(date +%s)
 
 # WORLDS is how many of them TestSim runs; ci has a third. PROCESSES is how many processes run them; otherwise there is
 # one for each core.

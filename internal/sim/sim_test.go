@@ -215,7 +215,7 @@ func (r *simRun) share(t *testing.T, binary string, i, of int, args ...string) {
 // virtual time.
 //
 //	go test ./internal/sim -run 'TestSim$' -v -sim.seed=N    replays one world and prints its history
-//	go test -run 'TestSim$' -v -sim.for=10m ./internal/sim   goes on for so long
+//	go test ./internal/sim -run 'TestSim$' -v -sim.for=10m       goes on for so long
 func TestSim(t *testing.T) {
 	mutation, ok := sim.ParseMutation(*simBreak)
 	if !ok {
