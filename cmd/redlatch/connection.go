@@ -335,3 +335,6 @@ func short(d time.Duration) time.Duration {
 		return d.Round(time.Millisecond)
 	}
 }
+
+// seconds is a duration in JSON: 2.397, where Duration.Seconds has 2.3970000000000002.
+func seconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os/exec"
 	"strings"
@@ -120,5 +121,12 @@ func TestShellWords(t *testing.T) {
 	}
 	if got := shellWords("redlatch", "admit", "127.0.0.1:1"); got != "redlatch admit 127.0.0.1:1" {
 		t.Errorf("quotes without need: %s", got)
+	}
+}
+
+// JSON has no more digits of a duration than there are.
+func TestSeconds(t *testing.T) {
+	if text, err := json.Marshal(seconds(2397 * time.Millisecond)); string(text) != "2.397" || err != nil {
+		t.Errorf("%s, %v", text, err)
 	}
 }

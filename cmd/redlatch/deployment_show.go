@@ -152,7 +152,7 @@ type settingsJSON struct {
 }
 
 func (s settings) json(nodes []string) settingsJSON {
-	return settingsJSON{s.maxTTL.Seconds(), !s.noQuarantine, s.durable, nodes}
+	return settingsJSON{seconds(s.maxTTL), !s.noQuarantine, s.durable, nodes}
 }
 
 func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []doctor.Report, code int) error {
@@ -180,7 +180,7 @@ func (s *deploymentShowCmd) json(w io.Writer, cfg redlatch.Config, reports []doc
 	for _, node := range reports {
 		n := nodeRecord{Node: node.Node, Error: words(node.Err), Unreadable: words(node.Unreadable)}
 		if r := node.Recorded; r != nil {
-			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Status.String(), words(r.Reason), r.Left.Seconds()}
+			n.Recorded = &recordJSON{recordedSettings(r).json(r.Nodes), r.Void, r.RunID, r.Agrees, r.Status.String(), words(r.Reason), seconds(r.Left)}
 		}
 		answer.Nodes = append(answer.Nodes, n)
 	}

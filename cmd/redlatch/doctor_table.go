@@ -202,9 +202,9 @@ func writeJSON(w io.Writer, reports []doctor.Report, found findings) error {
 
 func asJSON(node doctor.Report) nodeJSON {
 	n := nodeJSON{
-		Node: node.Node, Error: words(node.Err), Latency: node.Latency.Seconds(),
-		Server: node.Server, Version: node.Version, Role: node.Role, RunID: node.RunID, Uptime: node.Uptime.Seconds(),
-		Status: node.Status.String(), Reason: words(node.Reason), Left: node.Left.Seconds(),
+		Node: node.Node, Error: words(node.Err), Latency: seconds(node.Latency),
+		Server: node.Server, Version: node.Version, Role: node.Role, RunID: node.RunID, Uptime: seconds(node.Uptime),
+		Status: node.Status.String(), Reason: words(node.Reason), Left: seconds(node.Left),
 		OtherSet: node.OtherSet, SameAs: node.SameAs,
 		Persists: node.Persistence, Durable: node.Durable,
 		MaxMemory: node.MaxMemory, Policy: node.Policy, Evicting: node.Evicting,
@@ -221,7 +221,7 @@ func asJSON(node doctor.Report) nodeJSON {
 		n.Foreign = append(n.Foreign, keyJSON(k))
 	}
 	if node.ClockKnown {
-		offset, margin := node.ClockOffset.Seconds(), node.ClockError.Seconds()
+		offset, margin := seconds(node.ClockOffset), seconds(node.ClockError)
 		n.Offset, n.OffError = &offset, &margin
 	}
 	return n

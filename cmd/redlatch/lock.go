@@ -269,5 +269,5 @@ func (l *lockCmd) text(client *redlatch.Client, lock *redlatch.Lock, ttl time.Du
 		Until  string   `json:"until"`
 		TTL    float64  `json:"ttl"` // in seconds
 		Nodes  []string `json:"nodes"`
-	}{l.Name, handle, lock.Token(), until.UTC().Format(deadlineFormat), ttl.Seconds(), nodes}))
+	}{l.Name, handle, lock.Token(), until.UTC().Format(deadlineFormat), seconds(ttl), nodes}))
 }

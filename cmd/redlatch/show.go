@@ -200,8 +200,8 @@ func holderAsJSON(h redlatch.Holder, left time.Duration) holderJSON {
 	if !h.Since.IsZero() {
 		j.Since = h.Since.UTC().Format(time.RFC3339Nano)
 	}
-	if seconds := left.Seconds(); h.ID != "" && left >= 0 {
-		j.Left = &seconds
+	if s := seconds(left); h.ID != "" && left >= 0 {
+		j.Left = &s
 	}
 	return j
 }
