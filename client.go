@@ -191,7 +191,7 @@ func (c *Client) newNode(i int, e endpoint, waiter string, dial func(endpoint) (
 		return nil, invalid("Config.Nodes[%d]: %w", i, err)
 	}
 	o := c.config.nodeOptions(i, e, c.census)
-	o.Waiter, o.Changed = waiter, c.changed
+	o.Waiter, o.Changed, o.Clock = waiter, c.changed, c.clock
 	o.Woken = func(w vote.WakeUp) { c.waitqueue.Wake(i, w) }
 	c.config.observeNode(&o)
 	if c.config.acknowledged() {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -151,7 +150,7 @@ func (n *Node) reportRun(run string) {
 // the first vote finds out.
 func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	// Where votes ask for an admission, they find out what a slot's master has recorded.
-	noQuarantine, at := n.options.Deployment.NoQuarantine, clock.System.Now()
+	noQuarantine, at := n.options.Deployment.NoQuarantine, n.options.Clock.Now()
 	e, connection, err := n.look(ctx, noQuarantine, noQuarantine)
 	if err != nil {
 		return connection, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -39,6 +40,8 @@ type Options struct {
 	Woken   func(vote.WakeUp)
 	Changed func(key string)
 	Logger  *slog.Logger
+	// Clock is this machine's; nil is clock.System.
+	Clock clock.Clock
 	// Quarantined and Admitted, if set, are called with what is logged of quarantines: that one was
 	// met, and that the run votes. Reachable is called with the reason when the node cannot be
 	// reached any more, and with nil when it can be again, one call after the other. None may
@@ -100,6 +103,9 @@ func New(conn driver.Conn, o Options) *Node {
 	n.votes.Store(n.inFlight)
 	if n.options.quarantines == nil {
 		n.options.quarantines = new(quarantines)
+	}
+	if n.options.Clock == nil {
+		n.options.Clock = clock.System
 	}
 	if o.Reachable != nil && o.reach == nil {
 		n.options.reach = NewReach(o.Reachable)

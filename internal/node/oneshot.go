@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -236,7 +235,7 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 // read these not long ago.
 func (n *Node) agrees(ctx context.Context) error {
 	inspect := n.Connect
-	if seen := n.link.seen.Load(); seen != nil && clock.System.Now().Since(seen.at) > agreeLimit {
+	if seen := n.link.seen.Load(); seen != nil && n.options.Clock.Now().Since(seen.at) > agreeLimit {
 		inspect = n.inspectAnew
 	}
 	if err := inspect(ctx); err != nil {

@@ -24,7 +24,8 @@ import (
 // for 10 ms; and each 61st time it lets one go first that had yielded. So tests are built anew, as for the
 // breaches, with these places changed: all that is drawn in a bubble comes from one stream of the bubble's
 // own, and of two goroutines that are ready a draw says which runs first. Nor is there a garbage collection
-// while a world lives, which has those who allocate stand aside.
+// while a world lives, which has those who allocate stand aside; and a world makes no system calls, from
+// which a goroutine may return behind others: the clocks that the library reads are the world's.
 
 // runtimeDraw is a file more in package runtime.
 const runtimeDraw = `package runtime
