@@ -107,7 +107,7 @@ func (l *Lock) leave() error {
 	_ = l.Err() // a lock whose validity is over by now was lost, and is not unlocked
 	held := l.heldFor()
 	why, first := l.unlock(ErrReleased)
-	if first || errors.Is(why, ErrLost) || l.lease.Kept() { // else whoever unlocks it goes on
+	if first || errors.Is(why, ErrLost) || l.lease.Kept() { // else the goroutine that unlocks it goes on
 		l.forget()
 	}
 	if !first {

@@ -72,8 +72,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// lateConn is a connection that hands an acquire step on when a release was handed on before it, or when its
-// time is over.
+// lateConn is a connection that sends an acquire step only after a release was sent, or not at all once the
+// step's time is over.
 type lateConn struct {
 	*redisconn.Conn
 	released chan struct{}
