@@ -193,7 +193,7 @@ func markdownTable(head []string, cells [][]string) string {
 }
 
 // cell is the median of the rounds, with the least and the greatest in parentheses. All three are written in the
-// same way.
+// same way. Memory below zero says no more than that other memory was freed meanwhile.
 func cell(rounds []float64) string {
 	if len(rounds) == 0 {
 		return "–"
@@ -203,6 +203,9 @@ func cell(rounds []float64) string {
 		write = digits
 	}
 	median, least, greatest := spread(rounds)
+	if median < 0 {
+		return "< 0"
+	}
 	if write(least) == write(greatest) {
 		return write(median)
 	}
