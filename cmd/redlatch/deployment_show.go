@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,8 @@ Exit codes:
 	0   every node that answered has exactly these settings
 	1   a node has other settings, or none yet
 	64  usage
-	69  too few nodes answered to tell`,
+	69  too few nodes answered to tell
+	77  likewise, and a node refused: waiting does not help`,
 		Example: `  # what the nodes have recorded, and whether they agree
   redlatch deployment show
 `,
@@ -60,16 +62,20 @@ func (s *deploymentShowCmd) Run(out *printer) error {
 	if err != nil {
 		return err
 	}
-	answered, agree := 0, true
+	answered, refused, agree := 0, false, true
 	for _, node := range reports {
 		if node.Err == nil {
 			answered++
 			agree = agree && has(node)
+		} else {
+			refused = refused || nodeCode(node.Err) == exitRefused
 		}
 	}
-	code := 0
+	code, few := 0, answered < len(reports)/2+1
 	switch {
-	case answered < len(reports)/2+1:
+	case few && refused:
+		code = exitRefused
+	case few:
 		code = exitNoQuorum
 	case !agree:
 		code = exitDiffers
@@ -105,6 +111,9 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 		fmt.Fprintln(&text, s.differenceText(reports))
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
+		if slices.ContainsFunc(reports, func(node doctor.Report) bool { return unknownUser(node.Err) }) {
+			fmt.Fprintln(&text, passwordHint)
+		}
 	}
 	return text.String()
 }

@@ -52,7 +52,8 @@ func Complete(program *cobra.Command) {
 // Parse runs the command of program that args name, and returns that command. Its errors are
 // worded like all others, and show no secret.
 func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
-	if len(args) > 0 && args[0] == "help" {
+	ofHelp := len(args) > 0 && args[0] == "help"
+	if ofHelp {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	helps := false
@@ -65,6 +66,8 @@ func Parse(program *cobra.Command, args []string) (*cobra.Command, error) {
 	switch {
 	case helps && cmd.HasSubCommands() && cmd.Flags().NArg() > 0:
 		return cmd, noCommand(cmd, cmd.Flags().Args())
+	case helps && ofHelp && cmd.Flags().NArg() > 0:
+		return cmd, fmt.Errorf("unexpected argument %s", Shown(cmd.Flags().Arg(0)))
 	case helps:
 		return cmd, pflag.ErrHelp
 	}
@@ -147,9 +150,12 @@ func inWords(cmd *cobra.Command, err error) error {
 	case !ok:
 		return err
 	case e.GetSpecifiedShortnames() != "":
-		return fmt.Errorf("unknown flag -%s", e.GetSpecifiedName())
+		return fmt.Errorf("unknown flag -%s%s", e.GetSpecifiedName(), below(cmd, e.GetSpecifiedName(), "-", (*pflag.FlagSet).ShorthandLookup))
 	case strings.Trim(e.GetSpecifiedName(), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
 		return errors.New("unknown flag --…") // what is before a "=" may be part of a URL
+	}
+	if hint := below(cmd, e.GetSpecifiedName(), "--", (*pflag.FlagSet).Lookup); hint != "" {
+		return fmt.Errorf("unknown flag --%s%s", e.GetSpecifiedName(), hint)
 	}
 	var names cobra.Command // the flags as commands, for which cobra has suggestions
 	names.SuggestionsMinimumDistance = 2
@@ -157,6 +163,17 @@ func inWords(cmd *cobra.Command, err error) error {
 		names.AddCommand(&cobra.Command{Use: f.Name, Hidden: f.Hidden, Run: func(*cobra.Command, []string) {}})
 	})
 	return fmt.Errorf("unknown flag --%s%s", e.GetSpecifiedName(), meant(&names, e.GetSpecifiedName(), "--"))
+}
+
+// below says where a flag belongs that was given before the command that has it. It returns "" if no
+// command below cmd has the flag.
+func below(cmd *cobra.Command, name, dashes string, lookup func(*pflag.FlagSet, string) *pflag.Flag) string {
+	for _, leaf := range leaves(cmd) {
+		if f := lookup(leaf.Flags(), name); f != nil && !f.Hidden {
+			return fmt.Sprintf(": flags come after the command, as in %s %s%s", leaf.CommandPath(), dashes, name)
+		}
+	}
+	return ""
 }
 
 // meant asks whether the user meant a subcommand of cmd. It returns "" if none looks like what
