@@ -165,7 +165,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		return Decision{Outcome: Begin, Err: &WaitError{Reason: reason, Left: left, RunID: e.Run}}
 	}
 	deleted := e.Record == nil && (e.Voted || e.Flushed)
-	wasReplica := e.Promoted || e.Received > 0 || e.Record != nil && e.Record.Run == e.Run
+	wasReplica := e.Promoted || e.Received != 0 || e.Record != nil && e.Record.Run == e.Run
 	switch {
 	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
 		// The quarantine may have lasted for long enough, but nobody can say so. A note of this run
@@ -189,8 +189,9 @@ func Decide(a Agreement, e Evidence) Decision {
 	// rule: promotion-seen
 	case wasReplica:
 		// Nobody knows since when it has been a master. If it was admitted as this run and is not
-		// known any more, it was a replica since.
-		return begin("it was promoted from replica, and may lack its master's last writes")
+		// known any more, it was a replica since. One that does not say what it has received may
+		// have been one, and have forgotten that it was promoted.
+		return begin("it was promoted from replica, or may have been, and may lack its master's last writes")
 	// rule: uptime
 	case e.Uptime >= quarantine:
 		return admitted

@@ -131,7 +131,7 @@ func TestDecideEveryCombination(t *testing.T) {
 		fail := func(text string) { t.Errorf("%s: %s: outcome %d, %v", name(), text, d.Outcome, d.Err) }
 
 		r := e.Record
-		wasReplica := e.Promoted || e.Received > 0
+		wasReplica := e.Promoted || e.Received != 0
 		stays := func(s Server) bool {
 			return s.Run == testRun && (s.ReplicationID == testRepl || !e.Promoted && e.Received == 0 && s.Received == 0)
 		}

@@ -61,6 +61,46 @@ func TestStatisticsResetAfterAFailback(t *testing.T) {
 	})
 }
 
+// A replica that lacks a lock takes its master's place. It has been up for long, forgets at once that it was promoted, and
+// its statistics are reset, which would tell how much it has received. It is kept out all the same.
+func TestStatisticsResetAfterAPromotion(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		master := redistest.New(t, redistest.Options{Binary: binary})
+		replica := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--repl-backlog-ttl", "1"}})
+		const ttl = 8 * time.Second
+		config := locktest.WithMaxTTL(locktest.WithQuarantine(master.URL()), ttl)
+		client := locktest.Open(t, config)
+		locktest.Vouch(t, client, "n0")
+		host, port, err := net.SplitHostPort(master.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		locktest.Do(t, replica, "REPLICAOF", host, port)
+		used := locktest.TryLock(t, client, "used")
+		locktest.Await(t, "the replica has the lock and the record", func() bool { return locktest.Value(t, replica, "used") != "" })
+		locktest.Unlock(t, used)
+		awaitUptime(t, replica, ttl+4*time.Second)
+		locktest.Do(t, replica, "REPLICAOF", "NO", "ONE")
+		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+		master.Kill()
+		locktest.Do(t, replica, "CONFIG", "RESETSTAT")
+		locktest.Await(t, "the new master forgets that it was promoted", func() bool {
+			info, err := replica.Info("replication")
+			return err == nil && info["second_repl_offset"] == "-1"
+		})
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, locktest.Through(config, replica.URL())), "x")
+		switch {
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted at once")
+		case !errors.Is(err, redlatch.ErrNotAdmitted):
+			t.Errorf("%v, want ErrNotAdmitted", err)
+		}
+	})
+}
+
 // A server that has been up for long loses its keys and its scripts, and its statistics are reset, which would tell. It is
 // not taken for one that was never used.
 func TestStatisticsResetAfterAFlush(t *testing.T) {
@@ -69,19 +109,25 @@ func TestStatisticsResetAfterAFlush(t *testing.T) {
 		s := redistest.New(t, redistest.Options{Binary: binary})
 		client := locktest.Open(t, locktest.WithQuarantine(s.URL()))
 		locktest.Vouch(t, client, "n0")
-		locktest.Await(t, "the server has been up for long", func() bool {
-			info, err := s.Info("server")
-			if err != nil {
-				t.Fatal(err)
-			}
-			up, err := strconv.Atoi(info["uptime_in_seconds"])
-			return err == nil && time.Duration(up)*time.Second > locktest.RestartQuarantine+time.Second
-		})
+		awaitUptime(t, s, locktest.RestartQuarantine)
 		for _, command := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"CONFIG", "RESETSTAT"}} {
 			locktest.Do(t, s, command...)
 		}
 		if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
 			t.Errorf("%v, want ErrNotAdmitted", err)
 		}
+	})
+}
+
+// awaitUptime waits until a server has been up for longer than a quarantine.
+func awaitUptime(t *testing.T, s *redistest.Server, quarantine time.Duration) {
+	t.Helper()
+	locktest.Await(t, "the server has been up for long", func() bool {
+		info, err := s.Info("server")
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, err := strconv.Atoi(info["uptime_in_seconds"])
+		return err == nil && time.Duration(up)*time.Second > quarantine+time.Second
 	})
 }
