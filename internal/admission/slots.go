@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/hashslot"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // A master of a Redis Cluster may come to have a slot without what was in it: a replica that lagged
@@ -148,16 +147,18 @@ func (e *Evidence) Foreign(a Agreement, key string) bool {
 
 // BroughtFrom reports whether a slot came here, with its admission key, from a server that is
 // another master and still is what it was when that key was written. Then that server kept the
-// slot's data until the slot came here. And this server has been the master that it is since before
-// then, by clocks that are no further apart than tokens presume: so it lost nothing of the slot
-// either.
-func (e *Evidence) BroughtFrom(a Agreement, key string, other Server) bool {
+// slot's data until the slot came here. And this server has been the master that it is for longer
+// than ago that was: so it lost nothing of the slot either. now is the other server's clock in
+// seconds, read after this one's. Each of the two times is by one server's clock: what the clocks
+// show does not matter, unless the other one was set back since.
+func (e *Evidence) BroughtFrom(a Agreement, key string, other Server, now int64) bool {
 	source, written, ok := parseKey(a, key)
 	if !ok || source.Run == e.Run || source.Run != other.Run || source.ReplicationID != other.ReplicationID {
 		return false
 	}
 	since, ok := e.masterSince()
-	return ok && since.Add(script.Clamp).Before(written)
+	ago := time.Unix(now+1, 0).Sub(written)
+	return ok && ago >= 0 && time.Unix(e.Now, 0).Sub(since) > ago+ago/100
 }
 
 // masterSince returns a time since which the server has been the master that it is; ok is false

@@ -21,6 +21,7 @@ type slotData struct {
 type shardServer struct {
 	run, repl   int
 	started     int64
+	skew        int64 // by how much its clock is ahead
 	received    int64
 	promoted    bool
 	flushed     bool
@@ -69,8 +70,11 @@ func (w *clusterWorld) start(data map[uint16]slotData) *shardServer {
 	if data == nil {
 		data = make(map[uint16]slotData)
 	}
-	return &shardServer{run: w.id(), repl: w.id(), started: w.now, data: maps.Clone(data), stale: maps.Clone(data)}
+	return &shardServer{run: w.id(), repl: w.id(), started: w.now, skew: w.rng.Int64N(1000), data: maps.Clone(data), stale: maps.Clone(data)}
 }
+
+// clock is what the server takes the time to be.
+func (w *clusterWorld) clock(s *shardServer) int64 { return w.now + s.skew }
 
 func (s *shardServer) server() Server { return Server{text(s.run), text(s.repl), s.received} }
 
@@ -90,7 +94,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 	held, home := w.held(i)
 	w.expected[client][slot] = w.a.ID() + " " + text(s.run) + " " + text(s.repl)
 	e := Evidence{
-		Server: s.server(), Promoted: s.promoted, Flushed: s.flushed, Now: w.now, Vouched: vouched,
+		Server: s.server(), Promoted: s.promoted, Flushed: s.flushed, Now: w.clock(s), Vouched: vouched,
 		Uptime: time.Duration(max(0, w.now-s.started-1)) * time.Second,
 		Shard:  &Shard{Slot: slot, Held: held, Epoch: s.epoch, Masters: 1},
 	}
@@ -110,7 +114,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		} else {
 			e.Others.Same++
 		}
-		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(w.a, s.data[slot].key, other.server())
+		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(w.a, s.data[slot].key, other.server(), w.clock(other))
 	}
 	d := Decide(w.a, e)
 	w.log("%d: client %d examines slot %d at %d (run %d): outcome %d, %v", w.now, client, slot, i, s.run, d.Outcome, d.Err)
@@ -122,7 +126,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 	}
 	if d.Outcome == Admit {
 		at := s.data[slot]
-		at.key = fmt.Sprintf("%s %016d", w.expected[client][slot], w.now*1_000_000)
+		at.key = fmt.Sprintf("%s %016d", w.expected[client][slot], w.clock(s)*1_000_000)
 		s.data[slot] = at
 	}
 	return d.Outcome == Admit
@@ -139,7 +143,7 @@ func (w *clusterWorld) vote(client int, slot uint16) error {
 		return nil
 	}
 	at := s.data[slot]
-	at.key = fmt.Sprintf("%s %016d", w.expected[client][slot], w.now*1_000_000)
+	at.key = fmt.Sprintf("%s %016d", w.expected[client][slot], w.clock(s)*1_000_000)
 	if at.lock == 0 || at.until <= w.now {
 		if t := w.truth[slot]; t.lock != 0 && t.until > w.now {
 			return fmt.Errorf("at %d slot %d is granted at run %d, while it is held until %d", w.now, slot, s.run, t.until)

@@ -129,6 +129,8 @@ func TestBroughtFrom(t *testing.T) {
 		return fmt.Sprintf("%s %s %s %016d", agreement, s.Run, s.ReplicationID, at*1_000_000)
 	}
 	pure := Evidence{Server: testServer, Now: testNow, Uptime: (testNow - started) * time.Second}
+	long := pure
+	long.Uptime = 100_000 * time.Second
 	promoted := pure
 	promoted.Promoted, promoted.Received = true, 100
 	known := promoted
@@ -155,12 +157,24 @@ func TestBroughtFrom(t *testing.T) {
 		{"to a server that was promoted, by what it received", received, key(a.ID(), source, written), source, false},
 		{"to a server that was promoted, by its replication id", forgot, key(a.ID(), source, written), source, false},
 		{"to a server that was promoted before", known, key(a.ID(), source, written), source, true},
-		{"to a server that was promoted just before", known, key(a.ID(), source, recorded+3), source, true},
+		{"to a server that was promoted just before", known, key(a.ID(), source, recorded+4), source, true},
 		{"to a server that may have been promoted later", known, key(a.ID(), source, recorded+2), source, false},
+		{"to a server that has been one for no longer, if the clocks differ in rate", long, key(a.ID(), source, testNow-99_500), source, false},
 		{"to a server that was promoted again", another, key(a.ID(), source, written), source, false},
 	} {
-		if got := c.e.BroughtFrom(a, c.key, c.other); got != c.want {
+		if got := c.e.BroughtFrom(a, c.key, c.other, testNow); got != c.want {
 			t.Errorf("%s: %t, want %t", c.what, got, c.want)
 		}
+	}
+	// Clocks that are an hour apart change nothing.
+	for _, ahead := range []int64{-3600, 3600} {
+		for at, want := range map[int64]bool{written: true, started - 5: false} {
+			if got := pure.BroughtFrom(a, key(a.ID(), source, at+ahead), source, testNow+ahead); got != want {
+				t.Errorf("the other clock is %d s ahead, and the key was written %d s after the start: %t", ahead, at-started, got)
+			}
+		}
+	}
+	if pure.BroughtFrom(a, key(a.ID(), source, written), source, written-5) {
+		t.Error("the other clock was set back since the key was written, and the slot counts as brought")
 	}
 }

@@ -166,6 +166,7 @@ func (n *Node) shardKey(m *master) string {
 // peer is another master of the Cluster.
 type peer struct {
 	server admission.Server
+	now    int64 // its clock in seconds
 	record *admission.Record
 	err    error
 }
@@ -182,7 +183,7 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 			key := n.shardKey(&s.others[i])
 			e, values, err := n.inspectKeys(ctx, key)
 			if err == nil {
-				peers[i].server = e.server()
+				peers[i].server, peers[i].now = e.server(), e.now
 				peers[i].record, err = admission.ParseRecord(key, values[0].Text)
 			}
 			peers[i].err = err
@@ -205,7 +206,7 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 			continue
 		}
 		n.count(&e.Others, a, n.options.Index, p.record)
-		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(a, seen.marker, p.server)
+		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(a, seen.marker, p.server, p.now)
 	}
 	return e
 }

@@ -1,0 +1,51 @@
+package topology
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/storm"
+)
+
+// A slot is moved with a lock, and the master that gets it restarts with the slot's admission key and without the lock.
+// The clock of the master that gave it away is ahead, as far as tokens presume at most, so that the key seems to be
+// younger than the start.
+func TestClusterSlotFromAMasterWhoseClockIsAhead(t *testing.T) {
+	t.Parallel()
+	eachRivals(t, 2*fixTTL, func(t *testing.T, binary string, busy bool, ttl time.Duration) bool {
+		c := &hurtCluster{
+			Cluster: redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary, ClockShim: true, Args: []string{"--cluster-require-full-coverage", "no"}}),
+			config:  redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second, Deployment: storm.NameAt(2)}, d: ttl + 4*time.Second,
+		}
+		c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
+		from, to := c.Masters[0], c.Masters[1]
+		must(t, from.StepClock(ttl/2))
+		holder := locktest.Open(t, c.config)
+		c.admit(t, holder)
+		name := storm.NameAt(0)
+		locktest.Unlock(t, locktest.TryLock(t, holder, name))
+		r := newRivals(t, c.config, name, busy)
+
+		held := locktest.TryLock(t, holder, name, redlatch.WithoutRenewal())
+		slot := strconv.Itoa(storm.SlotOf(name))
+		locktest.Do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", locktest.Do(t, from, "CLUSTER", "MYID").(string))
+		locktest.Do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", locktest.Do(t, to, "CLUSTER", "MYID").(string))
+		for _, key := range locktest.Do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
+			if strings.Contains(key.(string), ":admitted:") {
+				locktest.Do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key.(string), "0", "5000")
+			}
+		}
+		locktest.Do(t, to, "SAVE")
+		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
+		must(t, c.Restart(locktest.Within(t, locktest.Patience), to))
+		if keys := locktest.Do(t, to, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any); len(keys) != 1 || !strings.Contains(keys[0].(string), ":admitted:") {
+			t.Fatalf("the slot has come with %q", keys)
+		}
+		return r.chase(t, held, c.d)
+	})
+}
