@@ -96,8 +96,9 @@ func TestReplyToTakeIsLost(t *testing.T) {
 	})
 }
 
-// The take got no answer in time and is still on its way: a release does not say that nobody has the lock.
-func TestReleaseWhileTheTakeIsOnItsWay(t *testing.T) {
+// The take got no answer in time and is still on its way: neither an extension nor a release says that nobody has
+// the lock.
+func TestWhileTheTakeIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, w way, binary string) {
 		ctx, name := t.Context(), t.Name()
@@ -119,10 +120,11 @@ func TestReleaseWhileTheTakeIsOnItsWay(t *testing.T) {
 		if ok, err := client.Take(ctx, name, "x", locktest.TTL); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
 			t.Errorf("take: %t, %v", ok, err)
 		}
-		released, err := client.Release(ctx, name, "x")
+		extended, extend := client.Extend(ctx, name, "x", locktest.TTL)
+		released, release := client.Release(ctx, name, "x")
 		close(arrives)
-		if !struck.Load() || err == nil {
-			t.Errorf("release: %t, %v", released, err)
+		if !struck.Load() || extend == nil || release == nil {
+			t.Errorf("extend: %t, %v; release: %t, %v", extended, extend, released, release)
 		}
 		locktest.Await(t, "it is released", func() bool {
 			ok, err := client.Release(ctx, name, "x")

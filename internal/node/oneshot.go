@@ -168,22 +168,8 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry serves as one.
 			return done(n.deletion(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() vote.Answer { return n.deleteIfOurs(ctx, r.Key, r.ID) }},
+		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, r.Key, r.ID, n.inFlight.releases, "DEL", r.Key) }},
 	)
-}
-
-// deleteIfOurs deletes the key in a transaction. That has a connection of its own and may overtake the
-// command that sets the key: what it has not found is looked for behind that command.
-func (n *Node) deleteIfOurs(ctx context.Context, key, id string) vote.Answer {
-	for looked := false; ; looked = true {
-		a := n.ifOurs(ctx, key, id, n.inFlight.releases, "DEL", key)
-		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.votes.Load().votes) == 0 {
-			return a
-		}
-		if _, err := n.command(ctx, "GET", key); err != nil {
-			return failure(err)
-		}
-	}
 }
 
 // Query answers Held with the key's holder and remaining time, or NotOurs when nobody has the key.
@@ -268,8 +254,22 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 	return reply, n.ended(ctx, n.inFlight, n.inFlight.releases, err)
 }
 
-// ifOurs runs a command in a transaction if the key is held under id.
+// ifOurs runs a command in a transaction if the key is held under id. That has a connection of its own and
+// may overtake the command that sets the key: what it has not found is looked for behind that command.
 func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command ...string) vote.Answer {
+	for looked := false; ; looked = true {
+		a := n.transaction(ctx, key, id, taken, command)
+		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.votes.Load().votes) == 0 {
+			return a
+		}
+		if _, err := n.command(ctx, "GET", key); err != nil {
+			return failure(err)
+		}
+	}
+}
+
+// transaction makes one try of ifOurs.
+func (n *Node) transaction(ctx context.Context, key, id string, taken slots, command []string) vote.Answer {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}
