@@ -60,7 +60,6 @@ func (i inside) WholeTTL(ttl time.Duration) (time.Duration, error) {
 	return wholeTTL("ttl", ttl, i.c.config.MaxTTL)
 }
 func (i inside) NoQuarantine() bool                       { return i.c.config.NoQuarantine }
-func (i inside) Wall() time.Time                          { return i.c.clock.Wall() }
 func (i inside) ALittle(took time.Duration) time.Duration { return i.c.config.aLittle(took) }
 func (i inside) Answers(answers []vote.Answer) any        { return i.c.answers(answers) }
 func (i inside) Holder(id string) any                     { return parseHolder(id) }

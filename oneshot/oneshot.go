@@ -111,7 +111,7 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 	if call.ttl, err = c.inside.WholeTTL(ttl); err != nil {
 		return false, err
 	}
-	request := vote.Acquire{Key: call.key, ID: id, TTL: call.ttl, Proposed: uint64(c.inside.Wall().UnixMicro()), Reused: true}
+	request := vote.Acquire{Key: call.key, ID: id, TTL: call.ttl, Reused: true}
 	granted, err := call.vote(ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, c.commands, request) },
 		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, c.commands, call.release()) },

@@ -113,8 +113,6 @@ type Client interface {
 	WholeTTL(ttl time.Duration) (time.Duration, error)
 	// NoQuarantine is Config.NoQuarantine.
 	NoQuarantine() bool
-	// Wall is the wall clock's time.
-	Wall() time.Time
 	// ALittle returns how long the rest of the nodes are waited for, after it took took to hear a
 	// quorum of them.
 	ALittle(took time.Duration) time.Duration
