@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -315,6 +318,52 @@ func TestOneShotIsGrantedTooLate(t *testing.T) {
 		locktest.Do(t, s.nodes[0], "SET", name, "x", "PX", "60000")
 		if ok, err := client.Extend(ctx, name, "x", ttl); ok || err == nil {
 			t.Errorf("extend: %t, %v", ok, err)
+		}
+	})
+}
+
+// sleeper is the clock of a machine that may sleep.
+type sleeper struct {
+	clock.Clock
+	slept atomic.Int64
+}
+
+func (s *sleeper) Now() clock.Instant {
+	now := s.Clock.Now()
+	now.Boot += time.Duration(s.slept.Load())
+	return now
+}
+
+// What a machine took that then slept for longer than a quarantine allows for is not held, and taken back.
+func TestTakeOfAMachineThatSlept(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		s := w.site(t, locktest.SharedOf(t, binary, 3))
+		machine := &sleeper{Clock: clock.System}
+		client := locktest.OpenIn(t, s.config, hook.Surroundings{Clock: machine})
+		shots, err := oneshot.NewWith(client, oneshot.Config{Commands: w.commands})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again(t, func(t *testing.T, name string) {
+			is(t, true)(shots.Take(t.Context(), name+"/before", "x", locktest.TTL))
+		})
+		for _, proxy := range s.proxies {
+			loseOnce(proxy, redistest.Pass, func(c redistest.Command) bool {
+				set, _ := locktest.StepOf(c)
+				if set != "acquire" && c.Name() != "SET" {
+					return false
+				}
+				machine.slept.Add(int64(vote.LongestAttempt))
+				return true
+			})
+		}
+		const ttl = 30 * time.Second // ends what a node has set too late on a busy machine while that is awaited
+		if ok, err := shots.Take(t.Context(), t.Name(), "x", ttl); ok || err == nil {
+			t.Fatalf("got %t, %v", ok, err)
+		}
+		for _, server := range s.nodes {
+			locktest.AwaitValue(t, server, t.Name(), "")
 		}
 	})
 }
