@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"strconv"
@@ -106,6 +107,67 @@ func TestDeniedKey(t *testing.T) {
 	}{{"denied", 0}, {"permitted", 7}} {
 		if a := n.Take(t.Context(), AnyWay, vote.Acquire{Key: c.key, ID: "mine", TTL: time.Second}); a.Verdict != vote.Granted || a.Counter != c.counter {
 			t.Errorf("%s: %v under %d, want %d: %v", c.key, a.Verdict, a.Counter, c.counter, a.Err)
+		}
+	}
+}
+
+// replaceable is a connection to a server whose user may run no scripts, in whose place another comes.
+type replaceable struct {
+	narrow
+	replaced bool
+}
+
+func (c *replaceable) EvalSHA(_ context.Context, _ string, keys, _ []string) (driver.Reply, error) {
+	if !c.replaced {
+		return driver.Reply{}, &driver.ServerError{Text: "NOPERM User me has no permissions to run the 'evalsha' command"}
+	}
+	return driver.Reply{Kind: driver.Int, Int: 7}, nil
+}
+
+func (c *replaceable) Connections() uint64 {
+	if c.replaced {
+		return 3
+	}
+	return 1
+}
+
+// What one server could not do says nothing of the next: there a lock has its token.
+func TestDeniedByTheServerBefore(t *testing.T) {
+	t.Parallel()
+	conn := &replaceable{narrow: narrow{scripted{answer: released}}}
+	n := voter(t, conn, math.MaxInt)
+	for _, counter := range []uint64{0, 7} {
+		if a := n.Take(t.Context(), AnyWay, vote.Acquire{Key: "x", ID: "mine", TTL: time.Second}); a.Verdict != vote.Granted || a.Counter != counter {
+			t.Errorf("%v under %d, want %d: %v", a.Verdict, a.Counter, counter, a.Err)
+		}
+		conn.replaced = true
+	}
+}
+
+// A release without an answer is sent again. That the key is then not this holder's does not say that it was not
+// before, and the error tells what was found.
+func TestDropIsSentAgain(t *testing.T) {
+	t.Parallel()
+	other := driver.Reply{Kind: driver.Array, Array: []driver.Reply{{Kind: driver.Text, Text: "another"}, {Kind: driver.Int, Int: 1000}}}
+	for name, c := range map[string]struct {
+		again   driver.Reply
+		verdict vote.Verdict
+		says    string
+	}{
+		"released": {deleted, vote.Granted, "<nil>"},
+		"gone":     {driver.Reply{Kind: driver.Int}, vote.Unknown, "may have deleted"},
+		"held":     {other, vote.Unknown, "may have deleted"},
+	} {
+		broken, sent := errors.New("broken"), 0
+		n := voter(t, &scripted{answer: func(string) (driver.Reply, error) {
+			if sent++; sent == 1 {
+				return driver.Reply{}, broken
+			}
+			return c.again, nil
+		}}, math.MaxInt)
+		a := n.Drop(t.Context(), Scripts, vote.Release{Key: "x", ID: "mine", TTL: time.Second})
+		if text := fmt.Sprint(a.Err); a.Verdict != c.verdict || sent != 2 || !strings.Contains(text, c.says) || errors.Is(a.Err, broken) != (a.Err != nil) {
+			t.Errorf("%s: %v after %d, %s", name, a.Verdict, sent, text)
 		}
 	}
 }
