@@ -201,6 +201,19 @@ func TestOneShotWithoutScripts(t *testing.T) {
 	})
 }
 
+// A user who may set the key and not read it learns that somebody has it, though not who.
+func TestTakeByAUserWhoMayNotRead(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"blind on >secret ~job* -@all +set"}})
+		client := newCaller(t, locktest.Config(server.URLAs("blind", "secret")), oneshot.CommandsNative)
+		again(t, func(t *testing.T, name string) {
+			is(t, true)(client.Take(t.Context(), "job "+name, "x", locktest.TTL))
+			is(t, false)(client.Take(t.Context(), "job "+name, "y", locktest.TTL))
+		})
+	})
+}
+
 // A permission that is given while the client lives counts, as it does for connections that are there.
 func TestOneShotIsPermittedLater(t *testing.T) {
 	t.Parallel()
