@@ -281,7 +281,7 @@ func (n *Node) transaction(ctx context.Context, key, id string, taken slots, com
 		return failure(err)
 	}
 	defer taken.free()
-	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
+	found, _, err := comparer.IfEqual(ctx, key, id, command...)
 	switch {
 	case err != nil:
 		return failure(err)
@@ -289,10 +289,8 @@ func (n *Node) transaction(ctx context.Context, key, id string, taken slots, com
 		return vote.Answer{Verdict: vote.NotOurs}
 	case found.Text != id:
 		return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(found.Text)}
-	case reply.Kind == driver.Int: // the key was there; PEXPIRE GT answers 0 where it has more time left
-		return vote.Answer{Verdict: vote.Granted}
 	}
-	return done(reply, nil)
+	return vote.Answer{Verdict: vote.Granted} // also if PEXPIRE GT answers 0, as the key has more time left
 }
 
 // done converts the reply of a command that compares to an Answer.
