@@ -322,6 +322,25 @@ func TestExamineFindsWhatFsyncNeeds(t *testing.T) {
 	})
 }
 
+// The user is who the server says that it is, which may be another than the one in the URL.
+func TestExamineTellsWhoTheUserIs(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"other on >secret ~* &* +@all"}})
+		proxy := redistest.NewProxy(t, server.Addr())
+		proxy.Translate(func(args []string) []string {
+			i := slices.Index(args, "alias")
+			if i < 0 {
+				return args
+			}
+			return slices.Concat(args[:i], []string{"other"}, args[i+1:])
+		})
+		if node := locktest.Examine(t, locktest.WithQuarantine("redis://alias:secret@"+proxy.Addr()))[0]; node.Err != nil || node.User != "other" {
+			t.Errorf("the user is %q, %v", node.User, node.Err)
+		}
+	})
+}
+
 // A look ends, whatever the nodes do, and tells one from another.
 func TestExamineUnreachableNodes(t *testing.T) {
 	t.Parallel()

@@ -163,7 +163,7 @@ func (n *Node) lookAtClock(ctx context.Context, x *Examination) error {
 		case isReply(err):
 			x.refused = cmp.Or(x.refused, err)
 			return nil
-		case err != nil || len(reply.Array) != 2:
+		case len(reply.Array) != 2: // no answer, or one that is no time
 			return err
 		}
 		seconds, err1 := strconv.ParseInt(reply.Array[0].Text, 10, 64)
