@@ -3,6 +3,7 @@ package oneshot_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,40 +100,55 @@ func TestReplyToTakeIsLost(t *testing.T) {
 	})
 }
 
-// The take got no answer in time and is still on its way: neither an extension nor a release says that nobody has
-// the lock.
+// The take got no answer in time and is still on its way: neither an extension nor a release says that the lock is
+// not held, though another may have it until the take arrives.
 func TestWhileTheTakeIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, w way, binary string) {
-		ctx, name := t.Context(), t.Name()
-		s := w.site(t, locktest.SharedOf(t, binary, 1))
-		s.config.NodeTimeout = 200 * time.Millisecond
-		client := s.open(t)
-		locktest.Await(t, "it is connected", func() bool {
-			_, err := client.Release(ctx, name+"/before", "x")
-			return err == nil
-		})
-		arrives := make(chan struct{})
-		var struck atomic.Bool
-		s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
-			if set, _ := locktest.StepOf(c); (set == "acquire" || c.Name() == "SET") && struck.CompareAndSwap(false, true) {
-				<-arrives
-			}
-			return redistest.Pass
-		})
-		if ok, err := client.Take(ctx, name, "x", locktest.TTL); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
-			t.Errorf("take: %t, %v", ok, err)
+		for _, held := range []bool{false, true} {
+			t.Run(fmt.Sprintf("held %t", held), func(t *testing.T) {
+				t.Parallel()
+				w.isOnItsWay(t, binary, held)
+			})
 		}
-		extended, extend := client.Extend(ctx, name, "x", locktest.TTL)
-		released, release := client.Release(ctx, name, "x")
-		close(arrives)
-		if !struck.Load() || extend == nil || release == nil {
-			t.Errorf("extend: %t, %v; release: %t, %v", extended, extend, released, release)
+	})
+}
+
+func (w way) isOnItsWay(t *testing.T, binary string, held bool) {
+	ctx, name := t.Context(), t.Name()
+	s := w.site(t, locktest.SharedOf(t, binary, 1))
+	s.config.NodeTimeout = 200 * time.Millisecond
+	client := s.open(t)
+	locktest.Await(t, "it is connected", func() bool {
+		_, err := client.Release(ctx, name+"/before", "x")
+		return err == nil
+	})
+	arrives := make(chan struct{})
+	var struck atomic.Bool
+	s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
+		if set, _ := locktest.StepOf(c); (set == "acquire" || c.Name() == "SET") && struck.CompareAndSwap(false, true) {
+			<-arrives
 		}
-		locktest.Await(t, "it is released", func() bool {
-			ok, err := client.Release(ctx, name, "x")
-			return ok || err == nil && locktest.Value(t, s.nodes[0], name) == ""
-		})
+		return redistest.Pass
+	})
+	if held {
+		locktest.Do(t, s.nodes[0], "SET", name, "other", "PX", "60000")
+	}
+	if ok, err := client.Take(ctx, name, "x", locktest.TTL); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("take: %t, %v", ok, err)
+	}
+	extended, extend := client.Extend(ctx, name, "x", locktest.TTL)
+	released, release := client.Release(ctx, name, "x")
+	if held {
+		locktest.Do(t, s.nodes[0], "DEL", name)
+	}
+	close(arrives)
+	if !struck.Load() || extend == nil || release == nil {
+		t.Errorf("extend: %t, %v; release: %t, %v", extended, extend, released, release)
+	}
+	locktest.Await(t, "it is released", func() bool {
+		ok, err := client.Release(ctx, name, "x")
+		return ok || err == nil && locktest.Value(t, s.nodes[0], name) == ""
 	})
 }
 
