@@ -14,7 +14,8 @@ import (
 // Query returns the id under which the lock name is held, as far as a quorum of nodes tells, and
 // for how long it stays held at least, unless it is extended or released. A negative ttl means that
 // it has no expiry. An empty id means that nobody holds the lock, which may have changed when the
-// caller reads it.
+// caller reads it; but with a ttl other than 0 it is that of a foreign program's key without a value,
+// which is in the way of everybody.
 //
 // It changes nothing. It waits for as many nodes as it takes to tell, for a few NodeTimeouts at
 // most, or for ctx. Errors are those of Take. Nodes that are not admitted are asked as well.
@@ -28,7 +29,8 @@ func (c *Client) Query(ctx context.Context, name string) (id string, ttl time.Du
 
 // Holding says who holds a lock, and what each node says about it.
 type Holding struct {
-	// Holder is who has the lock on a quorum of nodes; its ID is empty when nobody has.
+	// Holder is who has the lock on a quorum of nodes; its ID is empty when nobody has, and, with a Left
+	// other than 0, when a foreign program's key without a value is in the way.
 	Holder redlatch.Holder
 	// Left is for how long a quorum keeps it at least, unless it is extended or released; negative
 	// means for ever.

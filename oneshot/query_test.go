@@ -45,6 +45,10 @@ func TestInspect(t *testing.T) {
 	if h := inspect(t, client, name); h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
 		t.Errorf("%+v", h)
 	}
+	for _, server := range nodes[:2] {
+		locktest.Do(t, server, "SET", name, "", "PX", "20000")
+	}
+	holderIs(t, client, name, "", 1, 20*time.Second) // a foreign program's
 	for _, server := range nodes {
 		locktest.Do(t, server, "DEL", name)
 	}

@@ -199,6 +199,36 @@ func TestQueryWhileTheKeyIsTaken(t *testing.T) {
 	}
 }
 
+// emptied is a connection to a server where a key without a value goes between two commands.
+type emptied struct {
+	scripted
+	gone bool
+}
+
+func (c *emptied) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	switch {
+	case args[0] == "PTTL":
+		c.gone = true
+		return driver.Reply{Kind: driver.Int, Int: -2}, nil
+	case args[0] == "EVAL" && args[1] == script.Look.Text:
+		value := driver.Reply{Kind: driver.Text}
+		if c.gone {
+			value = driver.Reply{}
+		}
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{value}}, nil
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// A key without a value that is gone is not said to stay for ever.
+func TestQueryWhileAnEmptyKeyGoes(t *testing.T) {
+	t.Parallel()
+	n := voter(t, &emptied{scripted: scripted{answer: released}}, math.MaxInt)
+	if a := n.Query(t.Context(), "x"); a.Verdict != vote.NotOurs || a.Left != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
 // A server that answers a look otherwise than it should is not taken for one that has no key.
 func TestLookIsAnsweredOtherwise(t *testing.T) {
 	t.Parallel()
