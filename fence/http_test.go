@@ -390,6 +390,9 @@ func TestAdmitRefuses(t *testing.T) {
 			t.Errorf("Admit(%q, %q) = %v, want ErrInvalid", c[0], c[1], err)
 		}
 	}
+	if _, err := fence.Admit(t.Context(), failingStore{}, "", "35"); !errors.Is(err, fence.ErrInvalid) { // which lets all in
+		t.Errorf("no resource: %v, want ErrInvalid", err)
+	}
 	if _, err := fence.Admit(t.Context(), nil, "a", "35"); !errors.Is(err, fence.ErrInvalid) {
 		t.Errorf("nil Store: %v, want ErrInvalid", err)
 	}

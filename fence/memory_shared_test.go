@@ -175,6 +175,21 @@ func FuzzMemoryShared(f *testing.F) {
 	})
 }
 
+// A floor that rises while readers are inside refuses readers below it as well.
+func TestMemoryPruneWhileRead(t *testing.T) {
+	var m fence.Memory
+	if err := m.DoShared(t.Context(), "a", 33, func() error { return m.Prune(91) }); err != nil {
+		t.Fatal(err)
+	}
+	err := m.DoShared(t.Context(), "a", 95, func() error {
+		if err := m.Prune(99); err != nil {
+			return err
+		}
+		return m.EnterShared(t.Context(), "a", 98)
+	})
+	wantStale(t, err, 98, 99)
+}
+
 // A token that is sent as a reader's is entered as one, but not to write.
 func TestHTTPShared(t *testing.T) {
 	var m fence.Memory
@@ -211,6 +226,25 @@ func TestHTTPShared(t *testing.T) {
 		}
 		if want := (fence.Admission{Resource: "a", Token: c.token, Shared: c.shared}); c.want == nil && got != want {
 			t.Errorf("the handler was told %+v, want %+v", got, want)
+		}
+	}
+	for method, writes := range map[string]bool{
+		"GET": false, "HEAD": false, "OPTIONS": false, "TRACE": false, "QUERY": false, "POST": true, "PUT": true, "PATCH": true, "DELETE": true,
+	} {
+		for value, reads := range map[string]bool{"true": true, "false": false, "1": false} {
+			r := httptest.NewRequest(method, "/", nil)
+			r.Header.Set(fence.DefaultHeader, "37")
+			r.Header.Set(fence.DefaultHeader+"-Shared", value)
+			w := httptest.NewRecorder()
+			fence.HTTP{Store: new(fence.Memory), Resource: guard.Resource}.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				got, _ = fence.Admitted(r.Context())
+			})).ServeHTTP(w, r)
+			switch {
+			case reads && writes && w.Code != http.StatusBadRequest:
+				t.Errorf("a reader's token with %s: %d", method, w.Code)
+			case !(reads && writes) && (w.Code != http.StatusOK || got.Shared != reads):
+				t.Errorf("%s with a token that is a reader's, %s: %d, %+v", method, value, w.Code, got)
+			}
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)

@@ -206,6 +206,21 @@ func TestMemoryCancelledWait(t *testing.T) {
 	})
 }
 
+// TestMemoryAfterCtx pins that nothing runs for a caller whose ctx is done, though nobody is in the way.
+func TestMemoryAfterCtx(t *testing.T) {
+	var m fence.Memory
+	lost := errors.New("lock lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(lost)
+	for range 50 { // a free turn and the end of ctx are chosen from at random
+		for _, do := range []func(context.Context, string, uint64, func() error) error{m.Do, m.DoShared} {
+			if err := do(ctx, "a", 34, func() error { t.Error("fn ran"); return nil }); !errors.Is(err, lost) {
+				t.Fatalf("got %v, want the cause", err)
+			}
+		}
+	}
+}
+
 // TestMemoryPruneWhileInUse pins the floor for a resource that cannot be dropped yet.
 func TestMemoryPruneWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
