@@ -89,7 +89,8 @@ func TestMemoryDoShared(t *testing.T) {
 		finish <- struct{}{}
 		await(0) // the writer has its turn
 		go read(t.Context(), 37)
-		lost := errors.New("lock lost")
+		await(0)
+		lost := errors.New("lock lost") // for one that waits behind a reader that waits
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go read(ctx, 39)
 		await(0)

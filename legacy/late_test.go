@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
@@ -119,4 +120,19 @@ func TestNothingIsSentForALockThatRanOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lock is over for its holder as soon as the wall clock, which may have been stepped forward, comes to the second of
+// its value; others take it over when that second is past.
+func TestSecondOfAValue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := validity{value: time.Now().Unix() + 1, until: clock.System.Now().Add(time.Hour)}
+		for _, want := range []struct{ over, expired bool }{{false, false}, {true, false}, {true, true}} {
+			if got := expired(v.text()); v.over() != want.over || got != want.expired {
+				t.Errorf("%v: over %t, expired %t, want %+v", time.Now(), v.over(), got, want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +91,40 @@ func TestReleaseOnlyWhileNotExpired(t *testing.T) {
 	}
 	if got := expires(t, server, "lock.foo"); got != at || next.Err() != nil {
 		t.Errorf("the next holder's value is %d, was %d", got, at)
+	}
+}
+
+// A lock that is released while it is looked at is free, whether it had expired or not.
+func TestReleasedAmidATry(t *testing.T) {
+	t.Parallel()
+	for command, value := range map[string]int64{"GET": time.Now().Unix() + 60, "GETSET": time.Now().Unix() - 60} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.New(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			locker := open(t, proxy.URL(), 20*time.Second)
+			var released atomic.Int32
+			proxy.OnCommand(func(c redistest.Command) redistest.Action {
+				if c.Name() == command {
+					if _, err := server.Do("DEL", "lock.foo"); err != nil {
+						t.Error(err)
+					}
+					released.Add(1)
+				}
+				return redistest.Pass
+			})
+			await(t, "it is taken", func() bool { // at once, unless the machine is busy
+				do(t, server, "SET", "lock.foo", fmt.Sprint(value))
+				_, err := locker.TryLock(t.Context(), "foo")
+				if err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			if released.Load() == 0 {
+				t.Error("it was not released under way")
+			}
+		})
 	}
 }
 
