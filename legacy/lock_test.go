@@ -229,3 +229,31 @@ func TestFailures(t *testing.T) {
 		t.Errorf("unlock: %v; the lock is %v", err, lock.Err())
 	}
 }
+
+// A caller whose ctx ends while the server is asked learns what ended it, and no other that the server is slow.
+func TestCauseOfTheEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	locker := open(t, proxy.URL(), 20*time.Second)
+	held := try(t, locker, "held")
+	for name, call := range map[string]func(context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, err := locker.TryLock(ctx, "foo"); return err },
+		"Lock":    func(ctx context.Context) error { _, err := locker.Lock(ctx, "foo"); return err },
+		"Extend":  held.Extend,
+	} {
+		reason := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		proxy.OnCommand(func(redistest.Command) redistest.Action {
+			cancel(reason)
+			return redistest.DropReply
+		})
+		if err := call(ctx); !errors.Is(err, reason) {
+			t.Errorf("%s: %v", name, err)
+		}
+		proxy.OnCommand(func(redistest.Command) redistest.Action { return redistest.DropReply })
+		if err := call(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "did not answer in time") {
+			t.Errorf("%s, without an answer: %v", name, err)
+		}
+	}
+}

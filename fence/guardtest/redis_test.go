@@ -247,6 +247,7 @@ func TestRedisServerErrors(t *testing.T) {
 		do(t, server, "RPUSH", "redlatch:{b}:guard:b", "x")
 		do(t, server, "SET", "redlatch:{c}:guard:c", "1e5")
 		do(t, server, "SET", "redlatch:{d}:guard:d", "99999999999999999")
+		do(t, server, "SET", "redlatch:{e}:guard:e", "007")
 		_, runErr := a.Run(ctx, "return redis.error_reply('MINE no')", nil, nil)
 		_, syntaxErr := a.Run(ctx, "this is not Lua", nil, nil)
 		for says, err := range map[string]error{
@@ -256,6 +257,8 @@ func TestRedisServerErrors(t *testing.T) {
 			"WRONGTYPE guard":    guard.Enter(ctx, "b", 33),
 			"holds no token 1e5": guard.Enter(ctx, "c", 33),
 			"holds no token 17":  guard.Enter(ctx, "d", 33),
+			"holds no token 007": guard.Enter(ctx, "e", 33),
+			"holds no token 0":   guard.EnterShared(ctx, "e", 33),
 			"MINE":               runErr,
 			"compiling":          syntaxErr,
 		} {
