@@ -418,6 +418,9 @@ func TestRedisSharedKeep(t *testing.T) {
 		do(t, server, "SET", "redlatch:{a}:guard:a", fmt.Sprint(now-47*hour)) // as a writer left it
 		wantStale(t, guard.EnterShared(ctx, "a", reader), reader, now-47*hour)
 		do(t, server, "DEL", "redlatch:{a}:guard:a") // it has expired
+		if err := guard.EnterShared(ctx, "a", reader); !errors.Is(err, fence.ErrStale) || do(t, server, "EXISTS", "redlatch:{a}:guard:a") != "0" {
+			t.Errorf("%v: a reader that came before the forgotten writer is let in, or has made a guard", err)
+		}
 		for _, token := range []uint64{now - 2*hour, now - 3*hour} {
 			if err := guard.EnterShared(ctx, "a", token); err != nil {
 				t.Fatal(err)
