@@ -136,3 +136,33 @@ func TestSecondOfAValue(t *testing.T) {
 		}
 	})
 }
+
+// okConn is a connection to a server that does all that it is asked.
+type okConn struct{ driver.Conn }
+
+func (okConn) Do(context.Context, ...string) (driver.Reply, error) {
+	return driver.Reply{Kind: driver.Text, Text: "OK"}, nil
+}
+
+// The context of a lock that was extended ends when the extension runs out, though nobody looks at it.
+func TestContextOfAnExtendedLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		locker := &Locker{config: Config{Timeout: time.Minute}, conn: okConn{}, inFlight: make(chan struct{}, 1)}
+		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, done := time.Now(), lock.Context().Done()
+		for range 3 {
+			time.Sleep(40 * time.Second)
+			if err := lock.Extend(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-done
+		if lasted := time.Since(start); lasted != 3*time.Minute {
+			t.Errorf("it ended after %v", lasted)
+		}
+	})
+}

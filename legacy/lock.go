@@ -137,8 +137,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == nil {
-		k.validity = v
-		k.timer.Reset(max(v.left(), time.Millisecond))
+		k.validity = v // tick sees it
 	}
 	return k.state
 }

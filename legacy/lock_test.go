@@ -39,7 +39,16 @@ func TestProtocol(t *testing.T) {
 			t.Errorf("released, it is %v", err)
 		}
 	}
-	try(t, other, "foo")
+	next := try(t, other, "foo")
+	do(t, server, "SET", "lock.foo", "1") // which an extension would replace
+	if err := lock.Extend(t.Context()); !errors.Is(err, redlatch.ErrReleased) || do(t, server, "GET", "lock.foo") != "1" {
+		t.Errorf("the next holder's is extended: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := next.Unlock(ended); err != nil || do(t, server, "EXISTS", "lock.foo") != int64(0) {
+		t.Errorf("ctx is done, and the lock is not released: %v", err)
+	}
 }
 
 // Values of other lockers: what expired is taken over, whatever else is there is
