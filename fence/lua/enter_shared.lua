@@ -9,13 +9,12 @@
 -- Answers as enter.lua does, a stale reader with the largest writer's token.
 local guard, shared, token, keep = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local seen = redis.call('GET', guard)
-local largest, writer, of = token, '0', nil
+local largest, writer = token, '0'
 if seen then
   if #seen > 16 or not string.match(seen, '^[1-9]%d*$') then
     return redis.error_reply('REDLATCH ' .. guard .. ' is a fencing guard, but holds no token')
   end
-  local before
-  of, before = string.match(redis.call('GET', shared) or '', '^(%d+) (%d+)$')
+  local of, before = string.match(redis.call('GET', shared) or '', '^(%d+) (%d+)$')
   writer = of == seen and before or seen
   -- rule: resource-refuses-reader
   if tonumber(writer) > tonumber(token) then
@@ -38,7 +37,7 @@ end
 if keep > 0 then
   redis.call('SET', guard, largest, 'PX', ARGV[2])
   redis.call('SET', shared, largest .. ' ' .. writer, 'PX', ARGV[2])
-elseif largest ~= seen or of ~= seen then
+elseif largest ~= seen then
   redis.call('SET', guard, largest)
   redis.call('SET', shared, largest .. ' ' .. writer)
 end
