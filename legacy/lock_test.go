@@ -180,6 +180,19 @@ func TestExtend(t *testing.T) {
 	}
 }
 
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{TLS: true})
+	locker, err := legacy.Open(legacy.Config{URL: server.URL(), Timeout: 20 * time.Second, TLS: server.TLSConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	if err := try(t, locker, "foo").Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLockWaits(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

@@ -429,6 +429,11 @@ func TestRedisSharedKeep(t *testing.T) {
 				t.Errorf("%v: a reader that came before the forgotten writer is let in", err)
 			}
 		}
+		for _, key := range []string{"redlatch:{a}:guard:a", "redlatch:{a}:guard-shared:a"} {
+			if ms, err := strconv.Atoi(do(t, server, "PTTL", key)); err != nil || ms < 23*3_600_000 || ms > 24*3_600_000 {
+				t.Errorf("%s has the PTTL %d, %v, want a day", key, ms, err)
+			}
+		}
 		// Without that, readers do not refuse each other, and writers go on.
 		if err := guard.EnterShared(ctx, "a", now-11*hour); err != nil {
 			t.Error(err)
