@@ -164,3 +164,33 @@ func TestNewOneIsLost(t *testing.T) {
 		t.Errorf("lost while waiting: %v", err)
 	}
 }
+
+// breaking is a context that breaks as soon as the client holds a lock.
+type breaking struct {
+	context.Context
+	client *redlatch.Client
+}
+
+func (b breaking) Done() <-chan struct{} {
+	if b.client.Stats().Held > 0 {
+		panic("broken")
+	}
+	return b.Context.Done()
+}
+
+// A ctx that panics leaves neither lock behind.
+func TestBothWithABrokenContext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 20*time.Second)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		legacy.Both(breaking{t.Context(), w.client}, w.locker, w.client, "foo")
+	}()
+	if held := w.client.Stats().Held; held != 0 {
+		t.Errorf("%d locks are held by nobody", held)
+	}
+}

@@ -59,7 +59,7 @@ func TestValuesOfOthers(t *testing.T) {
 	locker := open(t, server.URL(), 20*time.Second)
 	now := time.Now().Unix()
 	for value, free := range map[string]bool{
-		fmt.Sprint(now - 2): true, fmt.Sprintf("%d.75", now-5): true, "0": true, "-1": true,
+		fmt.Sprint(now - 2): true, fmt.Sprintf("%d.75", now-5): true, fmt.Sprintf(" %d\n", now-2): true, "0": true, "-1": true,
 		fmt.Sprint(now + 60): false, fmt.Sprintf("%d.5", now+60): false,
 		"": false, "a token": false, "NaN": false, "+Inf": false, "-Inf": false, "5b7f": false,
 	} {
@@ -239,6 +239,11 @@ func TestFailures(t *testing.T) {
 	if _, err := locker.Lock(t.Context(), "list"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("a list: %v", err)
 	}
+	do(t, server, "CONFIG", "SET", "maxmemory", "1")
+	if _, err := locker.TryLock(t.Context(), "foo"); !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("out of memory: %v", err)
+	}
+	do(t, server, "CONFIG", "SET", "maxmemory", "0")
 	lock := try(t, locker, "foo")
 	proxy.BlackHole(redistest.Both, true)
 	if _, err := locker.TryLock(t.Context(), "bar"); !errors.Is(err, redlatch.ErrNoQuorum) {
@@ -277,5 +282,26 @@ func TestCauseOfTheEnd(t *testing.T) {
 		if err := call(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), "did not answer in time") {
 			t.Errorf("%s, without an answer: %v", name, err)
 		}
+	}
+}
+
+// A caller whose ctx ends in a later try learns that as well, and what was in the way before.
+func TestWhatWasInTheWay(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	try(t, open(t, server.URL(), 20*time.Second), "foo")
+	reason := errors.New("the reason")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var tries atomic.Int32
+	proxy.OnCommand(func(c redistest.Command) redistest.Action {
+		if c.Name() == "SETNX" && tries.Add(1) == 2 {
+			cancel(reason)
+			return redistest.DropReply
+		}
+		return redistest.Pass
+	})
+	if _, err := open(t, proxy.URL(), 20*time.Second).Lock(ctx, "foo"); !errors.Is(err, reason) || !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("after %d tries: %v", tries.Load(), err)
 	}
 }

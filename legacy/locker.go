@@ -117,9 +117,10 @@ func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
 //
 // Errors: redlatch.ErrHeld when another holds it, or when the key has a value that is no time;
 // redlatch.ErrRefused with the server's words; redlatch.ErrInvalid; redlatch.ErrNoQuorum when the
-// server was not reached or did not answer; redlatch.ErrLost when this process was stopped for so
-// long that the lock ran out. After ErrNoQuorum the lock may have been set for nobody. It then
-// expires by its timeout, and cannot be removed earlier, because it may be another's.
+// server was not reached, did not answer, or said that it cannot do this now, as one that is out of
+// memory; redlatch.ErrLost when this process was stopped for so long that the lock ran out. After
+// ErrNoQuorum the lock may have been set for nobody. It then expires by its timeout, and cannot be
+// removed earlier, because it may be another's.
 func (l *Locker) TryLock(ctx context.Context, name string) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
