@@ -54,6 +54,16 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			t.Errorf("foreign keys: %+v", keys)
 		}
 
+		record := "redlatch:{recorded}:deployment"
+		was := locktest.Value(t, s, record)
+		locktest.Do(t, s, "DEL", record)
+		locktest.Do(t, s, "RPUSH", record, "x")
+		if r := locktest.Examine(t, c)[0]; r.Unreadable == nil || !strings.Contains(r.Unreadable.Error(), record) || r.Recorded != nil || r.Status != doctor.StatusUnfit {
+			t.Errorf("a record of another type: %v, %+v, %v because of %v", r.Unreadable, r.Recorded, r.Status, r.Reason)
+		}
+		locktest.Do(t, s, "DEL", record)
+		locktest.Do(t, s, "SET", record, was)
+
 		admitted := "redlatch:{recorded}:admitted" // which the next client overwrites, whatever it is
 		locktest.Do(t, s, "DEL", admitted)
 		locktest.Do(t, s, "RPUSH", admitted, "x")
