@@ -166,3 +166,14 @@ func TestContextOfAnExtendedLock(t *testing.T) {
 		}
 	})
 }
+
+// What was written so long ago that it has run out is no lock.
+func TestWrittenLongAgo(t *testing.T) {
+	t.Parallel()
+	locker := &Locker{config: Config{Timeout: time.Minute}}
+	v := locker.validity()
+	v.until = v.until.Add(-time.Minute)
+	if lock, err := newLock(t.Context(), locker, "a", "lock.a", v); lock != nil || !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("%v, %v", lock, err)
+	}
+}
