@@ -2,9 +2,11 @@ package redisconn_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -69,5 +71,15 @@ func awaitChange(t *testing.T, ctx context.Context, changed <-chan string) {
 		}
 	case <-ctx.Done():
 		t.Fatal("a change is not told")
+	}
+}
+
+// What a Cluster that cannot be reached is asked to watch was not sent.
+func TestWatchWhereNobodyIs(t *testing.T) {
+	t.Parallel()
+	c := redisconn.NewCluster(redisconn.Options{Network: "tcp", Address: "127.0.0.1:1", Cluster: true, ConnectTimeout: time.Second})
+	defer c.Close()
+	if reply, watched, err := c.DoWatching(t.Context(), "GET", "k"); !errors.Is(err, driver.ErrNotSent) || watched || reply.Kind != driver.Null {
+		t.Errorf("%v, watched: %t, %v", reply, watched, err)
 	}
 }
