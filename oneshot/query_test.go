@@ -56,3 +56,29 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// Who holds a lock is told without the nodes that hang, once a quorum has told it.
+func TestInspectBesideANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	name := t.Name()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := locktest.Config(locktest.ProxyURLs(proxies)...)
+	for _, server := range nodes {
+		locktest.Do(t, server, "SET", name, "a", "PX", "60000")
+	}
+	locktest.Await(t, "it is told soon", func() bool { // a busy machine may be slow
+		client := newCaller(t, c, oneshot.CommandsAuto)
+		inspect(t, client, name)
+		proxies[2].BlackHole(redistest.Both, true)
+		defer proxies[2].Cut()
+		defer proxies[2].BlackHole(redistest.Both, false)
+		start := time.Now()
+		h, err := client.Inspect(t.Context(), name)
+		took := time.Since(start)
+		if err != nil && !locktest.Late(err) || err == nil && (h.Holder.ID != "a" || h.Nodes[2].Verdict != redlatch.VoteUnknown) {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		return err == nil && took < 2*c.NodeTimeout // it has four of them to answer
+	})
+}
