@@ -428,6 +428,18 @@ func TestExamineFindsMisnamedNodes(t *testing.T) {
 	}
 }
 
+// Of a Sentinel the report says what to add to its URL, as the error that a client gets does.
+func TestExamineASentinel(t *testing.T) {
+	t.Parallel()
+	c := locktest.WithQuarantine(redistest.NewSentinel(t, "set", redistest.New(t), 1).URL())
+	if node := locktest.Examine(t, c)[0]; node.Status != doctor.StatusUnfit || !strings.Contains(node.Reason.Error(), "?master_set=NAME") {
+		t.Errorf("got %v because of %v", node.Status, node.Reason)
+	}
+	if err := locktest.TryUntilAnswered(t, locktest.Open(t, c), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "?master_set=NAME") {
+		t.Errorf("a client gets %v", err)
+	}
+}
+
 func TestExamineMeasuresTheClock(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t, redistest.Options{ClockShim: true})
