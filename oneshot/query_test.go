@@ -2,6 +2,7 @@ package oneshot_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,6 +45,12 @@ func TestInspect(t *testing.T) {
 	holderIs(t, client, name, "a", -1, -1) // for ever
 	if h := inspect(t, client, name); h.Nodes[2].Holder.ID != "c" || h.Nodes[2].Left <= 0 || h.Nodes[0].Left >= 0 {
 		t.Errorf("%+v", h)
+	}
+	for i, server := range nodes {
+		locktest.Do(t, server, "SET", name, "a", "PX", strconv.Itoa(100_000*(i+1)))
+	}
+	if h := inspect(t, client, name); h.Left <= 100*time.Second || h.Left > 200*time.Second {
+		t.Errorf("a quorum keeps it for 200 s, and not for %v", h.Left)
 	}
 	for _, server := range nodes[:2] {
 		locktest.Do(t, server, "SET", name, "", "PX", "20000")
