@@ -205,6 +205,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 			})
 			is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
 			holderIs(t, client, name, "x", 1, 20*time.Second)
+			holderIs(t, client, name+"/free", "", 0, 0)
 			s.proxies[2].BlackHole(redistest.Both, true)
 			for op, call := range map[string]func() error{
 				"take":   func() error { _, err := client.Take(ctx, name+"/2", "x", locktest.TTL); return err },
