@@ -87,6 +87,21 @@ func TestExamineWholeCluster(t *testing.T) {
 	}
 }
 
+// Masters that keep their word on disk do not make a Cluster durable whose replicas may take their place.
+func TestExamineClusterWithReplicas(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewClusterWithReplicas(t, 3, 1, redistest.Options{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	r := locktest.Examine(t, locktest.WithQuarantine(clusterURL(servers.Masters)))[0]
+	if r.Err != nil || r.Replicas != 3 || r.Durable {
+		t.Errorf("%+v", r)
+	}
+	for _, m := range r.Cluster.Masters {
+		if !m.Durable || m.Replicas != 1 {
+			t.Errorf("a master: %+v", m)
+		}
+	}
+}
+
 // A Cluster that does not serve all slots refuses all locks, as each of its masters says, also where it can be read.
 func TestExamineClusterThatFails(t *testing.T) {
 	t.Parallel()
