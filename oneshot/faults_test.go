@@ -385,6 +385,32 @@ func TestTakeOfAMachineThatSlept(t *testing.T) {
 	})
 }
 
+// Where another server has come in a server's place, what that one still has is no vote, though a connection for
+// transactions to it stands.
+func TestExtendWhereTheServerWasReplaced(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		ctx, name := t.Context(), t.Name()
+		former, next := redistest.New(t, redistest.Options{Binary: binary}), redistest.New(t, redistest.Options{Binary: binary})
+		s := way{commands: oneshot.CommandsWatch}.site(t, []*redistest.Server{former})
+		client := s.open(t)
+		is(t, true)(client.Take(ctx, name, "x", locktest.TTL))
+		for range 4 { // as many as there are connections for transactions
+			is(t, true)(client.Extend(ctx, name, "x", locktest.TTL))
+		}
+		s.proxies[0].Retarget(next.Addr())
+		loseOnce(s.proxies[0], redistest.CutBefore, func(c redistest.Command) bool { return c.Name() == "EVAL" }) // of the Query
+		locktest.Await(t, "it is connected to the next", func() bool {
+			id, _, err := client.Query(ctx, name)
+			return err == nil && id == ""
+		})
+		locktest.Do(t, next, "SET", name, "other", "PX", "60000")
+		if ok, err := client.Extend(ctx, name, "x", locktest.TTL); ok || err != nil && !locktest.Late(err) {
+			t.Errorf("two hold it: %t, %v", ok, err)
+		}
+	})
+}
+
 // A client that does not read the admission when it votes learns all the same that the deployment has other
 // settings now.
 func TestOneShotAfterAReset(t *testing.T) {

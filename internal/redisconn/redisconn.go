@@ -112,6 +112,8 @@ type Conn struct {
 	sent, abandoned atomic.Uint64
 	// before is nil if nothing must be executed before what is sent next.
 	before atomic.Pointer[predecessor]
+	// beside, of a session, is the number of the connection beside which it was made.
+	beside uint64
 	// onBreak, if set, is called when a connection has broken or is given up. It is set before the
 	// first command.
 	onBreak func()

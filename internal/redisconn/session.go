@@ -24,7 +24,8 @@ var (
 var _ driver.Comparer = (*Conn)(nil)
 
 // sessions are connections that serve one transaction after the other. None is renewed: if a WATCH
-// was lost with its connection, the rest of the transaction would run unwatched.
+// was lost with its connection, the rest of the transaction would run unwatched. None outlives the
+// connection for commands beside which it was made.
 type sessions struct {
 	// places has an element for each session that is free: nil for one that is still to be made.
 	// Whoever takes an element puts one back.
@@ -63,8 +64,12 @@ func (c *Conn) session(ctx context.Context) (*Conn, error) {
 	}
 	select {
 	case free := <-s.places:
-		if free != nil {
+		if free != nil && free.beside == c.Connections() {
 			return free, nil
+		}
+		if free != nil { // another server may have come in the place of the one behind it
+			free.Cut()
+			free.Close()
 		}
 	case <-ctx.Done():
 		return nil, driver.NotSent(errBusy)
@@ -96,10 +101,12 @@ func (c *Conn) session(ctx context.Context) (*Conn, error) {
 }
 
 func (c *Conn) connectSession() (*Conn, error) {
+	beside := c.Connections()
 	session, err := newConn(c.options, true)
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
+	session.beside = beside
 	ctx, cancel := context.WithTimeout(c.sessions.life, c.options.ConnectTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.sessions.life, session.Cut)() // what sets a connection up does not heed ctx
