@@ -138,6 +138,9 @@ func TestExamineClusterFindsMissingPermissions(t *testing.T) {
 				if m.Node != servers[c.at].Addr() {
 					want = nil
 				}
+				if blind := c.without == "+cluster" && want != nil; (m.State == "") != blind || strings.Contains(fmt.Sprint(m.Reason), "cluster_state") {
+					t.Errorf("without %s at %s: %s is %q: %v", c.without, servers[c.at].Addr(), m.Node, m.State, m.Reason)
+				}
 				if m.Err != nil || m.User != user || !slices.Equal(m.Missing, want) || m.Refusal != nil {
 					t.Errorf("without %s at %s: %s is missing %q, want %q (%v, %v)", c.without, servers[c.at].Addr(), m.Node, m.Missing, want, m.Refusal, m.Err)
 				}
