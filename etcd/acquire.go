@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -32,7 +33,7 @@ func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		if again && try < maxConflicts && ctx.Err() == nil {
 			continue
 		}
-		if w.doubtful && a.Verdict != vote.Unknown {
+		if (w.doubtful || w.full != nil) && a.Verdict != vote.Unknown {
 			s.remove(r.Key, r.ID)
 		}
 		return a
@@ -48,6 +49,9 @@ type acquisition struct {
 	// about the lock's keys. transferred: the last transaction replaces the lease of the request's
 	// From.
 	doubtful, guessed, transferred bool
+	// full is the answer that there is no space, while it is not known whether the servers executed the
+	// transaction: the one that uses up their quota they do.
+	full error
 	// found is what a transaction that was not executed has told of them, if one has.
 	found *contents
 }
@@ -110,8 +114,14 @@ func (w *acquisition) decide(ctx context.Context, c contents) (a vote.Answer, ag
 		w.leases.Written(w.request.ID, c.lease)
 		return w.granted(c.held, c.others(-1))
 	}
+	full := w.full
+	w.full = nil
 	if obstacle := w.obstacle(c); obstacle.Verdict == vote.Held {
 		return obstacle, false
+	}
+	if full != nil {
+		a, _ := w.failed(full)
+		return a, false
 	}
 	return w.commit(ctx, c)
 }
@@ -216,6 +226,9 @@ func (w *acquisition) commit(ctx context.Context, c contents) (a vote.Answer, ag
 	if a := answer(err); a.Verdict != vote.Unknown {
 		w.lost(native, err)
 		w.leases.Forget(r.ID)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			w.full = err
+		}
 		return w.failed(err)
 	}
 	w.doubtful = true

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 
@@ -286,5 +287,45 @@ func TestLateGrantOfAnAttemptMadeAgain(t *testing.T) {
 	enginetest.Unlock(t, held)
 	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
 		t.Errorf("a grant was executed late: %v", err)
+	}
+}
+
+// The servers may execute a grant that uses up their quota, and answer that they have no space: if nobody has the lock
+// by it, nothing is left.
+func TestGrantWithoutSpace(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), enginetest.Root(t))
+	client := w.open(t)
+	executed := func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+		if _, err := commit(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+		return nil, rpctypes.ErrNoSpace
+	}
+	w.spoil(executed)
+	held, err := client.TryLock(t.Context(), "held")
+	if err != nil {
+		t.Fatal("it has the lock: ", err)
+	}
+	enginetest.Unlock(t, held)
+	w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+		<-ctx.Done() // then there is no time for a look
+		return executed(ctx, commit)
+	})
+	if _, err := client.TryLock(t.Context(), "late"); !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Fatal(err)
+	}
+	enginetest.Await(t, "nothing is left", func() bool {
+		r, err := w.KV.Get(t.Context(), "/redlatch/lock/late/held", clientv3.WithCountOnly())
+		return err == nil && r.Count == 0
+	})
+	// Where it was not executed, one look tells.
+	before := w.sent.Load()
+	w.spoil(func(context.Context, commit) (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrNoSpace })
+	if _, err := client.TryLock(t.Context(), "full"); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Error(err)
+	}
+	if sent := w.sent.Load() - before; sent != 2 {
+		t.Errorf("%d transactions, want 2", sent)
 	}
 }
