@@ -17,22 +17,31 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // Lose makes the client of the node that holds the lock name lose it, as if its key had been
 // deleted. When Lose returns, the lock's context is done, with ErrLost as the cause, and whoever
-// waits for the lock gets it. If readers have the lock, all of them lose it. If nobody holds the
-// lock, nothing happens.
+// waits for the lock gets it. If readers have the lock, all of them lose it. A permit has the name that
+// Held has for it, as in pool#3, unless a lock of that name is held. If nobody holds the lock,
+// nothing happens.
 func (c *Client) Lose(name string) {
 	c.t.Helper()
 	key, err := hook.ClientOf(c.Client).Key(name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	k := c.server.node.Keys()[key]
+	keys, queue := c.server.node.Keys(), key
+	if _, held := keys[key]; !held {
+		for slot := range keys {
+			if of, _, _, permit := node.CutSlot(slot); permit && c.nameOf(slot) == name {
+				key, queue = slot, of
+			}
+		}
+	}
+	k := keys[key]
 	ids := append(k.Readers, k.Holder)
 	for _, client := range c.server.all() {
 		for _, id := range ids {
 			hook.ClientOf(client.Client).Lose(id)
 		}
 	}
-	c.server.node.Delete(key, k.Holder)
+	c.server.node.Delete(key, k.Holder, queue)
 }
 
 // HoldByAnother makes another client hold the lock name until release is called or the test is
@@ -63,20 +72,28 @@ func (c *Client) Delay(d time.Duration) { c.link.Delay(d) }
 // KeyTemplate has them. A lock that is kept for WithMinHold is among them, and a permit by the name
 // of all permits and its slot, as in pool#3.
 func (c *Client) Held() map[string]redlatch.Holder {
-	before, after, _ := strings.Cut(c.config.KeyTemplate, "{name}")
 	held := make(map[string]redlatch.Holder)
 	for key, k := range c.server.node.Keys() {
-		slot := ""
-		if _, number, of, permit := node.CutSlot(key); permit {
-			key, slot = of, "#"+number
-		}
-		name, ok := strings.CutPrefix(key, before)
-		name, ok2 := strings.CutSuffix(name, after)
-		if ok && ok2 {
-			held[name+slot] = hook.ClientOf(c.Client).Holder(vote.HolderIn(k.Holder)).(redlatch.Holder)
+		if name := c.nameOf(key); name != "" {
+			held[name] = hook.ClientOf(c.Client).Holder(vote.HolderIn(k.Holder)).(redlatch.Holder)
 		}
 	}
 	return held
+}
+
+// nameOf returns the name of the lock or the permit with that key, "" if the key is of another KeyTemplate.
+func (c *Client) nameOf(key string) string {
+	before, after, _ := strings.Cut(c.config.KeyTemplate, "{name}")
+	slot := ""
+	if _, number, of, permit := node.CutSlot(key); permit {
+		key, slot = of, "#"+number
+	}
+	name, ok := strings.CutPrefix(key, before)
+	name, ok2 := strings.CutSuffix(name, after)
+	if !ok || !ok2 {
+		return ""
+	}
+	return name + slot
 }
 
 // all returns the node's clients.

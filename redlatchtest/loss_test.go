@@ -1,8 +1,11 @@
 package redlatchtest
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -46,6 +49,52 @@ func TestFirstRenewal(t *testing.T) {
 		time.Sleep(ttl / 4)
 		if !lock.Until().After(until) {
 			t.Errorf("not renewed within %v", ttl/2)
+		}
+	})
+}
+
+// A permit is lost by its name in Held, like a lock: its holder learns it at once, who waits gets it, and nobody else loses
+// anything.
+func TestPermitIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, template := range []string{"", "jobs:{name}:lock"} {
+			config := redlatch.Config{KeyTemplate: template, TTL: 30 * time.Second}
+			locks := New(t, config)
+			var held []*redlatch.Lock
+			for range 2 {
+				lock, err := locks.Acquire(t.Context(), "pool", 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, lock)
+			}
+			got := make(chan *redlatch.Lock, 1)
+			go func() {
+				lock, err := locks.Peer(config).Acquire(t.Context(), "pool", 2)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}()
+			synctest.Wait()
+			start := time.Now()
+			locks.Lose(fmt.Sprintf("pool#%d", held[1].Slot()))
+			if err := context.Cause(held[1].Context()); !errors.Is(err, redlatch.ErrLost) {
+				t.Fatalf("%q: its context: %v", template, err)
+			}
+			if next := <-got; next.Slot() != held[1].Slot() || time.Since(start) > time.Second || held[0].Err() != nil {
+				t.Errorf("%q: after %v slot %d, want %d; the other permit: %v", template, time.Since(start), next.Slot(), held[1].Slot(), held[0].Err())
+			}
+		}
+		// A lock of such a name comes first.
+		locks := New(t, redlatch.Config{})
+		permit, err1 := locks.Acquire(t.Context(), "pool", 1)
+		lock, err2 := locks.TryLock(t.Context(), "pool#0")
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if locks.Lose("pool#0"); !errors.Is(lock.Err(), redlatch.ErrLost) || permit.Err() != nil {
+			t.Errorf("the lock: %v, the permit: %v", lock.Err(), permit.Err())
 		}
 	})
 }

@@ -89,8 +89,9 @@ func (n *Node) Keys() map[string]Key {
 	return keys
 }
 
-// Delete deletes a lock's key if holder has it, and wakes up who is next.
-func (n *Node) Delete(key, holder string) {
+// Delete deletes a lock's key if holder has it, and wakes up who is next in the queue, whose key is that of
+// the lock, or for a permit that of all.
+func (n *Node) Delete(key, holder, queue string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.now()
@@ -99,8 +100,8 @@ func (n *Node) Delete(key, holder string) {
 		return
 	}
 	l.holder = ""
-	if l.next.noted(now) {
-		n.wake(key, l, now, "", "", true)
+	if q := n.at(queue, now); q.next.noted(now) {
+		n.wake(queue, q, now, "", "", true)
 	}
 }
 
