@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redlatch/redlatch"
 )
@@ -115,6 +117,60 @@ func TestEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Times are in seconds, spans last as long as what they are of and have the tries and the token, and a call that holds by
+// another's attempt has no round trip.
+func TestTimesAndSpans(t *testing.T) {
+	t.Parallel()
+	made := collect(t, nil)
+	for _, e := range []redlatch.Event{
+		redlatch.LockAcquired{Token: 7, Waited: 3 * time.Second, Tries: 2, RoundTrip: 2 * time.Second},
+		redlatch.LockReleased{Token: 7, Held: 5 * time.Second},
+		redlatch.LockAcquired{Token: 8, Waited: 3 * time.Second},
+		redlatch.LockFailed{Err: redlatch.ErrHeld, Waited: 3 * time.Second, Tries: 4},
+	} {
+		made.observer.Observe(t.Context(), e)
+	}
+	made.expect(t, map[string]float64{"redlatch.lock.round_trip.duration{}": 1})
+	for name, want := range map[string]float64{
+		"redlatch.lock.acquire.duration": 9, "redlatch.lock.round_trip.duration": 2, "redlatch.lock.hold.duration": 5,
+	} {
+		sum := 0.0
+		for _, p := range made.raw(t)[name].(metricdata.Histogram[float64]).DataPoints {
+			sum += p.Sum
+		}
+		if sum != want {
+			t.Errorf("%s: %v, want %v", name, sum, want)
+		}
+	}
+	var spans []string
+	for _, s := range made.spans.GetSpans() {
+		attributes := attribute.NewSet(s.Attributes...)
+		spans = append(spans, fmt.Sprint(s.Name, " ", s.EndTime.Sub(s.StartTime), " ", attributes.Encoded(attribute.DefaultEncoder())))
+	}
+	want := []string{
+		"lock 3s redlatch.lock.token=7,redlatch.lock.tries=2", "hold 5s redlatch.lock.token=7",
+		"lock 3s redlatch.lock.token=8,redlatch.lock.tries=0", "lock 3s error.type=held,redlatch.lock.tries=4",
+	}
+	if !slices.Equal(spans, want) {
+		t.Errorf("%q, want %q", spans, want)
+	}
+}
+
+// Why a hold ended or an extension failed does not depend on the ctx of the call for the lock, which may be over.
+func TestCtxIsOver(t *testing.T) {
+	t.Parallel()
+	made := collect(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	made.observer.Observe(ctx, redlatch.LockNotExtended{Err: errors.New("x")})
+	made.observer.Observe(ctx, redlatch.LockReleased{Err: fmt.Errorf("unlock: %w", redlatch.ErrLost)})
+	made.expect(t, map[string]float64{
+		"redlatch.lock.extensions{error.type=_OTHER}":  1,
+		"redlatch.lock.hold.duration{error.type=gone}": 1,
+		"redlatch.lock.losses{error.type=gone}":        1,
+	})
 }
 
 // A quarantine that nobody has asked of since its end is over.
