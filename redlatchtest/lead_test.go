@@ -110,6 +110,117 @@ func TestWorkThatHangs(t *testing.T) {
 	})
 }
 
+// What Campaign returns, and whether it campaigns again, for what fn returns when the lead is lost or not.
+func TestCampaignEnds(t *testing.T) {
+	own := errors.New("own")
+	for _, c := range []struct {
+		name       string
+		lost, done bool // when fn returns
+		err        error
+		again      bool
+		want       []error // none: nil
+	}{
+		{name: "nil", again: false},
+		{name: "own", err: own, want: []error{own}},
+		{name: "another lock was lost", err: redlatch.ErrLost, want: []error{redlatch.ErrLost}},
+		{name: "another ctx was canceled", err: context.Canceled, want: []error{context.Canceled}},
+		{name: "lost, nil", lost: true, again: true},
+		{name: "lost, ErrLost", lost: true, err: redlatch.ErrLost, again: true},
+		{name: "lost, canceled", lost: true, err: context.Canceled, again: true},
+		{name: "lost, own", lost: true, err: own, want: []error{own, redlatch.ErrLost}},
+		{name: "lost, late", lost: true, err: context.DeadlineExceeded, want: []error{context.DeadlineExceeded, redlatch.ErrLost}},
+		{name: "lost and done", lost: true, done: true, err: context.Canceled, want: []error{context.Canceled, redlatch.ErrLost}},
+		{name: "done", done: true, err: context.Canceled, want: []error{context.Canceled}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				locks := New(t, redlatch.Config{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				terms := 0
+				err := locks.Campaign(ctx, "a", func(context.Context) error {
+					if terms++; terms > 1 {
+						return nil
+					}
+					if c.lost {
+						locks.Lose("a")
+					}
+					if c.done {
+						cancel()
+					}
+					return c.err
+				})
+				for _, want := range c.want {
+					if !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+				}
+				if (err == nil) != (c.want == nil) || !c.lost && c.err != redlatch.ErrLost && errors.Is(err, redlatch.ErrLost) || terms > 1 != c.again {
+					t.Errorf("%v after %d terms", err, terms)
+				}
+				if held := locks.Held(); len(held) > 0 {
+					t.Errorf("held: %v", held)
+				}
+			})
+		})
+	}
+}
+
+// What Campaign does not take is refused, and fn is not called; it leaves the caller's options alone.
+func TestCampaignRefuses(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		if err := locks.Campaign(t.Context(), "a", nil); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("no fn: %v", err)
+		}
+		nothing := func(context.Context) error { return nil }
+		for name, option := range map[string]redlatch.Option{
+			"WithMaxHold": redlatch.WithMaxHold(time.Hour), "WithoutRenewal": redlatch.WithoutRenewal(),
+			"WithShared": redlatch.WithShared(), "WithPermits": redlatch.WithPermits(2),
+		} {
+			err := locks.Campaign(t.Context(), "a", func(context.Context) error { t.Errorf("%s: fn is called", name); return nil }, option)
+			if !errors.Is(err, redlatch.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		options := make([]redlatch.Option, 1, 2)
+		options[0] = redlatch.WithGuard(time.Second)
+		options[:2][1] = redlatch.WithMinHold(10 * time.Second)
+		if err := locks.Campaign(t.Context(), "a", nothing, options...); err != nil {
+			t.Error(err)
+		}
+		if err := locks.Do(t.Context(), "a", nothing, options[:2]...); err != nil || locks.Held()["a"].ID == "" {
+			t.Errorf("it is not kept by WithMinHold: %v", err)
+		}
+	})
+}
+
+// When the client is closed, the ctx of fn says why: the lead was not lost.
+func TestCampaignIsClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		var why error
+		ended := make(chan error, 1)
+		go func() {
+			ended <- locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
+				<-ctx.Done()
+				if why = context.Cause(ctx); len(locks.Held()) != 1 {
+					t.Error("the lead was released before fn has returned")
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		if err := locks.Close(); err != nil || len(locks.Held()) > 0 {
+			t.Errorf("Close: %v, held: %v", err, locks.Held())
+		}
+		<-ended
+		if !errors.Is(why, redlatch.ErrReleased) || !errors.Is(why, redlatch.ErrClosed) || errors.Is(why, redlatch.ErrLost) {
+			t.Errorf("the cause: %v", why)
+		}
+	})
+}
+
 // In memory no change by another client is told: an observer looks every 1.5 s, and when the lock
 // can have expired; of its own client's it knows at once.
 func TestObserverLooks(t *testing.T) {
