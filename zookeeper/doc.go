@@ -55,6 +55,11 @@
 // clients before that, too, and delete the Root when it is restored. Then tokens are larger than
 // before again, if the Root was older than ten hours for each election that was forgotten.
 //
+// Servers do not say of which ensemble they are. If those of two are named as if they were one, each
+// client locks in the one that it is connected to, and a lock may have a holder in each. [Examine]
+// tells, and no client does, except one that comes from one ensemble to the other: it is granted
+// nothing there.
+//
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its session has ended.
 //
