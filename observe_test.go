@@ -65,6 +65,25 @@ func TestObserveAfterItsEnd(t *testing.T) {
 	}
 }
 
+// When the ctx of an observer ends while it looks, it yields nothing of that look.
+func TestObserveEndsInALook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		client.Delay(20 * time.Millisecond)
+		for name, observe := range map[string]func(ctx context.Context) iter.Seq[error]{
+			"Observe":        func(ctx context.Context) iter.Seq[error] { return errorsOf(client.Observe(ctx, "name")) },
+			"ObservePermits": func(ctx context.Context) iter.Seq[error] { return errorsOf(client.ObservePermits(ctx, "name")) },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			for err := range observe(ctx) {
+				t.Errorf("%s yields %v", name, err)
+			}
+			cancel()
+		}
+	})
+}
+
 // Who observes one of several names learns at once that its own client has acquired and released them.
 func TestObserveOneOfSeveralNames(t *testing.T) {
 	t.Parallel()
