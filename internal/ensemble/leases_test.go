@@ -63,3 +63,29 @@ func TestExpiry(t *testing.T) {
 		ended()
 	})
 }
+
+// What is written for a lease never ends before what was written before it, and is in whole milliseconds; one that was
+// forgotten keeps no session.
+func TestLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLeases()
+		for _, c := range []struct{ after, ttl, want time.Duration }{
+			{0, 1500 * time.Microsecond, 2 * time.Millisecond},
+			{0, 10 * time.Second, 10 * time.Second},
+			{time.Second, 3 * time.Second, 9 * time.Second},
+			{time.Second, 20 * time.Second, 20 * time.Second},
+		} {
+			time.Sleep(c.after)
+			if got := l.Lengthen("id", c.ttl); got != c.want {
+				t.Errorf("%v: %v, want %v", c.ttl, got, c.want)
+			}
+		}
+		if l.Written("id", 7); l.Version("id") != 7 || !l.Any() {
+			t.Errorf("version %d, any: %t", l.Version("id"), l.Any())
+		}
+		l.Forget("id")
+		if l.Written("id", 8); l.Version("id") != 0 || l.Any() {
+			t.Errorf("forgotten: version %d, any: %t", l.Version("id"), l.Any())
+		}
+	})
+}
