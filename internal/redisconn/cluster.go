@@ -33,6 +33,8 @@ type Cluster struct {
 	failure error
 	failed  time.Time
 
+	ending atomic.Bool // Cut or Close was called
+
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// present are the connections that stand. over: no further one is to be made.
 	present map[*watched]struct{}
@@ -55,6 +57,7 @@ func NewCluster(o Options) *Cluster {
 
 // Close implements driver.Conn.
 func (c *Cluster) Close() {
+	c.ending.Store(true)
 	end := func() {
 		if client := c.client.Load(); client != nil {
 			(*client).Close()
@@ -67,6 +70,7 @@ func (c *Cluster) Close() {
 
 // Cut implements driver.Cutter.
 func (c *Cluster) Cut() {
+	c.ending.Store(true)
 	c.mu.Lock()
 	c.over = true
 	present := slices.Collect(maps.Keys(c.present))
@@ -84,6 +88,9 @@ func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, 
 	}
 	w := &watched{Conn: conn, address: address, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
+		if !c.ending.Load() {
+			dropUnsent(conn)
+		}
 		for _, other := range c.lost(w) {
 			other.Close()
 		}

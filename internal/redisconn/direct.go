@@ -263,9 +263,13 @@ func (x *direct) close() {
 // hangUp ends what the direct connection has under way.
 func (d *Direct) hangUp() {
 	for _, x := range []*direct{d.fast.Load(), d.last.Load()} {
-		if x != nil {
-			x.wire.end()
+		if x == nil {
+			continue
 		}
+		if d.life.Err() == nil {
+			dropUnsent(x.wire.socket)
+		}
+		x.wire.end()
 	}
 }
 

@@ -230,6 +230,9 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }, checker: checker{resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
 		c.changes.Add(1)
+		if c.life.Err() == nil {
+			dropUnsent(conn)
+		}
 		for _, other := range c.lost(w) {
 			other.Close()
 		}
@@ -307,7 +310,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	whole, bad := w.checker.reading(b[:n])
 	if bad != nil {
-		w.Conn.Close()
+		w.Close()
 		n, err = whole, bad
 	}
 	if err != nil {
@@ -344,6 +347,19 @@ func (w *watched) Write(b []byte) (int, error) {
 func (w *watched) Close() error {
 	w.broke()
 	return w.Conn.Close()
+}
+
+// dropUnsent has the system throw away, when conn is closed, what was written to it and has not
+// arrived. Otherwise it goes on sending that, for minutes where packets are lost, and an acquire step
+// may be executed after the release that undoes it, which went over the next connection. After Cut or
+// Close there is no next one, and what was written last, such as a release, had better arrive.
+func dropUnsent(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails where it is closed already
+	}
 }
 
 var _ driver.Cutter = (*Conn)(nil)
