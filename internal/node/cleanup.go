@@ -73,10 +73,10 @@ func (s *cleanUps) back(l cleanUp) {
 }
 
 // workOff releases the keys on the list, at a pace that spares a node that is
-// down.
+// down. Once the node is being closed, it ends with the first try that gets no answer.
 func (n *Node) workOff() {
 	const first, last = 20 * time.Millisecond, time.Second
-	pause := first
+	pause, closing := first, false
 	for {
 		l, ok := n.cleanUps.next()
 		if !ok {
@@ -89,12 +89,24 @@ func (n *Node) workOff() {
 			pause = first
 			continue
 		}
+		if closing {
+			return
+		}
 		n.cleanUps.back(l)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, last)
+		case <-n.closing.Done():
+			closing = true
 		case <-n.life.Done():
 			return
 		}
 	}
+}
+
+// finish has what is still to be released tried once more, since the node may be back, and waits for
+// that, or for Cut.
+func (n *Node) finish() {
+	n.beginClosing()
+	n.cleaning.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,4 +350,44 @@ func TestCleanUpsAreWorkedOffAtOnce(t *testing.T) {
 			t.Errorf("in the order %v", conn.released)
 		}
 	})
+}
+
+// Close does not leave until its TTL what a node that is back would delete at once, only because the next try was not
+// due yet. Of a node that is still down it expects nothing.
+func TestCloseTriesOnceMore(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var up atomic.Bool
+			conn := &scripted{answer: func(string) (driver.Reply, error) {
+				if up.Load() {
+					return deleted, nil
+				}
+				return driver.Reply{}, errors.New("reset")
+			}}
+			n := unfenced(conn)
+			const keys = 100
+			for i := range keys {
+				n.Release(t.Context(), vote.Release{Key: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			up.Store(back)
+			conn.mu.Lock()
+			conn.released = nil
+			conn.mu.Unlock()
+			start := time.Now()
+			n.Close()
+			if took := time.Since(start); took > 0 {
+				t.Errorf("Close took %v", took)
+			}
+			want := 1
+			if back {
+				want = keys
+			}
+			if len(conn.released) != want {
+				t.Errorf("back is %t: %d of %d were tried once more, want %d", back, len(conn.released), keys, want)
+			}
+		})
+	}
 }

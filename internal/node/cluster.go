@@ -192,10 +192,15 @@ func (c *Cluster) Cut() {
 	cut(c.conn)
 }
 
-// Close closes the connections and waits for the work in the background.
+// Close has what is still to be released tried once more, closes the connections and waits for the work
+// in the background.
 func (c *Cluster) Close() {
 	nodes := c.used()
 	for _, n := range nodes {
+		n.beginClosing()
+	}
+	for _, n := range nodes {
+		n.finish()
 		n.end()
 	}
 	c.end()

@@ -89,6 +89,10 @@ type Node struct {
 	life       context.Context // ends in Cut or Close
 	end        context.CancelFunc
 	background sync.WaitGroup
+
+	closing      context.Context // ends when Close begins
+	beginClosing context.CancelFunc
+	cleaning     sync.WaitGroup // what works the clean-ups off
 }
 
 // New returns the node behind conn, which the node owns. It sends nothing yet.
@@ -114,6 +118,7 @@ func New(conn driver.Conn, o Options) *Node {
 		l.OnChange(o.Changed)
 	}
 	n.life, n.end = context.WithCancel(context.Background())
+	n.closing, n.beginClosing = context.WithCancel(context.Background())
 	if o.Replicas.Conn != nil {
 		n.replicas = newReplicas(o.Replicas, n.key("barrier"), n.counterTTL)
 	}
@@ -148,8 +153,10 @@ func cut(conn driver.Conn) {
 	}
 }
 
-// Close closes the connection and waits for the work in the background.
+// Close has what is still to be released tried once more, closes the connection and waits for the work
+// in the background.
 func (n *Node) Close() {
+	n.finish()
 	n.end()
 	n.conn.Close()
 	if n.replicas != nil {

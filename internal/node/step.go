@@ -117,7 +117,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
-			n.background.Go(n.workOff)
+			n.cleaning.Go(n.workOff)
 		}
 	}
 	return a
