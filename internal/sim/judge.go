@@ -476,7 +476,7 @@ func untruthful(step, id string, before holders, granted bool) bool {
 // broken connection still delivers.
 func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, err error) {
 	if len(step) > 1 && step[0] == release && err != nil && n.world.Now()-r.sent > connectTimeout {
-		n.world.late[step[1]] = true // the node lacks the script, and nobody waits any more who would send it
+		n.late[step[1]] = true // the node lacks the script, and nobody waits any more who would send it
 	}
 	if err != nil || len(step) < 2 || step[0] != release && !granted(reply) {
 		return
@@ -487,9 +487,9 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
 			n.released[step[1]] = true
 		}
-	case (step[0] == script.Acquire || step[0] == script.Repair) && s.broken:
-		n.world.late[step[1]] = true
-	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Enqueue || n.world.late[step[1]]:
+	case (step[0] == script.Acquire || step[0] == script.Repair) && s.broken && n.released[step[1]]:
+		n.late[step[1]] = true
+	case step[0] == script.Confirm || step[0] == script.Admit || step[0] == script.Enqueue || n.late[step[1]]:
 	case n.released[step[1]]:
 		n.world.Judge.Condemn("nothing is left behind: on %s, %s of %s comes after its release", n.Name, step[0], step[1])
 	}

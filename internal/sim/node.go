@@ -58,6 +58,8 @@ type Node struct {
 	restored server.Data
 	// released are the holder ids that a release was executed for.
 	released map[string]bool
+	// late are those that got the key here later, by what a broken connection still delivered.
+	late map[string]bool
 	// prolonged has when a holder id's key was last given its whole life.
 	prolonged map[string]time.Duration
 	// occupancies are what was left of each lock by the last step about it.
@@ -109,7 +111,7 @@ func (w *World) NewNode(d Durability, replicated bool, rate float64, wall, age t
 	i := len(w.nodes)
 	n := &Node{
 		Name: fmt.Sprintf("n%d", i+1), index: i, world: w, durability: d, replicated: replicated, rng: w.Rand("node", i),
-		every: persistence(d), lag: time.Second, released: make(map[string]bool), lostAt: -1, occupancies: make(map[string]occupancy), prolonged: make(map[string]time.Duration),
+		every: persistence(d), lag: time.Second, released: make(map[string]bool), late: make(map[string]bool), lostAt: -1, occupancies: make(map[string]occupancy), prolonged: make(map[string]time.Duration),
 	}
 	n.wall.change(w.Now(), wall, rate)
 	n.start(nil)

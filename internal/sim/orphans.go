@@ -43,7 +43,7 @@ func (w *World) Orphans(names []string, longest time.Duration) []string {
 		for _, name := range names {
 			for _, id := range n.holdersOf(name).ids() {
 				over, ok := w.over(id)
-				if since := w.Now() - max(over, n.prolonged[id]); ok && !w.late[id] && since > longest {
+				if since := w.Now() - max(over, n.prolonged[id]); ok && !n.late[id] && since > longest {
 					found = append(found, n.Name+" has "+name+" of "+labelOf(id)+", for "+since.String()+" longer than it is of use")
 				}
 			}

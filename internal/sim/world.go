@@ -32,9 +32,6 @@ type World struct {
 	attempts map[string]attempt
 	// abandoned are the labels of the calls whose records may outlive them.
 	abandoned map[string]bool
-	// late are the holder ids whose commands came after their connection had
-	// broken.
-	late map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
 	// fakedUntil has the locks whose counters were faked; foreigners counts the clients of other
@@ -69,7 +66,7 @@ type attempt struct {
 func New(seed uint64, m Mutation) *World {
 	w := &World{
 		Seed: seed, Mutation: m, start: time.Now(), attempts: make(map[string]attempt),
-		abandoned: make(map[string]bool), late: make(map[string]bool), killed: make(map[string]bool), ended: make(map[string]time.Duration), fakedUntil: make(map[string]time.Duration),
+		abandoned: make(map[string]bool), killed: make(map[string]bool), ended: make(map[string]time.Duration), fakedUntil: make(map[string]time.Duration),
 		agreements: make(agreements), traces: make(map[string]*trace), current: make(map[string][]*trace),
 	}
 	w.History = &History{world: w}
@@ -130,7 +127,7 @@ func (w *World) LeftBehind(names []string) []string {
 	for _, n := range w.nodes {
 		for _, name := range names {
 			for _, id := range n.holdersOf(name).ids() {
-				if !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !w.late[id] && !n.cameUpWith(name, id) {
+				if !w.abandoned[labelOf(id)] && !w.killed[processOf(id)] && !n.late[id] && !n.cameUpWith(name, id) {
 					found = append(found, n.Name+" has "+name+" of "+labelOf(id))
 				}
 			}
