@@ -57,6 +57,8 @@ type nodeState struct {
 	gone, missing bool
 	// waiting: others were in the queue there when the key was granted.
 	waiting bool
+	// told, if set, is called with the answer to the acquire step, once that has come.
+	told func(vote.Answer)
 	// busy: a step is under way. Only the goroutine that made it true may send
 	// to the node, so that the node sees one step after the other. together: the step extends other
 	// leases, too.
@@ -83,6 +85,22 @@ func (k *keys) Answer(i int) vote.Answer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.nodes[i].answer
+}
+
+// WhenAnswered calls told with node i's answer to the attempt's acquire step: at once, or when it comes,
+// as the attempt may have been decided without it. It does not wait, and told must not block.
+func (k *keys) WhenAnswered(i int, told func(vote.Answer)) {
+	k.mu.Lock()
+	s := &k.nodes[i]
+	a := s.answer
+	pending := a.Verdict == vote.Unknown && a.Err == nil
+	if pending {
+		s.told = told
+	}
+	k.mu.Unlock()
+	if !pending {
+		told(a)
+	}
 }
 
 // Queued reports whether the attempt was made with a place in the wait queue, which a grant of the
@@ -137,12 +155,16 @@ func (k *keys) impossible() bool {
 func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	var a vote.Answer // Unknown, should ctx panic and end the step
 	defer func() {
+		var told func(vote.Answer)
 		k.leave(i, func(s *nodeState) {
-			s.answer = a
+			s.answer, told = a, s.told
 			s.stored, s.waiting = a.Counter, a.Waiting
 			// A node that may have executed the step may hold the key.
 			s.ours = a.MayHold()
 		})
+		if told != nil {
+			told(a)
+		}
 	}()
 	a = k.engine.voters[i].Acquire(ctx, k.requestOf(i))
 	if a.Waiting || a.Reserved() {

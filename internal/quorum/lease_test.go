@@ -2,7 +2,9 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,4 +78,32 @@ func TestLeaseStates(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A node's answer to the attempt is told when it comes, which may be after the lock was held, or at once where it has
+// come; also where none came in time.
+func TestLateAnswerIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 4)
+		nodes[1].set(func(s *server) { s.back = 20 * time.Millisecond })
+		nodes[2].set(func(s *server) { s.there = 30 * time.Millisecond })
+		nodes[3].set(func(s *server) { s.deaf = true })
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		var mu sync.Mutex // guards told
+		told := make([][]vote.Verdict, len(nodes))
+		for i := range nodes {
+			lease.WhenAnswered(i, func(a vote.Answer) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[i] = append(told[i], a.Verdict)
+			})
+		}
+		rest()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := "[[granted] [granted] [granted] [no reply]]"; fmt.Sprint(told) != want {
+			t.Errorf("told were %v, want %s", told, want)
+		}
+	})
 }

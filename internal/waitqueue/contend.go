@@ -124,7 +124,8 @@ func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
 	}
 	arbiter := lease.Answer(l.ticket.Arbiter())
 	if lease.Queued() {
-		l.ticket.Taken(arbiter)
+		l.ticket.Taken()
+		lease.WhenAnswered(l.ticket.Arbiter(), l.ticket.Heard)
 	} else { // another node has chosen the slot, and no step ends the place
 		l.ticket.Leave()
 	}

@@ -79,7 +79,7 @@ func TestWokenUp(t *testing.T) {
 			if got := tickets[i].Attempt(request).Ticket; !k.take("ours", got.Waiter, 0) {
 				t.Errorf("waiter %d may not take it", i)
 			}
-			tickets[i].Taken(vote.Answer{Verdict: vote.Granted})
+			takenByGrant(tickets[i])
 			settle()
 			for _, later := range outs[i+1:] {
 				pending(t, later)
@@ -113,7 +113,7 @@ func TestExpiry(t *testing.T) {
 			}
 			pending(t, behind)
 			k.take("ours", first.Attempt(request).Ticket.Waiter, time.Second)
-			first.Taken(vote.Answer{Verdict: vote.Granted})
+			takenByGrant(first)
 			if err := <-behind; err != nil {
 				t.Fatal(err)
 			}
@@ -398,7 +398,7 @@ func TestLeftToTheFirst(t *testing.T) {
 					t.Errorf("%s: it is left to it by %q", way, got)
 				}
 				k.take("ours", p.waiter, 0)
-				p.Taken(vote.Answer{Verdict: vote.Granted})
+				takenByGrant(p)
 			default:
 				p.Leave()
 			}
@@ -413,4 +413,10 @@ func TestLeftToTheFirst(t *testing.T) {
 			cancel()
 		})
 	}
+}
+
+// takenByGrant ends the place of a process that has the lock, by a grant of the arbiter too.
+func takenByGrant(t *Ticket) {
+	t.Taken()
+	t.Heard(vote.Answer{Verdict: vote.Granted})
 }

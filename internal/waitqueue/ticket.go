@@ -200,13 +200,17 @@ func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
 	return r
 }
 
-// Taken ends the place of a process that has the lock. Where the arbiter has granted, or has yet to
-// answer, the place ends with that step, but for what undoes an earlier attempt.
-func (t *Ticket) Taken(arbiter vote.Answer) {
+// Taken ends the turn of a process that has the lock. Heard must follow, with the arbiter's answer to
+// the attempt.
+func (t *Ticket) Taken() {
 	t.forget()
 	t.from = ""
-	answered := arbiter.Verdict != vote.Unknown || arbiter.Err != nil
-	if t.queued() && answered && (t.again || arbiter.Verdict != vote.Granted) {
+}
+
+// Heard ends the place. Where the arbiter has granted, it ended with that step, but for what undoes an
+// earlier attempt.
+func (t *Ticket) Heard(arbiter vote.Answer) {
+	if t.queued() && (t.again || arbiter.Verdict != vote.Granted) {
 		t.abandon()
 	}
 }

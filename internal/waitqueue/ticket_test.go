@@ -66,7 +66,8 @@ func TestTakenGivesUpTheTicketAlone(t *testing.T) {
 			}
 			k.set(func(k *node) { k.holder = attempt.ID })
 			time.Sleep(20 * time.Millisecond) // its caller is held up
-			p.Taken(answer)
+			p.Taken()
+			p.Heard(answer)
 			settle()
 			k.set(func(k *node) {
 				if k.holder != attempt.ID || len(k.forgone) > 0 {

@@ -147,7 +147,7 @@ func TestNeverStuckAtRandom(t *testing.T) {
 							time.Sleep(draw(20 * time.Millisecond))
 							continue
 						}
-						p.Taken(vote.Answer{Verdict: vote.Granted})
+						takenByGrant(p)
 						mu.Lock()
 						longest = max(longest, time.Since(last))
 						mu.Unlock()

@@ -165,3 +165,40 @@ func keysOfQueues(t *testing.T, s *redistest.Server) []any {
 		return !strings.Contains(k, ":queue:") && !strings.Contains(k, ":heartbeats:") && !strings.Contains(k, ":next:")
 	})
 }
+
+// A waiter wins the lock while the arbiter has yet to answer, and then its connection to the arbiter breaks before the
+// step is executed. It gives its place up at once: the next would find it there until it lapses.
+func TestPlaceIsGivenUpWhereTheArbiterIsNotHeard(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	first := locktest.TryLock(t, locktest.Open(t, c), t.Name())
+	waiter := locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...))
+	out := queueUp(t, nodes, []*redlatch.Client{waiter}, t.Name(), 0)[0]
+	arbiter := awaitQueued(t, nodes, t.Name(), 1)
+	won, left := make(chan struct{}), make(chan struct{})
+	leaves := sync.OnceFunc(func() { close(left) })
+	proxies[arbiter].OnCommand(func(c redistest.Command) redistest.Action {
+		switch step, _ := locktest.StepOf(c); {
+		case step == script.Acquire:
+			<-won
+			return redistest.CutBefore
+		case step == "release" && c.Args[len(c.Args)-1] == "0":
+			leaves()
+		}
+		return redistest.Pass
+	})
+	locktest.Unlock(t, first)
+	o := <-out
+	close(won)
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	select {
+	case <-left:
+	case <-time.After(locktest.Patience):
+		t.Error("it keeps its place")
+	}
+	locktest.Unlock(t, o.Lock)
+}
