@@ -116,7 +116,8 @@ func failure(err error) vote.Answer {
 	switch {
 	case ok && refusal.Passing():
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
-	case Unfit(err):
+	// What breaks a connection that stands, such as an alert of TLS, is not an answer to what was sent over it.
+	case Unfit(err) && (ok || errors.Is(err, driver.ErrNotSent) || errors.Is(err, admission.ErrUnfit)):
 		return vote.Answer{Verdict: vote.Refused, Err: explained(err)}
 	case errors.Is(err, driver.ErrNotSent):
 		return vote.Answer{Verdict: vote.NotSent, Err: err}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -174,10 +175,12 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 		"loading":   &driver.ServerError{Text: "LOADING Redis is loading the dataset in memory"},
 		"in script": &driver.ServerError{Text: "BUSY Redis is busy running a script"},
 		"demoted":   &driver.ServerError{Text: "READONLY You can't write against a read only replica."},
+		"no TLS":    tls.RecordHeaderError{Msg: "this is no TLS"},
+		"no dial":   driver.NotSent(&tls.CertificateVerificationError{Err: errors.New("expired")}),
 	}
 	verdicts := map[string]vote.Verdict{
 		"lost": vote.Unknown, "not sent": vote.NotSent, "loading": vote.Unavailable, "in script": vote.Unavailable,
-		"demoted": vote.Refused,
+		"demoted": vote.Refused, "no TLS": vote.Unknown, "no dial": vote.Refused,
 	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {
