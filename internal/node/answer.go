@@ -18,10 +18,11 @@ func isReply(err error) bool {
 	return ok
 }
 
-// isFinal reports whether asking again would bring the same answer.
+// isFinal reports whether asking again would bring the same answer. It does not where the server has
+// refused the connection, such as the user's password, and was not asked at all.
 func isFinal(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return err == nil || ok && !refusal.Passing()
+	return err == nil || ok && !refusal.Passing() && !errors.Is(err, driver.ErrNotSent)
 }
 
 func isNoScript(err error) bool {

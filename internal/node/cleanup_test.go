@@ -176,11 +176,12 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 		"in script": &driver.ServerError{Text: "BUSY Redis is busy running a script"},
 		"demoted":   &driver.ServerError{Text: "READONLY You can't write against a read only replica."},
 		"no TLS":    tls.RecordHeaderError{Msg: "this is no TLS"},
+		"no login":  driver.NotSent(&driver.ServerError{Text: "WRONGPASS invalid username-password pair or user is disabled."}),
 		"no dial":   driver.NotSent(&tls.CertificateVerificationError{Err: errors.New("expired")}),
 	}
 	verdicts := map[string]vote.Verdict{
 		"lost": vote.Unknown, "not sent": vote.NotSent, "loading": vote.Unavailable, "in script": vote.Unavailable,
-		"demoted": vote.Refused, "no TLS": vote.Unknown, "no dial": vote.Refused,
+		"demoted": vote.Refused, "no TLS": vote.Unknown, "no dial": vote.Refused, "no login": vote.Refused,
 	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {

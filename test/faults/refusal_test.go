@@ -256,3 +256,18 @@ func TestRefusalIsNotForEver(t *testing.T) {
 		return true
 	})
 }
+
+// A release that comes while the client cannot log in is done when it can again.
+func TestReleaseAfterARefusedLogin(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~* &* +@all"}})
+	client := locktest.Open(t, locktest.Config(server.URLAs("alice", "secret")))
+	lock := locktest.TryLock(t, client, "x")
+	locktest.Do(t, server, "ACL", "SETUSER", "alice", "resetpass", ">other")
+	locktest.Do(t, server, "CLIENT", "KILL", "USER", "alice")
+	if err := lock.Unlock(t.Context()); err == nil {
+		t.Fatal("it was released")
+	}
+	locktest.Do(t, server, "ACL", "SETUSER", "alice", ">secret")
+	locktest.AwaitValue(t, server, "x", "")
+}
