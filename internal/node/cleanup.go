@@ -65,11 +65,13 @@ func (s *cleanUps) next() (cleanUp, bool) {
 	return cleanUp{}, false
 }
 
-// back puts what could not be released yet back to the head of the list.
+// back puts what could not be released yet back to the head of the list, unless the list is full by now.
 func (s *cleanUps) back(l cleanUp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append([]cleanUp{l}, s.list...)
+	if len(s.list) < maxCleanUps {
+		s.list = append([]cleanUp{l}, s.list...)
+	}
 }
 
 // workOff releases the keys on the list, at a pace that spares a node that is

@@ -111,6 +111,26 @@ func TestCleanUpsAreBounded(t *testing.T) {
 	}
 }
 
+// The bound also holds while the worker has the oldest in hand, which is put back where the node is down.
+func TestCleanUpsAreBoundedWhileOneIsInHand(t *testing.T) {
+	t.Parallel()
+	var s cleanUps
+	for i := range maxCleanUps {
+		s.add(cleanUpOf(i, time.Hour))
+	}
+	for i := range 10 {
+		l, ok := s.next()
+		if !ok || l.request.Key != fmt.Sprint(i) {
+			t.Fatalf("at %d: %+v, %t", i, l, ok)
+		}
+		s.add(cleanUpOf(maxCleanUps+i, time.Hour))
+		s.back(l)
+		if len(s.list) > maxCleanUps {
+			t.Fatalf("%d are kept", len(s.list))
+		}
+	}
+}
+
 // scripted is a connection to a server that admits everybody and answers
 // releases as told.
 type scripted struct {
