@@ -191,6 +191,32 @@ func TestDirectToOneThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// What this machine has yet to send of a command is not sent when the direct connection is given up: the
+// server would execute it after what comes by the next pipeline.
+func TestDirectIsGivenUpUnsent(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	h := hasty(t, server.URL())
+	_, alone := h.ids(t)
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	value := strings.Repeat("x", 1<<20) // more than the server takes in while it hangs, and no more than this machine keeps for it
+	if _, err := h.Do(within(t, inTime), "SET", "k", value); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	h.leave(func(string) bool { return true }) // as when the pipeline is not answered for long
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for at(t, server, "CLIENT", "LIST", "ID", strconv.FormatInt(alone, 10)) != "" {
+		time.Sleep(time.Millisecond)
+	}
+	if n := at(t, server, "STRLEN", "k"); n != int64(0) {
+		t.Errorf("then %v bytes were set", n)
+	}
+}
+
 // TLS too has its tickets behind it when the direct connection is first used.
 func TestDirectOverTLS(t *testing.T) {
 	t.Parallel()
