@@ -102,10 +102,10 @@ func (l *Lock) lose(reason error) error {
 	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
 		l.endContext(why)
-		// Work may go on until the end of the guard, so what is left of the
-		// keys is released after it.
+		// Work may go on until the end of the guard, so what is left of the keys is released after it,
+		// and not before the holders of other locks that were lost at the same time are told.
 		now := l.client.clock.Now()
-		l.ring(now, max(0, now.Until(l.lease.Until())))
+		l.ring(now, max(time.Millisecond, now.Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
 		l.lost(why, reason)
 	}

@@ -52,6 +52,7 @@ func (t *ticker) Ring() {
 
 // tick takes care of a lock that is held no more, or that seemed to be about to end.
 func (l *Lock) tick() {
+	held, _ := l.lease.Held()
 	why := l.Err() // which tells the holder, also where Close takes long to come to it
 	if l.client.enter() != nil {
 		return // Close releases it
@@ -61,6 +62,7 @@ func (l *Lock) tick() {
 	switch { // a lock that was unlocked is left to whoever does that
 	case l.lease.Kept():
 		l.tickKept(now)
+	case held && errors.Is(why, ErrLost): // the alarm rings again, after those of other holders that are to be told
 	case errors.Is(why, ErrLost):
 		l.afterLoss(now)
 	case why == nil: // an extension has come just before its end

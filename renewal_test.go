@@ -174,6 +174,44 @@ func TestAlarmSetLate(t *testing.T) {
 	})
 }
 
+// toldLate is an Observer that counts the holders that were told after the client had begun to release
+// what others of so many have lost.
+type toldLate struct {
+	client *redlatchtest.Client
+	locks  int
+	n      atomic.Int64
+}
+
+func (o *toldLate) Observe(_ context.Context, event redlatch.Event) {
+	if _, ok := event.(redlatch.LockLost); ok && o.client.Stats().Held < o.locks {
+		o.n.Add(1)
+	}
+}
+
+// Where the validity of many locks is over when their alarms ring, as in a process that was stopped, all holders
+// are told before what is left of the locks is released: that takes long, and each may still be at work.
+func TestHoldersAreToldFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const locks, ttl = 300, 3 * time.Second
+		late := &toldLate{locks: locks}
+		client := redlatchtest.New(t, redlatch.Config{Observer: late})
+		late.client = client
+		for i := range locks {
+			if _, err := client.TryLock(t.Context(), fmt.Sprint(i), redlatch.WithTTL(ttl), redlatch.WithGuard(0), redlatch.WithoutRenewal()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * ttl)
+		if stats := client.Stats(); stats.Lost != locks || stats.Held != 0 {
+			t.Errorf("%d were lost, and %d are held", stats.Lost, stats.Held)
+		}
+		if n := late.n.Load(); n > 0 {
+			t.Errorf("%d holders were told after others' locks were released", n)
+		}
+	})
+}
+
 // A lock that is kept for WithMinHold is looked after when that is over, also where an alarm comes before, as after the
 // machine has slept.
 func TestKeptUntilTheEnd(t *testing.T) {
