@@ -258,7 +258,7 @@ func (n *Node) get(key string, now instant) driver.Reply {
 // once.
 func (n *Node) inspect(keys []string, now instant) driver.Reply {
 	parts := []driver.Reply{text(fmt.Sprintf(
-		"redis_version:7.4.0\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\nrole:master\r\nmaster_replid:%[1]s\r\nsecond_repl_offset:-1\r\n",
+		"redis_version:7.4.0\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\nrole:master\r\nmaster_replid:%[1]s\r\nsecond_repl_offset:-1\r\ntotal_net_repl_input_bytes:0\r\n",
 		n.run, int64(365*24*time.Hour/time.Second)))}
 	for _, key := range keys {
 		parts = append(parts, text(n.texts[key]))
