@@ -263,13 +263,9 @@ func (x *direct) close() {
 // hangUp ends what the direct connection has under way.
 func (d *Direct) hangUp() {
 	for _, x := range []*direct{d.fast.Load(), d.last.Load()} {
-		if x == nil {
-			continue
+		if x != nil {
+			x.wire.end()
 		}
-		if d.life.Err() == nil {
-			dropUnsent(x.wire.socket)
-		}
-		x.wire.end()
 	}
 }
 

@@ -71,8 +71,6 @@ func (w *wire) Close() error { return nil }
 // end closes the connection below TLS, without the closing alert, which could block, and without what
 // is still to be sent: the server would execute that after what the next connection sends.
 func (w *wire) end() {
-	if tcp, ok := w.socket.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
+	dropUnsent(w.socket)
 	w.socket.Close()
 }
