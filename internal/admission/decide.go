@@ -157,7 +157,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	note, noted := ParseNote(e.Note)
 	begin := func(reason string) Decision {
 		left := quarantine
-		if noted && note.possible(e.Now) {
+		if noted && note.possible() {
 			// What is left of a quarantine may be more than a new one, as after a change of the deployment.
 			// rule: quarantine-not-shortened
 			left = max(left, note.left(e.Now))
@@ -167,9 +167,9 @@ func Decide(a Agreement, e Evidence) Decision {
 	deleted := e.Record == nil && (e.Voted || e.Flushed)
 	wasReplica := e.Promoted || e.Received != 0 || e.Record != nil && e.Record.Run == e.Run
 	switch {
-	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible(e.Now) && e.hasBeen(note.Server, e.Promoted))):
-		// The quarantine may have lasted for long enough, but nobody can say so. A note of this run
-		// from before it was a replica has come back with its master's data.
+	case e.Note != "" && (!noted || note.possible() && note.Since > e.Now || note.Run == e.Run && !(note.possible() && e.hasBeen(note.Server, e.Promoted))):
+		// The quarantine may have lasted for long enough, but nobody can say so: the clock was set back
+		// since, or a note of this run from before it was a replica has come back with its master's data.
 		return begin("its quarantine cannot be read, and begins anew")
 	case noted && note.Run == e.Run:
 		note.Length = max(note.Length, seconds(quarantine))
@@ -179,7 +179,7 @@ func Decide(a Agreement, e Evidence) Decision {
 			}}
 		}
 		return admitted
-	case noted && note.possible(e.Now) && note.left(e.Now) > 0 && (e.isKnown() || !deleted && !wasReplica):
+	case noted && note.possible() && note.left(e.Now) > 0 && (e.isKnown() || !deleted && !wasReplica):
 		// A change of the deployment may keep a node out for longer than a restart does.
 		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Now), RunID: e.Run}}
 	case e.isKnown(): // the note is another run's

@@ -79,6 +79,7 @@ func every(f func(name func() string, a Agreement, e Evidence)) {
 			{"another run's note", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3, d).Text()},
 			{"note from the year 5000", NewNote(testServer, 95_617_584_000, d).Text()},
 			{"note for ever", Note{testServer, testNow - 3, 1 << 50}.Text()},
+			{"another run's note, from before the clock was set back", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow+3, d).Text()},
 			{"another run's note over", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3000, d).Text()},
 			{"garbage note", "x"},
 		}
@@ -228,10 +229,10 @@ func TestDeletedWithAnothersNote(t *testing.T) {
 	}
 }
 
-// A note of another run that no client can have written by now keeps nobody out, and makes no later quarantine longer.
+// A note of another run that no client can have written keeps nobody out, and makes no later quarantine longer.
 func TestNoteThatNobodyWrote(t *testing.T) {
 	a := agreementOf(Agreement{})
-	for _, n := range []Note{{Since: testNow + 1000, Length: 60}, {Since: testNow - 1000, Length: 1 << 30}} {
+	for _, n := range []Note{{Since: testNow - 1000, Length: 1 << 30}, {Since: testNow + 1000, Length: 1 << 30}, {Since: -1 << 63, Length: 60}} {
 		n.Run, n.ReplicationID = otherRun, testRepl
 		d := Decide(a, Evidence{Server: testServer, Uptime: a.Quarantine(), Now: testNow, Note: n.Text(), Others: Others{None: 2}})
 		if d.Outcome != Admit {
@@ -239,6 +240,21 @@ func TestNoteThatNobodyWrote(t *testing.T) {
 		}
 		if begun := NewNote(testServer, testNow, a.Quarantine()); begun.After(n.Text()) != begun {
 			t.Errorf("after %s: %s", n.Text(), begun.After(n.Text()).Text())
+		}
+	}
+}
+
+// Where the clock was set back to before a quarantine, all of that is still left, whichever run began it.
+func TestClockSetBackToBeforeANote(t *testing.T) {
+	a := agreementOf(Agreement{})
+	for _, run := range []string{testRun, otherRun} {
+		note := NewNote(Server{Run: run, ReplicationID: testRepl}, testNow+1000, 2*a.Quarantine())
+		d := Decide(a, Evidence{Server: testServer, Uptime: a.Quarantine(), Now: testNow, Note: note.Text(), Others: Others{None: 2}})
+		if wait, _ := errors.AsType[*WaitError](d.Err); d.Outcome != Begin || wait.Left < 2*a.Quarantine() {
+			t.Errorf("%s: outcome %d, %v", note.Text(), d.Outcome, d.Err)
+		}
+		if begun := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()); begun.Since != testNow || begun.Length != note.Length {
+			t.Errorf("after %s: %s", note.Text(), begun.Text())
 		}
 	}
 }

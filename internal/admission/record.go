@@ -135,22 +135,23 @@ func ParseNote(text string) (n Note, ok bool) {
 	return n, true
 }
 
-// possible reports whether a client can have written the note by now.
-func (n Note) possible(now int64) bool {
+// possible reports whether a client can have written the note.
+func (n Note) possible() bool {
 	longest := Agreement{MaxTTL: MaxMaxTTL}
-	return n.Since <= now && n.Length >= 0 && n.Length <= seconds(longest.Quarantine())
+	return n.Since >= 0 && n.Length >= 0 && n.Length <= seconds(longest.Quarantine())
 }
 
-// left returns how long the quarantine still lasts. It is over when that is not positive.
+// left returns how long the quarantine still lasts. It is over when that is not positive. All of it
+// is left where the clock was set back to before its beginning: nobody can say what has gone by.
 func (n Note) left(now int64) time.Duration {
-	return time.Duration(n.Since+n.Length-now) * time.Second
+	return time.Duration(n.Length-max(0, now-n.Since)) * time.Second
 }
 
 // After returns the note. If before notes a quarantine of which more is left, the note gets that
 // length, also where it is an earlier run's: the server has restarted since, and its data was lost before.
 func (n Note) After(before string) Note {
-	if b, ok := ParseNote(before); ok && b.possible(n.Since) {
-		n.Length = max(n.Length, b.Since+b.Length-n.Since)
+	if b, ok := ParseNote(before); ok && b.possible() {
+		n.Length = max(n.Length, int64(b.left(n.Since)/time.Second))
 	}
 	return n
 }
