@@ -15,8 +15,8 @@ type Server struct {
 	Run string `json:"run,omitempty"`
 	// ReplicationID is that of Run. A master that was a replica in between has another.
 	ReplicationID string `json:"replication_id,omitempty"`
-	// Received is how many bytes Run has received by replication, -1 where the server does not say.
-	// A master receives none.
+	// Received is how many bytes Run has received by replication, and how often it was told whom to
+	// follow, together; -1 where the server does not say. It does not grow while Run is a master.
 	Received int64 `json:"received,omitempty"`
 }
 
@@ -24,7 +24,7 @@ type Server struct {
 // describes and has been it ever since. A run that was a replica in between took over its master's
 // data, which may lack its own last writes, and has another replication id. The id also changes
 // when the first replica comes, or when the last one has been gone for long; the run has then
-// received nothing.
+// received nothing, nor was it told to be a replica.
 func (s Server) hasBeen(before Server, promoted bool) bool {
 	return s.Run == before.Run && (s.ReplicationID == before.ReplicationID ||
 		!promoted && s.Received >= 0 && s.Received == before.Received)

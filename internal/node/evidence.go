@@ -33,6 +33,7 @@ func (e *evidence) server() admission.Server {
 	received := int64(-1)
 	if text, ok := e.info["total_net_repl_input_bytes"]; ok && !e.info.cleared() {
 		received, _ = strconv.ParseInt(text, 10, 64)
+		received += e.info.follows()
 	}
 	return admission.Server{Run: e.info["run_id"], ReplicationID: e.info["master_replid"], Received: received}
 }

@@ -48,6 +48,17 @@ func (f info) flushed() bool {
 // often. The server counts the reset after it.
 func (f info) cleared() bool { return f["cmdstat_config|resetstat"] != "" }
 
+// follows returns how often this run was told whom to follow, or to follow nobody any more. A replica that
+// never reached its master has received nothing, and lacks what that one granted.
+func (f info) follows() (n int64) {
+	for _, command := range []string{"cmdstat_replicaof", "cmdstat_slaveof"} {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(f[command], "calls="), ",")
+		times, _ := strconv.ParseInt(calls, 10, 64)
+		n += times
+	}
+	return n
+}
+
 // evicting reports whether the server may delete keys with a TTL, locks among
 // them, to make room.
 func (f info) evicting() bool {

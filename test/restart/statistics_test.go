@@ -101,6 +101,49 @@ func TestStatisticsResetAfterAPromotion(t *testing.T) {
 	})
 }
 
+// A replica takes its master's place, and that one is told to follow it but cannot reach it. Then it is to be the master
+// again, and forgets at once that it was promoted. It has received nothing, and lacks what the other one granted.
+func TestFailbackOfAReplicaThatReceivedNothing(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		master := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--repl-backlog-ttl", "1"}})
+		replica := redistest.New(t, redistest.Options{Binary: binary})
+		host, port, err := net.SplitHostPort(master.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := locktest.WithMaxTTL(locktest.WithQuarantine(master.URL()), time.Minute)
+		locktest.Do(t, replica, "REPLICAOF", host, port) // by which the master gets another replication id
+		if err := replica.AwaitLink(locktest.Within(t, locktest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		client := locktest.Open(t, config)
+		locktest.Vouch(t, client, "n0")
+		locktest.Unlock(t, locktest.TryLock(t, client, "used"))
+
+		locktest.Do(t, replica, "REPLICAOF", "NO", "ONE")
+		locktest.Do(t, master, "REPLICAOF", "127.0.0.1", "1") // where nobody is
+		client = locktest.Open(t, locktest.Through(config, replica.URL()))
+		locktest.Vouch(t, client, "n0")
+		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+		replica.Kill()
+		locktest.Do(t, master, "REPLICAOF", "NO", "ONE")
+		locktest.Await(t, "the master forgets that it was promoted", func() bool {
+			info, err := master.Info("replication")
+			return err == nil && info["second_repl_offset"] == "-1"
+		})
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
+		switch {
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted at once")
+		case !errors.Is(err, redlatch.ErrNotAdmitted):
+			t.Errorf("%v, want ErrNotAdmitted", err)
+		}
+	})
+}
+
 // A server that has been up for long loses its keys and its scripts, and its statistics are reset, which would tell. It is
 // not taken for one that was never used.
 func TestStatisticsResetAfterAFlush(t *testing.T) {
