@@ -224,3 +224,33 @@ func TestForgetfulNodesLoseNoUpdate(t *testing.T) {
 		}
 	}
 }
+
+// A server has dropped the voting script to make room for those of others, as some do, when the deployment's keys are deleted.
+// Nothing else tells then that it has voted: it is not taken for one that was never used.
+func TestKeysDeletedAfterScriptsWereEvicted(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		const ttl = 8 * time.Second
+		config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), ttl)
+		client := locktest.Open(t, config)
+		awaitUptime(t, server, ttl+4*time.Second)
+		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+		for i := range 600 {
+			locktest.Do(t, server, "EVAL", fmt.Sprintf("return %d", i), "0")
+		}
+		keys, _ := locktest.Do(t, server, "KEYS", "*").([]any)
+		for _, key := range keys {
+			locktest.Do(t, server, "DEL", fmt.Sprint(key))
+		}
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
+		switch {
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted at once")
+		case !errors.Is(err, redlatch.ErrNotAdmitted):
+			t.Errorf("%v, want ErrNotAdmitted", err)
+		}
+	})
+}
