@@ -9,6 +9,14 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// copyTo defines a function that copies all keys to another database.
+const copyTo = `local function copy(db)
+  for _, key in ipairs(redis.call('KEYS', '*')) do
+    redis.call('COPY', key, key, 'DB', db)
+  end
+end
+`
+
 // A server that is set back to an earlier state of its memory is the same run, and does not show that it
 // has forgotten locks: the page with what there is only a word for says so.
 func TestServerSetBack(t *testing.T) {
@@ -19,8 +27,10 @@ func TestServerSetBack(t *testing.T) {
 	}
 	_, risks, _ := strings.Cut(string(page), "## What there is only your word for")
 	for said, set := range map[string]struct{ aside, back []string }{
-		"a virtual machine to a snapshot": {[]string{"SAVE"}, []string{"DEBUG", "RELOAD", "NOSAVE"}}, // as near as a test comes to it
-		"by `SWAPDB` there and back":      {[]string{"SWAPDB", "0", "1"}, []string{"SWAPDB", "0", "1"}},
+		"a virtual machine to a snapshot":          {[]string{"SAVE"}, []string{"DEBUG", "RELOAD", "NOSAVE"}}, // as near as a test comes to it
+		"by `SWAPDB` there and back":               {[]string{"SWAPDB", "0", "1"}, []string{"SWAPDB", "0", "1"}},
+		"in which the deployment was used as well": {[]string{"EVAL", copyTo + "copy(1)", "0"}, []string{"SWAPDB", "0", "1"}},
+		"replaced by an older copy":                {[]string{"EVAL", copyTo + "copy(1)", "0"}, []string{"EVAL", copyTo + "redis.call('FLUSHDB') redis.call('SELECT', 1) copy(0)", "0"}},
 	} {
 		t.Run(said, func(t *testing.T) {
 			t.Parallel()
