@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -50,5 +51,32 @@ func TestServerSetBack(t *testing.T) {
 				t.Errorf("a second holder, and docs/restarts.md does not say that it is possible where a server is set back, %s", said)
 			}
 		})
+	}
+}
+
+// A server restarts with data from before a change of its deployment: it has the word of the former record, and of the
+// clients that go by that, for how long its locks lasted. The page says so.
+func TestRestartFromBeforeAChange(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	small := locktest.WithQuarantine(server.URL())
+	former := locktest.Open(t, small)
+	locktest.Vouch(t, former, "n0")
+	locktest.Do(t, server, "SAVE")
+	client := locktest.Open(t, locktest.WithMaxTTL(small, locktest.TTL))
+	if err := client.Reset(t.Context(), "n0"); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Vouch(t, client, "n0")
+	held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+	locktest.KillAndRestart(t, server)
+	_, err := former.Lock(locktest.Within(t, locktest.RestartQuarantine+locktest.Patience), "x")
+	page, failure := os.ReadFile("../../docs/restarts.md")
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	_, risks, _ := strings.Cut(string(page), "## What there is only your word for")
+	if err == nil && held.Err() == nil && !strings.Contains(risks, "a record from before a change") {
+		t.Error("a second holder, and docs/restarts.md does not say that it is possible where a server restarts with a record from before a change")
 	}
 }
