@@ -161,28 +161,28 @@ func Decide(a Agreement, e Evidence) Decision {
 		if noted && note.possible() {
 			// What is left of a quarantine may be more than a new one, as after a change of the deployment.
 			// rule: quarantine-not-shortened
-			left = max(left, note.left(e.Now))
+			left = max(left, note.left(e.Server, e.Now))
 		}
 		return Decision{Outcome: Begin, Err: &WaitError{Reason: reason, Left: left, RunID: e.Run}}
 	}
 	deleted := e.Record == nil && (e.Voted || e.Flushed)
 	wasReplica := e.Promoted || e.Received != 0 || e.Record != nil && e.Record.Run == e.Run
 	switch {
-	case e.Note != "" && (!noted || note.possible() && note.Since > e.Now || note.Run == e.Run && !(note.possible() && e.hasBeen(note.Server, e.Promoted))):
+	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible() && note.Since <= e.Now && e.hasBeen(note.Server, e.Promoted))):
 		// The quarantine may have lasted for long enough, but nobody can say so: the clock was set back
 		// since, or a note of this run from before it was a replica has come back with its master's data.
 		return begin("its quarantine cannot be read, and begins anew")
 	case noted && note.Run == e.Run:
 		note.Length = max(note.Length, seconds(quarantine))
-		if left := note.left(e.Now); left > 0 {
+		if left := note.left(e.Server, e.Now); left > 0 {
 			return Decision{Outcome: Wait, Err: &WaitError{
 				Reason: "it was promoted or reset, or its data was lost or replaced while it ran", Left: left, RunID: e.Run,
 			}}
 		}
 		return admitted
-	case noted && note.possible() && note.left(e.Now) > 0 && (e.isKnown() || !deleted && !wasReplica):
+	case noted && note.possible() && note.left(e.Server, e.Now) > e.Uptime && (e.isKnown() || !deleted && !wasReplica):
 		// A change of the deployment may keep a node out for longer than a restart does.
-		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Now), RunID: e.Run}}
+		return Decision{Outcome: Wait, Err: &WaitError{Reason: "it was kept out when it restarted", Left: note.left(e.Server, e.Now) - e.Uptime, RunID: e.Run}}
 	case e.isKnown(): // the note is another run's
 		return admitted
 	case deleted:

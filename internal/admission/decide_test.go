@@ -79,7 +79,8 @@ func every(f func(name func() string, a Agreement, e Evidence)) {
 			{"another run's note", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3, d).Text()},
 			{"note from the year 5000", NewNote(testServer, 95_617_584_000, d).Text()},
 			{"note for ever", Note{testServer, testNow - 3, 1 << 50}.Text()},
-			{"another run's note, from before the clock was set back", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow+3, d).Text()},
+			{"another run's note, shorter than this one has been up", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3, d/2).Text()},
+			{"another run's note, by a clock that is ahead", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow+3, d).Text()},
 			{"another run's note over", NewNote(Server{Run: otherRun, ReplicationID: testRepl}, testNow-3000, d).Text()},
 			{"garbage note", "x"},
 		}
@@ -151,7 +152,7 @@ func TestDecideEveryCombination(t *testing.T) {
 		readable := e.Note == "" || noted && (!ours || note.Since <= e.Now && note.Length < 1<<40)
 		over := ours && readable && stays(note.Server) && e.Now-note.Since > int64(a.Quarantine()/time.Second) && e.Now-note.Since >= note.Length
 		lost := r == nil && (e.Voted || e.Flushed)
-		quiet := e.Note == "" || noted && !ours && e.Now-note.Since >= note.Length
+		quiet := e.Note == "" || noted && !ours && e.Uptime >= time.Duration(note.Length)*time.Second
 		word := a.Durable && r != nil && r.Void == "" && e.Sync == SyncAlways && e.Note == ""
 
 		// Why it may vote.
@@ -206,7 +207,7 @@ func TestPromotedWithAnothersNote(t *testing.T) {
 		if d.Outcome != Begin || wait.Left < length-3*time.Second || wait.Left < a.Quarantine() {
 			t.Errorf("outcome %d, %v", d.Outcome, d.Err)
 		}
-		if left := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()).left(testNow); left < length-3*time.Second {
+		if left := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()).left(testServer, testNow); left < length-3*time.Second {
 			t.Errorf("the quarantine lasts for %v, and what was left of the one before is more", left)
 		}
 	}
@@ -244,17 +245,29 @@ func TestNoteThatNobodyWrote(t *testing.T) {
 	}
 }
 
-// Where the clock was set back to before a quarantine, all of that is still left, whichever run began it.
-func TestClockSetBackToBeforeANote(t *testing.T) {
+// Where the clock was set back to before a quarantine, or that was noted by another run's clock, all of it is still left: a
+// run that restarted waits for it from its start.
+func TestNoteByAnotherClock(t *testing.T) {
 	a := agreementOf(Agreement{})
 	for _, run := range []string{testRun, otherRun} {
-		note := NewNote(Server{Run: run, ReplicationID: testRepl}, testNow+1000, 2*a.Quarantine())
-		d := Decide(a, Evidence{Server: testServer, Uptime: a.Quarantine(), Now: testNow, Note: note.Text(), Others: Others{None: 2}})
-		if wait, _ := errors.AsType[*WaitError](d.Err); d.Outcome != Begin || wait.Left < 2*a.Quarantine() {
-			t.Errorf("%s: outcome %d, %v", note.Text(), d.Outcome, d.Err)
-		}
-		if begun := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()); begun.Since != testNow || begun.Length != note.Length {
-			t.Errorf("after %s: %s", note.Text(), begun.Text())
+		for _, since := range []int64{testNow - 1000, testNow + 1000} {
+			if run == testRun && since < testNow {
+				continue
+			}
+			note := NewNote(Server{Run: run, ReplicationID: testRepl}, since, 2*a.Quarantine())
+			for _, promoted := range []bool{false, true} {
+				want, from := Begin, time.Duration(0)
+				if run == otherRun && !promoted {
+					want, from = Wait, a.Quarantine()
+				}
+				d := Decide(a, Evidence{Server: testServer, Promoted: promoted, Uptime: a.Quarantine(), Now: testNow, Note: note.Text(), Others: Others{None: 2}})
+				if wait, _ := errors.AsType[*WaitError](d.Err); d.Outcome != want || wait.Left < 2*a.Quarantine()-from {
+					t.Errorf("%s, promoted %t: outcome %d, %v", note.Text(), promoted, d.Outcome, d.Err)
+				}
+			}
+			if begun := NewNote(testServer, testNow, a.Quarantine()).After(note.Text()); begun.Since != testNow || begun.Length != note.Length {
+				t.Errorf("after %s: %s", note.Text(), begun.Text())
+			}
 		}
 	}
 }

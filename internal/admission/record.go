@@ -141,9 +141,13 @@ func (n Note) possible() bool {
 	return n.Since >= 0 && n.Length >= 0 && n.Length <= seconds(longest.Quarantine())
 }
 
-// left returns how long the quarantine still lasts. It is over when that is not positive. All of it
-// is left where the clock was set back to before its beginning: nobody can say what has gone by.
-func (n Note) left(now int64) time.Duration {
+// left returns how long the quarantine of server still lasts at most. It is over when that is not
+// positive. All of it is left where it was noted by another run's clock, or this one's was set back to
+// before its beginning: nobody can say what has gone by.
+func (n Note) left(server Server, now int64) time.Duration {
+	if n.Run != server.Run {
+		return time.Duration(n.Length) * time.Second
+	}
 	return time.Duration(n.Length-max(0, now-n.Since)) * time.Second
 }
 
@@ -151,7 +155,7 @@ func (n Note) left(now int64) time.Duration {
 // length, also where it is an earlier run's: the server has restarted since, and its data was lost before.
 func (n Note) After(before string) Note {
 	if b, ok := ParseNote(before); ok && b.possible() {
-		n.Length = max(n.Length, int64(b.left(n.Since)/time.Second))
+		n.Length = max(n.Length, int64(b.left(n.Server, n.Since)/time.Second))
 	}
 	return n
 }

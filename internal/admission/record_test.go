@@ -42,7 +42,7 @@ func TestParseNote(t *testing.T) {
 func TestNoteIsNotOverTooEarly(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, time.Second - 1, time.Second, time.Second + 1, 5500 * time.Millisecond} {
 		begun, end := NewNote(Server{}, testNow, d), testNow*time.Second+999*time.Millisecond+d // at the end of its first second
-		if left := begun.left(int64((end - 1) / time.Second)); left <= 0 {
+		if left := begun.left(Server{}, int64((end-1)/time.Second)); left <= 0 {
 			t.Errorf("%v: it is over before its end", d)
 		}
 	}

@@ -2,6 +2,7 @@ package restart
 
 import (
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -51,4 +52,46 @@ func TestClockSetBackAfterAReset(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A deployment is changed to a smaller MaxTTL, and then a replica takes its master's place whose clock is ahead of that
+// one's. It is kept out for the longer wait all the same: nobody compares the clocks of two servers.
+func TestResetAndAPromotedClockAhead(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		master, replica := redistest.New(t, redistest.Options{Binary: binary}), redistest.New(t, redistest.Options{Binary: binary, ClockShim: true})
+		if err := replica.StepClock(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		host, port, err := net.SplitHostPort(master.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		locktest.Do(t, replica, "REPLICAOF", host, port)
+		if err := replica.AwaitLink(locktest.Within(t, locktest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		small := locktest.WithQuarantine(master.URL())
+		large := locktest.WithMaxTTL(small, time.Minute)
+		old := locktest.Open(t, large)
+		locktest.Vouch(t, old, "n0")
+		held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
+		if err := locktest.Open(t, small).Reset(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		note := "redlatch:{" + small.Deployment + "}:quarantine"
+		locktest.Await(t, "the replica has the note", func() bool { return locktest.Value(t, replica, note) != "" })
+		master.Kill()
+		locktest.Do(t, replica, "REPLICAOF", "NO", "ONE")
+		client := locktest.Open(t, locktest.Through(small, replica.URL()))
+		lock, err := client.Lock(locktest.Within(t, 3*locktest.RestartQuarantine), "x")
+		switch {
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted too early")
+		case !errors.Is(err, redlatch.ErrNotAdmitted):
+			t.Errorf("%v, want ErrNotAdmitted", err)
+		}
+	})
 }
