@@ -92,9 +92,12 @@ func CheckAlone(text string) error {
 	return nil
 }
 
-// flushes returns the counts of the commands that delete all keys.
+// flushes returns the counts of the commands that delete all keys, and of those that reset these counts.
 func (f info) flushes() string {
-	all, _, _ := strings.Cut(f["cmdstat_flushall"], ",")
-	db, _, _ := strings.Cut(f["cmdstat_flushdb"], ",")
-	return all + "+" + db
+	count := func(name string) string { calls, _, _ := strings.Cut(f["cmdstat_"+name], ","); return calls }
+	counts := count("flushall") + "+" + count("flushdb")
+	if f.cleared() {
+		counts += "+" + count("config|resetstat")
+	}
+	return counts
 }

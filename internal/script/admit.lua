@@ -5,8 +5,8 @@
 -- written, or a Cluster's slot been away, since the server was looked at.
 -- KEYS  admission; where the node is no Cluster: deployment record, quarantine
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
---       looked at or '', how often all keys were deleted then, the quarantine looked at or '';
---       in a Cluster: the master's configuration epoch
+--       looked at or '', how often all keys were deleted then and the statistics of that reset, the
+--       quarantine looked at or ''; in a Cluster: the master's configuration epoch
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
 -- at again.
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
@@ -17,6 +17,8 @@ if not string.find(info, 'run_id:' .. string.sub(ARGV[2], -81, -42), 1, true)
 end
 local stats = redis.call('INFO', 'commandstats')
 local all, db = string.match(stats, 'cmdstat_flushall:([^,\r]*)'), string.match(stats, 'cmdstat_flushdb:([^,\r]*)')
+local reset = string.match(stats, 'cmdstat_config|resetstat:([^,\r]*)')
+db = (db or '') .. (reset and '+' .. reset or '')
 -- rule: admission-compared
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
   or (all or '') .. '+' .. (db or '') ~= ARGV[5] or ARGV[7] and not inEpoch(ARGV[7]) then

@@ -60,10 +60,16 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		refused("slots with another record", "-1", register(run, history, "", "+"))
 		refused("slots after a flush", "-1", register(run, history, "d", "calls=1+"))
 
+		locktest.Do(t, server, "CONFIG", "RESETSTAT")
+		refused("admit after a reset of the statistics", "-1", admit(run, history, "d", "+", "q"))
+		refused("admit after a reset in place of a flush", "-1", admit(run, history, "d", "+calls=1", "q"))
+		refused("slots after a reset of the statistics", "-1", register(run, history, "d", "+"))
+		const none = "++calls=1" // since the reset
+
 		// A server is a replica before it has another replication id.
 		locktest.Do(t, server, "REPLICAOF", "127.0.0.1", "1")
-		refused("admit a replica", "0", admit(run, history, "d", "+", "q"))
-		refused("slots of a replica", "0", register(run, history, "d", "+"))
+		refused("admit a replica", "0", admit(run, history, "d", none, "q"))
+		refused("slots of a replica", "0", register(run, history, "d", none))
 		locktest.Do(t, server, "REPLICAOF", "NO", "ONE")
 		history = regexp.MustCompile(`master_replid:(\w{40})`).FindStringSubmatch(fmt.Sprint(locktest.Do(t, server, "INFO", "replication")))[1]
 
@@ -72,9 +78,9 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 			step []string
 			want string
 		}{
-			{"register slots", register(run, history, "d", "+"), "[a new q]"},
+			{"register slots", register(run, history, "d", none), "[a new q]"},
 			{"keep out", keepOut(run, history, "new", "q"), "[<nil> new new]"},
-			{"admit", admit(run, history, "new", "+", "new"), "[agreement " + run + " " + history + " STAMP new <nil>]"},
+			{"admit", admit(run, history, "new", none, "new"), "[agreement " + run + " " + history + " STAMP new <nil>]"},
 		} {
 			got := send(done.step)
 			if now := regexp.MustCompile(` \d{16}\b`).ReplaceAllString(has(), " STAMP"); got != "1" || now != done.want {

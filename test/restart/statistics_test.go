@@ -4,12 +4,14 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // A master follows its former replica, which lacks a lock, and is a master again. It forgets at once that it was
@@ -157,6 +159,36 @@ func TestStatisticsResetAfterAFlush(t *testing.T) {
 			locktest.Do(t, s, command...)
 		}
 		if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("%v, want ErrNotAdmitted", err)
+		}
+	})
+}
+
+// Between the look at a server that was never used and its admission, another client admits it and has a lock, all keys are
+// deleted, and the statistics are reset, which would tell. The late admission does not count.
+func TestStatisticsResetAmidAnAdmission(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		const ttl = 8 * time.Second
+		config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), ttl)
+		other := locktest.Open(t, config)
+		var held *redlatch.Lock
+		amid := sync.OnceFunc(func() {
+			held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
+			locktest.Do(t, server, "FLUSHALL")
+			locktest.Do(t, server, "CONFIG", "RESETSTAT")
+		})
+		admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
+		client := openAmid(t, config, admits, amid)
+		awaitUptime(t, server, ttl+4*time.Second)
+		lock, err := locktest.AwaitAnswer(t, client, "x")
+		switch {
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted at once")
+		case !errors.Is(err, redlatch.ErrNotAdmitted):
 			t.Errorf("%v, want ErrNotAdmitted", err)
 		}
 	})
