@@ -179,7 +179,7 @@ func (n *Node) releaseShared(key string, args []string, now instant) driver.Repl
 	}
 	woken := false
 	if l.next.noted(now) || waiter != "" {
-		n.quit(l, waiter, at(args, 4), now)
+		n.quit(key, l, waiter, at(args, 4), now)
 		if l.free() {
 			woken = n.wake(key, l, now, "", "", true).waiter != ""
 		}

@@ -105,7 +105,7 @@ func (n *Node) releaseSlot(keys, args []string, now instant) driver.Reply {
 	queue := n.at(keys[2], now)
 	if noted := queue.next.noted(now); noted || waiter != "" {
 		turn := noted && waiter != "" && queue.next.woken.waiter == waiter
-		n.quit(queue, waiter, at(args, 4), now)
+		n.quit(keys[2], queue, waiter, at(args, 4), now)
 		if ours || turn {
 			n.wake(keys[2], queue, now, "", "", true)
 		}

@@ -173,7 +173,7 @@ func (n *Node) release(key string, args []string, now instant) driver.Reply {
 		return number(2)
 	}
 	if l.next.noted(now) || waiter != "" {
-		n.quit(l, waiter, at(args, 4), now)
+		n.quit(key, l, waiter, at(args, 4), now)
 		if l.free() {
 			woken = n.wake(key, l, now, "", from, true).waiter != ""
 		}
@@ -191,12 +191,15 @@ func (n *Node) release(key string, args []string, now instant) driver.Reply {
 
 // quit is what a release does of the place of its attempt's waiter, if it was a waiter's: with the
 // ticket 0 the waiter leaves.
-func (n *Node) quit(l *lock, waiter, ticket string, now instant) {
+func (n *Node) quit(key string, l *lock, waiter, ticket string, now instant) {
 	switch {
 	case waiter != "" && ticket == "0":
 		l.leave(waiter)
-		if l.next.noted(now) && l.next.first == waiter {
+		switch noted := l.next.noted(now); {
+		case noted && l.next.first == waiter:
 			l.next.note(now, wakeUp{})
+		case noted && isReader(l.next.woken.waiter) && !isReader(waiter):
+			n.wakeReaders(key, l, now, "", l.next.woken.from, wakeUp{})
 		}
 	case waiter != "":
 		l.enqueue(waiter, uint64(integer(ticket)), now)

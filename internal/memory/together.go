@@ -131,7 +131,7 @@ func (n *Node) releaseAll(keys, args []string, now instant) driver.Reply {
 		if !l.next.noted(now) && waiter == "" {
 			continue
 		}
-		n.quit(l, waiter, ticket, now)
+		n.quit(names[i], l, waiter, ticket, now)
 		if l.free() {
 			woken = n.wake(names[i], l, now, "", "", true).waiter != "" || woken
 		}

@@ -33,21 +33,6 @@ local function leave(key, next, waiter)
   return redis.call('ZREM', side(key, next, 'queue:'), waiter) == 1
 end
 
--- quit does a release's part for the place of its attempt's waiter, if there was one: with a ticket
--- of 0 the place is given up, else kept. said is what next has.
-local function quit(key, next, said, waiter, ticket, now)
-  mend(side(key, next, 'queue:'))
-  mend(side(key, next, 'heartbeats:'))
-  if waiter and ticket == '0' then
-    leave(key, next, waiter)
-    if said == '=' .. waiter then
-      redis.call('SET', next, '-', 'PX', PATIENCE)
-    end
-  elseif waiter then
-    enqueue(key, next, waiter, ticket, now)
-  end
-end
-
 -- clock converts the answer of TIME to ms and to µs.
 local function clock(time)
   local microseconds = time[1] * 1000000 + time[2]
@@ -104,6 +89,25 @@ local function wakeReaders(key, next, now, self, from, since)
     end
   end
   return woken
+end
+
+-- quit does a release's part for the place of its attempt's waiter, if there was one: with a ticket
+-- of 0 the place is given up, else kept. said is what next has.
+local function quit(key, next, said, waiter, ticket, now)
+  local from = string.match(said or '', '^%-%+ %d+ ?(.*)$') -- only if readers were woken up
+  mend(side(key, next, 'queue:'))
+  mend(side(key, next, 'heartbeats:'))
+  if waiter and ticket == '0' then
+    leave(key, next, waiter)
+    if said == '=' .. waiter then
+      redis.call('SET', next, '-', 'PX', PATIENCE)
+    elseif from and not reads(waiter) then
+      -- The readers behind this writer are among those who are first now.
+      wakeReaders(key, next, now, nil, from)
+    end
+  elseif waiter then
+    enqueue(key, next, waiter, ticket, now)
+  end
 end
 
 -- wake wakes up the first in the queue, or all readers who are first, to take the key, which is

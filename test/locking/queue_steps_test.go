@@ -197,3 +197,44 @@ func TestPermitOfAnothersTurn(t *testing.T) {
 		})
 	}
 }
+
+// While readers who were woken up have not all come, a writer behind them leaves: then the readers behind the writer are
+// woken up, too. None of those who were first tells them later.
+func TestWriterLeavesBetweenReaders(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("readers have it: %t", shared), func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			calls, err := n.server.Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer calls.Close()
+			client := strings.ReplaceAll(t.Name(), "/", "_")
+			if _, err := calls.Do("SUBSCRIBE", "redlatch:wake:"+client); err != nil {
+				t.Fatal(err)
+			}
+			if shared {
+				n.acquire("a", true, time.Minute)
+			}
+			locktest.Await(t, "it is in time", func() bool {
+				until := locktest.ServerTime(t, n.server).Add(script.Grace - time.Millisecond)
+				lapse := n.queued(fmt.Sprintf("-+ %d before", until.UnixMilli()), "-+-/1", "-/2", "-+"+client+"/3", "-/4")
+				n.leaves("-/2", 0, false)
+				n.next("-+", lapse)
+				return locktest.ServerTime(t, n.server).Before(until)
+			})
+			// What is published later comes later.
+			locktest.Do(t, n.server, "PUBLISH", "redlatch:wake:"+client, "nothing")
+			push, err := calls.Receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields := push.([]any)
+			if message, want := fields[len(fields)-1], fmt.Sprintf("-+%s/3 6 before%s", client, n.key); message != want {
+				t.Errorf("the reader behind the writer is told %q, not %q", message, want)
+			}
+		})
+	}
+}
