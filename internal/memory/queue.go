@@ -109,9 +109,9 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 	w := n.wake(key, l, now, waiter, "", false)
 	ahead := l.rank(waiter)
 	switch {
-	case isReader(waiter) && isReader(w.waiter) && !l.behind(waiter):
+	case w.waiter == waiter, isReader(waiter) && isReader(w.waiter) && !l.behind(waiter):
 		ahead = 0
-	case w.waiter != waiter:
+	default:
 		ahead = max(ahead, 1)
 	}
 	if w.waiter == "" {

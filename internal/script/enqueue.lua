@@ -44,7 +44,9 @@ local ahead = redis.call('ZRANK', queue, waiter)
 deadline = deadline or now + GRACE -- wake left out too many: the next step goes on
 if reads(waiter) and reads(who) then
   ahead = behind(queue, waiter) and math.max(ahead, 1) or 0
-elseif who ~= waiter then
+elseif who == waiter then
+  ahead = 0 -- also if one with an earlier ticket has come since
+else
   ahead = math.max(ahead, 1)
 end
 return {ahead, ticket, '', deadline - now, from or ''}

@@ -238,3 +238,38 @@ func TestWriterLeavesBetweenReaders(t *testing.T) {
 		})
 	}
 }
+
+// A waiter that was woken up and asks is told that it is its turn, also where another with an earlier ticket has come since:
+// that one is not woken up, and neither would take the key.
+func TestTurnBehindAnEarlierTicket(t *testing.T) {
+	t.Parallel()
+	for _, slots := range []uint16{0, 1} {
+		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
+			t.Parallel()
+			n := newReadersNode(t, locktest.Shared(t, 1)[0])
+			if slots > 0 {
+				n.key = locktest.PermitsKey(n.key)
+			}
+			client := strings.ReplaceAll(t.Name(), "/", "_")
+			locktest.Await(t, "it is in time", func() bool {
+				until := locktest.ServerTime(t, n.server).Add(script.Grace - time.Millisecond)
+				n.queued(fmt.Sprintf("%s/2 %d ", client, until.UnixMilli()), client+"/1", client+"/2")
+				ahead := make(map[int]int)
+				for i := 1; i <= 2; i++ {
+					p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Slots: slots, Ticket: vote.Ticket{Waiter: fmt.Sprintf("%s/%d", client, i), Number: uint64(i)}})
+					if !p.Free() {
+						t.Fatalf("%+v", p)
+					}
+					ahead[i] = p.Ahead
+				}
+				if !locktest.ServerTime(t, n.server).Before(until) {
+					return false
+				}
+				if ahead[1] != 1 || ahead[2] != 0 {
+					t.Errorf("before the one that was woken up are %d, before the other %d", ahead[2], ahead[1])
+				}
+				return true
+			})
+		})
+	}
+}
