@@ -83,7 +83,7 @@ func labelOf(waiter string) string {
 // name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
 // asked, such as that it is a replica, whose keys are those of its master. The pattern is that of
 // the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
-// listed as Foreign: strings of at most 512 bytes that expire. List reads all keys with SCAN in
+// listed as Foreign: strings of 1 to 512 bytes that expire. List reads all keys with SCAN in
 // small steps, so it takes longer the more keys there are, and delays no other client. A lock that
 // is acquired or released meanwhile may be missing. List changes nothing, and uses connections of
 // its own.

@@ -16,9 +16,9 @@ import (
 )
 
 // Observe yields who has the lock name, and again when that changes, until ctx is done. It yields
-// the zero Holder when nobody has the lock. A quorum of nodes has said what it yields, after they
-// were asked for it, but it may be over when it is read. What two holders must not do, the resource
-// has to refuse by its token.
+// the zero Holder when nobody has the lock, also where a foreign program's key without a value is in
+// the way. A quorum of nodes has said what it yields, after they were asked for it, but it may be
+// over when it is read. What two holders must not do, the resource has to refuse by its token.
 //
 // After a holder, Observe yields no earlier one, even if a server has come back with old data. It
 // does not yield holders that came and went between two looks. Holders that hold in turn by one

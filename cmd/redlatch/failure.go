@@ -121,8 +121,11 @@ func notAdmitted(quorum *redlatch.QuorumError) []redlatch.NodeAnswer {
 // holderText says who holds the lock, since when, and how long the holder has left.
 func (c *connection) holderText(quorum *redlatch.QuorumError) string {
 	holder, left, ok := quorum.Holder()
-	if !ok {
+	switch {
+	case !ok:
 		return "no node says who"
+	case holder.ID == "":
+		return "no node says who: clients that wait for it come first, or a key without a value is in the way"
 	}
 	return c.holdingText(holder, left)
 }
@@ -131,6 +134,8 @@ func (c *connection) holdingText(holder redlatch.Holder, left time.Duration) str
 	who := printable.Text(holder.Label)
 	if holder.Shared {
 		who = "readers"
+	} else if holder.ID == "" {
+		who = "a key without a value, which is no lock of redlatch"
 	} else if who == "" {
 		who = "a client without a label (" + printable.Text(holder.ID) + ")"
 	}

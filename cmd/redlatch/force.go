@@ -31,13 +31,17 @@ func (u *unlockCmd) force(out *printer) error {
 	// A minority of nodes may have the keys of another attempt.
 	handles := make(map[string]redlatch.NodeAnswer)
 	for _, node := range holding.Nodes {
-		if node.Verdict == redlatch.VoteHeld && !node.Holder.Shared { // readers have no handle for all of them
+		if node.Verdict == redlatch.VoteHeld && !node.Holder.Shared && node.Holder.ID != "" { // readers have no handle for all of them
 			handles[node.Holder.ID] = node
 		}
 	}
 	if holding.Holder.Shared {
 		return usage("redlatch show lists the readers: end their processes; the lock of a reader that was killed ends with its TTL",
 			"cannot unlock %q: readers hold it, and there is no handle for all of them", u.Name)
+	}
+	if keyIsThere(holding) && holding.Holder.ID == "" {
+		return usage("delete the key on the servers when the program that set it does not need it any more",
+			"cannot unlock %q: it is held by %s", u.Name, u.holdingText(holding.Holder, holding.Left))
 	}
 	if len(handles) == 0 {
 		return &outcome{code: exitLost, err: fmt.Errorf("cannot unlock %q: nobody holds it", u.Name)}

@@ -170,7 +170,7 @@ func (h *handled) call(out *printer, doing string, f func(context.Context, *ones
 		who = "it is not known who holds it: " + err.Error()
 	case holding.Holder.ID == h.Handle:
 		who = "but now it is" // by a late command of the process that took it
-	case holding.Holder.ID != "":
+	case keyIsThere(holding):
 		who = "held by another: " + h.holdingText(holding.Holder, holding.Left)
 	}
 	return &outcome{code: exitLost, err: fmt.Errorf("cannot %s %q: %w under this handle; %s", doing, h.Name, errNotHeld, who)}

@@ -40,7 +40,7 @@ Arguments:
 
 Exit codes:
 
-	0   somebody holds the lock, or a permit of that name
+	0   somebody holds the lock, or a permit of that name, or another program's key is in the way
 	1   nobody holds it
 	64  usage
 	69  no quorum: too few nodes answered to tell
@@ -90,7 +90,7 @@ func (s *showCmd) Run(out *printer) error {
 	} else {
 		others.waiting, others.err = client.Waiters(look, s.Name)
 	}
-	free := holding.Holder.ID == "" && len(others.permits) == 0
+	free := !keyIsThere(holding) && len(others.permits) == 0
 	switch {
 	case others.err != nil && free: // but somebody may hold a permit
 		return s.failure("show", s.Name, others.err)
@@ -110,15 +110,18 @@ func (s *showCmd) Run(out *printer) error {
 	return nil
 }
 
+// keyIsThere reports whether a quorum of nodes has a key, be it a foreign program's without a value.
+func keyIsThere(h oneshot.Holding) bool { return h.Holder.ID != "" || h.Left != 0 }
+
 func (s *showCmd) text(h oneshot.Holding, others beside) string {
 	var text strings.Builder
 	name := printable.Text(s.Name)
 	switch {
-	case h.Holder.ID == "" && len(others.permits) > 0 && len(others.waiting) == 0:
+	case !keyIsThere(h) && len(others.permits) > 0 && len(others.waiting) == 0:
 		h.Nodes = nil // the name is used only for permits
-	case h.Holder.ID == "":
+	case !keyIsThere(h):
 		fmt.Fprintf(&text, "%s: nobody holds it\n", name)
-	case h.Holder.Shared:
+	case h.Holder.Shared || h.Holder.ID == "": // no handle unlocks it
 		fmt.Fprintf(&text, "%s: held by %s\n", name, s.holdingText(h.Holder, h.Left))
 	default:
 		fmt.Fprintf(&text, "%s: held by %s\n  handle %s\n", name, s.holdingText(h.Holder, h.Left), printable.Text(h.Holder.ID))
@@ -126,7 +129,7 @@ func (s *showCmd) text(h oneshot.Holding, others beside) string {
 	for _, node := range h.Nodes {
 		line := looked([]redlatch.NodeAnswer{node})[0]
 		switch {
-		case node.Verdict == redlatch.VoteHeld && node.Holder.ID == h.Holder.ID:
+		case node.Verdict == redlatch.VoteHeld && keyIsThere(h) && node.Holder.ID == h.Holder.ID:
 			line = node.Node + ": held, " + s.forHowLong(node.Left)
 		case node.Verdict == redlatch.VoteHeld:
 			line = node.Node + ": held by " + s.holdingText(node.Holder, node.Left)
@@ -174,7 +177,7 @@ func (s *showCmd) json(h oneshot.Holding, others beside) string {
 		Readers []holderJSON `json:"readers,omitempty"`
 		Waiting []string     `json:"waiting"`
 		Permits []permitJSON `json:"permits,omitempty"`
-	}{Name: s.Name, Held: h.Holder.ID != "", holderJSON: holderAsJSON(h.Holder, h.Left), Readers: readersAsJSON(others.readers), Waiting: labels(others.waiting), Permits: permitsAsJSON(others.permits)}
+	}{Name: s.Name, Held: keyIsThere(h), holderJSON: holderAsJSON(h.Holder, h.Left), Readers: readersAsJSON(others.readers), Waiting: labels(others.waiting), Permits: permitsAsJSON(others.permits)}
 	for _, node := range h.Nodes {
 		says := node.Verdict.String()
 		switch node.Verdict {
@@ -200,7 +203,7 @@ func holderAsJSON(h redlatch.Holder, left time.Duration) holderJSON {
 	if !h.Since.IsZero() {
 		j.Since = h.Since.UTC().Format(time.RFC3339Nano)
 	}
-	if s := seconds(left); h.ID != "" && left >= 0 {
+	if s := seconds(left); left > 0 || left == 0 && h.ID != "" {
 		j.Left = &s
 	}
 	return j

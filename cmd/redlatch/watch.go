@@ -31,7 +31,7 @@ func (w *watchCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch <name>",
 		Short: "Show who holds a lock or its permits, and every change.",
-		Long: `Prints a line that says who holds a lock on a quorum of nodes, or that nobody does, and another line whenever that changes, until it is interrupted. It changes nothing. The servers notify it of changes. If they do not, as when the user may not use CLIENT TRACKING, it asks them every 1.5 s.
+		Long: `Prints a line that says who holds a lock on a quorum of nodes, or that nobody does, also where a key without a value is in the way, and another line whenever that changes, until it is interrupted. It changes nothing. The servers notify it of changes. If they do not, as when the user may not use CLIENT TRACKING, it asks them every 1.5 s.
 
 If readers hold the lock, it says so but does not name them; redlatch show does. It lists permits as NAME#3, with their holders, and says when a permit becomes free; it does not list permits that are free from the start. A holder that comes and goes within a moment may be missing, but an earlier holder never comes after a later one.
 
