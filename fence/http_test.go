@@ -347,6 +347,10 @@ func TestTransport(t *testing.T) {
 	if r.Header.Get("X-Token") != "33" {
 		t.Error("the caller's request was changed")
 	}
+	r.Header = nil // as one that no http.Client has completed
+	if _, err := transport.RoundTrip(r); err != nil || sent.Header.Get("X-Token") != "34" || r.Header != nil {
+		t.Errorf("%v; sent %v, want 34", err, sent.Header)
+	}
 
 	for name, ctx := range map[string]context.Context{
 		"no token":  t.Context(),

@@ -48,6 +48,15 @@ func TestSQLRefusesInvalid(t *testing.T) {
 		"Column.Key":                      Column{Table: "a", Key: "a b"}.Enter(ctx, &noTx, 1, 1),
 		"Column.Token":                    Column{Table: "a", Token: "a b"}.Enter(ctx, &noTx, 1, 1),
 		"Column token 0":                  account.Enter(ctx, &noTx, 1, 0),
+		"Table.EnterShared on a pool":     Table{}.EnterShared(ctx, &noDB, "a", 1),
+		"Table.EnterShared token 0":       Table{}.EnterShared(ctx, &noTx, "a", 0),
+		"Table.TxOptions of a reader":     Table{TxOptions: readOnly}.DoShared(ctx, &noDB, "a", 1, fn),
+		"Table.Name in AddShared":         Table{Name: "a b"}.AddShared(ctx, &noDB),
+		"Column.EnterShared on a pool":    account.EnterShared(ctx, &noDB, 1, 1),
+		"Column.EnterShared token 0":      account.EnterShared(ctx, &noTx, 1, 0),
+		"Column.Writer":                   Column{Table: "a", Writer: "a b"}.EnterShared(ctx, &noTx, 1, 1),
+		"Column.Reader":                   Column{Table: "a", Reader: "a b"}.EnterShared(ctx, &noTx, 1, 1),
+		"Column.TxOptions of a reader":    Column{Table: "a", TxOptions: readOnly}.DoShared(ctx, &noDB, 1, 1, fn),
 		"Column.TxOptions":                Column{Table: "a", TxOptions: readOnly}.Do(ctx, &noDB, 1, 1, fn),
 	} {
 		if !errors.Is(err, ErrInvalid) || errors.Is(err, ErrStale) {

@@ -234,9 +234,11 @@ func TestTableTrigger(t *testing.T) {
 	}
 	exec(t, db, "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 		"CREATE TRIGGER skip BEFORE INSERT OR UPDATE ON redlatch_fence FOR EACH ROW EXECUTE FUNCTION skip()")
-	for _, resource := range []string{"a", "new"} {
-		if err := guard.Store(db).Enter(t.Context(), resource, 34); err == nil || errors.Is(err, fence.ErrStale) {
-			t.Errorf("%s: %v", resource, err)
+	for _, token := range []uint64{33, 34} {
+		for _, resource := range []string{"a", "new"} {
+			if err := guard.Store(db).Enter(t.Context(), resource, token); err == nil || errors.Is(err, fence.ErrStale) {
+				t.Errorf("%s: %d: %v", resource, token, err)
+			}
 		}
 	}
 }
