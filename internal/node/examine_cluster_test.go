@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -74,5 +75,66 @@ func TestLookAtAClusterClosesItsConnections(t *testing.T) {
 	}
 	if c.Close(); own.Load() != 0 {
 		t.Errorf("closed: %d of the Cluster's connections open", own.Load())
+	}
+}
+
+// sayer is a connection to a server of a Cluster that says this of its only master.
+type sayer struct {
+	member
+	nodes    string
+	host, id string
+	silent   bool
+}
+
+func (c *sayer) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	text := func(s string) driver.Reply { return driver.Reply{Kind: driver.Text, Text: s} }
+	array := func(r ...driver.Reply) driver.Reply { return driver.Reply{Kind: driver.Array, Array: r} }
+	switch {
+	case c.silent:
+		<-ctx.Done()
+		return driver.Reply{}, ctx.Err()
+	case args[0] == "CLUSTER" && args[1] == "NODES":
+		return text(c.nodes), nil
+	case args[0] == "CLUSTER" && args[1] == "SLOTS":
+		number := func(n int64) driver.Reply { return driver.Reply{Kind: driver.Int, Int: n} }
+		return array(array(number(0), number(16383), array(text(c.host), number(7), text(c.id)))), nil
+	}
+	return c.member.Do(ctx, args...)
+}
+
+// Where a Cluster's masters are found is what the seed says, on the seed's own host if it names none; a seed
+// that does not tell of all is not believed.
+func TestAddressesOfAClustersMasters(t *testing.T) {
+	t.Parallel()
+	const nodes = "a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-16383\n"
+	for name, test := range map[string]struct {
+		says sayer
+		want string
+		err  error
+	}{
+		"a host":    {sayer{nodes: nodes, host: "10.0.0.9", id: "a"}, "10.0.0.9:7", nil},
+		"no host":   {sayer{nodes: nodes, id: "a"}, "10.0.0.1:7", nil},
+		"another":   {sayer{nodes: nodes, host: "10.0.0.9", id: "b"}, "", errAmidChange},
+		"none":      {sayer{nodes: "a 127.0.0.1:1@2 myself,master - 0 0 1 connected\n", host: "10.0.0.9", id: "a"}, "", errNoMasters},
+		"no answer": {sayer{silent: true}, "", errNoAnswer},
+	} {
+		var open atomic.Int32
+		c := NewCluster(&member{open: &open}, Options{
+			Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+			ConnectTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		})
+		x := c.Look(t.Context(), []string{"10.0.0.1:1"}, func(string) (driver.Conn, error) {
+			one := test.says
+			one.open = &open
+			return &one, nil
+		}, nil)
+		c.Close()
+		if test.err != nil {
+			if !errors.Is(x.Err, test.err) || len(x.Masters) != 0 {
+				t.Errorf("%s: %v, %d masters", name, x.Err, len(x.Masters))
+			}
+		} else if len(x.Masters) != 1 || x.Masters[0].Address != test.want {
+			t.Errorf("%s: %v, %d masters", name, x.Err, len(x.Masters))
+		}
 	}
 }
