@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,5 +137,27 @@ func TestAddressesOfAClustersMasters(t *testing.T) {
 		} else if len(x.Masters) != 1 || x.Masters[0].Address != test.want {
 			t.Errorf("%s: %v, %d masters", name, x.Err, len(x.Masters))
 		}
+	}
+}
+
+// deaf is a connection to a Cluster whose user may not subscribe in a slot.
+type deaf struct{ member }
+
+func (*deaf) SubscribeShard(context.Context, string, func(), func(string)) error {
+	return &driver.ServerError{Text: "NOPERM User me has no permissions to run the 'ssubscribe' command"}
+}
+
+// Whether waiters can listen is found out by the way in which they do.
+func TestLookAtAClusterTriesToListen(t *testing.T) {
+	t.Parallel()
+	var open atomic.Int32
+	c := NewCluster(&deaf{member{open: &open}}, Options{
+		Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+		ConnectTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	defer c.Close()
+	x := c.Look(t.Context(), []string{"127.0.0.1:1"}, func(string) (driver.Conn, error) { return &member{open: &open}, nil }, nil)
+	if len(x.Masters) != 1 || !slices.Contains(x.Masters[0].Missing, "+ssubscribe") {
+		t.Errorf("%+v", x)
 	}
 }
