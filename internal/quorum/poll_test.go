@@ -79,6 +79,7 @@ func TestPoll(t *testing.T) {
 		"undone early":  {time.Second, 0, []reply{{ms, yes}, {2 * ms, no}, {3 * ms, no}}, false, 4 * ms, []int{0}},
 		"undone late":   {time.Second, 0, []reply{{ms, no}, {2 * ms, no}, {9 * ms, yes}}, false, 2 * ms, []int{2}},
 		"no answer":     {time.Second, 0, []reply{{ms, yes}, {hung, yes}, {hung, yes}}, false, stepTime + ms, []int{0}},
+		"unreplicated":  {time.Second, 0, []reply{{ms, vote.NotReplicated}, {2 * ms, yes}, {3 * ms, out}}, false, 4 * ms, []int{0, 1}},
 		"down":          {time.Second, 0, []reply{{ms, yes}, {ms, out}, {4 * ms, out}}, false, 5 * ms, []int{0}},
 		"validity over": {10 * ms, 0, []reply{{ms, yes}, {9 * ms, yes}, {ms, out}}, false, 10 * ms, []int{0, 1}},
 		"too long":      {time.Second, 0, []reply{{ms, yes}, {longest, yes}, {ms, out}}, false, longest + ms, []int{0, 1}},
