@@ -79,12 +79,17 @@ func TestLookAtAClusterClosesItsConnections(t *testing.T) {
 	}
 }
 
-// sayer is a connection to a server of a Cluster that says this of its only master.
-type sayer struct {
-	member
+// saying is what a server of a Cluster says of its only master.
+type saying struct {
 	nodes    string
 	host, id string
 	silent   bool
+}
+
+// sayer is a connection to such a server.
+type sayer struct {
+	member
+	saying
 }
 
 func (c *sayer) Do(ctx context.Context, args ...string) (driver.Reply, error) {
@@ -109,15 +114,15 @@ func TestAddressesOfAClustersMasters(t *testing.T) {
 	t.Parallel()
 	const nodes = "a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-16383\n"
 	for name, test := range map[string]struct {
-		says sayer
+		says saying
 		want string
 		err  error
 	}{
-		"a host":    {sayer{nodes: nodes, host: "10.0.0.9", id: "a"}, "10.0.0.9:7", nil},
-		"no host":   {sayer{nodes: nodes, id: "a"}, "10.0.0.1:7", nil},
-		"another":   {sayer{nodes: nodes, host: "10.0.0.9", id: "b"}, "", errAmidChange},
-		"none":      {sayer{nodes: "a 127.0.0.1:1@2 myself,master - 0 0 1 connected\n", host: "10.0.0.9", id: "a"}, "", errNoMasters},
-		"no answer": {sayer{silent: true}, "", errNoAnswer},
+		"a host":    {saying{nodes: nodes, host: "10.0.0.9", id: "a"}, "10.0.0.9:7", nil},
+		"no host":   {saying{nodes: nodes, id: "a"}, "10.0.0.1:7", nil},
+		"another":   {saying{nodes: nodes, host: "10.0.0.9", id: "b"}, "", errAmidChange},
+		"none":      {saying{nodes: "a 127.0.0.1:1@2 myself,master - 0 0 1 connected\n", host: "10.0.0.9", id: "a"}, "", errNoMasters},
+		"no answer": {saying{silent: true}, "", errNoAnswer},
 	} {
 		var open atomic.Int32
 		c := NewCluster(&member{open: &open}, Options{
@@ -125,9 +130,7 @@ func TestAddressesOfAClustersMasters(t *testing.T) {
 			ConnectTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		})
 		x := c.Look(t.Context(), []string{"10.0.0.1:1"}, func(string) (driver.Conn, error) {
-			one := test.says
-			one.open = &open
-			return &one, nil
+			return &sayer{member{open: &open}, test.says}, nil
 		}, nil)
 		c.Close()
 		if test.err != nil {
