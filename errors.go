@@ -64,8 +64,9 @@ type NodeAnswer struct {
 	// Node is the node's address, or its #name.
 	Node    string
 	Verdict Verdict
-	// Holder is who has the lock there, if Verdict is VoteHeld. Name says which lock that is, if
-	// several names were to be locked; otherwise it is empty.
+	// Holder is who has the lock there, if Verdict is VoteHeld. It has no ID where the node keeps the
+	// lock for a client that waits, or a foreign key without a value is in the way. Name says which
+	// lock that is, if several names were to be locked; otherwise it is empty.
 	Holder Holder
 	Name   string
 	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or how long
@@ -83,7 +84,7 @@ func (a NodeAnswer) String() string {
 		if a.Name != "" {
 			fmt.Fprintf(&b, "%q: ", a.Name)
 		}
-		fmt.Fprintf(&b, "%s", a.Holder)
+		b.WriteString(inTheWay(a.Holder))
 		if a.Left >= 0 {
 			fmt.Fprintf(&b, ", %v left", a.Left)
 		}
@@ -94,6 +95,14 @@ func (a NodeAnswer) String() string {
 		fmt.Fprintf(&b, ": %s", strings.TrimPrefix(a.Err.Error(), a.Verdict.String()+": "))
 	}
 	return b.String()
+}
+
+// inTheWay says who keeps others from a lock, as far as the nodes tell.
+func inTheWay(h Holder) string {
+	if h.ID == "" {
+		return "a client that waits, or a key without a value"
+	}
+	return h.String()
 }
 
 // QuorumError is the outcome of a vote that did not get its quorum. errors.Is finds what it amounts
@@ -133,7 +142,7 @@ func (e *QuorumError) Error() string {
 	}
 	fmt.Fprintf(&b, ": %s", kind)
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
-		fmt.Fprintf(&b, ": %s", holder)
+		fmt.Fprintf(&b, ": %s", inTheWay(holder))
 		if left >= 0 {
 			fmt.Fprintf(&b, ", expires in %v", left)
 		}

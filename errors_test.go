@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // Whatever nodes answer, an operation fails with an error that its documentation names.
@@ -72,6 +73,21 @@ func TestErrorWithoutAName(t *testing.T) {
 	t.Parallel()
 	e := &redlatch.QuorumError{Op: "list", Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{{Node: "a"}, {Node: "b"}, {Node: "c"}}}
 	if text := e.Error(); !strings.HasPrefix(text, "list: ") {
+		t.Error(text)
+	}
+}
+
+// The error of a lock that nobody by name keeps from the caller names nobody.
+func TestErrorWithoutAHolder(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	client := locktest.Open(t, locktest.Config(server.URL()))
+	locktest.Do(t, server, "SET", "job", "")
+	_, err := client.TryLock(t.Context(), "job")
+	if !errors.Is(err, redlatch.ErrHeld) || !strings.HasSuffix(err.Error(), ": a client that waits, or a key without a value") {
+		t.Errorf("it says %v", err)
+	}
+	if text := (redlatch.NodeAnswer{Node: "a", Verdict: redlatch.VoteHeld, Left: time.Second}).String(); !strings.Contains(text, "(a client that waits, or a key without a value, 1s left)") {
 		t.Error(text)
 	}
 }
