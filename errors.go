@@ -102,7 +102,7 @@ func inTheWay(h Holder) string {
 	if h.ID == "" {
 		return "a client that waits, or a key without a value"
 	}
-	return h.String()
+	return fmt.Sprint(h)
 }
 
 // QuorumError is the outcome of a vote that did not get its quorum. errors.Is finds what it amounts
