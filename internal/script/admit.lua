@@ -9,19 +9,12 @@
 --       quarantine looked at or ''; in a Cluster: the master's configuration epoch
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
 -- at again.
-local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
-if not string.find(info, 'run_id:' .. string.sub(ARGV[2], -81, -42), 1, true)
-  or not string.find(info, 'master_replid:' .. string.sub(ARGV[2], -40), 1, true)
-  or not string.find(info, 'role:master', 1, true) then
+if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
   return 0
 end
-local stats = redis.call('INFO', 'commandstats')
-local all, db = string.match(stats, 'cmdstat_flushall:([^,\r]*)'), string.match(stats, 'cmdstat_flushdb:([^,\r]*)')
-local reset = string.match(stats, 'cmdstat_config|resetstat:([^,\r]*)')
-db = (db or '') .. (reset and '+' .. reset or '')
 -- rule: admission-compared
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
-  or (all or '') .. '+' .. (db or '') ~= ARGV[5] or ARGV[7] and not inEpoch(ARGV[7]) then
+  or flushes() ~= ARGV[5] or ARGV[7] and not inEpoch(ARGV[7]) then
   return -1
 end
 local now = redis.call('TIME')

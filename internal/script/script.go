@@ -90,6 +90,8 @@ var (
 	repairLua string
 	//go:embed epoch.lua
 	epochLua string
+	//go:embed looked.lua
+	lookedLua string
 	//go:embed admit.lua
 	admitLua string
 	//go:embed release.lua
@@ -196,7 +198,7 @@ var Barrier = New(barrierLua)
 // master has. Like Quarantine, they let nobody vote.
 var (
 	Nodes = New(nodesLua)
-	Shard = New(shardLua)
+	Shard = New(lookedLua + shardLua)
 )
 
 // Voting composes the voting script of a deployment, whose name consists of letters, digits, dots
@@ -221,7 +223,7 @@ var votingSteps = sync.OnceValue(func() string {
 		{Extend, admittedLua + extendLua},
 		{Confirm, confirmLua},
 		{Repair, admittedLua + repairLua},
-		{Admit, epochLua + admitLua},
+		{Admit, epochLua + lookedLua + admitLua},
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + extendBatchLua},
 		// The queue's functions are made only for the steps that need them.
