@@ -12,8 +12,7 @@ end
 if seen[1] ~= ARGV[2] then
   return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', KEYS[1])} or 0
 end
--- rule: extend-never-shortens
-redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
+prolong(KEYS[1], ARGV[3])
 if seen[2] ~= ARGV[4] and (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
   redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 end

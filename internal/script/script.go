@@ -82,6 +82,8 @@ var (
 	admittedLua string
 	//go:embed acquire.lua
 	acquireLua string
+	//go:embed prolong.lua
+	prolongLua string
 	//go:embed extend.lua
 	extendLua string
 	//go:embed confirm.lua
@@ -220,18 +222,18 @@ func voting(deployment string, fresh, renew time.Duration) Script {
 var votingSteps = sync.OnceValue(func() string {
 	steps := []struct{ name, body string }{
 		{Acquire, admittedLua + acquireLua},
-		{Extend, admittedLua + extendLua},
+		{Extend, admittedLua + prolongLua + extendLua},
 		{Confirm, confirmLua},
 		{Repair, admittedLua + repairLua},
 		{Admit, epochLua + lookedLua + admitLua},
 		{Batch, admittedLua + batchLua},
-		{ExtendBatch, admittedLua + extendBatchLua},
+		{ExtendBatch, admittedLua + prolongLua + extendBatchLua},
 		// The queue's functions are made only for the steps that need them.
 		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + heldLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},
-		{ExtendAll, admittedLua + extendAllLua},
-		{RepairAll, admittedLua + repairAllLua},
+		{ExtendAll, admittedLua + prolongLua + extendAllLua},
+		{RepairAll, admittedLua + prolongLua + repairAllLua},
 		{AcquireShared, admittedLua + publishLua + queueLua + readersQueueLua + readersLua + acquireSharedLua},
 		{ConfirmShared, readersLua + confirmSharedLua},
 		{ExtendShared, admittedLua + readersLua + extendSharedLua},

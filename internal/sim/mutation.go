@@ -222,7 +222,7 @@ var edits = map[Mutation]edit{
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX')
 elseif seen[1] ~= ARGV[2] then
   return seen[1] and {`},
-	ExtendShortens:    {"extend.lua", `ARGV[3], 'GT')`, `ARGV[3])`},
+	ExtendShortens:    {"prolong.lua", `ttl, 'GT')`, `ttl)`},
 	ReleaseBlind:      {"release.lua", `= seen[1] == ARGV[1], ARGV[4], nil`, `= seen[1] and true, ARGV[4], nil`},
 	AcquireOverwrites: {"acquire.lua", `if seen[1] and seen[1] ~= from then`, `if false then`},
 	ConfirmSkipped: {"confirm.lua", `if seen[1] ~= ARGV[2] or seen[2] ~= ARGV[3] then

@@ -15,7 +15,7 @@ import (
 
 // A grant that is repeated and the steps that follow it, on one server: they are for all names of a lock or for none, they shorten nothing, take no
 // counter back, and leave what is another's. A counter that they write lasts for longer than the longest TTL. A reader's hold and the list of the
-// readers last as long as the key.
+// readers last as long as the key. An extension ends what somebody has made persistent.
 func TestStepsAfterAGrant(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -158,6 +158,11 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 	locktest.Do(t, server, "DEL", node.CounterKey(n.key))
 	n.is("extended", extend(), vote.Granted)
 	counted("extended", longest, extension.Token)
+	for _, key := range keys {
+		locktest.Do(t, server, "PERSIST", key)
+	}
+	n.is("extended after somebody made it persistent", extend(), vote.Granted)
+	lasts("extended after somebody made it persistent", longest, extension.Token)
 
 	later = strconv.FormatUint(extension.Token+1, 10)
 	for _, key := range keys { // it was granted under a larger counter than the token
