@@ -40,15 +40,10 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-const (
-	// maxReleases is how many locks Close releases at once. More would not be quicker: the nodes
-	// have some commands of several steps each under way for them.
-	maxReleases = 256
-	// maxUnheard is how many releases in a row may hear no quorum before Close leaves the rest of
-	// the locks to their TTL. It is twice what is released at once, as one stall of this process
-	// can make all of those late.
-	maxUnheard = 2 * maxReleases
-)
+// maxUnheard is how many releases in a row may hear no quorum before Close leaves the rest of the
+// locks to their TTL. It is twice what is released at once, as one stall of this process can make
+// all of those late.
+const maxUnheard = 2 * maxReleases
 
 // releaseAll releases the locks, and leads when their work has returned. It returns the errors to
 // report.

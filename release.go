@@ -188,6 +188,23 @@ func (l *Lock) prolong() error {
 	return newQuorumError("extend", l.call.name, l.client.answers(votes))
 }
 
+// maxReleases is how many locks Close releases at once, and how many the client releases at once of
+// those that nobody unlocks. More would not be quicker: the nodes have some commands of several
+// steps each under way for them.
+const maxReleases = 256
+
+// tidy calls release for a lock that nobody unlocks. If the client does so for many others at this
+// time, as after a loss of all its locks, the alarm rings again a second later.
+func (l *Lock) tidy(now clock.Instant, release func()) {
+	select {
+	case l.client.tidying <- struct{}{}:
+		release()
+		<-l.client.tidying
+	default:
+		l.ring(now, l.client.jitter(time.Second))
+	}
+}
+
 // tickKept releases a lock whose WithMinHold is over; before that, it sets the alarm to be called
 // again.
 func (l *Lock) tickKept(now clock.Instant) {
@@ -195,9 +212,11 @@ func (l *Lock) tickKept(now clock.Instant) {
 		l.ring(now, l.nextKept(now))
 		return
 	}
-	if err := l.drop(); err != nil {
-		l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
-	}
+	l.tidy(now, func() {
+		if err := l.drop(); err != nil {
+			l.client.config.Logger.Debug("release after WithMinHold", "name", l.call.name, "error", err)
+		}
+	})
 }
 
 // nextKept returns the time from now to the next look at a lock that is kept.

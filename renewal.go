@@ -121,7 +121,7 @@ func (l *Lock) afterLoss(now clock.Instant) {
 		l.ring(now, left)
 		return
 	}
-	l.release()
+	l.tidy(now, func() { _ = l.release() })
 }
 
 // renewIn returns the time from now to the renewal after a grant or a renewal: the usual time or, where
