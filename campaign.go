@@ -54,13 +54,11 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 	}
 	// This is deferred, so that the lead is also released when fn panics or calls runtime.Goexit.
 	defer func() {
-		lock.endTerm()
+		defer lock.endTerm() // last, or Close could release the lead before Unlock, which tells what came of it
 		stopped := err == nil || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
 		again = stopped && errors.Is(lock.Err(), ErrLost) && ctx.Err() == nil
 		// rule: lead-until-returned
-		if released := lock.Unlock(ctx); !again {
-			err = errors.Join(err, released)
-		}
+		err = errors.Join(err, lock.Unlock(ctx))
 	}()
 	if err := lock.Err(); err != nil {
 		return false, err // before fn began
@@ -68,11 +66,11 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 	return false, fn(lock.Context())
 }
 
-// endTerm says that the work under the lead has returned.
+// endTerm says that the work under the lead has returned and the lead is released.
 func (l *Lock) endTerm() { close(l.work) }
 
 // awaitWork ends the context of a lead because the client is being closed. It returns when the work
-// under the lead has returned, or cannot rely on the lead any more.
+// under the lead has returned and the lead is released, or when the work cannot rely on it any more.
 func (l *Lock) awaitWork() {
 	// rule: lead-until-returned
 	l.endContext(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))

@@ -3,6 +3,7 @@ package redlatchtest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,35 @@ func TestWorkThatHangs(t *testing.T) {
 	})
 }
 
+// slowOnce is an Observer that takes its time over the first lock.
+type slowOnce struct {
+	takes time.Duration
+	once  sync.Once
+}
+
+func (o *slowOnce) Observe(_ context.Context, e redlatch.Event) {
+	if _, ok := e.(redlatch.LockAcquired); ok {
+		o.once.Do(func() { time.Sleep(o.takes) })
+	}
+}
+
+// The work does not begin under a lead that is over by then, but under the next one.
+func TestLeadIsOverBeforeTheWork(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{TTL: 3 * time.Second, Observer: &slowOnce{takes: 4 * time.Second}})
+		terms := 0
+		err := locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
+			if terms++; ctx.Err() != nil {
+				t.Errorf("term %d begins, and %v", terms, context.Cause(ctx))
+			}
+			return nil
+		})
+		if err != nil || terms != 1 {
+			t.Errorf("%v after %d terms", err, terms)
+		}
+	})
+}
+
 // What Campaign returns, and whether it campaigns again, for what fn returns when the lead is lost or not.
 func TestCampaignEnds(t *testing.T) {
 	own := errors.New("own")
@@ -211,13 +241,86 @@ func TestCampaignIsClosed(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
+		start := time.Now()
 		if err := locks.Close(); err != nil || len(locks.Held()) > 0 {
 			t.Errorf("Close: %v, held: %v", err, locks.Held())
 		}
-		<-ended
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("fn returned at once, and Close %v later", took)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the campaign: %v", err)
+		}
 		if !errors.Is(why, redlatch.ErrReleased) || !errors.Is(why, redlatch.ErrClosed) || errors.Is(why, redlatch.ErrLost) {
 			t.Errorf("the cause: %v", why)
 		}
+	})
+}
+
+// lateError is an error that takes its time to tell what it is.
+type lateError struct{}
+
+func (lateError) Error() string { return "late" }
+
+func (lateError) Is(error) bool { time.Sleep(time.Second); return false }
+
+// When the client is closed, the campaign releases the lead itself, and returns what comes of that: Close, which
+// waits for the work, does not come before it.
+func TestCampaignIsClosedAndReleases(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		ended := make(chan error, 1)
+		go func() {
+			err := locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
+				<-ctx.Done()
+				return lateError{}
+			})
+			if len(locks.Held()) > 0 {
+				t.Error("the campaign has returned, and holds the lead")
+			}
+			ended <- err
+		}()
+		synctest.Wait()
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil || err.Error() != "late" {
+			t.Errorf("the campaign: %v", err)
+		}
+	})
+}
+
+// An extension that is under way when the client is closed makes the validity longer for which Close waits for the work.
+func TestCloseAwaitsAnExtension(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		config := redlatch.Config{TTL: 10 * time.Second, NodeTimeout: time.Second}
+		locks := New(t, config)
+		var lock *redlatch.Lock
+		hang, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
+				lock, _ = redlatch.Held(ctx, "a")
+				<-hang
+				return nil
+			})
+		}()
+		synctest.Wait()
+		until, extended := lock.Until(), make(chan error, 1)
+		locks.Delay(200 * time.Millisecond)
+		go func() { extended <- lock.Extend(context.Background(), 2*config.TTL) }()
+		time.Sleep(100 * time.Millisecond)
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		now := time.Now()
+		if err := <-extended; err != nil || !lock.Until().After(until) {
+			t.Fatalf("extended: %v, until %v after %v", err, lock.Until(), until)
+		}
+		if now.Before(lock.Until()) {
+			t.Errorf("Close has returned %v before the end of the validity", lock.Until().Sub(now))
+		}
+		close(hang)
+		<-ended
 	})
 }
 
