@@ -48,10 +48,10 @@ func (f info) flushed() bool {
 // often. The server counts the reset after it.
 func (f info) cleared() bool { return f["cmdstat_config|resetstat"] != "" }
 
-// follows returns how often this run was told whom to follow, or to follow nobody any more. A replica that
-// never reached its master has received nothing, and lacks what that one granted.
+// follows returns how often this run was told whom to follow, or to follow nobody any more, also by a failover. A
+// replica that never reached its master has received nothing, and lacks what that one granted.
 func (f info) follows() (n int64) {
-	for _, command := range []string{"cmdstat_replicaof", "cmdstat_slaveof"} {
+	for _, command := range []string{"cmdstat_replicaof", "cmdstat_slaveof", "cmdstat_failover", "cmdstat_cluster|failover"} {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(f[command], "calls="), ",")
 		times, _ := strconv.ParseInt(calls, 10, 64)
 		n += times

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,39 @@ func TestFailbackOfAReplicaThatReceivedNothing(t *testing.T) {
 		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
 		replica.Kill()
 		locktest.Do(t, master, "REPLICAOF", "NO", "ONE")
+		awaitForgotten(t, master)
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
+		isKeptOut(t, held, lock, err)
+	})
+}
+
+// The same, where FAILOVER makes the master a replica and, given up, a master again.
+func TestFailoverThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		master := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--repl-backlog-ttl", "1"}})
+		replica := redistest.New(t, redistest.Options{Binary: binary, Args: []string{"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", "1"}})
+		config := locktest.WithMaxTTL(locktest.WithQuarantine(master.URL()), time.Minute)
+		follow(t, replica, master) // by which the master gets another replication id
+		client := locktest.Open(t, config)
+		locktest.Vouch(t, client, "n0")
+		locktest.Unlock(t, locktest.TryLock(t, client, "used"))
+
+		locktest.Await(t, "the replica is online", func() bool {
+			info, err := master.Info("replication")
+			return err == nil && strings.Contains(info["slave0"], "state=online")
+		})
+		locktest.Do(t, master, "FAILOVER", "TO", "127.0.0.1", "1", "FORCE", "TIMEOUT", "1")
+		locktest.Await(t, "the master is a replica", func() bool {
+			info, err := master.Info("replication")
+			return err == nil && info["role"] == "slave"
+		})
+		locktest.Do(t, replica, "REPLICAOF", "NO", "ONE")
+		client = locktest.Open(t, locktest.Through(config, replica.URL()))
+		locktest.Vouch(t, client, "n0")
+		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+		replica.Kill()
+		locktest.Do(t, master, "FAILOVER", "ABORT")
 		awaitForgotten(t, master)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
 		isKeptOut(t, held, lock, err)
