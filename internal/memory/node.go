@@ -212,6 +212,11 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 	case args[0] == "EVAL" && len(args) > 6 && args[6] == script.Admit:
 		n.scripts[script.New(args[1]).SHA] = true
 		return n.admit(args[3:6], args[6:], now), nil
+	case args[0] == "EVAL" && args[1] == script.Mark.Text:
+		if n.said(args[3]) == "" {
+			n.texts[args[3]] = args[4]
+		}
+		return number(1), nil
 	case args[0] == "GET" && len(args) == 2:
 		return n.get(args[1], now), nil
 	case args[0] == "EVAL" && args[1] == script.Look.Text:
@@ -268,7 +273,7 @@ func (n *Node) inspect(keys []string, now instant) driver.Reply {
 
 // admit answers as admit.lua on a server that has not changed since it was looked at.
 func (n *Node) admit(keys, args []string, now instant) driver.Reply {
-	if n.texts[keys[1]] != args[3] || n.texts[keys[2]] != args[5] {
+	if n.texts[keys[1]] != args[3] || n.texts[keys[2]] != args[5] || n.said(keys[0]) != args[6] {
 		return number(-1)
 	}
 	n.texts[keys[0]] = args[1] + fmt.Sprintf(" %016d", now.us)
@@ -276,6 +281,9 @@ func (n *Node) admit(keys, args []string, now instant) driver.Reply {
 	delete(n.texts, keys[2])
 	return number(1)
 }
+
+// said returns what an admission key says, but for the time at its end.
+func (n *Node) said(key string) string { return n.texts[key][:max(0, len(n.texts[key])-17)] }
 
 // admitted is what admitted.lua asks, on a server that has always been a master.
 func (n *Node) admitted(key, expected string) bool {

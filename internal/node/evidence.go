@@ -58,6 +58,22 @@ func (e *evidence) expected(a admission.Agreement) string {
 // admits reports whether the marker is the one that clients with this expectation need.
 func (e *evidence) admits(expected string) bool { return strings.HasPrefix(e.marker, expected+" ") }
 
+// said returns what the admission key says, but for the time at its end.
+func (e *evidence) said() string {
+	const stamp = 1 + 16
+	return e.marker[:max(0, len(e.marker)-stamp)]
+}
+
+// isBlank reports whether the node had nothing that would show, at its admission, that all keys were
+// deleted meanwhile. The server counts what deletes all of them at once, but not what deletes one by
+// one or swaps databases; and where its statistics were reset before, a further reset hides the count.
+func (e *evidence) isBlank() bool {
+	if e.shard != nil { // an admission does not read the record, which is in another slot
+		return e.said() == "" && e.info.cleared()
+	}
+	return e.said() == "" && e.recordText == "" && e.noteText == ""
+}
+
 // of returns the part of the evidence that needs no further question.
 func (e *evidence) of(d Deployment) admission.Evidence {
 	return admission.Evidence{

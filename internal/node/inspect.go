@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -235,12 +237,21 @@ func (n *Node) seek() bool {
 	return ok && seeker.Seek()
 }
 
-// open admits the server that was looked at. That also loads the voting script.
+// open admits the server that was looked at. That also loads the voting script. A server that was blank is
+// marked first, and looked at again.
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
+	// rule: admission-compared
+	if !a.NoQuarantine && seen.isBlank() {
+		mark := rand.Text() + " " + strings.Repeat("0", 16)
+		if _, err := eval(ctx, n.conn, script.Mark.Text, []string{n.admissionKey}, []string{mark, n.counterTTL}); err != nil {
+			return err
+		}
+		return errChanged
+	}
 	r := n.newRecord(a, seen)
 	r.Void = void
 	keys := n.deploymentKeys()
-	args := []string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText}
+	args := []string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText, seen.said()}
 	if seen.shard != nil {
 		keys = keys[:1] // the record of the slot's master was written before
 		args = append(args, strconv.FormatInt(seen.shard.master.epoch, 10))

@@ -6,7 +6,8 @@
 -- KEYS  admission; where the node is no Cluster: deployment record, quarantine
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
 --       looked at or '', how often all keys were deleted then and the statistics of that reset, the
---       quarantine looked at or ''; in a Cluster: the master's configuration epoch
+--       quarantine looked at or '', what the admission key said then, but for its time; in a Cluster: the
+--       master's configuration epoch
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
 -- at again.
 if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
@@ -14,7 +15,7 @@ if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
 end
 -- rule: admission-compared
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
-  or flushes() ~= ARGV[5] or ARGV[7] and not inEpoch(ARGV[7]) then
+  or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or ARGV[8] and not inEpoch(ARGV[8]) then
   return -1
 end
 local now = redis.call('TIME')

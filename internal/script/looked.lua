@@ -12,3 +12,9 @@ local function flushes()
   local reset = count('config|resetstat')
   return (count('flushall') or '') .. '+' .. (count('flushdb') or '') .. (reset and '+' .. reset or '')
 end
+
+-- said returns what the admission key says, but for the time at its end; '' where it says nothing.
+local function said(key)
+  local value = redis.pcall('GET', key)
+  return type(value) == 'string' and string.sub(value, 1, -18) or ''
+end

@@ -96,6 +96,8 @@ var (
 	lookedLua string
 	//go:embed admit.lua
 	admitLua string
+	//go:embed mark.lua
+	markLua string
 	//go:embed release.lua
 	releaseLua string
 	//go:embed publish.lua
@@ -192,6 +194,10 @@ var Look = New(limits + lookLua)
 // Quarantine keeps a node out of the vote, and may store a new description of its deployment. It
 // lets nobody vote, so it may be loaded on any node at any time.
 var Quarantine = New(quarantineLua)
+
+// Mark is for a node that is to be admitted and has nothing yet that an admission compares. It lets
+// nobody vote.
+var Mark = New(lookedLua + markLua)
 
 // Barrier goes before a WAIT.
 var Barrier = New(barrierLua)

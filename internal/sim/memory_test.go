@@ -75,7 +75,7 @@ func newTwoServers(t *testing.T, rng *rand.Rand) *twoServers {
 			t.Fatal(err)
 		}
 	}
-	s.both("EVAL", s.voting.Text, "3", admission, "redlatch:{default}:deployment", "redlatch:{default}:quarantine", script.Admit, s.expected(), "record", "", "+", "")
+	s.both("EVAL", s.voting.Text, "3", admission, "redlatch:{default}:deployment", "redlatch:{default}:quarantine", script.Admit, s.expected(), "record", "", "+", "", "")
 	return s
 }
 

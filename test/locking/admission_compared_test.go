@@ -23,8 +23,9 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		history := regexp.MustCompile(`master_replid:(\w{40})`).FindStringSubmatch(said)[1]
 		other := strings.Repeat("0", 40)
 		const keys = "3 admitted deployment quarantine"
+		admission := "a"
 		admit := func(run, history, record, flushes, note string) []string {
-			return []string{script.Voting("compared").Text, keys, script.Admit, "agreement " + run + " " + history, "new", record, flushes, note}
+			return []string{script.Voting("compared").Text, keys, script.Admit, "agreement " + run + " " + history, "new", record, flushes, note, admission}
 		}
 		keepOut := func(run, history, record, note string) []string {
 			return []string{script.Quarantine.Text, keys, run, history, "new", record, note, "new"}
@@ -38,10 +39,10 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		has := func() string {
 			return fmt.Sprint(locktest.Do(t, server, "MGET", "admitted", "deployment", "quarantine"))
 		}
-		locktest.Do(t, server, "MSET", "admitted", "a", "deployment", "d", "quarantine", "q")
+		locktest.Do(t, server, "MSET", "admitted", "a 0123456789012345", "deployment", "d", "quarantine", "q")
 		refused := func(what, answer string, step []string) {
 			t.Helper()
-			if got := send(step); got != answer || has() != "[a d q]" {
+			if got := send(step); got != answer || has() != "[a 0123456789012345 d q]" {
 				t.Errorf("%s: %s, not %s; the keys have %s", what, got, answer, has())
 			}
 		}
@@ -51,6 +52,9 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		refused("admit with another note", "-1", admit(run, history, "d", "+", ""))
 		refused("admit after a flush of all", "-1", admit(run, history, "d", "calls=1+", "q"))
 		refused("admit after a flush of one", "-1", admit(run, history, "d", "+calls=1", "q"))
+		admission = ""
+		refused("admit with another admission", "-1", admit(run, history, "d", "+", "q"))
+		admission = "a"
 		refused("keep out another run", "0", keepOut(other, history, "d", "q"))
 		refused("keep out another replication id", "0", keepOut(run, other, "d", "q"))
 		refused("keep out with another record", "-1", keepOut(run, history, "", "q"))
@@ -73,12 +77,13 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		locktest.Do(t, server, "REPLICAOF", "NO", "ONE")
 		history = regexp.MustCompile(`master_replid:(\w{40})`).FindStringSubmatch(fmt.Sprint(locktest.Do(t, server, "INFO", "replication")))[1]
 
+		admission = "" // as it is where the server was kept out
 		for _, done := range []struct {
 			what string
 			step []string
 			want string
 		}{
-			{"register slots", register(run, history, "d", none), "[a new q]"},
+			{"register slots", register(run, history, "d", none), "[a STAMP new q]"},
 			{"keep out", keepOut(run, history, "new", "q"), "[<nil> new new]"},
 			{"admit", admit(run, history, "new", none, "new"), "[agreement " + run + " " + history + " STAMP new <nil>]"},
 		} {

@@ -1,0 +1,49 @@
+package restart
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Between the look at a server that was never used and its admission, another client admits it and has a lock, and all
+// keys go by a command that nothing counts. The late admission does not count.
+func TestKeysGoneAmidAnAdmission(t *testing.T) {
+	t.Parallel()
+	for what, gone := range map[string]func(t *testing.T, s *redistest.Server){
+		"deleted one by one": func(t *testing.T, s *redistest.Server) {
+			for _, key := range locktest.Do(t, s, "KEYS", "*").([]any) {
+				locktest.Do(t, s, "DEL", key.(string))
+			}
+		},
+		"swapped with an empty database": func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "SWAPDB", "0", "1") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				server := redistest.New(t, redistest.Options{Binary: binary})
+				const ttl = 8 * time.Second
+				config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), ttl)
+				other := locktest.Open(t, config)
+				var held *redlatch.Lock
+				amid := sync.OnceFunc(func() {
+					held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
+					gone(t, server)
+				})
+				admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
+				client := openAmid(t, config, admits, amid)
+				awaitUptime(t, server, ttl+4*time.Second)
+				lock, err := locktest.AwaitAnswer(t, client, "x")
+				if held == nil {
+					t.Fatalf("nothing happened amid the admission: %v", err)
+				}
+				isKeptOut(t, held, lock, err)
+			})
+		})
+	}
+}
