@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -17,7 +16,7 @@ func TestNilContext(t *testing.T) {
 	t.Parallel()
 	var none context.Context
 	server := redistest.New(t)
-	locker := open(t, server.URL(), 20*time.Second)
+	locker := open(t, server.URL())
 	held := try(t, locker, "held")
 	_, locking := locker.Lock(none, "x")
 	_, trying := locker.TryLock(none, "x")
@@ -36,5 +35,5 @@ func TestNilContext(t *testing.T) {
 	if err := held.Unlock(none); err != nil {
 		t.Errorf("unlock: %v", err)
 	}
-	try(t, open(t, server.URL(), 20*time.Second), "held")
+	try(t, open(t, server.URL()), "held")
 }

@@ -17,7 +17,7 @@ func ExampleBoth() {
 		panic(err)
 	}
 	defer server.Close()
-	old, err := legacy.Open(legacy.Config{URL: server.URL(), Timeout: 10 * time.Second})
+	old, err := legacy.Open(legacy.Config{URL: server.URL(), Timeout: time.Minute})
 	if err != nil {
 		panic(err)
 	}

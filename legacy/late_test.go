@@ -108,7 +108,7 @@ func TestNothingIsSentForALockThatRanOut(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				conn := &slowConn{takes: commandTimeout / 2}
-				locker := &Locker{config: Config{Timeout: time.Second}, conn: conn, inFlight: make(chan struct{}, 1)}
+				locker := &Locker{config: Config{Timeout: time.Second}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 1)}
 				lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
 				if err != nil {
 					t.Fatal(err)
@@ -148,7 +148,7 @@ func (okConn) Do(context.Context, ...string) (driver.Reply, error) {
 func TestContextOfAnExtendedLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		locker := &Locker{config: Config{Timeout: time.Minute}, conn: okConn{}, inFlight: make(chan struct{}, 1)}
+		locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: okConn{}, inFlight: make(chan struct{}, 1)}
 		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
 		if err != nil {
 			t.Fatal(err)

@@ -43,9 +43,13 @@ const (
 	maxInFlight = redisconn.RingSize / 2
 )
 
+// What a Locker that is opened begins with; on a busy machine, tests have more.
+var commandPatience, connectPatience = commandTimeout, connectTimeout
+
 // Locker takes old locks on one server. It is safe for concurrent use.
 type Locker struct {
 	config   Config
+	patience time.Duration // with one command
 	conn     driver.Conn
 	inFlight chan struct{}
 }
@@ -67,12 +71,12 @@ func Open(config Config) (*Locker, error) {
 		return nil, invalid("Config.URL: %w", err)
 	}
 	options.Secure(config.TLS)
-	options.ConnectTimeout = connectTimeout
+	options.ConnectTimeout = connectPatience
 	conn, err := redisconn.New(options)
 	if err != nil {
 		return nil, invalid("Config.URL: %w", err)
 	}
-	return &Locker{config: config, conn: conn, inFlight: make(chan struct{}, maxInFlight)}, nil
+	return &Locker{config: config, patience: commandPatience, conn: conn, inFlight: make(chan struct{}, maxInFlight)}, nil
 }
 
 // Close closes the connection. Locks that are still held stay until they expire.
@@ -168,7 +172,7 @@ func (l *Locker) try(ctx, parent context.Context, name string) (*Lock, error) {
 // do sends a command, for which until must not have come: what is written then is another's. If no
 // reply comes, the command's outcome is not known.
 func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (driver.Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, min(commandTimeout, clock.System.Now().Until(until)), errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, min(l.patience, clock.System.Now().Until(until)), errNoAnswer)
 	defer cancel()
 	if ctx.Err() != nil {
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))

@@ -1,8 +1,10 @@
 package legacy_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +14,17 @@ import (
 )
 
 // patience bounds what must happen; it says nothing about how fast.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
-func open(t *testing.T, url string, timeout time.Duration) *legacy.Locker {
+// timeout is longer than patience: what is gone when that has been waited for was deleted.
+const timeout = time.Minute
+
+func open(t *testing.T, url string) *legacy.Locker {
+	t.Helper()
+	return openFor(t, url, timeout)
+}
+
+func openFor(t *testing.T, url string, timeout time.Duration) *legacy.Locker {
 	t.Helper()
 	l, err := legacy.Open(legacy.Config{URL: url, Timeout: timeout})
 	if err != nil {
@@ -76,3 +86,29 @@ func isHeld(t *testing.T, l *legacy.Locker, name string) {
 		t.Errorf("%s: held anew: %t, %v", name, lock != nil, err)
 	}
 }
+
+// asked returns how often the server was asked for a lock.
+func asked(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	info, err := s.Info("commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _, _ := strings.Cut(strings.TrimPrefix(info["cmdstat_setnx"], "calls="), ",")
+	n, _ := strconv.Atoi(calls)
+	return n
+}
+
+// givesUp has lock wait for what is held, as the server sees, and its ctx end then. It returns lock's error.
+func givesUp(t *testing.T, s *redistest.Server, lock func(context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended, before := make(chan error, 1), asked(t, s)
+	go func() { ended <- lock(ctx) }()
+	await(t, "it is asked for again", func() bool { return asked(t, s) >= before+2 })
+	cancel(errGaveUp)
+	return <-ended
+}
+
+var errGaveUp = errors.New("gave up")

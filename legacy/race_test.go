@@ -99,7 +99,7 @@ func TestBothSeeItExpired(t *testing.T) {
 	for deadline := time.Now().Add(patience); ; {
 		var late atomic.Bool
 		n := race(t, "GETSET", func(p *redistest.Proxy) bool {
-			lock, err := open(t, p.URL(), 20*time.Second).TryLock(t.Context(), "foo")
+			lock, err := open(t, p.URL()).TryLock(t.Context(), "foo")
 			if errors.Is(err, redlatch.ErrNoQuorum) { // what it has set is nobody's
 				late.Store(true)
 			}
@@ -127,7 +127,7 @@ func TestManySeeItExpired(t *testing.T) {
 		var held, late atomic.Int32
 		var all sync.WaitGroup
 		for range lockers {
-			locker := open(t, server.URL(), 20*time.Second)
+			locker := open(t, server.URL())
 			all.Go(func() {
 				switch _, err := locker.TryLock(t.Context(), name); {
 				case err == nil:
