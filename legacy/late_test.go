@@ -177,3 +177,37 @@ func TestWrittenLongAgo(t *testing.T) {
 		t.Errorf("%v, %v", lock, err)
 	}
 }
+
+// endingConn is a connection to a server that says that the lock is held; end is called before it says so.
+type endingConn struct {
+	driver.Conn
+	asked int
+	end   func(asked int)
+}
+
+func (c *endingConn) Do(_ context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "SETNX" {
+		return driver.Reply{Kind: driver.Int}, nil
+	}
+	c.asked++
+	c.end(c.asked)
+	return driver.Reply{Kind: driver.Text, Text: "9999999999"}, nil
+}
+
+// A caller whose ctx ends just before the answer that the lock is held learns what ended it, in the first try and later.
+func TestEndBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, last := range []int{1, 2, 3} {
+		reason := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		conn := &endingConn{end: func(asked int) {
+			if asked == last {
+				cancel(reason)
+			}
+		}}
+		locker := &Locker{config: Config{Timeout: time.Minute, KeyTemplate: defaultTemplate}, patience: time.Minute, conn: conn, inFlight: make(chan struct{}, 1)}
+		if _, err := locker.Lock(ctx, "a"); !errors.Is(err, reason) || !errors.Is(err, redlatch.ErrHeld) || conn.asked != last {
+			t.Errorf("asked %d of %d times: %v", conn.asked, last, err)
+		}
+	}
+}

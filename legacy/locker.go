@@ -102,12 +102,13 @@ func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
 		switch {
 		case err == nil:
 			return lock, nil
+		case errors.Is(err, redlatch.ErrHeld):
+			way = err
 		case ctx.Err() != nil && way != nil:
 			return nil, fmt.Errorf("%w; %w", err, way)
-		case !errors.Is(err, redlatch.ErrHeld):
+		default:
 			return nil, err
 		}
-		way = err
 		select {
 		case <-time.After(50*time.Millisecond + rand.N(100*time.Millisecond)):
 		case <-ctx.Done():
