@@ -100,14 +100,18 @@ func TestStepClockBackCostsNothing(t *testing.T) {
 		// would wake up for.
 		do(t, s, "DEBUG", "POPULATE", "200000")
 		do(t, s, "FLUSHALL", "SYNC")
-		before, start := used(), time.Now()
-		// A blocking command is a wait on the server's own, monotonic, clock.
-		if v := do(t, s, "BLPOP", "none", "0.5"); v != nil {
-			t.Fatalf("BLPOP: %v", v)
+		var spent, took float64
+		for range 20 { // it spins each time, or a busy machine makes what little there is to do take long
+			before, start := used(), time.Now()
+			// A blocking command is a wait on the server's own, monotonic, clock.
+			if v := do(t, s, "BLPOP", "none", "0.5"); v != nil {
+				t.Fatalf("BLPOP: %v", v)
+			}
+			if spent, took = used()-before, time.Since(start).Seconds(); spent <= took/10 {
+				return
+			}
 		}
-		if spent, took := used()-before, time.Since(start).Seconds(); spent > took/10 {
-			t.Fatalf("the idle server used %.2f s of CPU in %.2f s", spent, took)
-		}
+		t.Fatalf("the idle server used %.2f s of CPU in %.2f s", spent, took)
 	})
 }
 

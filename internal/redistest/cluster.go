@@ -12,7 +12,7 @@ const clusterSlots = 16384
 
 // StartCluster starts a Redis Cluster of n masters, 3 at least, without
 // replicas: each has an equal share of the slots, in order. It blocks until all
-// of them find the cluster complete, ctx is done or 30 s have gone by. After a
+// of them find the cluster complete, ctx is done or 2 min have gone by. After a
 // failure none is left running.
 func StartCluster(ctx context.Context, n int, opts Options) ([]*Server, error) {
 	if n < 3 {

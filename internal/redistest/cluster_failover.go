@@ -45,7 +45,7 @@ func (c *Cluster) promote(ctx context.Context, replica *Server, how ...string) e
 			_, err = c.ask(ctx, replica, command...)
 		}
 		if err == nil {
-			once, stop := context.WithTimeout(ctx, startLimit/5)
+			once, stop := context.WithTimeout(ctx, startLimit/20)
 			err = await(once, replica.exited(), func(ctx context.Context) (bool, error) {
 				v, err := c.commonView(ctx)
 				if err == nil && (v[id].master != "" || len(v[id].slots) == 0) {

@@ -12,7 +12,7 @@ import (
 
 // doLimit bounds one command, so that a frozen server fails a test instead of
 // hanging it.
-const doLimit = 10 * time.Second
+const doLimit = 30 * time.Second
 
 // Conn is one plain connection to a server or proxy, for tests that look at
 // what is there or need a connection's own state. One goroutine may send while
@@ -23,7 +23,7 @@ type Conn struct {
 }
 
 // Dial connects to addr, a host:port or the path of a Unix socket. It blocks
-// until connected or ctx is done, at most 10 s.
+// until connected or ctx is done, at most 30 s.
 func Dial(ctx context.Context, addr string) (*Conn, error) { return dialTLS(ctx, addr, nil) }
 
 func dialTLS(ctx context.Context, addr string, config *tls.Config) (*Conn, error) {
@@ -51,7 +51,7 @@ func network(addr string) string {
 	return "tcp"
 }
 
-// Do sends one command and blocks for its reply, at most 10 s. What comes back
+// Do sends one command and blocks for its reply, at most 30 s. What comes back
 // is as [Conn.Receive] says; a reply that is an error is returned as the error.
 func (c *Conn) Do(args ...string) (any, error) {
 	if err := c.Send(args...); err != nil {
@@ -79,7 +79,7 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
-// Receive blocks for the next reply or push, at most 10 s: a string, an int64,
+// Receive blocks for the next reply or push, at most 30 s: a string, an int64,
 // nil, a []any (also for a map: key, value, key, value), a [Push] or a
 // [ServerError]. The error is the connection's alone.
 func (c *Conn) Receive() (any, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // stopLimit is how long a server may take to end in order.
-const stopLimit = 10 * time.Second
+const stopLimit = 30 * time.Second
 
 // PID returns the process id of the server's latest run, 0 if it never ran. The
 // process may have ended: see [Server.Running].
@@ -48,7 +48,7 @@ func (s *Server) Kill() {
 
 // Stop has the server end in order and returns when the process is gone: a
 // snapshot is written where Options.Args configure save points. A frozen server
-// is thawed first. One that has not ended after 10 s is killed, and that is an
+// is thawed first. One that has not ended after 30 s is killed, and that is an
 // error. Stopping a server that is down does nothing.
 func (s *Server) Stop() error {
 	s.turn <- struct{}{}
@@ -57,7 +57,7 @@ func (s *Server) Stop() error {
 }
 
 // Restart stops the server in order if it runs, starts it on the same port and
-// directory, and blocks until it answers PING, ctx is done or 30 s have gone by.
+// directory, and blocks until it answers PING, ctx is done or 2 min have gone by.
 // What it still knows is up to its configuration: nothing without Options.Args.
 // For a crash, [Server.Kill] first. After a failure the server is down.
 func (s *Server) Restart(ctx context.Context) error {
@@ -107,7 +107,7 @@ func (s *Server) restart(ctx context.Context, between func() error) error {
 
 // Pause freezes the server and returns when it has stopped running: it keeps its
 // connections and its memory, accepts connections (the kernel does) and answers
-// nothing, while its wall clock goes on. It blocks for 10 s at most.
+// nothing, while its wall clock goes on. It blocks for 30 s at most.
 func (s *Server) Pause() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()

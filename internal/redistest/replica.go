@@ -7,7 +7,7 @@ import (
 
 // StartReplica starts a server that replicates master, with the same binary,
 // password and TLS, and blocks until it has the master's data, ctx is done or
-// 30 s have gone by. Options.ReplicaOf may name a proxy in front of the master;
+// 2 min have gone by. Options.ReplicaOf may name a proxy in front of the master;
 // it defaults to the master itself.
 func StartReplica(ctx context.Context, master *Server, opts Options) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

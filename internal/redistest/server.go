@@ -43,7 +43,7 @@ type Server struct {
 	lastLog string // the log's end, once Close has removed the file
 }
 
-// Start starts a server and blocks until it answers PING, ctx is done, or 30 s
+// Start starts a server and blocks until it answers PING, ctx is done, or 2 min
 // have gone by. ctx bounds the start alone; the server runs until
 // [Server.Close], or until this process ends.
 //
@@ -223,7 +223,7 @@ func (s *Server) CAFile() string {
 }
 
 // Dial opens a connection with all rights. It blocks until connected or ctx is
-// done, at most 10 s.
+// done, at most 30 s.
 func (s *Server) Dial(ctx context.Context) (*Conn, error) {
 	c, err := dialTLS(ctx, s.Addr(), s.TLSConfig())
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *Server) Dial(ctx context.Context) (*Conn, error) {
 }
 
 // Do sends one command on a connection of its own, with all rights, and blocks
-// for the reply, at most 10 s. The result is as [Conn.Receive] says; an error
+// for the reply, at most 30 s. The result is as [Conn.Receive] says; an error
 // reply is returned as a [ServerError].
 func (s *Server) Do(args ...string) (any, error) {
 	c, err := s.Dial(context.Background())

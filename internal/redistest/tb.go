@@ -17,7 +17,7 @@ type TB interface {
 
 // startLimit bounds a start whose caller set no deadline. A server is up within
 // some 20 ms; a loaded machine may need much longer.
-const startLimit = 30 * time.Second
+const startLimit = 2 * time.Minute
 
 // New starts a server for one test and closes it when the test and its subtests
 // are done. At most one Options may be given. It fails the test when no server
