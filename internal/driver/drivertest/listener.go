@@ -127,7 +127,7 @@ func hearsUntilCut(t *testing.T, r *run) {
 func hearsUnlessDenied(t *testing.T, r *run) {
 	l := r.listener(t)
 	r.direct(t, "ACL", "SETUSER", "default", "-subscribe")
-	err := subscribe(t.Context(), l, "here").end(t)
+	err := sends(func() error { return subscribe(t.Context(), l, "here").end(t) })
 	if refusal, ok := errors.AsType[*driver.ServerError](err); !ok || !refusal.Unable() {
 		t.Errorf("denied: %v", err)
 	}

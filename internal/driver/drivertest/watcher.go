@@ -49,7 +49,9 @@ func watches(t *testing.T, r *run) {
 		for end, change := range map[string]func(){"deleted": func() { r.direct(t, "DEL", key) }, "cut": r.Proxy.Cut} {
 			r.warmAgain(t)
 			r.direct(t, "SET", key, "v")
-			reply, watched, err := watch(within(t, patience))
+			var reply driver.Reply
+			var watched bool
+			err := sends(func() (err error) { reply, watched, err = watch(within(t, patience)); return err })
 			if err != nil || reply.Text != "v" {
 				t.Fatalf("%s: %+v, %v", what, reply, err)
 			}
@@ -70,7 +72,7 @@ func watches(t *testing.T, r *run) {
 func watchesWhatIsRefused(t *testing.T, r *run) {
 	w, _ := r.watcher(t)
 	r.direct(t, "RPUSH", r.Key("k"), "v")
-	_, _, err := w.DoWatching(within(t, patience), "GET", r.Key("k"))
+	err := sends(func() error { _, _, err := w.DoWatching(within(t, patience), "GET", r.Key("k")); return err })
 	if refusal, ok := errors.AsType[*driver.ServerError](err); !ok || refusal.Code() != "WRONGTYPE" {
 		t.Errorf("got %v", err)
 	}
@@ -83,7 +85,13 @@ func watchesUnlessDenied(t *testing.T, r *run) {
 	for _, denied := range []string{"-client|caching", "-client|tracking"} {
 		r.direct(t, "ACL", "SETUSER", "default", denied)
 		for range 2 {
-			if reply, watched, err := w.DoWatching(within(t, patience), "GET", r.Key("k")); err != nil || reply.Text != "v" || watched {
+			var reply driver.Reply
+			var watched bool
+			err := sends(func() (err error) {
+				reply, watched, err = w.DoWatching(within(t, patience), "GET", r.Key("k"))
+				return err
+			})
+			if err != nil || reply.Text != "v" || watched {
 				t.Errorf("%s: %+v, %t, %v", denied, reply, watched, err)
 			}
 		}
