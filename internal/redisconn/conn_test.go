@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +32,7 @@ func connect(t *testing.T, url string) *Conn {
 
 func open(t *testing.T, o Options) *Conn {
 	t.Helper()
-	o.ConnectTimeout = 5 * time.Second
+	o.ConnectTimeout = 2 * replyTimeout
 	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -49,9 +48,32 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func must(t *testing.T, c driver.Conn, args ...string) driver.Reply {
+// sends calls send again where its command was not sent: a busy machine may be late, and Sentinels have to be asked first then.
+func sends(send func() error) error {
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+		err := send()
+		if !errors.Is(err, driver.ErrNotSent) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// promptly calls try until it takes much less than replyTimeout, which ends what hangs. On a busy machine it may take longer
+// by chance.
+func promptly(t *testing.T, what string, try func()) {
 	t.Helper()
-	reply, err := c.Do(within(t, patience), args...)
+	for range 5 {
+		start := time.Now()
+		if try(); time.Since(start) < replyTimeout/2 {
+			return
+		}
+	}
+	t.Errorf("%s takes %v or more each time", what, replyTimeout/2)
+}
+
+func must(t *testing.T, c driver.Conn, args ...string) (reply driver.Reply) {
+	t.Helper()
+	err := sends(func() (err error) { reply, err = c.Do(within(t, patience), args...); return err })
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -78,52 +100,35 @@ func TestConnectsWhenNeeded(t *testing.T) {
 func TestCallersLeaveAHungServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	c := connect(t, server.URL())
-	must(t, c, "PING")
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	var callers sync.WaitGroup
-	for range RingSize - 100 {
-		callers.Go(func() {
-			if _, err := c.Do(within(t, 50*time.Millisecond), "INCR", "n"); err == nil {
-				t.Error("a stopped server answered")
-			}
-		})
-	}
-	left := make(chan struct{})
-	go func() {
+	for range 5 { // a busy machine may take long with callers who do not wait
+		c := connect(t, server.URL())
+		must(t, c, "SET", "n", "0")
+		if err := server.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		var callers sync.WaitGroup
+		for range RingSize - 100 {
+			callers.Go(func() {
+				if _, err := c.Do(within(t, 50*time.Millisecond), "INCR", "n"); err == nil {
+					t.Error("a stopped server answered")
+				}
+			})
+		}
 		callers.Wait()
-		close(left)
-	}()
-	select {
-	case <-left:
-	case <-time.After(patience / 4): // before the connection is given up for its silence
-		t.Error("callers are blocked beyond their ctx")
+		soon := c.Connections() == 1 // before the connection is given up for its silence
+		if err := server.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		r := must(t, c, "INCRBY", "n", "0")
+		if r.Int > RingSize-100 {
+			t.Errorf("%d of %d were executed", r.Int, RingSize-100)
+		}
+		// Those who had no time left to send are not among them.
+		if soon && r.Int > 0 {
+			return
+		}
 	}
-	if err := server.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	<-left
-	// Those who had no time left to send are not among them.
-	if r := must(t, c, "INCRBY", "n", "0"); r.Int == 0 || r.Int > RingSize-100 {
-		t.Errorf("%d of %d were executed", r.Int, RingSize-100)
-	}
-}
-
-// closesSoon closes c, and fails the test if that waits for an answer that does not come.
-func closesSoon(t *testing.T, c *Conn) {
-	t.Helper()
-	closed := make(chan struct{})
-	go func() {
-		c.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(replyTimeout / 2):
-		t.Fatal("Close waits")
-	}
+	t.Error("callers are blocked beyond their ctx, or none sends")
 }
 
 // Close does not wait for a connection that is being made to a server that hangs.
@@ -137,29 +142,22 @@ func TestCloseWhileConnecting(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer silent.Close()
-			c := open(t, Options{Network: "tcp", Address: silent.Addr().String(), TLS: config})
-			var out error
-			var waiting sync.WaitGroup
-			waiting.Go(func() { _, out = c.Do(context.Background(), "SET", "k", "v") })
-			peer, err := silent.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer peer.Close()
-			closed := make(chan struct{})
-			go func() {
+			promptly(t, "Close", func() {
+				c := open(t, Options{Network: "tcp", Address: silent.Addr().String(), TLS: config})
+				var out error
+				var waiting sync.WaitGroup
+				waiting.Go(func() { _, out = c.Do(context.Background(), "SET", "k", "v") })
+				peer, err := silent.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer peer.Close()
 				c.Close()
 				waiting.Wait()
-				close(closed)
-			}()
-			select {
-			case <-closed:
 				if out == nil {
 					t.Error("who waited for it has no error")
 				}
-			case <-time.After(replyTimeout / 2):
-				t.Error("it waits")
-			}
+			})
 		})
 	}
 }
@@ -173,25 +171,26 @@ func TestCloseWhileSettingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	c := open(t, Options{Network: "tcp", Address: server.Addr().String(), Database: 1})
-	var waiting sync.WaitGroup
-	waiting.Go(func() { c.Do(context.Background(), "SET", "k", "v") })
-	peer, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	io.WriteString(peer, redistest.Helloed)
-	for !c.answered.Load() {
-		time.Sleep(time.Millisecond)
-	}
-	c.Close()
-	io.WriteString(peer, "+OK\r\n")
-	peer.SetReadDeadline(time.Now().Add(replyTimeout / 2))
-	if got, err := io.ReadAll(peer); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection stands after Close: %q", got)
-	}
-	waiting.Wait()
+	promptly(t, "the end of the connection after Close", func() {
+		c := open(t, Options{Network: "tcp", Address: server.Addr().String(), Database: 1})
+		var waiting sync.WaitGroup
+		waiting.Go(func() { c.Do(context.Background(), "SET", "k", "v") })
+		peer, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		io.WriteString(peer, redistest.Helloed)
+		for !c.answered.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		c.Close()
+		io.WriteString(peer, "+OK\r\n")
+		peer.SetReadDeadline(time.Now().Add(replyTimeout / 2))
+		io.ReadAll(peer)
+		peer.Close()
+		waiting.Wait()
+	})
 }
 
 // A connection that broke while nobody used it is replaced without an error,

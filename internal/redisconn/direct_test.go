@@ -90,7 +90,8 @@ func TestDirectWaitsForThePipeline(t *testing.T) {
 	for h.sent.Load() == 0 || h.waiting.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := h.Conn.Do(within(t, inTime), "SET", "k", "v"); err == nil || errors.Is(err, driver.ErrNotSent) {
+	err := sends(func() error { _, err := h.Conn.Do(within(t, inTime), "SET", "k", "v"); return err })
+	if err == nil || errors.Is(err, driver.ErrNotSent) {
 		t.Fatalf("what was held back: %v", err)
 	}
 	proxy.HoldBack(redistest.Requests, false)
@@ -138,7 +139,8 @@ func TestPipelineComesAfterTheDirect(t *testing.T) {
 			return redistest.Pass
 		})
 		open := proxy.Stats().Open
-		if _, err := h.Do(within(t, inTime), "APPEND", "k", "earlier"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) {
+		err := sends(func() error { _, err := h.Do(within(t, inTime), "APPEND", "k", "earlier"); return err })
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrNotSent) {
 			t.Fatalf("%s: what was held back: %v", name, err)
 		}
 		if h.before.Load() == nil {
@@ -171,8 +173,7 @@ func TestDirectToOneThatDoesNotRead(t *testing.T) {
 	}
 	out, value := make(chan error, 1), strings.Repeat("x", 32<<20)
 	go func() {
-		_, err := h.Do(within(t, inTime), "SET", "k", value)
-		out <- err
+		out <- sends(func() error { _, err := h.Do(within(t, inTime), "SET", "k", value); return err })
 	}()
 	select {
 	case err := <-out:

@@ -183,7 +183,7 @@ func TestCertificateIsOptional(t *testing.T) {
 		}
 
 		late := open(t, o)
-		at(t, server, "CLIENT", "PAUSE", "20000", "ALL")
+		at(t, server, "CLIENT", "PAUSE", "120000", "ALL")
 		if _, err := late.Do(within(t, inTime), "PING"); err == nil || Unfit(err) {
 			t.Errorf("a connection that was not made in time: %v", err)
 		}
@@ -206,7 +206,13 @@ func TestWrongProtocol(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = open(t, o).Do(within(t, patience), "PING")
+			o.ConnectTimeout = replyTimeout / 2 // for the one of them that waits for the other
+			c, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			_, err = c.Do(within(t, patience), "PING")
 			if err == nil {
 				t.Error("it answered")
 			}

@@ -83,7 +83,7 @@ func TestSubscriptionBreaksInRESP2(t *testing.T) {
 func TestShardSubscriptionBreaksInRESP2(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Args: []string{"--rename-command", "HELLO", ""}})
-	c := NewCluster(Options{Network: "tcp", Address: cluster.Masters[0].Addr(), Cluster: true, ConnectTimeout: 5 * time.Second})
+	c := NewCluster(Options{Network: "tcp", Address: cluster.Masters[0].Addr(), Cluster: true, ConnectTimeout: 20 * time.Second})
 	t.Cleanup(c.Close)
 	master, err := cluster.Owner(int(hashslot.Of("x")))
 	if err != nil {

