@@ -21,9 +21,9 @@ import (
 // must not lose its lock because the machine is slow.
 const (
 	stoppedTTL = 3 * time.Second
-	otherTTL   = 20 * time.Second
+	otherTTL   = time.Minute
 	// patience bounds what must happen; it says nothing about how fast.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 )
 
 // task is what the process of client 1 is told, as JSON in its environment.
@@ -102,7 +102,7 @@ func holdAndWrite(ctx context.Context, assignment string, say func(any) error) e
 }
 
 func lockConfig(nodes []string, ttl time.Duration) redlatch.Config {
-	return redlatch.Config{Nodes: nodes, TTL: ttl, NodeTimeout: min(ttl/10, time.Second), NoQuarantine: true}
+	return redlatch.Config{Nodes: nodes, TTL: ttl, MaxTTL: otherTTL, NodeTimeout: min(ttl/10, time.Second), NoQuarantine: true}
 }
 
 // process is the process of client 1 and its two ends.
