@@ -10,9 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/driver/drivertest"
 )
 
-// readTimeout is less than the default, which is how long Close waits for a
-// server that hangs.
-const readTimeout = 2 * time.Second
+// readTimeout is how long Close waits for a server that hangs: longer than a busy machine stands still for, mostly.
+const readTimeout = 10 * time.Second
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
