@@ -1,8 +1,10 @@
 package locking
 
 import (
+	"fmt"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,8 @@ type readersNode struct {
 	key    string
 }
 
+var readersNodes atomic.Int64
+
 func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
 	t.Helper()
 	conn, err := redisconn.New(redisconn.Options{Network: "tcp", Address: s.Addr(), ConnectTimeout: locktest.Patience})
@@ -33,7 +37,8 @@ func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
 		ConnectTimeout: locktest.Patience, Patience: locktest.Patience, Logger: slog.New(slog.DiscardHandler), Woken: func(vote.WakeUp) {},
 	})
 	t.Cleanup(n.Close)
-	steps := readersNode{t, s, n, t.Name()}
+	// Another run of the test finds nothing of this one.
+	steps := readersNode{t, s, n, fmt.Sprintf("%s/%d", t.Name(), readersNodes.Add(1))}
 	steps.extend("nobody", time.Second, 1) // the first vote admits the server, and no batch is tried again
 	return steps
 }
