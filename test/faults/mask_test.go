@@ -32,6 +32,9 @@ func hold(dir redistest.Direction) (begin, end func(p *redistest.Proxy) error) {
 		func(p *redistest.Proxy) error { p.HoldBack(dir, false); return nil }
 }
 
+// lateBy is longer than NodeTimeout, after which nobody waits for an answer.
+const lateBy = 1400 * time.Millisecond
+
 func conditions() []condition {
 	nothing := func(*redistest.Proxy) error { return nil }
 	delay := func(dir redistest.Direction, d time.Duration) (begin, end func(p *redistest.Proxy) error) {
@@ -39,8 +42,8 @@ func conditions() []condition {
 			func(p *redistest.Proxy) error { p.Delay(dir, 0, 0); return nil }
 	}
 	slow, fast := delay(redistest.Both, 15*time.Millisecond)
-	late, inTime := delay(redistest.Replies, 1400*time.Millisecond)
-	overdue, onTime := delay(redistest.Requests, 1400*time.Millisecond)
+	late, inTime := delay(redistest.Replies, lateBy)
+	overdue, onTime := delay(redistest.Requests, lateBy)
 	hung, thawed := hold(redistest.Requests)
 	deaf, hearing := hold(redistest.Replies)
 	return []condition{
@@ -196,19 +199,27 @@ func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 			t.Fatal(err)
 		}
 	}
-	ctx := t.Context()
-	if cut {
-		ctx = locktest.Within(t, 5*time.Millisecond)
+	var lock *redlatch.Lock
+	var err error
+	attempt := func() (took time.Duration) {
+		ctx := t.Context()
+		if cut {
+			ctx = locktest.Within(t, 5*time.Millisecond)
+		}
+		start := time.Now()
+		lock, err = client.TryLock(ctx, name)
+		return time.Since(start)
 	}
-
-	lock, err := client.TryLock(ctx, name)
-	for round := 0; !cut && round < 5 && m.late(err); round++ { // a busy machine
+	deadline := time.Now().Add(locktest.Patience)
+	for took := attempt(); m.disturbed(cut, took, err) && time.Now().Before(deadline); took = attempt() {
+		if lock != nil {
+			locktest.Unlock(t, lock)
+		}
 		for i, c := range m {
 			if c.reached {
 				awaitOnlyTheirs(t, m, i, nodes[i], name)
 			}
 		}
-		lock, err = client.TryLock(ctx, name)
 	}
 	end := time.Now()
 	checkVerdict(t, m, cut, lock, err)
@@ -247,11 +258,17 @@ func meet(t *testing.T, m mask, cut bool, reachable, others *cleanups) {
 	}
 }
 
-// late reports whether a vote failed and a node whose answer would have counted has not answered.
-func (m mask) late(err error) bool {
+// disturbed reports whether a busy machine may have decided the attempt: it took so long that answers which come
+// too late were there as well; or it failed, and a node whose answer would have counted has not answered.
+func (m mask) disturbed(cut bool, took time.Duration, err error) bool {
 	failure, ok := errors.AsType[*redlatch.QuorumError](err)
-	if !ok {
+	switch {
+	case took >= lateBy:
+		return true
+	case cut || !ok:
 		return false
+	case m.count(func(c condition) bool { return c.yes }) >= failure.Need && locktest.Late(err):
+		return true
 	}
 	for i, c := range m {
 		if a := failure.Nodes[i]; (c.yes || c.name == "taken") && a.Err != nil && (a.Verdict == redlatch.VoteUnknown || a.Verdict == redlatch.VoteNotSent) {
