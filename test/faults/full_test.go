@@ -2,7 +2,6 @@ package faults
 
 import (
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -16,23 +15,19 @@ func TestFullServerKeepsWhatIsHeld(t *testing.T) {
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := redistest.New(t, redistest.Options{Binary: binary})
 		client := locktest.Open(t, locktest.Config(server.URL()))
-		ttl := redlatch.WithTTL(6 * time.Second)
 		held := map[string]*redlatch.Lock{
-			"one":     locktest.TryLock(t, client, "one", ttl),
-			"several": locktest.TryLock(t, client, "several", ttl, redlatch.WithAlso("others")),
-			"reader":  locktest.TryLock(t, client, "reader", ttl, redlatch.WithShared()),
-			"permit":  locktest.TryLock(t, client, "permit", ttl, redlatch.WithPermits(2)),
+			"one":     locktest.TryLock(t, client, "one"),
+			"several": locktest.TryLock(t, client, "several", redlatch.WithAlso("others")),
+			"reader":  locktest.TryLock(t, client, "reader", redlatch.WithShared()),
+			"permit":  locktest.TryLock(t, client, "permit", redlatch.WithPermits(2)),
 		}
 		locktest.Do(t, server, "CONFIG", "SET", "maxmemory", "1")
 		answers(t, server, "OOM", "SET", "probe", "")
-		until := map[string]time.Time{}
 		for name, lock := range held {
-			until[name] = lock.Until()
-		}
-		for name, lock := range held {
-			locktest.Await(t, name+" is renewed", func() bool { return lock.Until().After(until[name]) || lock.Err() != nil })
-			if err := lock.Err(); err != nil {
-				t.Errorf("%s: %v", name, err)
+			until := lock.Until()
+			locktest.Extend(t, lock, locktest.TTL)
+			if !lock.Until().After(until) {
+				t.Errorf("%s: extended until %v, which was %v", name, lock.Until(), until)
 			}
 			locktest.Unlock(t, lock)
 		}
