@@ -168,7 +168,7 @@ func TestReaderThatCrashes(t *testing.T) {
 			direct := locktest.Through(c, redistest.URLs(nodes)...)
 			crashes, other, third := locktest.Open(t, c), locktest.Open(t, direct), locktest.Open(t, direct)
 			gone := locktest.TryLock(t, crashes, t.Name(), redlatch.WithShared(), redlatch.WithTTL(time.Second))
-			reader := locktest.TryLock(t, other, t.Name(), redlatch.WithShared(), redlatch.WithTTL(3*time.Second))
+			reader := locktest.TryLock(t, other, t.Name(), redlatch.WithShared())
 			for _, p := range proxies { // nothing of it arrives any more
 				p.BlackHole(redistest.Requests, true)
 			}
