@@ -55,8 +55,11 @@ func TestObserverOfPermits(t *testing.T) {
 			}
 			stays := acquire("stays")
 			awaitPermitsSeen(t, seen, fmt.Sprintf("%d stays", stays.Slot()))
+			// By looks alone each of two changes, made when it has just looked, is seen 1.4 s later. A busy
+			// machine may take as long, but not each time.
+			const soon, most = 1400 * time.Millisecond, 50
 			soonest := time.Hour
-			for i := range 8 {
+			for i := 0; i < 8 || soonest > soon && i < most; i++ {
 				start := time.Now()
 				lock := acquire(fmt.Sprint("holder ", i))
 				both := []string{fmt.Sprintf("%d stays", stays.Slot()), fmt.Sprintf("%d holder %d", lock.Slot(), i)}
@@ -70,8 +73,7 @@ func TestObserverOfPermits(t *testing.T) {
 			}
 			locktest.Unlock(t, stays)
 			awaitPermitsSeen(t, seen, "")
-			// By looks alone each of two changes, made when it has just looked, is seen 1.4 s later.
-			if soonest > 1400*time.Millisecond {
+			if soonest > soon {
 				t.Errorf("two changes were told after %v at the soonest", soonest)
 			}
 		})
@@ -202,12 +204,15 @@ func TestObserverOfPermitsHearsTheArbiter(t *testing.T) {
 	}
 	seen, key, soonest := observePermits(t, client), locktest.SlotKey(t.Name(), 0), time.Hour
 	awaitPermitsSeen(t, seen, "")
-	for i := range 8 {
+	// The next look by itself is 1.4 s later. A busy machine may take as long, but not each time.
+	const soon, most = 1400 * time.Millisecond, 50
+	for i := 0; i < 8 || soonest > soon && i < most; i++ {
 		held, change := "", []string{"DEL", key}
 		if i%2 == 0 {
 			held, change = fmt.Sprintf("0 holder %d", i), []string{"SET", key, fmt.Sprintf("ABCDEFGHIJKLMNOPQRSTUVWXYZ.mwwuymle.holder %d", i)}
 		}
-		start, before := time.Now(), looks()
+		before := looks()
+		start := time.Now()
 		locktest.Do(t, first, change...)
 		locktest.Await(t, "both others were looked at", func() bool { now := looks(); return now[0] != before[0] && now[1] != before[1] })
 		for _, s := range others {
@@ -216,8 +221,7 @@ func TestObserverOfPermitsHearsTheArbiter(t *testing.T) {
 		awaitPermitsSeen(t, seen, held)
 		soonest = min(soonest, time.Since(start))
 	}
-	// The next look by itself is 1.4 s later.
-	if soonest > 1400*time.Millisecond {
+	if soonest > soon {
 		t.Errorf("a change was told after %v at the soonest", soonest)
 	}
 }
