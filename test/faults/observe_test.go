@@ -256,20 +256,25 @@ func TestObserverOfARenewal(t *testing.T) {
 		}
 		return arbiter, others - arbiter
 	}
-	looks, reads := count()
-	start, renewals := time.Now(), 0
-	for range 10 {
-		before, _ := count()
-		locktest.Await(t, "extended", func() bool { renewals++; return lock.Extend(t.Context(), c.TTL) == nil })
-		locktest.Await(t, "the observer has looked", func() bool { now, _ := count(); return now > before })
-	}
-	arbiter, others := count()
-	if n := arbiter - looks; n > renewals+2+int(time.Since(start)/time.Second) {
-		t.Errorf("%d looks for %d renewals in %v", n, renewals, time.Since(start))
-	}
-	// A busy machine's node may be late, and then the others are asked.
-	if n := others - reads; n > renewals/2 {
-		t.Errorf("the other nodes were asked %d times", n)
+	const tries = 20
+	for try := 1; ; try++ {
+		looks, reads := count()
+		start, renewals := time.Now(), 0
+		for range 10 {
+			before, _ := count()
+			locktest.Await(t, "extended", func() bool { renewals++; return lock.Extend(t.Context(), c.TTL) == nil })
+			locktest.Await(t, "the observer has looked", func() bool { now, _ := count(); return now > before })
+		}
+		arbiter, others := count()
+		looks, reads = arbiter-looks, others-reads
+		// A busy machine's node may be late, and then the others are asked, but not each time.
+		if looks <= renewals+2+int(time.Since(start)/time.Second) && reads <= renewals/2 {
+			break
+		}
+		if try == tries {
+			t.Errorf("%d looks for %d renewals in %v, and the other nodes were asked %d times", looks, renewals, time.Since(start), reads)
+			break
+		}
 	}
 	locktest.Unlock(t, lock)
 }
