@@ -145,7 +145,11 @@ func TestReleaseOfALockLostInDoubt(t *testing.T) {
 				}
 				return lock
 			}
-			if err := lost().Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrNoQuorum) {
+			err := lost().Unlock(t.Context())
+			for try := 1; try < 20 && unanswered(err); try++ { // on a busy machine
+				err = lost().Unlock(t.Context())
+			}
+			if !errors.Is(err, redlatch.ErrLost) || errors.Is(err, redlatch.ErrNoQuorum) {
 				t.Errorf("unlock, with all answers: %v", err)
 			}
 			lock := lost()
@@ -163,9 +167,30 @@ func TestReleaseOfALostLockForWhichOthersWait(t *testing.T) {
 	nodes := redistest.Nodes(t, 3)
 	config := locktest.Config(redistest.URLs(nodes)...)
 	client, other := locktest.Open(t, config), locktest.Open(t, config)
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+	// On a busy machine a node may not answer in time, but not each time.
+	var err error
+	for try := 0; try == 0 || try < 20 && unanswered(err); try++ {
+		err = releaseOfALostLock(t, nodes, client, other, fmt.Sprintf("%s/%d", t.Name(), try))
+	}
+	if !errors.Is(err, redlatch.ErrLost) {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+// unanswered reports whether a node has not answered in time.
+func unanswered(err error) bool {
+	failure, ok := errors.AsType[*redlatch.QuorumError](err)
+	return ok && slices.ContainsFunc(failure.Nodes, func(a redlatch.NodeAnswer) bool {
+		return a.Verdict == redlatch.VoteUnknown || a.Verdict == redlatch.VoteNotSent
+	})
+}
+
+// releaseOfALostLock releases a lock of client that two of three nodes have lost, and for which a caller of
+// client and one of other wait.
+func releaseOfALostLock(t *testing.T, nodes []*redistest.Server, client, other *redlatch.Client, name string) error {
+	lock := locktest.TryLock(t, client, name, redlatch.WithoutRenewal())
 	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
+		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
@@ -174,24 +199,22 @@ func TestReleaseOfALostLockForWhichOthersWait(t *testing.T) {
 	wait := func(c *redlatch.Client, options ...redlatch.Option) {
 		report, waits := locktest.WhenWaiting(nil)
 		callers.Go(func() {
-			if lock, err := c.Lock(ctx, t.Name(), append(options, report)...); err == nil {
+			if lock, err := c.Lock(ctx, name, append(options, report)...); err == nil {
 				_ = lock.Unlock(t.Context())
 			}
 		})
 		<-waits
 	}
 	wait(other)
-	queued := func(s *redistest.Server) bool { return locktest.Value(t, s, node.NextKey(t.Name())) != "" }
+	queued := func(s *redistest.Server) bool { return locktest.Value(t, s, node.NextKey(name)) != "" }
 	locktest.Await(t, "a node has it in its queue", func() bool { return slices.ContainsFunc(nodes, queued) })
 	wait(client, redlatch.WithTTL(locktest.TTL/2)) // which does not go on to hold by the same attempt
 	for _, s := range nodes {
 		if !queued(s) {
-			locktest.Do(t, s, "DEL", t.Name())
+			locktest.Do(t, s, "DEL", name)
 		}
 	}
-	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
-		t.Errorf("unlock: %v", err)
-	}
+	return lock.Unlock(t.Context())
 }
 
 // Two of three nodes are down: the lock that is released was not lost, and nobody can say that it was deleted.
