@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
@@ -117,6 +118,24 @@ func Extend(t *testing.T, lock *redlatch.Lock, ttl time.Duration) {
 		}
 		return err == nil
 	})
+}
+
+// AwaitOn waits until all of the nodes have the lock. One that a busy machine's client has not asked is given it by an
+// extension.
+func AwaitOn(t *testing.T, lock *redlatch.Lock, nodes ...*redistest.Server) {
+	t.Helper()
+	begun := time.Now()
+	for _, s := range nodes {
+		Await(t, "all nodes have "+lock.Name(), func() bool {
+			if Value(t, s, lock.Name()) != "" {
+				return true
+			}
+			if time.Since(begun) > time.Second { // its vote may be under way before that
+				_ = lock.Extend(t.Context(), TTL)
+			}
+			return false
+		})
+	}
 }
 
 // Await asks check until it reports true, and returns how long that took.

@@ -52,7 +52,7 @@ func TestReplyToAcquireIsLost(t *testing.T) {
 				for _, w := range wires[:n/2+1] {
 					w.Lose("acquire", redistest.CutAfter)
 				}
-				lock, err = client.Lock(locktest.Within(t, locktest.Patience/2), t.Name())
+				lock, err = client.Lock(locktest.Within(t, locktest.Patience), t.Name())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -139,8 +139,8 @@ func TestReleaseOfALockLostInDoubt(t *testing.T) {
 			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 			lost := func() *redlatch.Lock {
 				lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+				locktest.AwaitOn(t, lock, nodes[1:]...)
 				for _, s := range nodes[1:] { // two of three hold it, and the third may get it late
-					locktest.Await(t, "the node has the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
 					locktest.Do(t, s, "DEL", t.Name())
 				}
 				return lock
@@ -189,9 +189,7 @@ func unanswered(err error) bool {
 // client and one of other wait.
 func releaseOfALostLock(t *testing.T, nodes []*redistest.Server, client, other *redlatch.Client, name string) error {
 	lock := locktest.TryLock(t, client, name, redlatch.WithoutRenewal())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
-	}
+	locktest.AwaitOn(t, lock, nodes...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	defer callers.Wait()
@@ -223,9 +221,7 @@ func TestReleaseWithoutAQuorum(t *testing.T) {
 	nodes := redistest.Nodes(t, 3)
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
 	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-	}
+	locktest.AwaitOn(t, lock, nodes...)
 	for _, s := range nodes[1:] {
 		s.Kill()
 	}

@@ -170,8 +170,8 @@ func TestObserverOfAForeignCounter(t *testing.T) {
 	holder := locktest.Open(t, c)
 	first := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("first"), redlatch.WithoutRenewal())
 	counter := "redlatch:{" + t.Name() + "}:token:" + t.Name()
+	locktest.AwaitOn(t, first, nodes...)
 	for _, s := range nodes {
-		locktest.Await(t, "all nodes have the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
 		locktest.Do(t, s, "SET", counter, "99999999999999999999")
 	}
 	sights := observe(t, locktest.Open(t, c))
@@ -202,8 +202,8 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 			old := make([]record, n)
 			first := locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("first"))
 			awaitSight(t, sights, "the first", sightOf("first"))
+			locktest.AwaitOn(t, first, nodes...)
 			for i, s := range nodes {
-				locktest.Await(t, "all nodes have the lock", func() bool { return locktest.Value(t, s, t.Name()) != "" })
 				old[i] = record{locktest.Value(t, s, t.Name()), locktest.Value(t, s, counter)}
 			}
 			locktest.Unlock(t, first)

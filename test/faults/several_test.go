@@ -85,6 +85,7 @@ func TestSeveralWithANodeDown(t *testing.T) {
 	names := severalNames(t)
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
 	lock := locktest.TryLock(t, client, names[0], redlatch.WithAlso(names...), redlatch.WithoutRenewal())
+	locktest.AwaitOn(t, lock, nodes...)
 	for _, s := range nodes { // each may be of the quorum that is left
 		for _, name := range names {
 			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })

@@ -50,9 +50,7 @@ func TestCloseWhileUnlocking(t *testing.T) {
 				return connTo(of[node].URL())
 			}})
 			lock := locktest.TryLock(t, client, t.Name())
-			for _, s := range nodes {
-				locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-			}
+			locktest.AwaitOn(t, lock, nodes...)
 
 			machine.stop.Store(true)
 			closed, unlocked := make(chan error, 1), make(chan error, 1)

@@ -49,8 +49,8 @@ func TestForeignHolders(t *testing.T) {
 		if o.Err != nil {
 			t.Fatal(o.Err)
 		}
+		locktest.AwaitOn(t, o.Lock, nodes...)
 		for _, s := range nodes {
-			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
 			if locktest.Do(t, s, "SET", name, "3f2504e0-4f89", "NX", "PX", "60000") != nil {
 				t.Error("they took ours")
 			}

@@ -184,8 +184,8 @@ func TestObserverOfTheEnd(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	removedByHand := func(t *testing.T, lock *redlatch.Lock) {
+		locktest.AwaitOn(t, lock, nodes...)
 		for _, s := range nodes {
-			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, lock.Name()) != "" })
 			locktest.Do(t, s, "DEL", lock.Name())
 		}
 	}

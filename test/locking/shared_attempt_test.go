@@ -34,9 +34,7 @@ func TestCallersHoldByOneAttempt(t *testing.T) {
 			client, other := locktest.Open(t, c), locktest.Open(t, d)
 			long := redlatch.WithTTL(blockTTL)
 			lock := locktest.TryLock(t, client, t.Name(), long)
-			for _, s := range nodes {
-				locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-			}
+			locktest.AwaitOn(t, lock, nodes...)
 			const callers = 20
 			var outs []<-chan locktest.Outcome
 			for range callers {

@@ -22,8 +22,8 @@ func TestReadersAsOthersSeeThem(t *testing.T) {
 	client := locktest.Open(t, c)
 	reader := locktest.TryLock(t, client, t.Name(), redlatch.WithShared())
 	defer locktest.Unlock(t, reader)
+	locktest.AwaitOn(t, reader, nodes...)
 	for i, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
 		if i > 0 && locktest.Value(t, s, t.Name()) == locktest.Value(t, nodes[i-1], t.Name()) {
 			t.Error("the counters are the same")
 		}
