@@ -103,7 +103,7 @@ func TestAbandonedTriesAreInNobodysWay(t *testing.T) {
 	}
 	group.Wait()
 	// Long before any TTL is over, the lock is free for all.
-	lock, err := locktest.Open(t, c).Lock(locktest.Within(t, locktest.Patience/2), t.Name())
+	lock, err := locktest.Open(t, c).Lock(locktest.Within(t, locktest.Patience), t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
