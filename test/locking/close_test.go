@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ func TestCloseWhileLocking(t *testing.T) {
 	nodes := locktest.Shared(t, 3)
 	for round := range 20 {
 		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+		var late atomic.Bool // a busy machine's nodes have not answered a release in time, and may have its key
 		var group sync.WaitGroup
 		var mu sync.Mutex
 		var kept []*redlatch.Lock
@@ -97,7 +99,10 @@ func TestCloseWhileLocking(t *testing.T) {
 						return
 					}
 					if i%2 == 0 {
-						if err := lock.Unlock(t.Context()); err != nil && !errors.Is(err, redlatch.ErrReleased) {
+						switch err := lock.Unlock(t.Context()); {
+						case locktest.Late(err):
+							late.Store(true)
+						case err != nil && !errors.Is(err, redlatch.ErrReleased):
 							t.Errorf("unlock: %v", err)
 						}
 					} else {
@@ -111,7 +116,10 @@ func TestCloseWhileLocking(t *testing.T) {
 		locktest.Await(t, "locks are made", func() bool {
 			return len(locktest.Do(t, nodes[0], "KEYS", fmt.Sprintf("%s/%d.*", t.Name(), round)).([]any)) > 3
 		})
-		if err := client.Close(); err != nil {
+		switch err := client.Close(); {
+		case locktest.Late(err):
+			late.Store(true)
+		case err != nil:
 			t.Errorf("close: %v", err)
 		}
 		group.Wait()
@@ -119,6 +127,9 @@ func TestCloseWhileLocking(t *testing.T) {
 			if !errors.Is(lock.Err(), redlatch.ErrReleased) {
 				t.Errorf("after Close the lock is %v", lock.Err())
 			}
+		}
+		if late.Load() {
+			continue
 		}
 		for i, s := range nodes {
 			if keys := locktest.Do(t, s, "KEYS", fmt.Sprintf("%s/%d.*", t.Name(), round)).([]any); len(keys) > 0 {
