@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -66,9 +67,7 @@ func TestLostRecordIsRepaired(t *testing.T) {
 		nodes := locktest.SharedOf(t, binary, 5) // where the client may not have heard yet of the last repair
 		client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
 		lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-		for _, s := range nodes {
-			locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-		}
+		locktest.AwaitOn(t, lock, nodes...)
 		id := locktest.Value(t, nodes[0], t.Name())
 		for _, s := range nodes { // one after the other
 			locktest.Do(t, s, "DEL", t.Name(), counterOf(t.Name()))
@@ -97,12 +96,19 @@ func TestRenewalRepairs(t *testing.T) {
 	t.Parallel()
 	nodes := locktest.Shared(t, 3)
 	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(6*time.Second))
-	locktest.Await(t, "the node has it", func() bool { return locktest.Value(t, nodes[2], t.Name()) != "" })
-	id := locktest.Value(t, nodes[2], t.Name())
-	locktest.Do(t, nodes[2], "DEL", t.Name())
-	locktest.AwaitValue(t, nodes[2], t.Name(), id)
-	locktest.Unlock(t, lock)
+	renewed(t, func(name string) error {
+		lock := locktest.TryLock(t, client, name, redlatch.WithTTL(6*time.Second))
+		id := hook.LeaseOf(lock).HolderID()
+		has := func() bool { return lock.Err() != nil || locktest.Value(t, nodes[2], name) == id }
+		locktest.Await(t, "the node has it", has)
+		locktest.Do(t, nodes[2], "DEL", name)
+		locktest.Await(t, "the node has it again", has)
+		if err := lock.Err(); err != nil {
+			return err
+		}
+		locktest.Unlock(t, lock)
+		return nil
+	})
 }
 
 // Without a quorum nothing is repaired: one node lost the record, one does not
@@ -114,16 +120,18 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 	wires := []*locktest.Wire{locktest.Tap(proxies[0]), locktest.Tap(proxies[1]), locktest.Tap(proxies[2])}
 	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-	}
+	locktest.AwaitOn(t, lock, nodes...)
 	locktest.Do(t, nodes[0], "DEL", t.Name())
 	proxies[1].HoldBack(redistest.Replies, true)
-	err := lock.Extend(t.Context(), locktest.TTL)
-	if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
-		t.Errorf("extend: %v; the lock is %v", err, lock.Err())
-	}
-	failure := locktest.FailureOf(t, err)
+	var failure *redlatch.QuorumError
+	locktest.Await(t, "the node without the record has answered", func() bool {
+		err := lock.Extend(t.Context(), locktest.TTL)
+		if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
+			t.Fatalf("extend: %v; the lock is %v", err, lock.Err())
+		}
+		failure = locktest.FailureOf(t, err)
+		return failure.Nodes[0].Verdict != redlatch.VoteUnknown && failure.Nodes[0].Verdict != redlatch.VoteNotSent
+	})
 	if failure.Nodes[0].Verdict != redlatch.VoteNotOurs || failure.Nodes[2].Verdict != redlatch.VoteGranted && failure.Nodes[2].Verdict != redlatch.VoteUnknown {
 		t.Errorf("%v", failure)
 	}
@@ -170,9 +178,7 @@ func noRepairAfter(t *testing.T, binary string, option redlatch.Option, step, an
 	wires := locktest.Taps(proxies)
 	name, readers := t.Name(), node.ReadersKey(t.Name())
 	lock := locktest.TryLock(t, client, name, option, redlatch.WithoutRenewal())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, name) != "" })
-	}
+	locktest.AwaitOn(t, lock, nodes...)
 	later := fmt.Sprint(lock.Token() + 1)
 	for _, s := range nodes[:2] {
 		locktest.Do(t, s, "DEL", name, readers)
