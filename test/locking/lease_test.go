@@ -61,17 +61,17 @@ func TestHolderIsToldAfterASleep(t *testing.T) {
 	machine := &ticking{starved{Clock: clock.System}}
 	dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
 	client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Clock: machine, Dial: dial})
-	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(30*time.Second), redlatch.WithoutRenewal())
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
 	told := make(chan error, 1)
 	ctx := lock.Context()
 	context.AfterFunc(ctx, func() { told <- context.Cause(ctx) })
-	machine.slept.Store(int64(time.Minute))
+	machine.slept.Store(int64(2 * locktest.TTL))
 	select {
 	case err := <-told:
 		if !errors.Is(err, redlatch.ErrLost) {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second): // before the timer of the lock's end
+	case <-time.After(locktest.Patience): // before the timer of the lock's end
 		t.Error("nobody said that the lock was lost")
 	}
 }
@@ -124,15 +124,15 @@ func TestWhoLooksFindsTheLockLost(t *testing.T) {
 			draw := func(below time.Duration) time.Duration { return below / 2 }
 			dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
 			client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Clock: machine, Draw: draw, Dial: dial})
-			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithTTL(10*time.Second))
+			lock := locktest.TryLock(t, client, t.Name())
 			ctx := lock.Context()
 			derived, cancel := context.WithCancel(ctx)
 			defer cancel()
-			machine.slept.Store(int64(5 * time.Second))
+			machine.slept.Store(int64(locktest.TTL - locktest.Patience))
 			if err := errors.Join(lock.Err(), ctx.Err(), context.Cause(ctx)); err != nil {
-				t.Fatalf("after half its TTL: %v", err)
+				t.Fatalf("before the end of its TTL: %v", err)
 			}
-			machine.slept.Store(int64(10 * time.Second))
+			machine.slept.Store(int64(locktest.TTL))
 			if err := look(lock, ctx); !errors.Is(err, redlatch.ErrLost) || !strings.Contains(err.Error(), t.Name()) {
 				t.Errorf("after its TTL: %v", err)
 			}
