@@ -95,7 +95,7 @@ func permitOrder(t *testing.T, nodes []*redistest.Server, c redlatch.Config, nam
 // a busy machine one may miss its turn, which the next then has: TestSimPermitsInOrder is the same where none does.
 func TestPermitsFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
-	const tries = 4
+	const tries = 20
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		for _, n := range []int{1, 3, 5} {
 			nodes := locktest.SharedOf(t, binary, n)

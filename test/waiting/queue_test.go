@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // queueKey is the key of the wait queue for a name without braces.
@@ -36,4 +37,23 @@ func awaitQueued(t *testing.T, nodes []*redistest.Server, name string, n int) (a
 		return together && total == n
 	})
 	return arbiter
+}
+
+// inTurn expects that pass returns the order want. On a busy machine one may miss its turn, which the next then has:
+// then it is done again.
+func inTurn(t *testing.T, nodes []*redistest.Server, want string, pass func(try int) (order string)) {
+	t.Helper()
+	const tries = 20
+	late := locktest.WatchLateness(t, nodes...)
+	for try := 1; ; try++ {
+		late.Take()
+		got := pass(try)
+		if got == want {
+			return
+		}
+		if by := late.Take(); by <= script.Grace/4 || try == tries {
+			t.Errorf("the order was %s, where the machine was late by %v", got, by)
+			return
+		}
+	}
 }
