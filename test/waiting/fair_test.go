@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // A process with many callers lets others in between, and no caller is
@@ -25,7 +26,18 @@ func TestProcessWithManyCallersIsFair(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("N=%d, %v late, held for %v", c.nodes, c.late, c.hold), func(t *testing.T) {
 			t.Parallel()
-			c.play(t)
+			const tries = 20
+			for try := 1; ; try++ {
+				before, late := c.play(t)
+				// One acquires and gives it to eight more; of many, a few more where the machine is so
+				// slow that who is woken up loses its turn.
+				if before >= 1 && before <= max(9, c.callers/2) {
+					return
+				}
+				if late <= script.Grace/4 || try == tries {
+					t.Fatalf("%d of the %d who came before went first, where the machine was late by %v", before, c.callers, late)
+				}
+			}
 		})
 	}
 }
@@ -37,7 +49,8 @@ type manyCallers struct {
 	hold           time.Duration // of each after the eighth
 }
 
-func (m manyCallers) play(t *testing.T) {
+// play returns how many of them went first, and how late the machine was meanwhile.
+func (m manyCallers) play(t *testing.T) (before int, late time.Duration) {
 	nodes := redistest.Nodes(t, m.nodes)
 	proxies, behind := make([]*redistest.Proxy, m.nodes), make([]string, m.nodes)
 	for i, s := range nodes {
@@ -49,10 +62,11 @@ func (m manyCallers) play(t *testing.T) {
 	far.Nodes = locktest.Config(behind...).Nodes // under the same names
 	first, many, few := locktest.TryLock(t, locktest.Open(t, near), "x"), locktest.Open(t, far), locktest.Open(t, near)
 	gate := &locktest.Turnstile{T: t}
+	given := locktest.Within(t, 2*locktest.Patience) // the first also waits for all others to come
 	var group sync.WaitGroup
 	enter := func(client *redlatch.Client, who string) {
 		report, waits := locktest.WhenWaiting(nil)
-		out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, "x", report)
+		out := locktest.LockIn(given, client, "x", report)
 		<-waits
 		group.Go(func() {
 			o := <-out
@@ -75,12 +89,8 @@ func (m manyCallers) play(t *testing.T) {
 	enter(few, "few")
 	arbiter := awaitQueued(t, nodes, "x", 2)
 	proxies[arbiter].Delay(redistest.Replies, m.late, 0)
+	lateness := locktest.WatchLateness(t, nodes...)
 	locktest.Unlock(t, first)
 	group.Wait()
-	// One acquires and gives it to eight more; of many, a few more where the machine is so
-	// slow that who is woken up loses its turn.
-	before := strings.Count(strings.Split(gate.Whole(), "few")[0], "many")
-	if before < 1 || before > max(9, m.callers/2) {
-		t.Errorf("%d of the %d who came before went first", before, m.callers)
-	}
+	return strings.Count(strings.Split(gate.Whole(), "few")[0], "many"), lateness.Take()
 }
