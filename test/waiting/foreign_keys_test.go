@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -97,59 +96,68 @@ func TestForeignKeysOfTheQueue(t *testing.T) {
 		for what, fake := range fakes() {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				took := func(doing string, start time.Time, limit time.Duration) {
-					t.Helper()
-					if d := time.Since(start); d > limit {
-						t.Errorf("%s took %v", doing, d)
+				// inTime has do take no longer than it should. A busy machine may, but not each time.
+				inTime := func(t *testing.T, do func(name string) (slow string)) {
+					const tries = 20
+					for try := 1; ; try++ {
+						slow := do(fmt.Sprintf("%s/%d", t.Name(), try))
+						if slow == "" {
+							return
+						}
+						if try == tries {
+							t.Fatal(slow)
+						}
 					}
+				}
+				took := func(doing string, start time.Time, limit time.Duration) (slow string) {
+					if d := time.Since(start); d > limit {
+						slow = fmt.Sprintf("%s took %v", doing, d)
+					}
+					return slow
 				}
 				t.Run("free", func(t *testing.T) {
 					name := t.Name()
 					fake(t, server, name)
-					lock, err := clients[0].TryLock(t.Context(), name)
-					if err != nil {
-						t.Fatal(err)
-					}
-					locktest.Unlock(t, lock)
+					locktest.Unlock(t, locktest.TryLock(t, clients[0], name))
 				})
 				t.Run("in turn", func(t *testing.T) {
-					name := t.Name()
-					fake(t, server, name)
-					start := time.Now()
-					for range 2 {
-						for _, client := range clients {
-							lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
-							if err != nil {
-								t.Fatal(err)
+					inTime(t, func(name string) string {
+						fake(t, server, name)
+						start := time.Now()
+						for range 2 {
+							for _, client := range clients {
+								lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
+								if err != nil {
+									t.Fatal(err)
+								}
+								locktest.Unlock(t, lock)
 							}
-							locktest.Unlock(t, lock)
 						}
-					}
-					took("to lock in turn", start, promptly)
+						return took("to lock in turn", start, promptly)
+					})
 				})
 				t.Run("while others wait", func(t *testing.T) {
-					name := t.Name()
-					held := locktest.TryLock(t, clients[0], name)
-					var group sync.WaitGroup
-					for _, client := range clients[1:] {
-						group.Go(func() {
-							lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if err := lock.Unlock(context.Background()); err != nil {
-								t.Error(err)
-							}
-						})
-					}
-					awaitQueued(t, []*redistest.Server{server}, name, 2)
-					fake(t, server, name)
-					start := time.Now()
-					locktest.Unlock(t, held)
-					took("to unlock", start, promptly/4)
-					group.Wait()
-					took("to have it in turn", start, promptly)
+					inTime(t, func(name string) string {
+						held := locktest.TryLock(t, clients[0], name)
+						var group sync.WaitGroup
+						for _, client := range clients[1:] {
+							group.Go(func() {
+								lock, err := client.Lock(locktest.Within(t, locktest.Patience), name)
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								locktest.Unlock(t, lock)
+							})
+						}
+						awaitQueued(t, []*redistest.Server{server}, name, 2)
+						fake(t, server, name)
+						start := time.Now()
+						locktest.Unlock(t, held)
+						slow := took("to unlock", start, promptly/4)
+						group.Wait()
+						return slow + took("to have it in turn", start, promptly)
+					})
 				})
 			})
 		}

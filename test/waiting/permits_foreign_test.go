@@ -29,7 +29,7 @@ func TestPermitsBesideForeignKeys(t *testing.T) {
 				}
 				held := make(map[int]*redlatch.Lock)
 				for range k + 1 {
-					lock, err := client.TryLock(t.Context(), name, redlatch.WithPermits(k))
+					lock, err := locktest.TryInTime(t, client, name, redlatch.WithPermits(k))
 					if err != nil {
 						continue
 					}
@@ -39,9 +39,7 @@ func TestPermitsBesideForeignKeys(t *testing.T) {
 					held[lock.Slot()] = lock
 				}
 				for _, lock := range held {
-					if err := lock.Extend(t.Context(), locktest.TTL); err != nil {
-						t.Errorf("%d nodes, %q: %v", n, value, err)
-					}
+					locktest.Extend(t, lock, locktest.TTL)
 					locktest.Unlock(t, lock)
 				}
 				if len(held) != k {
