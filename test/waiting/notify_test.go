@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -165,7 +166,7 @@ func TestTransferToTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range nodes {
-		locktest.AwaitValue(t, s, t.Name(), locktest.Value(t, nodes[0], t.Name()))
+		locktest.AwaitValue(t, s, t.Name(), hook.LeaseOf(lock).HolderID())
 	}
 	locktest.Unlock(t, lock)
 	for _, s := range nodes {
@@ -211,9 +212,7 @@ func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Cli
 	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
 	locktest.Unlock(t, locktest.TryLock(t, client, t.Name()+"/before")) // the nodes know the script
 	lock := locktest.TryLock(t, client, t.Name())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-	}
+	locktest.AwaitOn(t, lock, nodes...)
 	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
 	arbiter := awaitQueued(t, nodes, t.Name(), 1)
 	if lacking >= 0 {
@@ -243,16 +242,25 @@ func releaseUnheard(t *testing.T, nodes []*redistest.Server, other *redlatch.Cli
 // do meanwhile for the loss of its lock.
 func TestReleaseWithoutTheArbiter(t *testing.T) {
 	t.Parallel()
+	const tries = 20 // a busy machine may send the rest of the release too late, but not each time
+	err := releaseWithoutTheArbiter(t, t.Name())
+	for try := 1; try < tries && locktest.Late(err); try++ {
+		err = releaseWithoutTheArbiter(t, fmt.Sprintf("%s/%d", t.Name(), try))
+	}
+	if err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+func releaseWithoutTheArbiter(t *testing.T, name string) error {
 	nodes := locktest.Shared(t, 3)
 	proxies := redistest.Proxies(t, nodes)
 	client, other := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...)), locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
-	lock := locktest.TryLock(t, client, t.Name())
-	for _, s := range nodes {
-		locktest.Await(t, "all nodes have it", func() bool { return locktest.Value(t, s, t.Name()) != "" })
-	}
-	out := queueUp(t, nodes, []*redlatch.Client{other}, t.Name(), 0)[0]
-	arbiter := awaitQueued(t, nodes, t.Name(), 1)
-	locktest.Do(t, nodes[arbiter], "DEL", t.Name())
+	lock := locktest.TryLock(t, client, name)
+	locktest.AwaitOn(t, lock, nodes...)
+	out := queueUp(t, nodes, []*redlatch.Client{other}, name, 0)[0]
+	arbiter := awaitQueued(t, nodes, name, 1)
+	locktest.Do(t, nodes[arbiter], "DEL", name)
 	for i, p := range proxies {
 		p.HoldBack(redistest.Requests, i != arbiter)
 	}
@@ -261,14 +269,12 @@ func TestReleaseWithoutTheArbiter(t *testing.T) {
 	var next locktest.Outcome
 	select {
 	case next = <-out: // before the rest of the release
-	case <-time.After(time.Second):
+	case <-time.After(time.Second / 2): // NodeTimeout is twice as long
 	}
 	for _, p := range proxies {
 		p.HoldBack(redistest.Requests, false)
 	}
-	if err := <-unlocked; err != nil {
-		t.Errorf("unlock: %v", err)
-	}
+	err := <-unlocked
 	if next.Lock == nil {
 		next = <-out
 	}
@@ -276,4 +282,5 @@ func TestReleaseWithoutTheArbiter(t *testing.T) {
 		t.Fatal(next.Err)
 	}
 	locktest.Unlock(t, next.Lock)
+	return err
 }
