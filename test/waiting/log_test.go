@@ -85,9 +85,7 @@ func TestQuarantineIsLogged(t *testing.T) {
 				t.Errorf("the wait: %q", lines)
 			}
 			for i := range n {
-				if err := other.Admit(t.Context(), fmt.Sprint("n", i)); err != nil {
-					t.Fatal(err)
-				}
+				locktest.Vouch(t, other, fmt.Sprint("n", i))
 			}
 			o := <-out
 			if o.Err != nil {

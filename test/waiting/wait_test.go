@@ -30,7 +30,7 @@ func TestLockWaitsForTheRelease(t *testing.T) {
 				failure, _ := errors.AsType[*redlatch.QuorumError](err)
 				told.Store(failure)
 			})
-			out := locktest.LockIn(locktest.Within(t, locktest.Patience/2), locktest.Open(t, c), name, report)
+			out := locktest.LockIn(locktest.Within(t, locktest.Patience), locktest.Open(t, c), name, report)
 			<-waits
 			if failure := told.Load(); failure == nil || !errors.Is(failure, redlatch.ErrHeld) {
 				t.Errorf("what was reported while waiting is %v", failure)
@@ -60,7 +60,7 @@ func TestLockWaitsForTheExpiry(t *testing.T) {
 	t.Parallel()
 	c := locktest.Config(redistest.URLs(locktest.Shared(t, 3))...)
 	first := locktest.TryLock(t, locktest.Open(t, c), t.Name(), redlatch.WithTTL(400*time.Millisecond), redlatch.WithoutRenewal())
-	second, err := locktest.Open(t, c).Lock(locktest.Within(t, locktest.Patience/2), t.Name())
+	second, err := locktest.Open(t, c).Lock(locktest.Within(t, locktest.Patience), t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,9 @@ func TestHeldTellsOfTheHolder(t *testing.T) {
 			// A node may still have the key before, whose release is on its way.
 			locktest.Await(t, "the holder is told", func() bool {
 				_, err = other.TryLock(t.Context(), t.Name())
+				if locktest.Late(err) {
+					return false
+				}
 				if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrNoQuorum) {
 					t.Fatalf("%v", err)
 				}
@@ -184,39 +187,51 @@ func TestCtxEndsATry(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
-			nodes := locktest.Shared(t, n)
-			proxies := redistest.Proxies(t, nodes)
-			client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-			for _, s := range nodes {
-				locktest.Do(t, s, "SET", t.Name(), "theirs", "PX", "60000")
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var once sync.Once
-			under := make(chan int, 1)
-			out := locktest.LockIn(ctx, client, t.Name(), redlatch.WithWaitReport(func(error) {
-				// Between two tries.
-				once.Do(func() {
-					for _, p := range proxies {
-						p.HoldBack(redistest.Replies, true)
-					}
-					under <- proxies[0].Commands()["EVALSHA"]
-				})
-			}))
-			if err := proxies[0].AwaitCommand(locktest.Within(t, locktest.Patience), "EVALSHA", <-under+1); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			o := <-out
-			if !errors.Is(o.Err, context.Canceled) || !errors.Is(o.Err, redlatch.ErrHeld) || errors.Is(o.Err, redlatch.ErrNoQuorum) {
-				t.Errorf("%v", o.Err)
-			}
-			for i, s := range nodes {
-				proxies[i].HoldBack(redistest.Replies, false)
-				locktest.AwaitValue(t, s, t.Name(), "theirs")
-				locktest.Do(t, s, "DEL", t.Name())
+			const tries = 20 // a busy machine's try may end before ctx does, but not each time
+			for try := 1; ; try++ {
+				err := endedInATry(t, n, fmt.Sprintf("%s/%d", t.Name(), try))
+				if errors.Is(err, context.Canceled) && errors.Is(err, redlatch.ErrHeld) && !errors.Is(err, redlatch.ErrNoQuorum) {
+					return
+				}
+				if !errors.Is(err, redlatch.ErrNoQuorum) || try == tries {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
+}
+
+// endedInATry returns the error of a Lock whose ctx ended while nobody answered a try of it.
+func endedInATry(t *testing.T, n int, name string) error {
+	nodes := locktest.Shared(t, n)
+	proxies := redistest.Proxies(t, nodes)
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	for _, s := range nodes {
+		locktest.Do(t, s, "SET", name, "theirs", "PX", "60000")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	under := make(chan int, 1)
+	out := locktest.LockIn(ctx, client, name, redlatch.WithWaitReport(func(error) {
+		// Between two tries.
+		once.Do(func() {
+			for _, p := range proxies {
+				p.HoldBack(redistest.Replies, true)
+			}
+			under <- proxies[0].Commands()["EVALSHA"]
+		})
+	}))
+	if err := proxies[0].AwaitCommand(locktest.Within(t, locktest.Patience), "EVALSHA", <-under+1); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	o := <-out
+	for i, s := range nodes {
+		proxies[i].HoldBack(redistest.Replies, false)
+		locktest.AwaitValue(t, s, name, "theirs")
+		locktest.Do(t, s, "DEL", name)
+	}
+	return o.Err
 }
 
 // No quorum of nodes can be reached: Lock waits for them, too, and tells of
@@ -296,24 +311,25 @@ func TestWaitReport(t *testing.T) {
 	t.Parallel()
 	c := locktest.Config(redistest.URLs(locktest.Shared(t, 1))...)
 	client := locktest.Open(t, c)
-	lock := locktest.TryLock(t, client, t.Name())
-	var times []time.Duration // no lock: one goroutine
-	start := time.Now()
-	_, err := locktest.Open(t, c).Lock(locktest.Within(t, 2500*time.Millisecond), t.Name(), redlatch.WithWaitReport(func(err error) {
-		times = append(times, time.Since(start))
-		if !errors.Is(err, redlatch.ErrHeld) {
-			t.Errorf("reported: %v", err)
+	lock, other := locktest.TryLock(t, client, t.Name()), locktest.Open(t, c)
+	const tries = 20 // a busy machine's reports, or the tries that they are of, may be late, but not each time
+	for try := 1; ; try++ {
+		var times []time.Duration // no lock: one goroutine
+		start, held := time.Now(), true
+		_, err := other.Lock(locktest.Within(t, 2500*time.Millisecond), t.Name(), redlatch.WithWaitReport(func(err error) {
+			times = append(times, time.Since(start))
+			held = held && errors.Is(err, redlatch.ErrHeld)
+		}))
+		right := held && errors.Is(err, redlatch.ErrHeld) && len(times) >= 1 && len(times) <= 3
+		for i := 1; i < len(times); i++ {
+			right = right && times[i]-times[i-1] >= time.Second
 		}
-	}))
-	if !errors.Is(err, redlatch.ErrHeld) {
-		t.Errorf("%v", err)
-	}
-	if len(times) < 1 || len(times) > 3 {
-		t.Errorf("reported after %v", times)
-	}
-	for i := range times[1:] {
-		if d := times[i+1] - times[i]; d < time.Second {
-			t.Errorf("reported again after %v", d)
+		if right {
+			break
+		}
+		if try == tries {
+			t.Errorf("reported after %v, that it is held each time %t; then %v", times, held, err)
+			break
 		}
 	}
 	locktest.Unlock(t, lock)
