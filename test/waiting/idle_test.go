@@ -48,7 +48,7 @@ func TestIdleWaitersAreQuiet(t *testing.T) {
 			const processes, names, callers = 4, 5, 20
 			nodes := redistest.Nodes(t, n)
 			c := locktest.Config(redistest.URLs(nodes)...)
-			c.TTL = time.Minute
+			c.TTL, c.MaxTTL = time.Hour, time.Hour // nothing renews them, and none may run out
 			holder := locktest.Open(t, c)
 			var held []*redlatch.Lock
 			for k := range names {
