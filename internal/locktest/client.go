@@ -159,11 +159,7 @@ func QuarantineClientOf(t *testing.T, ttl time.Duration, urls []string, quaranti
 	}
 	t.Cleanup(func() { client.Close() })
 	if admit && quarantine {
-		for _, url := range urls {
-			if err := client.Admit(t.Context(), url); err != nil {
-				t.Fatal(err)
-			}
-		}
+		Vouch(t, client, urls...)
 	}
 	return client
 }
