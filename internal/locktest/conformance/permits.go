@@ -284,13 +284,15 @@ func permitsRefused(t *testing.T, s Stage) {
 		}
 	}
 	var slots []int
+	var locks []*redlatch.Lock
 	for range 256 {
 		lock := locktest.TryLock(t, client, name, redlatch.WithPermits(256))
-		slots = append(slots, lock.Slot())
+		slots, locks = append(slots, lock.Slot()), append(locks, lock)
 		defer locktest.Unlock(t, lock)
 	}
 	slices.Sort(slots)
-	if slots = slices.Compact(slots); len(slots) != 256 {
+	lost := func(lock *redlatch.Lock) bool { return lock.Err() != nil } // a busy machine has not renewed it in time
+	if slots = slices.Compact(slots); len(slots) != 256 && !slices.ContainsFunc(locks, lost) {
 		t.Errorf("%d slots", len(slots))
 	}
 }
