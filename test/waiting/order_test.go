@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -381,33 +380,6 @@ func TestHeadTakesAnExpiredLock(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The same of a holder that renewed its lock until it was killed.
-func TestKilledHolder(t *testing.T) {
-	t.Parallel()
-	nodes := locktest.Shared(t, 3)
-	c := locktest.Config(redistest.URLs(nodes)...)
-	p := locktest.StartChild(t, c, t.Name())
-	if said := p.Says(t); said != "held" {
-		t.Fatal(said)
-	}
-	outs := queueUp(t, nodes, clientsOf(t, c, 2), t.Name(), 0)
-	if err := p.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for _, out := range outs { // on a busy machine the second may have it first
-		all.Go(func() {
-			o := <-out
-			if o.Err != nil {
-				t.Error(o.Err)
-				return
-			}
-			locktest.Unlock(t, o.Lock)
-		})
-	}
-	all.Wait()
 }
 
 // One who does not queue has the lock beside those who do.
