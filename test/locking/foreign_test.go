@@ -237,19 +237,21 @@ func TestForeignValueIsToldInPart(t *testing.T) {
 		before := locktest.Output(t, server)
 		lock := locktest.TryLock(t, client, what, append(options, redlatch.WithoutRenewal())...)
 		locktest.Do(t, server, "SET", key, strings.Repeat("x", size))
-		if err := lock.Extend(t.Context(), locktest.TTL); !errors.Is(err, redlatch.ErrLost) {
+		if err := locktest.InTime(func() error { return lock.Extend(t.Context(), locktest.TTL) }); !errors.Is(err, redlatch.ErrLost) {
 			t.Errorf("%s: extended: %v", what, err)
 		}
 		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
 			t.Errorf("%s: released: %v", what, err)
 		}
 		held(locktest.ErrorOf(locktest.TryInTime(t, client, what, options...)))
-		ctx, cancel := context.WithCancel(locktest.Within(t, locktest.Patience))
-		report, waits := locktest.WhenWaiting(nil)
-		out := locktest.LockIn(ctx, client, what, append(options, report)...)
-		<-waits
-		cancel()
-		held((<-out).Err)
+		held(locktest.InTime(func() error {
+			ctx, cancel := context.WithCancel(locktest.Within(t, locktest.Patience))
+			report, waits := locktest.WhenWaiting(nil)
+			out := locktest.LockIn(ctx, client, what, append(options, report)...)
+			<-waits
+			cancel()
+			return (<-out).Err
+		}))
 		if n := locktest.Output(t, server) - before; n >= size {
 			t.Errorf("%s: the server has sent %d bytes", what, n)
 		}
