@@ -13,6 +13,20 @@ import (
 // A node that restarts is observed in quarantine, and out of it when it votes.
 func TestObserverOfQuarantine(t *testing.T) {
 	t.Parallel()
+	const tries = 20 // a busy machine's client may come only when the quarantine is over, but not each time
+	for try := 1; ; try++ {
+		kinds, ok := observesQuarantine(t)
+		if ok {
+			return
+		}
+		if try == tries {
+			t.Fatalf("observed %q", kinds)
+		}
+	}
+}
+
+// observesQuarantine returns what was observed of a restart, and whether it was a quarantine and its end.
+func observesQuarantine(t *testing.T) (kinds string, ok bool) {
 	server := redistest.New(t)
 	events := new(locktest.Events)
 	c := locktest.WithQuarantine(server.URL())
@@ -21,10 +35,13 @@ func TestObserverOfQuarantine(t *testing.T) {
 	events.Client.Store(client)
 	locktest.Vouch(t, client, "n0")
 	locktest.TryUntilAnswered(t, client, t.Name())
-	if kinds := events.Kinds(); strings.Contains(kinds, "Node") {
-		t.Errorf("observed %q before it restarts", kinds)
+	for _, kind := range []string{"NodeQuarantined", "NodeAdmitted"} {
+		if kinds := events.Kinds(); strings.Contains(kinds, kind) {
+			t.Errorf("observed %q before it restarts", kinds)
+		}
 	}
 
+	before := time.Now()
 	locktest.KillAndRestart(t, server)
 	restarted := time.Now()
 	awaitVote(t, client, t.Name()+"/after")
@@ -32,7 +49,7 @@ func TestObserverOfQuarantine(t *testing.T) {
 
 	in, out := locktest.EventsOf[redlatch.NodeQuarantined](events), locktest.EventsOf[redlatch.NodeAdmitted](events)
 	if len(in) == 0 || len(out) != 1 {
-		t.Fatalf("observed %q", events.Kinds())
+		return events.Kinds(), false
 	}
 	info, err := server.Info("server")
 	if err != nil {
@@ -40,8 +57,8 @@ func TestObserverOfQuarantine(t *testing.T) {
 	}
 	q := in[len(in)-1]
 	// The server counts in whole seconds, since it started.
-	if left := q.Until.Sub(restarted); q.Node != "n0" || q.RunID != info["run_id"] || q.Reason == "" || left <= 0 || left > locktest.RestartQuarantine+2*time.Second {
-		t.Errorf("%+v, %v after the restart", q, left)
+	if q.Node != "n0" || q.RunID != info["run_id"] || q.Reason == "" || !q.Until.After(before) || q.Until.Sub(restarted) > locktest.RestartQuarantine+2*time.Second {
+		t.Errorf("%+v, after a restart between %v and %v", q, before, restarted)
 	}
 	if a := out[0]; a.Node != "n0" || a.RunID != q.RunID {
 		t.Errorf("%+v", a)
@@ -49,4 +66,5 @@ func TestObserverOfQuarantine(t *testing.T) {
 	if kinds := events.Kinds(); strings.Index(kinds, "NodeAdmitted") < strings.Index(kinds, "NodeQuarantined") {
 		t.Errorf("observed %q", kinds)
 	}
+	return "", true
 }
