@@ -48,6 +48,22 @@ func isDisagreement(err error, values ...string) bool {
 	return true
 }
 
+// looks expects that a client may look at a name that nobody has.
+func looks(t *testing.T, client *redlatch.Client, name string) {
+	t.Helper()
+	var id string
+	err := locktest.InTime(func() (err error) {
+		id, _, err = oneshot.New(client).Query(t.Context(), name)
+		return err
+	})
+	if err != nil || id != "" {
+		t.Errorf("query: %q, %v", id, err)
+	}
+	if err := locktest.InTime(func() error { return errorOf(oneshot.New(client).Inspect(t.Context(), name)) }); err != nil {
+		t.Errorf("inspect: %v", err)
+	}
+}
+
 // A node restarts empty, and clients come that agree on a shorter quarantine or on none. A
 // lock is held through the node's votes of before, and through one of the two others: who
 // wants it needs the forgetful node's vote.
@@ -63,12 +79,7 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 		"looking": func(t *testing.T, c redlatch.Config) {
 			client := locktest.Open(t, c)
 			defer client.Close()
-			if id, _, err := oneshot.New(client).Query(t.Context(), "y"); err != nil || id != "" {
-				t.Errorf("query: %q, %v", id, err)
-			}
-			if _, err := oneshot.New(client).Inspect(t.Context(), "y"); err != nil {
-				t.Errorf("inspect: %v", err)
-			}
+			looks(t, client, "y")
 			if node := locktest.Examine(t, c)[0]; node.Status != doctor.StatusUnfit || !isDisagreement(node.Reason) {
 				t.Errorf("examined, the restarted node is %v because of %v", node.Status, node.Reason)
 			}
@@ -79,11 +90,8 @@ func TestOtherClientsAdmitForNobody(t *testing.T) {
 			if _, err := locktest.TryInTime(t, client, "y"); !isDisagreement(err) {
 				t.Errorf("lock: %v", err)
 			}
-			_, err := oneshot.New(client).Take(t.Context(), "y", "me", time.Second)
-			for deadline := time.Now().Add(locktest.Patience); locktest.Late(err) && time.Now().Before(deadline); {
-				_, err = oneshot.New(client).Take(t.Context(), "y", "me", time.Second)
-			}
-			if !isDisagreement(err) {
+			take := func() error { return errorOf(oneshot.New(client).Take(t.Context(), "y", "me", time.Second)) }
+			if err := locktest.InTime(take); !isDisagreement(err) {
 				t.Errorf("take: %v", err)
 			}
 			if err := client.Admit(t.Context(), "n0"); !isDisagreement(err) {
@@ -175,10 +183,10 @@ type newcomer struct {
 
 func newcomers() []newcomer {
 	return []newcomer{
-		{"a larger MaxTTL", func(c *redlatch.Config) { *c = locktest.WithMaxTTL(*c, 20*time.Second) }, []string{"MaxTTL 6s", "MaxTTL 20s", "--max-ttl 20s"}},
-		{"a smaller MaxTTL", func(c *redlatch.Config) { *c = locktest.WithMaxTTL(*c, 1500*time.Millisecond) }, []string{"MaxTTL 6s", "MaxTTL 1.5s"}},
-		{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }, []string{"MaxTTL 6s", "NoQuarantine", "--no-quarantine"}},
-		{"Durable", func(c *redlatch.Config) { c.Durable = true }, []string{"MaxTTL 6s", "Durable", "--durable"}},
+		{"a larger MaxTTL", func(c *redlatch.Config) { *c = locktest.WithMaxTTL(*c, 50*time.Second) }, []string{"MaxTTL 40s", "MaxTTL 50s", "--max-ttl 50s"}},
+		{"a smaller MaxTTL", func(c *redlatch.Config) { *c = locktest.WithMaxTTL(*c, 1500*time.Millisecond) }, []string{"MaxTTL 40s", "MaxTTL 1.5s"}},
+		{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }, []string{"MaxTTL 40s", "NoQuarantine", "--no-quarantine"}},
+		{"Durable", func(c *redlatch.Config) { c.Durable = true }, []string{"MaxTTL 40s", "Durable", "--durable"}},
 		{"fewer nodes", func(c *redlatch.Config) { c.Nodes = c.Nodes[:2] }, []string{"[n0 n1 n2]", "[n0 n1]"}},
 	}
 }
@@ -218,7 +226,7 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-		c := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), 6*time.Second)
+		c := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), 40*time.Second)
 		c.NodeTimeout = time.Second // the last of three answers is waited for
 		resident := locktest.Open(t, c)
 		locktest.Vouch(t, resident, "n0", "n1", "n2")
@@ -228,16 +236,23 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			// It runs out after the first, so that nothing does before that.
-			if taken, err := oneshot.New(resident).Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
-				t.Fatal(taken, err)
+			take := func() error { return errorOf(oneshot.New(resident).Take(t.Context(), "taken", "me", c.MaxTTL)) }
+			if err := locktest.InTime(take); err != nil {
+				t.Fatal(err)
 			}
+			locktest.AwaitOn(t, held, servers...)
 			awaitQuiet(t, servers)
 			before := contents(t, servers)
 			n.askForAll(t, c, held, "me")
 			other := c
 			n.change(&other)
 			client := locktest.Open(t, other)
-			id, left, err := oneshot.New(client).Query(t.Context(), "held")
+			var id string
+			var left time.Duration
+			err = locktest.InTime(func() (err error) {
+				id, left, err = oneshot.New(client).Query(t.Context(), "held")
+				return err
+			})
 			if err != nil || id != hook.LeaseOf(held).HolderID() && id != "" || left > c.MaxTTL {
 				t.Errorf("%s: query: %q for %v, %v", n.differs, id, left, err)
 			}
@@ -258,7 +273,8 @@ func TestANewcomerThatDiffersChangesNothing(t *testing.T) {
 				t.Errorf("%s: there was\n%s\nand there is\n%s", n.differs, without(before, after), without(after, before))
 			}
 			held.Unlock(t.Context())
-			if _, err := oneshot.New(resident).Release(t.Context(), "taken", "me"); err != nil {
+			release := func() error { return errorOf(oneshot.New(resident).Release(t.Context(), "taken", "me")) }
+			if err := locktest.InTime(release); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range servers { // a quorum is released when Unlock returns
@@ -285,12 +301,14 @@ func TestANewcomerThatDiffersStopsNobody(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
-		c := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), 6*time.Second)
+		c := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), 40*time.Second)
+		c.TTL = 15 * time.Second // which is renewed soon, and lasts on a busy machine
 		resident := locktest.Open(t, c)
 		locktest.Vouch(t, resident, "n0", "n1", "n2")
 		held := locktest.TryLock(t, resident, "held")
-		if taken, err := oneshot.New(locktest.Open(t, c)).Take(t.Context(), "taken", "me", c.MaxTTL); err != nil || !taken {
-			t.Fatal(taken, err)
+		take := func() error { return errorOf(oneshot.New(resident).Take(t.Context(), "taken", "me", c.MaxTTL)) }
+		if err := locktest.InTime(take); err != nil {
+			t.Fatal(err)
 		}
 		until := held.Until()
 

@@ -8,7 +8,6 @@ import (
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/oneshot"
 )
 
 // Who only looks leaves no key and changes none, on nodes that could be admitted as well: the
@@ -47,12 +46,7 @@ func TestLookingChangesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { client.Close() })
-				if id, _, err := oneshot.New(client).Query(t.Context(), "x"); err != nil || id != "" {
-					t.Errorf("query: %q, %v", id, err)
-				}
-				if _, err := oneshot.New(client).Inspect(t.Context(), "x"); err != nil {
-					t.Errorf("inspect: %v", err)
-				}
+				looks(t, client, "x")
 				want := doctor.StatusAdmissible
 				if c.quarantine && !c.used {
 					want = doctor.StatusWaiting
