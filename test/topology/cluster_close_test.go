@@ -16,7 +16,7 @@ func TestClusterCloseBesideAHungMaster(t *testing.T) {
 		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
 		conf := locktest.Config(clusterURL(servers))
 		conf.NodeTimeout = 100 * time.Millisecond
-		const tries, most = 3, 900 * time.Millisecond
+		const tries, most = 20, 900 * time.Millisecond
 		var took time.Duration
 		for range tries {
 			client := locktest.Open(t, conf)

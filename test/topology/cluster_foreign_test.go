@@ -56,7 +56,7 @@ func inTime(t *testing.T, f func(round int) time.Duration) {
 		if took < leastHeartbeat {
 			return
 		}
-		if round == 5 {
+		if round == 20 {
 			t.Fatal("a change is seen when it is looked for")
 		}
 	}
@@ -108,7 +108,7 @@ func TestClusterTellsOfAForeignHolder(t *testing.T) {
 		} {
 			t.Run(what, func(t *testing.T) {
 				inTime(t, func(round int) time.Duration {
-					name := storm.NamesAt(0, 8)[round]
+					name := storm.NamesAt(0, 21)[round]
 					at, err := c.Owner(storm.SlotOf(name))
 					must(t, err)
 					ctx := locktest.Within(t, locktest.Patience)
@@ -150,7 +150,7 @@ func TestClusterForeignHolderIsQuiet(t *testing.T) {
 			name := storm.NameAt(1)
 			locktest.Do(t, at, "SET", name, "theirs", "PX", "60000")
 			before := watching(t, at)
-			out := locktest.LockIn(locktest.Within(t, 2*locktest.Patience), locktest.Open(t, conf), name)
+			out := locktest.LockIn(locktest.Within(t, 10*locktest.Patience), locktest.Open(t, conf), name)
 			if who == "told" {
 				awaitWatching(t, at, before)
 				for round := 0; ; round++ { // a busy machine may send what was due before late, but not always
@@ -160,17 +160,23 @@ func TestClusterForeignHolderIsQuiet(t *testing.T) {
 					if asked <= int(passed/leastHeartbeat)+1 {
 						break
 					}
-					if round == 3 {
+					if round == 8 {
 						t.Fatalf("asked %d times in %v", asked, passed)
 					}
 				}
 			} else {
 				locktest.Await(t, "it waits", func() bool { return len(queued(at, name)) == 1 })
 				const looks = 10
-				before := calls()
-				took := locktest.Await(t, "it looks", func() bool { return calls()-before >= looks })
-				if took > looks*leastHeartbeat {
-					t.Errorf("it looked %d times in %v", looks, took)
+				for round := 0; ; round++ { // a busy machine may look late, but not always
+					locktest.Do(t, at, "PEXPIRE", name, "60000")
+					before := calls()
+					took := locktest.Await(t, "it looks", func() bool { return calls()-before >= looks })
+					if took <= looks*leastHeartbeat {
+						break
+					}
+					if round == 8 {
+						t.Fatalf("it looked %d times in %v", looks, took)
+					}
 				}
 			}
 			locktest.Do(t, at, "DEL", name)

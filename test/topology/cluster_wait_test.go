@@ -87,40 +87,53 @@ func TestClusterFirstUse(t *testing.T) {
 		t.Run(map[bool]string{false: "fresh", true: "old"}[old], func(t *testing.T) {
 			t.Parallel()
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {
-				c := newOnce(t, binary)
-				if old {
-					c.uptime(t, c.Masters...)
-				}
-				start := locktest.ServerTime(t, c.Masters[0]) // before anybody has seen them
-				client := locktest.Open(t, c.config)
-				ctx := locktest.Within(t, c.d+locktest.Patience)
-				var all sync.WaitGroup
-				for i, s := range c.Masters { // which have one clock
-					all.Go(func() {
-						lock, err := client.Lock(ctx, storm.NameAt(i))
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if reply, err := s.Do("TIME"); err != nil {
-							t.Error(err)
-						} else if passed := storm.TimeOf(reply).Sub(start); passed < c.d {
-							t.Errorf("the first lock at master %d was granted after %v, want %v", i, passed, c.d)
-						}
-						lock.Unlock(ctx)
-					})
-				}
-				all.Wait()
-				if passed := locktest.ServerTime(t, c.Masters[0]).Sub(start); passed > 2*c.d {
-					t.Errorf("all masters together were waited for %v, want %v", passed, c.d)
-				}
-				for i := range c.Masters {
-					c.atOnce(t, client, storm.NamesAt(i, 3))
-					c.atOnce(t, locktest.Open(t, c.config), storm.NamesAt(i, 5)[3:])
+				const tries = 10 // a busy machine may take as long as for one after the other, but not each time
+				for try := 1; ; try++ {
+					passed, wait := firstUse(t, binary, old)
+					if passed <= 2*wait || t.Failed() {
+						return
+					}
+					if try == tries {
+						t.Fatalf("all masters together were waited for %v, want %v", passed, wait)
+					}
 				}
 			})
 		})
 	}
+}
+
+// firstUse returns how long all masters together were waited for, and how long one is to be.
+func firstUse(t *testing.T, binary string, old bool) (passed, wait time.Duration) {
+	c := newOnce(t, binary)
+	if old {
+		c.uptime(t, c.Masters...)
+	}
+	start := locktest.ServerTime(t, c.Masters[0]) // before anybody has seen them
+	client := locktest.Open(t, c.config)
+	ctx := locktest.Within(t, c.d+locktest.Patience)
+	var all sync.WaitGroup
+	for i, s := range c.Masters { // which have one clock
+		all.Go(func() {
+			lock, err := client.Lock(ctx, storm.NameAt(i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if reply, err := s.Do("TIME"); err != nil {
+				t.Error(err)
+			} else if passed := storm.TimeOf(reply).Sub(start); passed < c.d {
+				t.Errorf("the first lock at master %d was granted after %v, want %v", i, passed, c.d)
+			}
+			lock.Unlock(ctx)
+		})
+	}
+	all.Wait()
+	passed = locktest.ServerTime(t, c.Masters[0]).Sub(start)
+	for i := range c.Masters {
+		c.atOnce(t, client, storm.NamesAt(i, 3))
+		c.atOnce(t, locktest.Open(t, c.config), storm.NamesAt(i, 5)[3:])
+	}
+	return passed, c.d
 }
 
 // Who vouches for a Cluster speaks for all slots of all its masters, used or not, and
