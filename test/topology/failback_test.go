@@ -133,8 +133,9 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 				t.Fatalf("%s: lock %v, error %v, while the first holder's is %v: want ErrNotAdmitted", name, lock, err, held.Err())
 			}
 		}
-		if taken, err := oneshot.New(f.client).Take(t.Context(), "x", "me", time.Second); taken || !errors.Is(err, redlatch.ErrNotAdmitted) {
-			t.Errorf("take: %t, %v", taken, err)
+		take := func() error { return locktest.ErrorOf(oneshot.New(f.client).Take(t.Context(), "x", "me", time.Second)) }
+		if err := locktest.InTime(take); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Errorf("take: %v", err)
 		}
 		f.stop()
 		// Who comes next is not let in by what is there of before, and who had it has lost it.
