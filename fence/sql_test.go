@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -14,7 +15,7 @@ func TestCheckIdentifier(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", " ", "a b", "9a", "a;", "a.", ".a", "a..b", `"a`, `""`, `"a"b`, `a"b"`, "a--", "a'", "a.9", "tâche", "\"a\x00\"", "a.b;c"} {
+	for _, name := range []string{"", " ", "a b", "9a", "a;", "a.", ".a", "a..b", `"a`, `""`, `"a"b`, `a"b"`, "a--", "a'", "a.9", "tâche", "\"a\x00\"", "\"a\x00", "\"a\x00.b", "a.b;c"} {
 		if err := checkIdentifier("Table.Name", name); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", name, err)
 		}
@@ -61,6 +62,31 @@ func TestSQLRefusesInvalid(t *testing.T) {
 	} {
 		if !errors.Is(err, ErrInvalid) || errors.Is(err, ErrStale) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// countless is a transaction whose driver does not say how many rows a statement has changed. To ask it for a row would panic.
+type countless struct {
+	Tx
+	failed error
+}
+
+func (tx countless) ExecContext(context.Context, string, ...any) (sql.Result, error) { return tx, nil }
+
+func (tx countless) LastInsertId() (int64, error) { return 0, tx.failed }
+
+func (tx countless) RowsAffected() (int64, error) { return 0, tx.failed }
+
+// A driver that does not say whether the statement took the token is an error that says so.
+func TestSQLWithoutRowsAffected(t *testing.T) {
+	tx := countless{failed: errors.New("no rows are counted")}
+	for name, err := range map[string]error{
+		"Table":  Table{}.Enter(t.Context(), tx, "a", 1),
+		"Column": Column{Table: "account"}.Enter(t.Context(), tx, 1, 1),
+	} {
+		if !errors.Is(err, tx.failed) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn fun
 // enterTx begins a transaction and enters. Above READ COMMITTED, PostgreSQL takes the snapshot before it waits for the
 // guard row, and answers a wait that ended in another's commit with a serialization failure. Nothing of the caller's
 // has run by then, so a new transaction with a new snapshot is the whole cure. Each further turn of the loop takes
-// another transaction's commit; the loop also ends with ctx.
+// another transaction's commit; the loop also ends with ctx, in which no transaction begins any more.
 func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func(*sql.Tx) error) (*sql.Tx, error) {
 	for {
 		tx, err := db.BeginTx(ctx, opts)
@@ -66,7 +66,7 @@ func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func
 			return tx, nil
 		}
 		tx.Rollback()
-		if ctx.Err() != nil || !serializationFailure(err) {
+		if !serializationFailure(err) {
 			return nil, err
 		}
 	}

@@ -173,7 +173,7 @@ func (s tableStore) retry(ctx context.Context, enter func() error) error {
 	for {
 		err := enter()
 		// A database whose default is above READ COMMITTED lets the statement fail when it had to wait, see enterTx.
-		if err == nil || ctx.Err() != nil || !serializationFailure(err) {
+		if err == nil || !serializationFailure(err) {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ func TestEnterMeetsAnother(t *testing.T) {
 	db := postgresDB(t, "")
 	exec(t, db, "CREATE TABLE account (id BIGINT PRIMARY KEY, fencing_token BIGINT)")
 	column := fence.Column{Table: "account"}
-	insert := func(id, token int) *between {
+	insert := func(id int, token any) *between {
 		return &between{begin(t, db, sql.LevelReadCommitted), func() {
 			if _, err := db.Exec("INSERT INTO account VALUES ($1, $2)", id, token); err != nil {
 				t.Error(err)
@@ -132,6 +132,9 @@ func TestEnterMeetsAnother(t *testing.T) {
 	}
 	if err := column.Enter(t.Context(), insert(1, 33), 1, 34); err != nil {
 		t.Errorf("a row that appears with a smaller token: %v", err)
+	}
+	if err := column.Enter(t.Context(), insert(3, nil), 3, 34); err != nil {
+		t.Errorf("a row that appears without a token: %v", err)
 	}
 	wantStale(t, column.Enter(t.Context(), insert(2, 35), 2, 34), 34, 35)
 

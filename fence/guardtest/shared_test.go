@@ -356,6 +356,15 @@ func TestSharedColumnsMissing(t *testing.T) {
 	}
 	wg.Wait()
 	wantStale(t, guard.Store(db).EnterShared(t.Context(), "a", 35), 35, 36)
+	// Where they are there, nothing is changed, for which PostgreSQL would wait for whoever uses the table.
+	if err := guard.Enter(t.Context(), begin(t, db, sql.LevelDefault), "a", 37); err != nil {
+		t.Fatal(err)
+	}
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := guard.AddShared(within, db); err != nil {
+		t.Errorf("while a transaction uses the table: %v", err)
+	}
 	if err := (fence.Table{Name: "nowhere"}).AddShared(t.Context(), db); err == nil {
 		t.Error("no error without a table")
 	}
