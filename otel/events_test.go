@@ -185,10 +185,19 @@ func TestNodes(t *testing.T) {
 	observe(redlatch.NodeUnreachable{Node: "c", Err: errors.New("x")})
 	observe(redlatch.NodeUnreachable{Node: "d", Err: errors.New("x")})
 	observe(redlatch.NodeReachable{Node: "d"})
+	// Two masters of a Cluster, of which the one that came first still waits.
+	observe(redlatch.NodeQuarantined{Node: "e", RunID: "1", Until: time.Now().Add(time.Hour)})
+	observe(redlatch.NodeQuarantined{Node: "e", RunID: "2", Until: time.Now().Add(time.Hour)})
+	observe(redlatch.NodeAdmitted{Node: "e", RunID: "2"})
+	// Its end has turned out to be another.
+	observe(redlatch.NodeQuarantined{Node: "f", RunID: "1", Until: time.Now().Add(-time.Second)})
+	observe(redlatch.NodeQuarantined{Node: "f", RunID: "1", Until: time.Now().Add(time.Hour)})
 	made.expect(t, map[string]float64{
 		"redlatch.node.quarantined{redlatch.node.name=a}": 0,
 		"redlatch.node.quarantined{redlatch.node.name=b}": 1,
 		"redlatch.node.quarantined{redlatch.node.name=c}": 0,
+		"redlatch.node.quarantined{redlatch.node.name=e}": 1,
+		"redlatch.node.quarantined{redlatch.node.name=f}": 1,
 		"redlatch.node.unreachable{redlatch.node.name=b}": 0,
 		"redlatch.node.unreachable{redlatch.node.name=c}": 1,
 		"redlatch.node.unreachable{redlatch.node.name=d}": 0,
