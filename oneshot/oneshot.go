@@ -184,7 +184,7 @@ type call struct {
 }
 
 // release returns the request to delete what the call left on a node, or was made to delete.
-func (c *call) release() vote.Release { return vote.Release{Key: c.key, ID: c.id, TTL: c.ttl} }
+func (c *call) release() vote.Release { return vote.Release{Key: c.key, ID: c.id} }
 
 // begin checks the arguments of a call and begins it. The call's leave ends it.
 func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) {
