@@ -163,7 +163,6 @@ func (o *lockObservation) look() (news bool, err error) {
 		o.known = false
 		return o.few(answers)
 	case earlier(&o.latest, id, token, now, c.config.MaxTTL):
-		o.apart++ // until its key has expired
 		return false, nil
 	}
 	news = !o.known || o.told != id

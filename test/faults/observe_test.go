@@ -196,7 +196,14 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 			nodes := locktest.Shared(t, n)
 			c := locktest.Config(redistest.URLs(nodes)...)
 			holder := locktest.Open(t, c)
-			sights := observe(t, locktest.Open(t, c))
+			proxies := redistest.Proxies(t, nodes)
+			sights := observe(t, locktest.Open(t, locktest.Through(c, locktest.ProxyURLs(proxies)...)))
+			commands := func() (sum int) {
+				for _, n := range proxies[0].Commands() {
+					sum += n
+				}
+				return sum
+			}
 			counter := "redlatch:{" + t.Name() + "}:token:" + t.Name()
 			type record struct{ id, token string }
 			old := make([]record, n)
@@ -226,11 +233,16 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 				}
 				locktest.Do(t, s, "SET", t.Name(), old[i].id, "PX", "4000")
 			}
-			// The old key ends by itself; by then it was looked at several times.
+			// The old key ends by itself; by then it was looked at, and not all the time.
+			before := commands()
 			for _, s := range awaitSight(t, sights, "nobody", sightOf("")) {
 				if s.holder.Label == "first" {
 					t.Errorf("told after the second: %v", s)
 				}
+			}
+			// Each look is a few commands.
+			if n := commands() - before; n > 100 {
+				t.Errorf("a node was sent %d commands in the 4 s of the old key", n)
 			}
 			_ = second.Unlock(t.Context()) // it is lost
 			locktest.Unlock(t, locktest.TryLock(t, holder, t.Name(), redlatch.WithLabel("third")))
