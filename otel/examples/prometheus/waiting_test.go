@@ -92,7 +92,7 @@ func TestAlertForCallsThatWait(t *testing.T) {
 	}
 	go func() { over <- client.Do(ctx, "invoice/42", func(context.Context) error { return nil }) }()
 	critical := selectors(t)
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		for _, all := range critical {
 			for _, s := range all {
 				if above0(t, registry, s) >= 2 { // a node alone is no majority
