@@ -158,7 +158,7 @@ func TestConnectsAgain(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { listener.Close() })
-	open(t, enginetest.Config, etcd.Cluster{Endpoints: []string{listener.Addr().String()}})
+	open(t, enginetest.Patient, etcd.Cluster{Endpoints: []string{listener.Addr().String()}})
 	enginetest.Await(t, "it tries again and again", func() bool { return tried.Load() >= 9 })
 }
 
@@ -244,7 +244,7 @@ func TestUser(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12); err != nil {
 		t.Fatal(err)
 	}
-	mine := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
+	mine := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
 	enginetest.Unlock(t, enginetest.Lock(t, mine, "name"))
 	for name, other := range map[string]etcd.Cluster{
 		"another user":                    {User: "other", Password: "secret"},
@@ -255,7 +255,7 @@ func TestUser(t *testing.T) {
 		if report := examine(t, other); !enginetest.Says(report, true, "", "Cluster.Prefix") {
 			t.Errorf("Examine of %s: %+v", name, report)
 		}
-		_, err := open(t, enginetest.Config, other).TryLock(t.Context(), "name")
+		_, err := open(t, enginetest.Patient, other).TryLock(t.Context(), "name")
 		if !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) || !strings.Contains(err.Error(), "Cluster.Prefix") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -263,7 +263,7 @@ func TestUser(t *testing.T) {
 	if report := examine(t, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"}); len(report.Problems) > 0 {
 		t.Errorf("Examine of me: %+v", report)
 	}
-	nobody := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
+	nobody := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
 	if _, err := nobody.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrUserEmpty) || !strings.Contains(err.Error(), "Cluster.User") {
 		t.Errorf("nobody: %v", err)
 	}
@@ -278,13 +278,13 @@ func TestTLS(t *testing.T)       { engine.TLS(t) }
 func TestOpenURL(t *testing.T) {
 	t.Parallel()
 	c, prefix := common(t), enginetest.Root(t)
-	client, err := etcd.OpenURL(enginetest.Config, "etcd://"+strings.Join(c.Addrs(), ",")+prefix)
+	client, err := etcd.OpenURL(enginetest.Patient, "etcd://"+strings.Join(c.Addrs(), ",")+prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	held := enginetest.Lock(t, client, "name")
-	other := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
+	other := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix})
 	if _, err := other.TryLock(t.Context(), "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("elsewhere: %v", err)
 	}

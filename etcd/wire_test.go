@@ -49,7 +49,7 @@ func newWire(t *testing.T, c *ensembletest.Etcd, prefix string) *wire {
 // open opens a Client over it, which is closed after the test.
 func (w *wire) open(t *testing.T) *redlatch.Client {
 	t.Helper()
-	client, err := etcd.Open(enginetest.Config, w.client)
+	client, err := etcd.Open(enginetest.Patient, w.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestLostReplyOfAGrant(t *testing.T) {
 		if l.Token() < uint64(time.Now().UnixMicro()) {
 			t.Errorf("the token %d", l.Token())
 		}
-		if err := l.Extend(t.Context(), enginetest.TTL); err != nil {
+		if err := l.Extend(t.Context(), enginetest.Patient.TTL); err != nil {
 			t.Error("extend: ", err)
 		}
 		w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
@@ -222,8 +222,8 @@ func (w *wire) lateWrites(t *testing.T, client *redlatch.Client, name string) {
 		t.Fatal(err)
 	}
 	extension := w.lose(func() {})
-	held.Extend(t.Context(), enginetest.TTL/2) // it may be tried again
-	if err := held.Extend(t.Context(), enginetest.TTL); err != nil {
+	held.Extend(t.Context(), enginetest.Patient.TTL/2) // it may be tried again
+	if err := held.Extend(t.Context(), enginetest.Patient.TTL); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := (<-extension)(t.Context()); err != nil || r.Succeeded {

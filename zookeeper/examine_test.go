@@ -66,7 +66,7 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	t.Parallel()
 	e := common(t)
 	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
-	if report := examine(t, redlatch.Config{MaxTTL: 11 * time.Second}, ensemble); !enginetest.Says(report, true, "", "maxSessionTimeout") {
+	if report := examine(t, redlatch.Config{MaxTTL: 31 * time.Second}, ensemble); !enginetest.Says(report, true, "", "maxSessionTimeout") {
 		t.Errorf("sessions are too short: %+v", report)
 	}
 	conn := connect(t, e)

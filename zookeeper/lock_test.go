@@ -94,9 +94,9 @@ func TestBothPlacesAreLeft(t *testing.T) {
 	t.Parallel()
 	e := common(t)
 	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
-	client := open(t, enginetest.Config, ensemble)
+	client := open(t, enginetest.Patient, ensemble)
 	held := enginetest.Lock(t, client, "name")
-	other := open(t, enginetest.Config, ensemble)
+	other := open(t, enginetest.Patient, ensemble)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := locktest.LockIn(ctx, other, "name")
 	conn, place := connect(t, e), ensemble.Root+"/lock:name"

@@ -40,7 +40,7 @@ func common(t *testing.T) *ensembletest.ZooKeeper {
 	t.Helper()
 	skipWithout(t)
 	return shared.Of(t, func(t redistest.TB, folder string) *ensembletest.ZooKeeper {
-		return ensembletest.NewZooKeeper(t, ensembletest.Options{Folder: folder})
+		return ensembletest.NewZooKeeper(t, ensembletest.Options{Folder: folder, Settings: []string{longSessions}})
 	})
 }
 

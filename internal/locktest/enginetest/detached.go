@@ -53,7 +53,7 @@ func extendByID(t *testing.T, c *redlatch.Client, name, id string, ttl time.Dura
 func (e Engine) Detach(t *testing.T) {
 	t.Parallel()
 	ctx, servers, root := t.Context(), e.Common(t), Root(t)
-	first, other := e.open(t, Config, servers, root), e.open(t, Config, servers, root)
+	first, other := e.open(t, Patient, servers, root), e.open(t, Patient, servers, root)
 	id, lock := detach(t, first, "name")
 	if err := lock.Unlock(ctx); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("detached, it is unlocked: %v", err)
@@ -62,20 +62,20 @@ func (e Engine) Detach(t *testing.T) {
 		t.Error(err)
 	}
 	shots := oneshot.New(other)
-	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != id || h.Holder.Label == "" || h.Left <= 0 || h.Left > TTL {
+	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != id || h.Holder.Label == "" || h.Left <= 0 || h.Left > Patient.TTL {
 		t.Errorf("held by %+v, %v", h, err)
 	}
-	extendByID(t, other, "name", id, TTL)
-	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id+"x", TTL) })
-	is(t, false, func() (bool, error) { return shots.Extend(ctx, "nobody's", id, TTL) })
+	extendByID(t, other, "name", id, Patient.TTL)
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id+"x", Patient.TTL) })
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "nobody's", id, Patient.TTL) })
 	is(t, false, func() (bool, error) { return shots.Release(ctx, "name", id+"x") })
 	if _, err := locktest.TryInTime(t, other, "name"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Errorf("it is held, and tried: %v", err)
 	}
-	third := e.open(t, Config, servers, root)
+	third := e.open(t, Patient, servers, root)
 	is(t, true, func() (bool, error) { return oneshot.New(third).Release(ctx, "name", id) })
 	is(t, false, func() (bool, error) { return shots.Release(ctx, "name", id) })
-	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id, TTL) })
+	is(t, false, func() (bool, error) { return shots.Extend(ctx, "name", id, Patient.TTL) })
 	if h, err := shots.Inspect(ctx, "name"); err != nil || h.Holder.ID != "" {
 		t.Errorf("released, it is held by %+v, %v", h, err)
 	}
@@ -210,7 +210,7 @@ func (e Engine) HolderIsExtendedByID(t *testing.T) {
 // client: the next caller has it, and the holder is told that it was lost.
 func (e Engine) HolderIsReleasedByID(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Patient)
 	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
 	next := LockIn(t, c[0], "name")
 	other := oneshot.New(c[1])
@@ -245,7 +245,10 @@ func (e Engine) List(t *testing.T) {
 	Lock(t, client, "other")
 	Unlock(t, Lock(t, client, "shop/free"))
 	LockIn(t, e.open(t, named, servers, root), "shop/2")
-	listed, answers, err := client.List(ctx, "shop/*")
+	var listed []redlatch.Listed
+	var answers []redlatch.NodeAnswer
+	var err error
+	Await(t, "they are listed", func() bool { listed, answers, err = client.List(ctx, "shop/*"); return !late(err) })
 	if err != nil || len(listed) != 2 || len(answers) != 1 || answers[0].Err != nil {
 		t.Fatalf("%+v, %v, %v", listed, answers, err)
 	}
@@ -255,10 +258,14 @@ func (e Engine) List(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if waiting, err := client.Waiters(ctx, "shop/2"); err != nil || len(waiting) != 1 || waiting[0].Label != "the waiter" {
+	waiters := func(name string) (waiting []redlatch.Waiter, err error) {
+		Await(t, "the waiters are listed", func() bool { waiting, err = client.Waiters(ctx, name); return !late(err) })
+		return waiting, err
+	}
+	if waiting, err := waiters("shop/2"); err != nil || len(waiting) != 1 || waiting[0].Label != "the waiter" {
 		t.Errorf("waiting: %v, %v", waiting, err)
 	}
-	if waiting, err := client.Waiters(ctx, "nobody's"); err != nil || len(waiting) != 0 {
+	if waiting, err := waiters("nobody's"); err != nil || len(waiting) != 0 {
 		t.Errorf("waiting for nothing: %v, %v", waiting, err)
 	}
 	if _, err := client.Waiters(ctx, ""); !errors.Is(err, redlatch.ErrInvalid) {

@@ -25,7 +25,8 @@ type Engine struct {
 	Transport string
 	// Open opens a client of some servers, whose locks are under a root.
 	Open func(c redlatch.Config, servers []string, root string) (*redlatch.Client, error)
-	// Common returns the addresses of servers that no test may harm, or skips the test.
+	// Common returns the addresses of servers that no test may harm, or skips the test. They permit what
+	// Patient needs.
 	Common func(t *testing.T) []string
 	// Own starts servers for one test, which may harm them, or skips the test. They permit what
 	// Patient needs.
@@ -44,21 +45,21 @@ type Ensemble interface {
 }
 
 // Patience bounds what must happen; it says nothing about how fast.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // TTL is short, for tests that wait until it is over. renewedTTL is for those that hold a lock for longer:
 // a busy machine has more time to renew it.
 const (
 	TTL        = 3 * time.Second
-	renewedTTL = 5 * time.Second
+	renewedTTL = 10 * time.Second
 )
 
 var (
-	// Config is what most tests open clients with.
+	// Config is for what waits for the end of a lock.
 	Config  = redlatch.Config{TTL: TTL}
 	renewed = redlatch.Config{TTL: renewedTTL}
-	// Patient is for holders who are to keep their lock while servers change: an election takes
-	// seconds.
+	// Patient is for holders who are to keep their lock, also while servers change, as an election takes
+	// seconds, and while a busy machine stands still.
 	Patient = redlatch.Config{TTL: 20 * time.Second}
 )
 
@@ -115,12 +116,12 @@ func (e Engine) open(t *testing.T, c redlatch.Config, servers []string, root str
 }
 
 // clients opens n clients of one root, on servers that no test may harm.
-func (e Engine) clients(t *testing.T, n int) []*redlatch.Client {
+func (e Engine) clients(t *testing.T, n int, c redlatch.Config) []*redlatch.Client {
 	t.Helper()
 	servers, root := e.Common(t), Root(t)
 	all := make([]*redlatch.Client, n)
 	for i := range all {
-		all[i] = e.open(t, Config, servers, root)
+		all[i] = e.open(t, c, servers, root)
 	}
 	return all
 }

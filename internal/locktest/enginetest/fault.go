@@ -52,7 +52,7 @@ func (e Engine) HolderIsPaused(t *testing.T) {
 	servers := e.Common(t)
 	root := Root(t)
 	holder := e.startChild(t, servers, root)
-	out := LockIn(t, e.open(t, Config, servers, root), "name")
+	out := LockIn(t, e.open(t, Patient, servers, root), "name")
 	holder.signal(t, syscall.SIGSTOP)
 	got := <-out
 	if got.Err != nil {
@@ -77,14 +77,14 @@ func (e Engine) FirstWaiterCrashes(t *testing.T) {
 	t.Parallel()
 	servers := e.Common(t)
 	root := Root(t)
-	holder := e.open(t, Config, servers, root)
+	holder := e.open(t, Patient, servers, root)
 	held := Lock(t, holder, "name")
 	proxy := redistest.NewProxy(t, servers[0])
 	c := Config
-	c.TTL = 10 * time.Second
+	c.TTL = 20 * time.Second
 	first := e.open(t, c, []string{proxy.Addr()}, root)
 	LockIn(t, first, "name")
-	second := LockIn(t, e.open(t, Config, servers, root), "name")
+	second := LockIn(t, e.open(t, Patient, servers, root), "name")
 	proxy.BlackHole(redistest.Both, true)
 	start := time.Now()
 	Unlock(t, held)
@@ -100,7 +100,7 @@ func (e Engine) HolderAndWaiterCrash(t *testing.T) {
 	root := Root(t)
 	proxy := redistest.NewProxy(t, servers[0])
 	c := Config
-	c.TTL, c.MaxTTL = 3*time.Second, 10*time.Second
+	c.TTL, c.MaxTTL = 3*time.Second, 20*time.Second
 	Lock(t, e.open(t, c, []string{proxy.Addr()}, root), "name")
 	LockIn(t, e.open(t, c, []string{proxy.Addr()}, root), "name")
 	second := LockIn(t, e.open(t, c, servers, root), "name")
@@ -129,8 +129,8 @@ func (e Engine) LostReplies(t *testing.T) {
 	servers := e.Common(t)
 	proxy := redistest.NewProxy(t, servers[0])
 	root := Root(t)
-	client := e.open(t, Config, []string{proxy.Addr()}, root)
-	other := e.open(t, Config, servers, root)
+	client := e.open(t, Patient, []string{proxy.Addr()}, root)
+	other := e.open(t, Patient, servers, root)
 	Unlock(t, Lock(t, client, "before"))
 	readBack := 0
 	for i := range 10 {

@@ -14,12 +14,12 @@ import (
 // OneHolder tests that a lock that one holds, another cannot have until it is released.
 func (e Engine) OneHolder(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Patient)
 	held := Lock(t, c[0], "name with / and ü")
 	if _, err := locktest.TryInTime(t, c[1], "name with / and ü"); !errors.Is(err, redlatch.ErrHeld) {
 		t.Fatalf("another: %v, want ErrHeld", err)
 	} else if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok {
-		if holder, left, ok := failure.Holder(); !ok || holder.Label == "" || left <= 0 || left > TTL {
+		if holder, left, ok := failure.Holder(); !ok || holder.Label == "" || left <= 0 || left > Patient.TTL {
 			t.Errorf("the error says %v, %v left, %v", holder, left, ok)
 		}
 	}
@@ -28,9 +28,7 @@ func (e Engine) OneHolder(t *testing.T) {
 	} else {
 		Unlock(t, other)
 	}
-	if err := held.Extend(t.Context(), TTL); err != nil {
-		t.Error(err)
-	}
+	Extend(t, held)
 	Unlock(t, held)
 	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("unlocked again: %v", err)
@@ -45,7 +43,7 @@ func (e Engine) OneHolder(t *testing.T) {
 // Exclusion has many callers of several clients count without losing a count, under growing tokens.
 func (e Engine) Exclusion(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 3)
+	c := e.clients(t, 3, Patient)
 	var callers sync.WaitGroup
 	ctx := Within(t, 2*Patience)
 	inside, count := 0, 0
@@ -89,7 +87,7 @@ func (e Engine) Exclusion(t *testing.T) {
 func (e Engine) Order(t *testing.T) {
 	t.Parallel()
 	const n = 5
-	c := e.clients(t, n+1)
+	c := e.clients(t, n+1, Patient)
 	held := Lock(t, c[n], "name")
 	waiting := make([]<-chan Outcome, n)
 	for i := range waiting {
@@ -115,9 +113,9 @@ func (e Engine) Order(t *testing.T) {
 // WakeUp tests that a waiter is woken up: it does not wait for a poll, nor for the TTL.
 func (e Engine) WakeUp(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Patient)
 	fastest := time.Hour
-	for range 5 {
+	for try := 0; try < 20 && fastest > time.Second; try++ { // polls are 1.5 s apart and more
 		held := Lock(t, c[0], "name")
 		out := LockIn(t, c[1], "name")
 		start := time.Now()
@@ -129,15 +127,15 @@ func (e Engine) WakeUp(t *testing.T) {
 		fastest = min(fastest, got.At.Sub(start))
 		Unlock(t, got.Lock)
 	}
-	if fastest > time.Second { // polls are 1.5 s apart and more
-		t.Errorf("the fastest of 5 took %v", fastest)
+	if fastest > time.Second {
+		t.Errorf("the fastest of 20 took %v", fastest)
 	}
 }
 
 // ExtendNeverShortens tests that an extension by less than what is left changes nothing.
 func (e Engine) ExtendNeverShortens(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Config)
 	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
 	until := held.Until()
 	if err := held.Extend(t.Context(), 500*time.Millisecond); err != nil {
@@ -181,7 +179,7 @@ func (e Engine) Renewal(t *testing.T) {
 // Takeover tests that a holder that does not renew is followed by a waiter that has watched the lease for a TTL.
 func (e Engine) Takeover(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Config)
 	held := Lock(t, c[0], "name", redlatch.WithoutRenewal())
 	out := LockIn(t, c[1], "name")
 	got := <-out
@@ -197,7 +195,7 @@ func (e Engine) Takeover(t *testing.T) {
 // Cancel tests that who stops waiting leaves nothing behind, and those behind it go on.
 func (e Engine) Cancel(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 3)
+	c := e.clients(t, 3, Patient)
 	held := Lock(t, c[0], "name")
 	ctx, cancel := context.WithCancel(t.Context())
 	out, waits := make(chan error, 1), make(chan struct{})
@@ -242,7 +240,7 @@ func (e Engine) Cancel(t *testing.T) {
 func (e Engine) MinHoldOutlastsClose(t *testing.T) {
 	t.Parallel()
 	const hold = TTL * 9 / 10
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Config)
 	start := time.Now()
 	if err := c[0].TryDo(t.Context(), "job", func(context.Context) error { return nil }, redlatch.WithMinHold(hold)); err != nil {
 		t.Fatal(err)
@@ -269,7 +267,7 @@ func (e Engine) MinHoldOutlastsClose(t *testing.T) {
 // CloseReleases tests that a client that is closed has released what it held.
 func (e Engine) CloseReleases(t *testing.T) {
 	t.Parallel()
-	c := e.clients(t, 2)
+	c := e.clients(t, 2, Patient)
 	Lock(t, c[0], "name")
 	if err := c[0].Close(); err != nil {
 		t.Error(err)

@@ -39,7 +39,7 @@ func Unreachable(t *testing.T, client *redlatch.Client) {
 // NoMeaning tests that what has no meaning with an ensemble is ErrInvalid.
 func (e Engine) NoMeaning(t *testing.T) {
 	t.Parallel()
-	client := e.clients(t, 1)[0]
+	client := e.clients(t, 1, Config)[0]
 	held := Lock(t, client, "name")
 	_, take := oneshot.New(client).Take(t.Context(), "name", "id", TTL)
 	_, several := client.LockAll(t.Context(), []string{"one", "two"})
