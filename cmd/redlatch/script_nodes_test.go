@@ -138,12 +138,14 @@ func hasKey(ts *testscript.TestScript, node, lock string) bool {
 // that is not waited for may hear of it later. It is much less than the TTL of what is left behind.
 const late = 4 * time.Second
 
-// inTime reports whether something holds now or a little later.
+// inTime reports whether something holds now or a little later. It looks often, also where the machine stood still.
 func inTime(holds func() bool) bool {
-	for deadline := time.Now().Add(late); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline := time.Now().Add(late)
+	for looks := 0; !holds(); looks++ {
+		if looks > 500 && time.Now().After(deadline) {
 			return false
 		}
+		time.Sleep(2 * time.Millisecond)
 	}
 	return true
 }
