@@ -101,11 +101,15 @@ func TestWhatMiniredisLacks(t *testing.T) {
 	} {
 		t.Run("without "+tt.without, func(t *testing.T) {
 			t.Parallel()
-			one, two := lacking(t, tt.without)
-			err := tt.test(t, one, two)
-			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("%v, want %v, %q", err, tt.want, tt.says)
+			var err error
+			for range 10 { // a busy machine may be late, or stand still for longer than the TTL
+				one, two := lacking(t, tt.without)
+				err = tt.test(t, one, two)
+				if errors.Is(err, tt.want) && (err == nil || strings.Contains(err.Error(), tt.says)) {
+					return
+				}
 			}
+			t.Errorf("%v, want %v, %q", err, tt.want, tt.says)
 		})
 	}
 }
