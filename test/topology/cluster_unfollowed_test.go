@@ -32,11 +32,12 @@ func TestClusterTakeoverByAReplicaThatReceivedNothing(t *testing.T) {
 		must(t, master.Pause())
 		must(t, c.TakeOver(locktest.Within(t, locktest.Patience), replica))
 		var held *redlatch.Lock
-		locktest.Await(t, "the lock is held at the new master", func() (ok bool) {
+		locktest.Await(t, "the lock is held at the new master", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := holder.Admit(ctx, storm.Node) // which may ask the one that hangs: then the wait passes
-			held, err = holder.TryLock(t.Context(), name, redlatch.WithoutRenewal())
+			_ = holder.Admit(ctx, storm.Node) // which may ask the one that hangs: then the wait passes
+			lock, err := holder.TryLock(t.Context(), name, redlatch.WithoutRenewal())
+			held = lock
 			return err == nil
 		})
 		replica.Kill()
