@@ -214,7 +214,7 @@ func TestRootIsDeleted(t *testing.T) {
 func TestServersOfTwoEnsembles(t *testing.T) {
 	reconnects(t)
 	t.Parallel()
-	a, b := own(t), common(t)
+	a, b := own(t, longSessions), common(t)
 	for name, used := range map[string]bool{"used": true, "unused": false} {
 		proxy := redistest.NewProxy(t, a.Addrs()[0])
 		ensemble := zookeeper.Ensemble{Servers: []string{proxy.Addr()}, Root: enginetest.Root(t) + name}
