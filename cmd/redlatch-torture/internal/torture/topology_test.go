@@ -90,15 +90,21 @@ func TestRunOfTopology(t *testing.T) {
 	} {
 		t.Run(string(topology), func(t *testing.T) {
 			t.Parallel()
-			r, err := Run(t.Context(), Options{
-				Topology: topology, For: 35 * time.Second, Seed: 1, Workers: 4, Names: 3, TTL: time.Second, Faults: strings.Split(faults, ","), Out: io.Discard,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			// In so short a time a control run of a Cluster may show nothing.
-			if len(r.Violations()) > 0 || topology != Cluster && !r.OK() {
-				t.Errorf("%s", r.Text())
+			const tries = 4 // a control run on a busy machine may show nothing, but not each time
+			for try := uint64(1); ; try++ {
+				r, err := Run(t.Context(), Options{
+					Topology: topology, For: 35 * time.Second, Seed: try, Workers: 4, Names: 3, TTL: time.Second, Faults: strings.Split(faults, ","), Out: io.Discard,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				// In so short a time a control run of a Cluster may show nothing.
+				if r.OK() || topology == Cluster && len(r.Violations()) == 0 {
+					return
+				}
+				if len(r.Violations()) > 0 || try == tries {
+					t.Fatalf("%s", r.Text())
+				}
 			}
 		})
 	}
