@@ -2,11 +2,9 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -242,7 +240,7 @@ func (n *Node) seek() bool {
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
 	// rule: admission-compared
 	if !a.NoQuarantine && seen.isBlank() {
-		mark := rand.Text() + " " + strings.Repeat("0", 16)
+		mark := fmt.Sprintf("%s/%d %016d", n.options.Waiter, n.options.Clock.Now().Mono.UnixNano(), 0) // no other is the same
 		if _, err := eval(ctx, n.conn, script.Mark.Text, []string{n.admissionKey}, []string{mark, n.counterTTL}); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func shortened(args, step []string) []string {
 // renamed gives all attempts of a call one holder id.
 func renamed(args, step []string) []string {
 	at := len(args) - len(step) + 1
-	if len(step) < 2 || step[0] == script.Admit || step[0] == script.Enqueue {
+	if len(step) < 2 || step[0] == script.Admit || step[0] == script.Enqueue || args[1] == script.Mark.Text {
 		return args
 	}
 	args = slices.Clone(args)
