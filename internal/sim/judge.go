@@ -458,6 +458,9 @@ func (n *Node) handed(r *request, step []string, before holders, reply driver.Re
 	if before.value == "" || before.readers != nil || after.value == "" || after.value == before.value || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before.value {
 		return
 	}
+	if r.args[1] == script.Mark.Text && len(before.value) < len(" 0000000000000000") { // it was no admission
+		return
+	}
 	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %v replaced %v", n.Name, step[0], after, before)
 }
 
