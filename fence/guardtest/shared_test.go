@@ -356,7 +356,7 @@ func TestSharedColumnsMissing(t *testing.T) {
 	}
 	wg.Wait()
 	wantStale(t, guard.Store(db).EnterShared(t.Context(), "a", 35), 35, 36)
-	// Where they are there, nothing is changed, for which PostgreSQL would wait for whoever uses the table.
+	// Where they are there, nothing is changed, for which PostgreSQL would wait for all who use the table.
 	if err := guard.Enter(t.Context(), begin(t, db, sql.LevelDefault), "a", 37); err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,21 @@ func InTime(do func() error) error {
 	}
 }
 
+// UntilKept has keep hold a lock, as often as tries says, until it does not lose it: a busy machine may not renew a
+// lock in time, but not each time. keep gets the number of the try, from 1, and returns why the lock was lost.
+func UntilKept(t *testing.T, tries int, keep func(try int) (lost error)) {
+	t.Helper()
+	for try := 1; ; try++ {
+		err := keep(try)
+		if err == nil || t.Failed() {
+			return
+		}
+		if try == tries {
+			t.Fatalf("%d times the lock was lost; at last: %v", tries, err)
+		}
+	}
+}
+
 // Late reports whether a vote failed because nodes or their replicas did not answer in time, were
 // still busy with what they had not answered or being looked at, or answered when the TTL was over.
 func Late(err error) bool {

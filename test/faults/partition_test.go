@@ -121,16 +121,7 @@ func TestNoTwoHoldersAcrossAPartition(t *testing.T) {
 // cut off have it again when they are back.
 func TestMinorityCutOffIsHarmless(t *testing.T) {
 	t.Parallel()
-	const tries = 20 // a busy machine may not renew it in time, but not each time
-	for try := 1; ; try++ {
-		err := renewedByMost(t, fmt.Sprintf("%s/%d", t.Name(), try))
-		if err == nil {
-			return
-		}
-		if try == tries {
-			t.Fatalf("%d times it was not renewed; at last: %v", tries, err)
-		}
-	}
+	locktest.UntilKept(t, 20, func(try int) error { return renewedByMost(t, fmt.Sprintf("%s/%d", t.Name(), try)) })
 }
 
 // renewedByMost has two of five nodes cut off for two TTLs, and returns why the lock was lost meanwhile.

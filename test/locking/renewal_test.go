@@ -22,19 +22,10 @@ func TestRenewalKeepsTheLock(t *testing.T) {
 	})
 }
 
-// renewed has keep hold a lock until it does not lose it: a busy machine may not renew it in time, but not each time.
+// renewed has keep hold a lock, of another name each time, until it does not lose it.
 func renewed(t *testing.T, keep func(name string) error) {
 	t.Helper()
-	const tries = 20
-	for try := 1; ; try++ {
-		err := keep(fmt.Sprintf("%s/%d", t.Name(), try))
-		if err == nil {
-			return
-		}
-		if try == tries {
-			t.Fatal(err)
-		}
-	}
+	locktest.UntilKept(t, 20, func(try int) error { return keep(fmt.Sprintf("%s/%d", t.Name(), try)) })
 }
 
 // keptByRenewal returns why the lock was lost.

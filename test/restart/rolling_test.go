@@ -25,16 +25,7 @@ func TestRollingRestart(t *testing.T) {
 	_, row, _ := strings.Cut(string(page), "\n| rolling upgrade |")
 	row, _, _ = strings.Cut(row, "\n")
 	waits := strings.Contains(row, "for the longest TTL")
-	const tries = 20 // on a busy machine the lock may not be extended in time, but not each time
-	for try := 1; ; try++ {
-		err := rolled(t, waits)
-		if err == nil {
-			return
-		}
-		if try == tries {
-			t.Fatal(err)
-		}
-	}
+	locktest.UntilKept(t, 20, func(int) error { return rolled(t, waits) })
 }
 
 // rolled restarts two of three nodes, one after the other, and returns why the lock was lost.

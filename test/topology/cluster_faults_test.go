@@ -248,20 +248,10 @@ func (c *hurtCluster) worksAt(t *testing.T, to *redistest.Server, other *redlatc
 	return held.Err()
 }
 
-// untilKept does what is to keep a lock again where it was lost: a busy machine may not renew it in time, but
-// not each time.
+// untilKept does what is to keep a lock again where it was lost.
 func untilKept(t *testing.T, keep func() (lost error)) {
 	t.Helper()
-	const tries = 10
-	for try := 1; ; try++ {
-		err := keep()
-		if err == nil || t.Failed() {
-			return
-		}
-		if try == tries {
-			t.Fatalf("the lock is lost: %v", err)
-		}
-	}
+	locktest.UntilKept(t, 10, func(int) error { return keep() })
 }
 
 // atOnce wants names in slots that were never used to be granted without a wait.
