@@ -72,6 +72,20 @@ func TestNoRenewalAfterTheLoss(t *testing.T) {
 	})
 }
 
+// leadAndHang has a campaign lead, and its work hang until hang is closed. ended gets what the campaign returns.
+func leadAndHang(t *testing.T, locks *Client) (lead *redlatch.Lock, hang chan struct{}, ended chan error) {
+	hang, ended = make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
+			lead, _ = redlatch.Held(ctx, "a")
+			<-hang
+			return nil
+		})
+	}()
+	synctest.Wait()
+	return lead, hang, ended
+}
+
 // Work that hangs keeps the lead from others until the client is closed, and Close waits for it no
 // longer than the validity lasts, which nobody else leads in.
 func TestWorkThatHangs(t *testing.T) {
@@ -79,16 +93,7 @@ func TestWorkThatHangs(t *testing.T) {
 		config := redlatch.Config{TTL: 10 * time.Second, MaxHold: time.Second}
 		locks := New(t, config)
 		peer := locks.Peer(config)
-		hang, ended := make(chan struct{}), make(chan error, 1)
-		var lock *redlatch.Lock
-		go func() {
-			ended <- locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
-				lock, _ = redlatch.Held(ctx, "a")
-				<-hang
-				return nil
-			})
-		}()
-		synctest.Wait()
+		lock, hang, ended := leadAndHang(t, locks)
 		next := locktest.LockIn(t.Context(), peer, "a")
 		time.Sleep(time.Hour)
 		if lock.Err() != nil {
@@ -295,16 +300,7 @@ func TestCloseAwaitsAnExtension(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		config := redlatch.Config{TTL: 10 * time.Second, NodeTimeout: time.Second}
 		locks := New(t, config)
-		var lock *redlatch.Lock
-		hang, ended := make(chan struct{}), make(chan error, 1)
-		go func() {
-			ended <- locks.Campaign(t.Context(), "a", func(ctx context.Context) error {
-				lock, _ = redlatch.Held(ctx, "a")
-				<-hang
-				return nil
-			})
-		}()
-		synctest.Wait()
+		lock, hang, ended := leadAndHang(t, locks)
 		until, extended := lock.Until(), make(chan error, 1)
 		locks.Delay(200 * time.Millisecond)
 		go func() { extended <- lock.Extend(context.Background(), 2*config.TTL) }()
