@@ -255,10 +255,8 @@ func (b *Batched) limited() context.Context {
 // own. After an error reply the node may have executed the step: asked again it says so, and its
 // first answer is not used.
 func (b *Batched) acquireInBatch(r *vote.Acquire) (a vote.Answer, ok bool) {
-	prepared := r.Prepare()
-	ttl, proposed := prepared.Numbers()
-	counter, next := prepared.CounterAndNext(r.Key)
-	executed, err := b.batcher.join(acquiring, []string{r.Key, counter, next}, []string{r.ID, ttl, proposed})
+	executed, err := b.batcher.join(acquiring, []string{r.Key, CounterKey(r.Key), NextKey(r.Key)},
+		[]string{r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Proposed, 10)})
 	switch {
 	case err != nil:
 		return failure(err), true
@@ -277,8 +275,7 @@ func (b *Batched) isSimple(r *vote.Acquire) bool {
 // releaseInBatch is release by a batch. ok is false when the node must be asked by a step of its
 // own, also where the node is asked for no votes now.
 func (b *Batched) releaseInBatch(r *vote.Release) (reply driver.Reply, ok bool, err error) {
-	_, next := r.Prepared.CounterAndNext(r.Key)
-	executed, err := b.batcher.join(releasing, []string{r.Key, next}, []string{r.ID})
+	executed, err := b.batcher.join(releasing, []string{r.Key, NextKey(r.Key)}, []string{r.ID})
 	if errors.Is(err, driver.ErrNotSent) {
 		return reply, false, nil
 	}

@@ -25,8 +25,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	keys[0] = n.admissionKey
 	args[0], args[1] = script.ExtendBatch, n.counterTTL
 	for _, r := range batch {
-		counter, _ := r.Prepared.CounterAndNext(r.Key)
-		keys = append(keys, r.Key, counter)
+		keys = append(keys, r.Key, CounterKey(r.Key))
 		args = append(args, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10))
 	}
 	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1})

@@ -1,23 +1,28 @@
 package node
 
-import "github.com/redlatch/redlatch/internal/vote"
+import "github.com/redlatch/redlatch/internal/hashslot"
 
 // KeyPrefix begins every key that is not a lock.
-const KeyPrefix = vote.KeyPrefix
+const KeyPrefix = "redlatch:"
+
+// sideKey names a key beside that of a lock, in its Cluster hash slot, so that one script may touch both.
+func sideKey(kind, key string) string {
+	return KeyPrefix + "{" + hashslot.Tag(key) + "}:" + kind + ":" + key
+}
 
 // CounterKey names the side key that holds a lock's token counter.
-func CounterKey(key string) string { return vote.SideKey("token", key) }
+func CounterKey(key string) string { return sideKey("token", key) }
 
 // NextKey names the side key that says who was woken up from the lock's wait queue. The
 // scripts name the queue's other keys after it.
-func NextKey(key string) string { return vote.SideKey("next", key) }
+func NextKey(key string) string { return sideKey("next", key) }
 
 // ReadersKey names the side key that says who has a lock that readers have, and until when.
-func ReadersKey(key string) string { return vote.SideKey("readers", key) }
+func ReadersKey(key string) string { return sideKey("readers", key) }
 
 // SideKeys names all keys that a lock may have beside its key.
 func SideKeys(key string) []string {
-	return []string{CounterKey(key), NextKey(key), vote.SideKey("queue", key), vote.SideKey("heartbeats", key), ReadersKey(key)}
+	return []string{CounterKey(key), NextKey(key), sideKey("queue", key), sideKey("heartbeats", key), ReadersKey(key)}
 }
 
 // wakeUpChannel names the channel on which a waiter listens.

@@ -34,13 +34,11 @@ func (n *Node) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 
 // acquireCommand returns the keys and arguments of the acquire step.
 func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
-	prepared := r.Prepare()
-	ttl, proposed := prepared.Numbers()
+	proposed := strconv.FormatUint(r.Proposed+uint64(r.More), 10)
 	seconds := proposed[:max(0, len(proposed)-6)]
 	const nkeys, usual = 4, 14
-	counter, next := prepared.CounterAndNext(r.Key)
-	command := append(make([]string, 0, usual), r.Key, counter, n.admissionKey, next,
-		script.Acquire, r.ID, ttl, proposed, seconds, n.counterTTL, "")
+	command := append(make([]string, 0, usual), r.Key, CounterKey(r.Key), n.admissionKey, NextKey(r.Key),
+		script.Acquire, r.ID, milliseconds(r.TTL), proposed, seconds, n.counterTTL, "")
 	further := r.From != "" || r.More > 0 || r.With != nil // arguments come behind the waiter's
 	switch {
 	case r.Reused:
@@ -80,24 +78,21 @@ func (n *Node) ofKind(keys, args []string, with *vote.Keys, reader bool) []strin
 // Extend prolongs the key. A node that is kept out does not extend either: the key of a client with
 // other settings may outlast the node's quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
-	counter, _ := r.Prepared.CounterAndNext(r.Key)
-	keys := []string{r.Key, counter, n.admissionKey}
+	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1}))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.
 func (n *Node) Confirm(ctx context.Context, r vote.Confirm) vote.Answer {
-	counter, _ := r.Prepared.CounterAndNext(r.Key)
-	keys := []string{r.Key, counter}
+	keys := []string{r.Key, CounterKey(r.Key)}
 	args := []string{script.Confirm, r.ID, strconv.FormatUint(r.Granted, 10), strconv.FormatUint(r.Token, 10), n.counterTTL}
 	return n.unlessScriptIsGone(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args}))
 }
 
 // Repair gives the key back to its holder on a node that lost it.
 func (n *Node) Repair(ctx context.Context, r vote.Extend) vote.Answer {
-	counter, _ := r.Prepared.CounterAndNext(r.Key)
-	keys := []string{r.Key, counter, n.admissionKey}
+	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Repair, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
 	return answer(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1}))
 }
@@ -126,8 +121,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 // release runs the release script.
 func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error) {
 	const nkeys, usual = 3, 8
-	counter, next := r.Prepared.CounterAndNext(r.Key)
-	command := append(make([]string, 0, usual), r.Key, counter, next,
+	command := append(make([]string, 0, usual), r.Key, CounterKey(r.Key), NextKey(r.Key),
 		r.ID, strconv.FormatUint(r.Token, 10), n.counterTTL)
 	queue, _, _, slot := CutSlot(r.Key)
 	switch {
@@ -144,7 +138,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	case r.Shared:
 		keys, releasing = append(keys, ReadersKey(r.Key)), &script.ReleasingShared
 	case slot:
-		keys, releasing = []string{r.Key, counter, queue, NextKey(queue)}, &script.ReleasingSlot
+		keys, releasing = []string{r.Key, CounterKey(r.Key), queue, NextKey(queue)}, &script.ReleasingSlot
 	}
 	if err := n.readyToRelease(ctx); err != nil {
 		return driver.Reply{}, err

@@ -30,10 +30,7 @@ func (n *Node) together(keys, args []string, with vote.Keys) []string {
 func (n *Node) keysOfAll(key string, with vote.Keys) []string {
 	const each = 3
 	keys := make([]string, 0, each*(1+len(with))+1)
-	add := func(key string) {
-		counter, next := vote.Prepared{}.CounterAndNext(key)
-		keys = append(keys, key, counter, next)
-	}
+	add := func(key string) { keys = append(keys, key, CounterKey(key), NextKey(key)) }
 	add(key)
 	for _, key := range with {
 		add(key)

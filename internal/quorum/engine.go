@@ -214,7 +214,7 @@ func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
 	for _, i := range ask {
 		request := vote.Confirm{
 			Key: k.request.Key, With: k.request.With, ID: k.request.ID, Granted: t.nodes[i].granted, Token: t.token,
-			Shared: k.request.Shared, Prepared: k.request.Prepared,
+			Shared: k.request.Shared,
 		}
 		k.engine.workers.run(func() {
 			votes <- stepAnswer{node: i, confirm: true, answer: k.confirmStep(i, request)}

@@ -122,8 +122,7 @@ func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.D
 	k.extending, k.ttl = round, max(k.ttl, ttl)
 	return extension{
 		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
-		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared,
-			Prepared: k.request.Prepared},
+		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared},
 	}
 }
 

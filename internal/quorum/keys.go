@@ -72,7 +72,6 @@ type nodeState struct {
 func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
 	k := &keys{engine: e, request: request, ttl: request.TTL}
 	k.holder, k.first.keys = &k.first, k
-	k.request.Prepared = k.request.Prepare()
 	k.round.begin(e, start.Mono, e.timeout)
 	if k.nodes = k.single[:]; len(e.voters) != len(k.single) {
 		k.nodes = make([]nodeState, len(e.voters))

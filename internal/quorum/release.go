@@ -216,7 +216,7 @@ func (k *keys) releaseRequest(i int) vote.Release {
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may reach another node before the release does.
 		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
-		Waiting:  node.waiting, Shared: k.request.Shared, Prepared: k.request.Prepared,
+		Waiting:  node.waiting, Shared: k.request.Shared,
 	}
 	if k.stored > node.stored {
 		request.Token = k.stored // otherwise there is nothing to repair

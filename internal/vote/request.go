@@ -48,8 +48,6 @@ type Acquire struct {
 	// Slots, if not 0, asks for one of so many slots, trying them from First on. Key is then the
 	// key of their queue.
 	Slots, First uint16
-	// Prepared is what Prepare returned, if it was called before.
-	Prepared Prepared
 }
 
 // Confirm asks a node that granted under Granted to store Token, which is larger than Granted.
@@ -58,7 +56,6 @@ type Confirm struct {
 	With           *Keys
 	Granted, Token uint64
 	Shared         bool
-	Prepared       Prepared // the acquire step's
 }
 
 // Extend asks a node to keep the key for TTL from now, or, in a repair, to take it back after
@@ -70,8 +67,6 @@ type Extend struct {
 	// Token is stored where the node remembers a smaller one.
 	Token  uint64
 	Shared bool
-	// Prepared is the acquire step's.
-	Prepared Prepared
 }
 
 // Release asks a node to delete the key if it is held under ID, and to wake up the next waiter.
@@ -90,8 +85,6 @@ type Release struct {
 	// Waiting: others were in the wait queue for the key on the node.
 	Waiting bool
 	Shared  bool
-	// Prepared is the acquire step's.
-	Prepared Prepared
 }
 
 // Enqueue asks for a place in the wait queue for the key, or says that the waiter is still there.
