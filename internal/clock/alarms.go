@@ -35,17 +35,14 @@ func NewAlarms(c Clock) *Alarms {
 type Ringer interface{ Ring() }
 
 // Alarm is one pending call. Its zero value is no call. It is a field of what it rings for, which
-// saves an allocation, and must not be copied. The methods of one alarm must not be called at the
-// same time.
+// saves an allocation, and must not be copied. Once it is set, its methods are safe for concurrent
+// use.
 type Alarm struct {
 	owner *Alarms
 	at    time.Duration // since the owner's origin
 	call  Ringer
 	place int // in the queue, from 1 on; 0 when not there
 }
-
-// Prepare sets r as what the alarm rings once it is Reset. The alarm must not be pending.
-func (s *Alarms) Prepare(a *Alarm, r Ringer) { a.owner, a.call = s, r }
 
 // Set makes the alarm ring r after d. The alarm must not be pending.
 func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
@@ -55,7 +52,7 @@ func (s *Alarms) Set(a *Alarm, d time.Duration, r Ringer) {
 // SetFrom is Set for a caller that has read the clock: r rings d after from, on the monotonic clock. If
 // that is past, it rings at once.
 func (s *Alarms) SetFrom(a *Alarm, from time.Time, d time.Duration, r Ringer) {
-	s.Prepare(a, r)
+	a.owner, a.call = s, r
 	a.reset(from, d)
 }
 
@@ -71,7 +68,7 @@ func (s *Alarms) AfterFunc(d time.Duration, f func()) Timer {
 	return a
 }
 
-// Stop implements Timer. It does nothing to an alarm that was never prepared.
+// Stop implements Timer. It does nothing to an alarm that was never set.
 func (a *Alarm) Stop() bool {
 	s := a.owner
 	if s == nil {
@@ -86,13 +83,13 @@ func (a *Alarm) Stop() bool {
 	return pending
 }
 
-// Reset implements Timer. It does nothing to an alarm that was never prepared.
+// Reset implements Timer. It does nothing to an alarm that was never set.
 func (a *Alarm) Reset(d time.Duration) bool {
 	return a.owner != nil && a.reset(a.owner.Mono(), d)
 }
 
 // ResetSince makes the call happen d after from. If that is past, it happens at once. It does
-// nothing to an alarm that was never prepared.
+// nothing to an alarm that was never set.
 func (a *Alarm) ResetSince(from time.Time, d time.Duration) bool {
 	return a.owner != nil && a.reset(from, d)
 }

@@ -112,6 +112,9 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
 	t := newTally(len(e.voters))
 	defer func() {
+		if t.count(pending, confirming) == 0 {
+			k.round.unlimit() // otherwise its limit ends the steps that the decision did not wait for
+		}
 		// rule: failure-undone
 		if lease == nil { // also where a method of ctx has panicked
 			k.giveUp()
@@ -126,13 +129,8 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	if len(e.voters) == 1 {
 		// There is no other node to hear: the caller's own goroutine waits for this one, whose
 		// answer decides.
-		var stepCtx context.Context = round
-		if ctx.Done() != nil {
-			a := &callerRound{roundContext: round, caller: ctx}
-			defer a.leave()
-			stepCtx = a
-		}
-		t.acquired(0, step(k, stepCtx, 0))
+		defer context.AfterFunc(ctx, round.end)()
+		t.acquired(0, step(k, round, 0))
 		if ctx.Err() != nil {
 			return nil, k.answers() // the step may have waited for the node all the same
 		}
@@ -165,9 +163,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	}
 	if k.request.Shared && !k.agreed(ctx, t, votes, start) {
 		return nil, k.answers()
-	}
-	if t.count(pending) == 0 {
-		round.unlimit() // otherwise its limit ends the steps that the decision did not wait for
 	}
 	// The time is read after the last answer that was used.
 	now := e.clock.Now()

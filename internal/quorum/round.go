@@ -10,59 +10,34 @@ import (
 )
 
 // roundContext is the context of one round's commands: it ends when the round does, whatever the
-// caller's own context does. It is a field of another struct, and costs neither an allocation nor
-// an alarm until somebody waits for it: steps that go with others do not.
+// caller's own context does. It is a field of another struct, and costs no allocation until somebody
+// waits for it: the contexts of package context cost several for each command.
 type roundContext struct {
 	ended atomic.Bool
 	// shared: several leases use it.
 	shared bool
+	// alarm ends it, at a time that is counted from began.
+	alarm clock.Alarm
+	began time.Time
 
-	mu sync.Mutex // guards what follows; nothing that blocks is called while it is held
-	// limit is how long after began the alarm is to ring. The alarm is set when somebody first
-	// waits for the end. limit is 0 before begin, once the alarm is set, and when there is no limit
-	// any more.
-	limit  time.Duration
-	began  time.Time
-	alarm  clock.Alarm
+	mu     sync.Mutex    // guards what follows; nothing is called while it is held
 	over   chan struct{} // for those who wait for the end; nil before anybody does
 	follow []func()      // called when it ends; nil where that was stopped
 	first  [1]func()     // room for the usual follow
 }
 
 // begin makes the round context end limit after start on the monotonic clock, or earlier when it is
-// told to. The time before somebody first waits for it counts too: a step that first went with
-// others has only what they left of its time.
+// told to.
 func (s *roundContext) begin(e *Engine, start time.Time, limit time.Duration) {
-	e.clock.Prepare(&s.alarm, s)
-	s.began, s.limit = start, limit
+	s.began = start
+	e.clock.SetFrom(&s.alarm, start, limit, s)
 }
 
 // prolong makes the round context end limit after it began, if it has not ended yet.
-func (s *roundContext) prolong(limit time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.limit > 0 {
-		s.limit = limit
-	} else {
-		s.alarm.ResetSince(s.began, limit)
-	}
-}
+func (s *roundContext) prolong(limit time.Duration) { s.alarm.ResetSince(s.began, limit) }
 
 // unlimit makes the round context end only when it is told to.
-func (s *roundContext) unlimit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.limit = 0
-	s.alarm.Stop()
-}
-
-// await notes that somebody waits for the end. The caller holds s.mu.
-func (s *roundContext) await() {
-	if s.limit > 0 {
-		s.alarm.ResetSince(s.began, s.limit)
-		s.limit = 0
-	}
-}
+func (s *roundContext) unlimit() { s.alarm.Stop() }
 
 // Ring implements clock.Ringer.
 func (s *roundContext) Ring() { s.end() }
@@ -71,6 +46,7 @@ func (s *roundContext) end() {
 	if !s.ended.CompareAndSwap(false, true) {
 		return
 	}
+	s.alarm.Stop()
 	s.mu.Lock()
 	if s.over != nil {
 		close(s.over)
@@ -93,7 +69,6 @@ func (s *roundContext) Done() <-chan struct{} {
 			return closed // end sets ended before it looks for over
 		}
 		s.over = make(chan struct{})
-		s.await()
 	}
 	return s.over
 }
@@ -114,7 +89,6 @@ func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
 		go f() // as in package context: the caller may hold what f wants
 		return func() bool { return false }
 	}
-	s.await()
 	i := len(s.follow)
 	if i == 0 {
 		s.follow = s.first[:0]
@@ -140,53 +114,4 @@ func (s *roundContext) Err() error {
 		return context.Canceled
 	}
 	return nil
-}
-
-// callerRound is a round context that also ends with the ctx of a caller who waits for a step.
-// Being told of the caller's end costs more than the rest of a round context, so it is arranged
-// only when somebody waits for the round context: a step that goes with others does not.
-type callerRound struct {
-	*roundContext
-	caller context.Context
-
-	mu   sync.Mutex // guards what follows; nothing that blocks is called while it is held
-	stop func() bool
-	left bool
-}
-
-// attend has the round context end when the caller's ctx does.
-func (a *callerRound) attend() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.stop == nil && !a.left {
-		a.stop = context.AfterFunc(a.caller, a.end)
-	}
-}
-
-func (a *callerRound) Done() <-chan struct{} {
-	a.attend()
-	return a.roundContext.Done()
-}
-
-// AfterFunc is that of the round context.
-func (a *callerRound) AfterFunc(f func()) (stop func() bool) {
-	a.attend()
-	return a.roundContext.AfterFunc(f)
-}
-
-func (a *callerRound) Err() error {
-	if a.caller.Err() != nil {
-		a.end()
-	}
-	return a.roundContext.Err()
-}
-
-// leave makes the round context depend on the caller no longer.
-func (a *callerRound) leave() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.left = true
-	if a.stop != nil {
-		a.stop()
-	}
 }
