@@ -278,7 +278,9 @@ func (n *Node) admit(keys, args []string, now instant) driver.Reply {
 	}
 	n.texts[keys[0]] = args[1] + fmt.Sprintf(" %016d", now.us)
 	n.texts[keys[1]] = args[2]
-	delete(n.texts, keys[2])
+	if len(args) < 8 { // the quarantine is not off
+		delete(n.texts, keys[2])
+	}
 	return number(1)
 }
 

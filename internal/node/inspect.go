@@ -250,9 +250,12 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	r.Void = void
 	keys := n.deploymentKeys()
 	args := []string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText, seen.said()}
-	if seen.shard != nil {
+	switch {
+	case seen.shard != nil:
 		keys = keys[:1] // the record of the slot's master was written before
 		args = append(args, strconv.FormatInt(seen.shard.master.epoch, 10))
+	case a.NoQuarantine:
+		args = append(args, "off")
 	}
 	reply, err := eval(ctx, n.conn, n.voting.Text, keys, args)
 	switch {

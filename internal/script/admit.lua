@@ -7,7 +7,7 @@
 -- ARGV  step, admission (agreement, run, replication id), new deployment record, the one
 --       looked at or '', how often all keys were deleted then and the statistics of that reset, the
 --       quarantine looked at or '', what the admission key said then, but for its time; in a Cluster: the
---       master's configuration epoch
+--       master's configuration epoch; elsewhere, where the quarantine is off: 'off'
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
 -- at again.
 if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
@@ -15,13 +15,16 @@ if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
 end
 -- rule: admission-compared
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
-  or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or ARGV[8] and not inEpoch(ARGV[8]) then
+  or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or not KEYS[2] and not inEpoch(ARGV[8]) then
   return -1
 end
 local now = redis.call('TIME')
 redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%016.0f', now[1] * 1000000 + now[2]))
 if KEYS[2] then
   redis.call('SET', KEYS[2], ARGV[3])
-  redis.call('DEL', KEYS[3])
+  -- rule: quarantine-not-shortened
+  if not ARGV[8] then -- else the rest of a quarantine counts when it is switched on again
+    redis.call('DEL', KEYS[3])
+  end
 end
 return 1

@@ -237,7 +237,7 @@ elseif seen[1] ~= ARGV[2] then
 	ReplicationIgnored: {"admitted.lua", `if age < 0 or age > FRESH then`, `if false then`},
 	PromotionHidden:    {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(table.concat(info), 'second_repl_offset:%d+', 'second_repl_offset:-1'))}`},
 	AdmissionBlind: {"admit.lua", `if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
-  or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or ARGV[8] and not inEpoch(ARGV[8]) then`,
+  or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or not KEYS[2] and not inEpoch(ARGV[8]) then`,
 		`if false then`},
 	RepairOverwrites: {"repair.lua", `if seen[1] then
   return seen[1] == ARGV[2] and 1 or 0
